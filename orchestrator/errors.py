@@ -7,6 +7,7 @@ LengthwiseError                 printed as one message without a traceback; exit
 │   ├── SpecChanged             the sweep file is no longer the one the ledger was begun with
 │   ├── SweepLocked             another driver is running this sweep
 │   ├── DivergedLedger          a local copy and its address have different continuations of a sweep
+│   ├── DeletedSweep            a sweep was deleted at its address, by another machine
 │   └── StorageRefused          wrong credentials, bucket or address of a storage
 ├── LedgerError                 the ledger cannot be read or written: full disk, read-only folder
 │   ├── OddEntry                a link, a pipe or a folder where a sweep has its own files; exit code 2
@@ -78,6 +79,10 @@ class SweepLocked(UserError):  # noqa: N818
 
 class DivergedLedger(UserError):  # noqa: N818
     """A sweep was continued at its address and in its local copy; the message says how to continue one of them."""
+
+
+class DeletedSweep(UserError):  # noqa: N818
+    """A sweep is no longer at its address, and this machine still has a copy of it."""
 
 
 class StorageRefused(UserError):  # noqa: N818

@@ -9,7 +9,7 @@ import psutil
 from orchestrator.running.with_ray.processes import MARK, find_processes
 
 PROGRAM = """
-import sys
+import os, sys
 from ray.cluster_utils import Cluster
 node = {"object_store_memory": 80 * 2**20, "temp_dir": sys.argv[1]}
 head = {"num_cpus": int(sys.argv[2]), "include_dashboard": False, **node}
@@ -17,9 +17,11 @@ cluster = Cluster(initialize_head=True, head_node_args=head)
 print(cluster.address, flush=True)
 raylets = {}
 for line in sys.stdin:
-    word, number = line.split()
+    word, number, *gpus = line.split()
     if word == "join":
-        raylet = cluster.add_node(num_cpus=int(number), **node).all_processes["raylet"][0].process
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+        more = {"num_cpus": int(number), "num_gpus": len(gpus)}
+        raylet = cluster.add_node(**more, **node).all_processes["raylet"][0].process
         raylets[raylet.pid] = raylet
     else:
         raylet = raylets.pop(int(number))
@@ -49,9 +51,9 @@ class RayCluster:
         )
         self.address = self._read()
 
-    def join(self, cpus: int) -> None:
-        """Let a node join."""
-        self.nodes.append(psutil.Process(self._ask("join", cpus)))
+    def join(self, cpus: int, *gpus: str) -> None:
+        """Let a node join, which believes that it has GPUs of these names."""
+        self.nodes.append(psutil.Process(self._ask("join", cpus, *gpus)))
 
     def kill(self, raylet: psutil.Process) -> None:
         """Kill a raylet that has joined; what it has started ends by itself, a little later."""
@@ -67,9 +69,9 @@ class RayCluster:
         """End every node."""
         self._process.communicate()
 
-    def _ask(self, word: str, number: int) -> int:
+    def _ask(self, word: str, number: int, *more: str) -> int:
         assert self._process.stdin is not None
-        print(word, number, file=self._process.stdin, flush=True)
+        print(word, number, *more, file=self._process.stdin, flush=True)
         return int(self._read())
 
     def _read(self) -> str:

@@ -20,6 +20,7 @@ from orchestrator.claims.words import (
     metric_words,
     threshold_words,
 )
+from orchestrator.record.state.recuts import total_seconds
 from orchestrator.wording import NOT_REACHED, compact_value, counted, duration, spans, three_digits
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
@@ -76,7 +77,7 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None) -> str:
     note = [claim.note.strip(), ""] if claim.note else []
     if members is None:
         return "\n".join([*lines, f"Asked of sweep `{claim.sweep}`. {ask_in_words(claim)}", "", *note])
-    minutes = duration(sum(pack.seconds for pack in members.state.packs.values()))
+    minutes = duration(total_seconds(members.state.packs, members.state.recuts))
     lost = f", {members.failed} members failed" if members.failed else ""
     lines += [
         f"{ask_in_words(claim)} Asked of sweep `{members.name}` ("

@@ -12,6 +12,7 @@ from orchestrator.consoles import align_rows, make_console, say
 from orchestrator.record.ledger.folders import check_storage, default_storage
 from orchestrator.redaction import remember
 from orchestrator.running.driving.interrupts import EXIT_CODE as INTERRUPTED
+from orchestrator.tracking.attempt import Attempt
 from orchestrator.wording import command
 
 app = typer.Typer()
@@ -149,7 +150,7 @@ def publish(
     if follow:
         _say(f"publishing {folder} while it runs; Ctrl-C ends this, and the sweep continues")
         one_pass = partial(publish_sweep, folder, tracking_uri, artifacts=artifacts, sweep_files=False)
-        follow_sweep(folder, one_pass, is_running=lambda: running(folder) is not None, report_problem=_say)
+        follow_sweep(folder, one_pass, is_running=lambda: running(folder) is not None, report=_say_problem)
     with make_console(stderr=True).status("publishing ...") as shown:
         published = publish_sweep(
             folder,
@@ -190,6 +191,11 @@ def ui(
     from orchestrator.tracking.ui.serve import serve
 
     serve(storage, host, port, allowed_hosts=allowed_hosts, uri=tracking_uri, say=_say)
+
+
+def _say_problem(attempt: Attempt) -> None:
+    if attempt.problem is not None:
+        _say(attempt.problem)
 
 
 def _say(text: str) -> None:

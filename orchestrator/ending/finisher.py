@@ -50,6 +50,14 @@ class Finisher:
         """Let it publish the sweep in `folder` while it runs. Called once, if `tracking` is enabled."""
         self._send(folder=str(folder), uri=tracking.uri, experiment=tracking.experiment)
 
+    def read_notices(self) -> list[str]:
+        """Return what it has to tell the user since the last call, while the sweep runs."""
+        notices = list[str]()
+        with suppress(EOFError, OSError):
+            while self._connection.poll(0):
+                notices.append(json.loads(self._connection.recv_bytes())["notice"])
+        return notices
+
     def begin(self, folder: Path, console: Console, parameters: Mapping[str, str]) -> None:
         """Let it print for `console`, draw and publish the sweep in `folder`, which has ended.
 
@@ -78,7 +86,7 @@ class Finisher:
                     console.file.write(answer["printed"])
                 elif "drawn" in answer:
                     finished.drawn = True
-                else:
+                elif "attempt" in answer:
                     finished.attempt = Attempt.from_json(answer["attempt"])
         return finished
 

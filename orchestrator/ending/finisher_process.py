@@ -7,7 +7,8 @@ Its life, top to bottom:
 4. It writes the report, and waits for MLflow no longer than LONGEST_SECONDS.
 
 Requests and answers are JSON. The answers are `printed` (the text of the report), `drawn` (every file is written) and
-`attempt` (of publishing). If anything else fails it exits, and the driver does what was not answered.
+`attempt` (of publishing); before them `notice` is why MLflow rejects the user. If anything else fails it exits, and the
+driver does what was not answered.
 """
 
 import io
@@ -33,7 +34,7 @@ from orchestrator.report import artifacts
 from orchestrator.report.files import Report, print_report
 from orchestrator.results.summarise import summary
 from orchestrator.running.children.child import load
-from orchestrator.tracking.attempt import LONGEST_SECONDS, BackgroundAttempt
+from orchestrator.tracking.attempt import LONGEST_SECONDS, Attempt, BackgroundAttempt
 from orchestrator.tracking.follow import follow
 
 _TRACKING = "orchestrator.tracking.ahead"
@@ -77,12 +78,20 @@ def _fork_follower(connection: "Connection[bytes, bytes]", folder: str, uri: str
 
         signal.signal(signal.SIGTERM, end)
         _exit_with_driver(connection)
-        from orchestrator.tracking.publish import publish
+        from orchestrator.tracking.publish import check_access, publish
         from orchestrator.tracking.store.sqlite_store import default_uri, initialise
+
+        told = set[str]()
+
+        def report(result: Attempt) -> None:
+            if result.is_refused and result.problem and result.problem not in told and not ending:
+                told.add(result.problem)
+                _send(connection, notice=result.problem)
 
         initialise(uri or default_uri(Path(folder).resolve().parent))
         one_pass = partial(publish, Path(folder), uri, experiment=experiment, artifacts=artifacts, sweep_files=False)
-        follow(Path(folder), one_pass, is_running=lambda: not ending)
+        check = partial(check_access, Path(folder), uri)
+        follow(Path(folder), one_pass, is_running=lambda: not ending, check=check, report=report)
     finally:
         os._exit(0)
 

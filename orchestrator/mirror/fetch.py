@@ -1,12 +1,13 @@
 """Bring the local copy of a sweep up to its address: the ledger, the curves, the copies of code, sweep.yaml."""
 
+import shlex
 from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from orchestrator.addresses import address_of, is_address, local_copy
-from orchestrator.errors import DivergedLedger, NotASweep, StorageError
+from orchestrator.errors import DeletedSweep, DivergedLedger, NotASweep, StorageError
 from orchestrator.mirror.lease import read_remote_owner
 from orchestrator.record.ledger.folders import (
     LEDGER_FILE,
@@ -21,12 +22,14 @@ from orchestrator.storage import Store
 from trainers.files.atomic_file import write_atomic
 
 SEGMENTS = "ledger"
+SEEN_FILE = ".mirror-seen"  # in a local copy whose sweep was at its address
 
 
 def find_sweep(named: str | Path) -> Path:
     """Return the folder of a sweep that is given by its folder, its address, or its name in the storage folder.
 
-    Where that is a local copy, it is brought up to its address. Raises what `fetch_sweep` raises.
+    Where that is a local copy, it is brought up to its address. Raises what `fetch_sweep` raises, and DeletedSweep
+    unless the folder itself is given.
     """
     folder = local_copy(named)
     if len(folder.parts) == 1:
@@ -34,7 +37,10 @@ def find_sweep(named: str | Path) -> Path:
     fetch_sweep(folder)
     if is_address(named) and not has_ledger(folder):
         raise NotASweep(f"{address_of(folder)} holds no sweep: there is no ledger below it")
-    return found_in_storage(folder)
+    found = found_in_storage(folder)
+    if found != Path(named):
+        refuse_deleted(found)
+    return found
 
 
 def fetch_sweep(folder: Path) -> None:
@@ -59,12 +65,25 @@ def fetch_sweep(folder: Path) -> None:
         files = [name for name in lacking if name.startswith(("curves/", "code/"))]
         files += [name for name in (sizes if more else lacking) if "/" not in name and name.endswith(".yaml")]
         store.fetch(folder, files)
+        (folder / SEEN_FILE).touch()
         if more:
             write_atomic(path, [content[: content.rfind(b"\n") + 1] + more])
         if owner := read_remote_owner(store):
             write_atomic(folder / OWNER_FILE, [owner])
         else:
             (folder / OWNER_FILE).unlink(missing_ok=True)
+
+
+def refuse_deleted(folder: Path) -> None:
+    """Raise DeletedSweep where a local copy is left of a sweep that was deleted at its address."""
+    if not (folder / SEEN_FILE).exists() or (store := Store.for_copy(folder)).sizes(SEGMENTS):
+        return
+    path = shlex.quote(str(folder))
+    raise DeletedSweep(
+        f"{store.address} holds no sweep any more: it was deleted there, by another machine. Its copy {folder} is left "
+        f"as it was: lengthwise report {path} reads it, lengthwise delete {path} deletes it; to continue it, move that "
+        "folder to another place and resume it there"
+    )
 
 
 def fetch_storage(storage: Path) -> None:

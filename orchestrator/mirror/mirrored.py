@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.addresses import address_of
 from orchestrator.errors import LengthwiseError, StorageError, StorageRefused, SweepLocked, TakenLedger
-from orchestrator.mirror.fetch import SEGMENTS, fetch_sweep, missing_records
+from orchestrator.mirror.fetch import SEEN_FILE, SEGMENTS, fetch_sweep, missing_records, refuse_deleted
 from orchestrator.mirror.lease import Lease, describe_owner
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.paths import STOP_FILE
@@ -43,10 +43,11 @@ def create_ledger(folder: Path, first_fields: Mapping[str, Any]) -> Ledger:
 def open_ledger(folder: Path) -> Ledger:
     """Open a sweep as `Ledger.open` does, after its local copy is brought up to its address, and continue both.
 
-    Raises what `fetch_sweep` and `Ledger.open` raise.
+    Raises what `refuse_deleted`, `fetch_sweep` and `Ledger.open` raise.
     """
     if address_of(folder) is None:
         return Ledger.open(folder)
+    refuse_deleted(folder)
     fetch_sweep(folder)
     ledger, store = MirroredLedger.open(folder), Store.for_copy(folder)
     lease = Lease(store, folder)
@@ -54,6 +55,8 @@ def open_ledger(folder: Path) -> Ledger:
         lease.acquire()
         if missing_records(store, folder, ledger.path.read_bytes()):
             raise SweepLocked(f"the sweep in {store.address} was being run by another driver until now; try again")
+        for name in store.sizes("checkpoints"):  # a pack that has any was begun, and is not cut again
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
         return ledger.mirror_to(store, lease, sum(store.sizes(SEGMENTS).values()))
     except BaseException:
         lease.release()
@@ -139,6 +142,7 @@ class MirroredLedger(Ledger):
             self._taken = describe_owner(self._store)
             raise TakenLedger(f"{self._store.address} is continued by {self._taken}")
         self._copied += len(there)
+        (self.folder / SEEN_FILE).touch()
         if there != content:  # it is from an earlier pass, whose answer was lost
             self._copy()
 

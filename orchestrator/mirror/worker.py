@@ -32,7 +32,7 @@ def on_this_machine(work: dict[str, Any]) -> dict[str, Any]:
         "folder": moved(work["folder"]),
         "weights": work["weights"] and moved(work["weights"]),
         "code": [{**fields, "root": moved(fields["root"])} for fields in work["code"]],
-        "earlier": work.get("earlier") and [(moved(folder), *member) for folder, *member in work["earlier"]],
+        "earlier": [[(moved(folder), *member) for folder, *member in states] for states in work["earlier"]],
     }
 
 
@@ -43,7 +43,7 @@ def fetch_for(work: Mapping[str, Any]) -> None:
         files = [Path(fields["root"]) / name for name in fields["files"]]
         missing = [str(path.relative_to(folder)) for path in files if path.is_relative_to(folder) and not path.exists()]
         patiently(store.fetch, folder, missing)  # the driver may be about to copy them
-    earlier = [Path(one[0]) for one in work["earlier"] or ()]
+    earlier = [Path(one[0]) for states in work["earlier"] for one in states]
     for needed in dict.fromkeys([folder / "checkpoints" / work["pack_id"], *earlier]):
         patiently(fetch_missing, needed)
 

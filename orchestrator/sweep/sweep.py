@@ -17,6 +17,7 @@ from orchestrator.code.own_code import import_for
 from orchestrator.code.provenance import provenance
 from orchestrator.consoles import say
 from orchestrator.ending.ending import Outcome, drive_to_an_end, finish, interruption_recorded, record_end
+from orchestrator.ending.finisher import Finisher
 from orchestrator.ending.notice import Notice
 from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored import create_ledger, open_ledger
@@ -224,13 +225,15 @@ def drive_packs(
     """
     progress, meter = Progress(console, spec.name), Meter(state)
     remember(spec.tracking.uri)
-    finisher = None
+    finisher: Finisher | None = None
     with ExitStack() as opens:
 
         def tick(driver: SweepDriver) -> None:
             interrupts.check()
             if progress.due:
                 progress.show(meter.snapshot(driver))
+                for notice in finisher.read_notices() if finisher is not None else ():
+                    progress.say("; training continues; ".join(f"not published: {notice}".splitlines()))
 
         if not is_finished(spec, state):
             name, _ = choose_scheduler(spec, examples)

@@ -30,26 +30,30 @@ class Published:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What an attempt published, or its problem in words; one of them is None."""
+    """What an attempt published, or its problem in words; one of them is None.
+
+    `is_refused`: whether the problem stays until the user does something, as a wrong password does and an outage not.
+    """
 
     published: Published | None = None
     problem: str | None = None
+    is_refused: bool = False
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Attempt":
         """Return the attempt that `dataclasses.asdict` and JSON have turned into `fields`."""
         if fields["published"] is None:
-            return cls(problem=fields["problem"])
+            return cls(problem=fields["problem"], is_refused=fields["is_refused"])
         links = tuple((name, link) for name, link in fields["published"]["links"])
         return cls(published=Published(**{**fields["published"], "links": links}))
 
 
-def attempt(folder: Path, publish: Callable[[], Published]) -> Attempt:
+def attempt(folder: Path, publish: Callable[[], Published | None]) -> Attempt:
     """Call `publish` for the sweep in `folder` and return its result or its problem."""
     try:
         return Attempt(published=publish())
     except LengthwiseError as error:
-        return Attempt(problem=str(error))
+        return Attempt(problem=str(error), is_refused=error.exit_code == 2)
     except Exception as error:
         _log.debug("publishing %s failed", folder, exc_info=True)
         failed = redact(f"publishing to MLflow failed ({type(error).__name__}: {error})")

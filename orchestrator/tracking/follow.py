@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.record.ledger.records import LEDGER_FILE
-from orchestrator.tracking.attempt import Published, attempt
+from orchestrator.tracking.attempt import Attempt, Published, attempt
 
 PAUSE = 5.0  # seconds between two looks at the ledger
 _SCORE = b'"kind":"score"'  # as `records.encode` writes it
@@ -16,14 +16,17 @@ def follow(
     publish: Callable[[], Published],
     *,
     is_running: Callable[[], bool],
-    report_problem: Callable[[str], None] = lambda problem: None,
+    check: Callable[[], None] = lambda: None,
+    report: Callable[[Attempt], None] = lambda attempt: None,
     pause: float = PAUSE,
 ) -> None:
     """Call `publish` after new scores of the sweep in `folder`, until `is_running` returns False.
 
     Each pass reads the whole ledger, so passes keep a distance of four times their duration, and of half a minute
-    during an outage. `report_problem` is called with the problem of a pass that failed.
+    during an outage. `check` is called first, to notice at once what would make every pass fail. `report` is called
+    with what came of it and of every pass.
     """
+    report(attempt(folder, check))
     ledger, distance = _LedgerEnd(folder / LEDGER_FILE), pause
     while True:
         time.sleep(distance)
@@ -34,8 +37,8 @@ def follow(
             continue
         began = time.monotonic()
         result = attempt(folder, publish)
+        report(result)
         if result.problem is not None:
-            report_problem(result.problem)
             ledger.read_again()
         distance = max(6 * pause if result.problem else pause, 4 * (time.monotonic() - began))
 

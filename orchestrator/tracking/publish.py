@@ -31,7 +31,7 @@ from orchestrator.tracking.contents.contents import ContentsOfSweep
 from orchestrator.tracking.contents.pages import chart_view
 from orchestrator.tracking.store.outages import TrackingError, raising_tracking_error
 from orchestrator.tracking.store.sqlite_store import default_uri
-from orchestrator.tracking.store.store import DETAIL_TAG, Sent, Store
+from orchestrator.tracking.store.store import DETAIL_TAG, Sent, Store, is_server, open_client
 from orchestrator.wording import command
 
 
@@ -69,6 +69,17 @@ def publish(
         contents = ContentsOfSweep(state, result, records, curves, artifacts.sentences(result))
         files = partial(_sweep_files, contents, artifacts, written) if sweep_files else None
         return _publish(store, contents, artifacts, files, told)
+
+
+def check_access(folder: Path, uri: str | None = None) -> None:
+    """Ask the MLflow server to which a sweep is published for something; does nothing for another kind of store.
+
+    Raises what `publish` raises, TrackingRefused if the server rejects the user.
+    """
+    uri = address_of(SweepState.load(folder), uri)
+    if is_server(uri):
+        with raising_tracking_error(uri, folder):
+            open_client(uri).search_experiments(max_results=1)
 
 
 def address_of(state: SweepState, uri: str | None = None) -> str:

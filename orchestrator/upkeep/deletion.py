@@ -9,7 +9,7 @@ from pathlib import Path
 from orchestrator.addresses import address_of
 from orchestrator.claims.registration import KEPT
 from orchestrator.errors import UserError
-from orchestrator.mirror.fetch import SEGMENTS
+from orchestrator.mirror.fetch import SEEN_FILE, SEGMENTS
 from orchestrator.mirror.lease import NUMBER_FILE, OWNERS, Lease
 from orchestrator.record.kept.curves import CURVES_FILE
 from orchestrator.record.ledger.folders import FILES, FOLDERS, LEDGER_FILE, has_ledger, no_sweep
@@ -21,7 +21,7 @@ from orchestrator.sweep.specification import SPEC_FILE
 from orchestrator.upkeep.listing import readable_size, size_on_disk
 
 _DERIVED = (SPEC_FILE, CURVES_FILE, REPORT_HTML, KEPT, *TABLES)
-_OF_ADDRESSES = (SEGMENTS, OWNERS, NUMBER_FILE)
+_OF_ADDRESSES = (SEGMENTS, OWNERS, NUMBER_FILE, SEEN_FILE)
 _OTHERS = (f"{LEDGER_FILE}.damaged-*", ".*.tmp")  # a ledger before its repair; what a killed process left
 
 

@@ -5,6 +5,7 @@ recorded, except the packs that the file names; if it says `until N`, once the l
 signal or kill a sweep that is sure to be in its middle.
 With PRETENDED_GPUS packs that need a GPU train on the CPU: in that file is a line for each, its pack_id, what Ray put
 into CUDA_VISIBLE_DEVICES and its node. With ROOM such a GPU has room for so many members.
+With RUNS_OUT="2 20" packs of more than 2 members run out of memory once their evaluation at step 20 is recorded.
 """
 
 import importlib.util
@@ -81,6 +82,24 @@ def pretend_gpus(train_pack):
     train_pack.train_pack = train_on_cpu
 
 
+def run_out(train_pack):
+    """Let large packs of the module `orchestrator.running.pack.train_pack` run out of memory in their course."""
+    train, (room, last) = train_pack.train_pack, map(int, os.environ["RUNS_OUT"].split())
+
+    def train_and_run_out(work, reporter):
+        class Limited:
+            began, progress, notice = reporter.began, reporter.progress, reporter.notice
+
+            def report(self, evaluation):
+                reporter.report(evaluation)
+                if evaluation.step >= last and len(work["ids"]) > room:
+                    raise MemoryError("no room")
+
+        train(work, Limited())
+
+    train_pack.train_pack = train_and_run_out
+
+
 class Finder:
     """Changes a module when it is imported, by each of these functions."""
 
@@ -106,8 +125,8 @@ class Finder:
 def begin():
     if os.environ.get("FIGURES") != "drawn":
         sys.meta_path.insert(0, Finder("orchestrator.figures.drawing", leave_blank))
-    changes = [change for name, change in (("HOLD", hold), ("PRETENDED_GPUS", pretend_gpus)) if name in os.environ]
-    if changes:
+    known = {"HOLD": hold, "PRETENDED_GPUS": pretend_gpus, "RUNS_OUT": run_out}
+    if changes := [change for name, change in known.items() if name in os.environ]:
         sys.meta_path.insert(0, Finder("orchestrator.running.pack.train_pack", *changes))
 
 

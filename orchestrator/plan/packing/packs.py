@@ -112,10 +112,13 @@ class Packer:
         packs: Sequence[Pack],
         begun: Sequence[tuple[Pack, float]],
         configurations: Mapping[str, Configuration],
-        workers: int,
+        room: tuple[int, float | None],
     ) -> list[Pack]:
-        """Return what `recut_packs` does; from now on packs are cut for so many workers."""
-        self._cluster = replace(self._cluster, workers=workers)
+        """Return what `recut_packs` does; from now on packs are cut for so many workers with so many bytes each."""
+        workers, memory = room
+        self._cluster = replace(
+            self._cluster, workers=workers, bytes_per_worker=memory or self._cluster.bytes_per_worker
+        )
         return recut_packs(packs, begun, configurations, workers, self._capacity, self._work, even=self._even)
 
     def halve(self, pack: Pack) -> Shortage:

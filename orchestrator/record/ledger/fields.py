@@ -83,8 +83,14 @@ class _Pack(TypedDict):
     steps: Count
 
 
+class _NewPack(_Pack):
+    """A pack in the place of others. `earlier` are those whose checkpoints have its members' states, newest first."""
+
+    earlier: NotRequired[list[Name]]
+
+
 class _Shortage(TypedDict):
-    """A pack that ran out of memory before its first evaluation, and where."""
+    """A pack that ran out of memory, where, and after how many seconds of training."""
 
     pack_id: Name
     structural_key: Text
@@ -92,16 +98,17 @@ class _Shortage(TypedDict):
     bytes: Count
     device: Text
     error: Text
+    seconds: NotRequired[Number]
 
 
 class _Recut(TypedDict):
     """Packs that no worker had begun, the packs in their place, and how many workers these were cut for.
 
-    With a shortage its pack is among them.
+    With a shortage its pack is among them; if it has evaluations or checkpoints, it is the only one.
     """
 
     pack_ids: list[Name]
-    packs: list[_Pack]
+    packs: list[_NewPack]
     workers: Count
     shortage: NotRequired[_Shortage]
 

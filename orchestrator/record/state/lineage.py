@@ -14,6 +14,7 @@ from typing import Any
 from orchestrator.errors import DamagedLedger, LedgerError
 from orchestrator.record.ledger.fields import wrong_field
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, read_first_record
+from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
 
 CONFIRMS, CONTINUES = "confirms", "continues"
@@ -106,8 +107,20 @@ def seeds_of_others(state: SweepState, *, damaged: bool) -> dict[int, str]:
     return used
 
 
-def earlier_states(state: SweepState, ids: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]] | None:
-    """Return the checkpoint folder, config_id and seed that members had in the sweep that this one continues.
+def earlier_states(state: SweepState, pack: PackState) -> list[list[tuple[str, str, int]]]:
+    """Return where states of a pack's members may be: for each the checkpoint folder, its config_id and seed there.
+
+    The first of these lists whose folders have checkpoints counts: those of the packs in whose place it is, the newest
+    first, then those of the sweep that this one continues.
+    """
+    folder = state.folder.resolve() / "checkpoints"
+    own = [[(str(folder / name), config_id, seed) for config_id, seed in pack.members] for name in pack.earlier]
+    continued = _continued_states(state, pack.members)
+    return own if continued is None else [*own, continued]
+
+
+def _continued_states(state: SweepState, ids: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]] | None:
+    """Return the states in the sweep that this one continues.
 
     None if it continues none, or one in which a member was in no pack.
     """

@@ -98,7 +98,8 @@ class PackState:
 
     `traces` has the traceback of every attempt, None where none was kept. `ran_under` has every record of the code
     (by name; None if there is none) and environment (by digest). `pruned_at` is the step at which members of a
-    configuration were pruned, by config_id.
+    configuration were pruned, by config_id. `earlier` are the packs, removed since, from whose checkpoints its members
+    continue: the newest that has any.
     """
 
     pack_id: str
@@ -114,6 +115,7 @@ class PackState:
     evaluations: dict[int, dict[str, Any]] = field(default_factory=dict)
     ran_under: list[tuple[str | None, str]] = field(default_factory=list)
     pruned_at: dict[str, int] = field(default_factory=dict)
+    earlier: list[str] = field(default_factory=list)
 
     @property
     def is_final(self) -> bool:

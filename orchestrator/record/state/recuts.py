@@ -1,11 +1,15 @@
-"""Packs that were cut again: nobody had begun them and other workers were there, or one ran out of memory."""
+"""Packs that were cut again: nobody had begun them and other workers were there, or one ran out of memory.
+
+Packs in the place of one that had begun continue from its newest checkpoint and report its evaluations again.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.plan.packing.shortages import Shortage
-from orchestrator.record.state.parts import PackState
+from orchestrator.record.state.parts import MemberState, PackState
+from orchestrator.record.state.race import RungDecision
 from orchestrator.wording import counted
 
 
@@ -13,7 +17,8 @@ from orchestrator.wording import counted
 class Recut:
     """The packs that were cut again, those in their place, and how many workers there were.
 
-    `short` is the pack that ran out of memory, with its `shortage` on a `device`, if that was the reason.
+    `short` is the pack that ran out of memory, with its `shortage` on a `device` after `seconds`, if that was the
+    reason; with `continues` the new packs continue from its newest checkpoint.
     """
 
     old: tuple[str, ...]
@@ -22,6 +27,8 @@ class Recut:
     short: str | None = None
     shortage: Shortage | None = None
     device: str = ""
+    seconds: float = 0.0
+    continues: bool = False
 
     @classmethod
     def from_record(cls, fields: Mapping[str, Any]) -> "Recut":
@@ -32,6 +39,7 @@ class Recut:
             return cls(old=old, new=new, workers=fields["workers"])
         shortage = Shortage(**{name: found[name] for name in ("structural_key", "members", "bytes")})
         more = {"short": found["pack_id"], "shortage": shortage, "device": found["device"]}
+        more |= {"seconds": found.get("seconds", 0.0), "continues": any(one.get("earlier") for one in fields["packs"])}
         return cls(old=old, new=new, workers=fields["workers"], **more)
 
 
@@ -43,6 +51,7 @@ def describe_recut(recut: Recut) -> str:
         return (
             f"a pack of {counted(recut.shortage.members, 'member')} ran out of memory ({recut.device}); it{more} "
             f"{'were' if others else 'was'} cut again into {len(recut.new)}"
+            f"{', which continue from its newest checkpoint' if recut.continues else ''}"
         )
     were = "was" if len(recut.old) == 1 else "were"
     packs = f"{counted(len(recut.old), 'pack')} that no worker had begun {were} cut again into {len(recut.new)}"
@@ -57,26 +66,50 @@ def describe_recuts(recuts: Sequence[Recut]) -> list[str]:
 
 def has_begun(pack: PackState) -> bool:
     """Return whether the ledger says that a worker has begun a pack."""
-    return bool(pack.evaluations or pack.attempts or pack.has_ended)
+    return bool(pack.evaluations or pack.attempts or pack.has_ended or pack.earlier)
 
 
-def take_recut(packs: dict[str, PackState], recuts: list[Recut], fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+def take_recut(
+    packs: dict[str, PackState], recuts: list[Recut], fields: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], PackState | None]:
     """Remove the packs that were cut again; return the fields of those in their place, none if this is known already.
 
-    Raises ValueError, with what is wrong, for packs that have begun or are unknown, and for other members than theirs.
+    Also returns the pack that ran out of memory, if one did. Raises ValueError, with what is wrong, for packs that have
+    begun or are unknown, and for other members than theirs.
     """
     new, recut = fields["packs"], Recut.from_record(fields)
     if recut in recuts and not packs.keys() >= set(recut.old):
-        return []
+        return [], None
     for name in recut.old:
         if name not in packs:
             raise ValueError(f"unknown pack {name} is cut again")
-        if packs[name].evaluations or (has_begun(packs[name]) and name != recut.short):
+        if has_begun(packs[name]) and name != recut.short:
             raise ValueError(f"pack {name} is cut again after a worker has begun it")
     before = sorted(member for name in recut.old for member in packs[name].members)
     if before != sorted((name, seed) for one in new for name, seed in one["members"]):
         raise ValueError("packs that are cut again have other members than those in their place")
+    short = packs.get(recut.short or "")
     for name in recut.old:
         del packs[name]
     recuts.append(recut)
-    return list(new)
+    return list(new), short
+
+
+def continue_pack(
+    pack: PackState,
+    earlier: Sequence[str] | None,
+    short: PackState | None,
+    rungs: Sequence[RungDecision],
+    members: Sequence[MemberState],
+) -> None:
+    """Let a new pack with these members continue as `short` would have, from the checkpoints of `earlier`, if any."""
+    if not earlier or short is None:
+        return
+    pack.earlier, pack.ran_under = list(earlier), list(short.ran_under)
+    for rung in rungs:
+        pack.prune(rung.pruned, rung.step, members)
+
+
+def total_seconds(packs: Mapping[str, PackState], recuts: Sequence[Recut]) -> float:
+    """Return for how many seconds packs have trained together, also those that ran out of memory and were replaced."""
+    return sum(pack.seconds for pack in packs.values()) + sum(recut.seconds for recut in recuts)

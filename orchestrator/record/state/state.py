@@ -182,17 +182,19 @@ class SweepState:
         )
 
     def _recut(self, record: Record) -> None:
-        """Put other packs in the place of packs that no worker has begun."""
+        """Put other packs in the place of packs that no worker has begun, or of one that ran out of memory."""
         try:
-            new = recuts.take_recut(self.packs, self.recuts, record.fields)
+            new, short = recuts.take_recut(self.packs, self.recuts, record.fields)
         except ValueError as error:
             raise self._damage(record, str(error)) from None
         for fields in new:
             self._pack(Record(record.seq, record.time, "pack", fields))
+            pack = self.packs[fields["pack_id"]]
+            recuts.continue_pack(pack, fields.get("earlier"), short, self.rungs, self._members(pack))
 
     def _evaluation(self, record: Record) -> None:
         fields = record.fields
-        pack, step = self._pack_of(record), fields["step"]
+        pack, step = self._pack_of(record, fields["pack_id"]), fields["step"]
         self._ran_under(pack, record)
         known = pack.evaluations.get(step)
         if known is not None:
@@ -204,13 +206,13 @@ class SweepState:
         pack.take_evaluation(step, fields, self._members(pack))
 
     def _attempt(self, record: Record) -> None:
-        pack = self._pack_of(record)
+        pack = self._pack_of(record, record.fields["pack_id"])
         pack.attempts.append(record.fields["error"])
         pack.traces.append(record.fields.get("trace"))
         self._ran_under(pack, record)
 
     def _pack_end(self, record: Record) -> None:
-        pack, status = self._pack_of(record), record.fields["status"]
+        pack, status = self._pack_of(record, record.fields["pack_id"]), record.fields["status"]
         if pack.status == "complete":  # the first good end counts
             return
         pack.end(status, record.fields["error"], record.fields["seconds"], self._members(pack))
@@ -218,9 +220,7 @@ class SweepState:
     def _retry(self, record: Record) -> None:
         """Reopen packs that were given up; their configurations are scored again."""
         for pack_id in record.fields["pack_ids"]:
-            pack = self.packs.get(pack_id)
-            if pack is None:
-                raise self._damage(record, f"retry of unknown pack {pack_id}")
+            pack = self._pack_of(record, pack_id)
             if pack.status == "failed":
                 pack.reopen(self._members(pack))
                 drop_scores({name for name, _ in pack.members}, self.configurations, self.draws)
@@ -287,10 +287,10 @@ class SweepState:
         draw.scored, draw.score = True, score
         self.configurations[name].take_score(score, record.fields.get("seeds_failed"))
 
-    def _pack_of(self, record: Record) -> PackState:
-        pack = self.packs.get(record.fields["pack_id"])
+    def _pack_of(self, record: Record, pack_id: str) -> PackState:
+        pack = self.packs.get(pack_id)
         if pack is None:
-            raise self._damage(record, f"{record.kind} of unknown pack {record.fields['pack_id']}")
+            raise self._damage(record, f"{record.kind} of unknown pack {pack_id}")
         return pack
 
     def _members(self, pack: PackState) -> list[MemberState]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from orchestrator.record.state.parts import PackState
+from orchestrator.record.state.recuts import total_seconds
 from orchestrator.record.state.state import SweepState
 from orchestrator.wording import duration
 from search_spaces import Budget, SweepSpec
@@ -77,7 +78,7 @@ class SweepBudget:
             words, option = f"{used:.3g} of {most:g} hours", f" --set budget.hours={2 * most:g}"
             yield Limit(used=used + seconds / 3600, most=most, words=words, option=option)
         if (most := budget.gpu_hours) is not None:
-            used = sum(pack.seconds for pack in self._state.packs.values()) * self._gpus / 3600
+            used = total_seconds(self._state.packs, self._state.recuts) * self._gpus / 3600
             words, option = f"{used:.3g} of {most:g} GPU-hours", f" --set budget.gpu_hours={2 * most:g}"
             yield Limit(used=used + pack_seconds * self._gpus / 3600, most=most, words=words, option=option)
         if (most := budget.member_steps) is not None:

@@ -20,7 +20,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.budget import Limit, SweepBudget
 from orchestrator.running.driving.evaluation_record import evaluation_fields
 from orchestrator.running.driving.racing import is_paused, is_race_over, race_fields, rung_fields
-from orchestrator.running.driving.recutting import Halving, Recutting, pack_fields, recut_fields, shortage_fields
+from orchestrator.running.driving.recutting import Halving, Recutting, Room, pack_fields, recut_fields, shortage_fields
 from orchestrator.running.driving.running import Running
 from orchestrator.running.driving.sampler import ConfigurationSampler, lacking_members
 from orchestrator.running.driving.scores import Scores
@@ -66,7 +66,8 @@ class SweepDriver:
         self.running: dict[str, Running] = {}
         self._seconds, self._environments = dict[str, float](), Environments()
         self._pack, self._held, self._seen, self._say, self._tick = pack, held, seen, say, tick
-        self._recut, self._halve, self._workers = recut, halve, workers
+        self._recut, self._halve = recut, halve
+        self._room: Room = (workers, None)
         self.queue: deque[str] = deque()
         self.stopped_by: list[Limit] = []  # the limits of the budget because of which no more packs are handed out
         self._budget = SweepBudget(spec, state, max_seconds)
@@ -116,9 +117,9 @@ class SweepDriver:
         """Give the display a chance to be redrawn."""
         self._tick(self)
 
-    def resized(self, workers: int) -> None:
-        """Cut packs again that no worker has begun, where they then end a good deal sooner on so many workers."""
-        self._workers = workers
+    def resized(self, workers: int, memory: float | None = None) -> None:
+        """Cut packs again that no worker has begun, if so many workers end a good deal sooner by it or lack memory."""
+        self._room = (workers, memory)
         self.queue = deque(self._cut_again(self.queue))
 
     def started(self, pack_id: str) -> None:
@@ -170,12 +171,12 @@ class SweepDriver:
     def ran_out_of_memory(self, pack_id: str, error: str) -> bool:
         """Cut the pack, and those like it that no worker has begun, into smaller ones; return whether it can be."""
         pack, device = self.state.packs[pack_id], self._environments.device(pack_id)
-        shortage = self._halve and shortage_fields(pack, self._halve, device, error)
+        shortage = self._halve and shortage_fields(pack, self._halve, device, error, self._seconds.get(pack_id, 0.0))
         waiting = [*self.queue, pack_id]
         order = self._cut_again(waiting, shortage) if shortage else waiting
         if order is not waiting:
             self.running.pop(pack_id, None)
-            self.queue = deque(order)
+            self.queue = deque(self._cut_again(order))
         return order is not waiting
 
     def retried(self, pack_id: str, error: str, trace: str | None = None) -> None:
@@ -248,8 +249,7 @@ class SweepDriver:
 
     def _cut_again(self, waiting: Collection[str], shortage: Mapping[str, Any] | None = None) -> Collection[str]:
         """Cut waiting packs again if that is worth it, or after a shortage; return which packs wait then."""
-        steps = {name: at.step for name, at in self.running.items()}
-        found = self._recut and recut_fields(self.state, waiting, steps, self._recut, self._workers, shortage)
+        found = self._recut and recut_fields(self.state, waiting, self.running, self._recut, self._room, shortage)
         if not found:
             return waiting
         fields, order = found

@@ -11,10 +11,14 @@ from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.recuts import has_begun
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.racing import is_paused
+from orchestrator.running.driving.running import Running
 from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.running.pack.train_pack import checkpoint_folder
 
-Recutting = Callable[[Sequence[Pack], Sequence[tuple[Pack, float]], Mapping[str, Configuration], int], Sequence[Pack]]
+Room = tuple[int, float | None]
+"""How many workers there are, and the bytes of each; None as long as these are what packs were planned for at first."""
+
+Recutting = Callable[[Sequence[Pack], Sequence[tuple[Pack, float]], Mapping[str, Configuration], Room], Sequence[Pack]]
 """`orchestrator.plan.packing.packs.Packer.recut`."""
 
 Halving = Callable[[Pack], Shortage]
@@ -24,48 +28,59 @@ Halving = Callable[[Pack], Shortage]
 def recut_fields(
     state: SweepState,
     waiting: Collection[str],
-    steps: Mapping[str, int],
+    running: Mapping[str, Running],
     recut: Recutting,
-    workers: int,
+    room: Room,
     shortage: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[str]] | None:
     """Return the fields of the record that cuts waiting packs again, and which packs wait then, begun ones first.
 
-    None where they had better stay as they are, as do packs that a worker has begun. `steps` has the step of every pack
-    that a worker is training, by pack_id. `shortage` has the fields of a pack that waits because it ran out of memory.
+    None where they had better stay as they are, as do packs that a worker has begun. `running` has every pack that a
+    worker is training, by pack_id. `shortage` has the fields of a pack that waits because it ran out of memory;
+    if it may have checkpoints it is cut alone, because a pack continues from the states of one.
     """
-    short = shortage and shortage["pack_id"]
-    left = [pack for pack in state.packs.values() if not pack.has_ended and not is_paused(state.race, pack)]
-    cut_again = [one for one in left if one.pack_id in waiting and (one.pack_id == short or _is_unbegun(state, one))]
+    short = state.packs[shortage["pack_id"]] if shortage else None
+    earlier = [short.pack_id, *short.earlier] if short and _may_have_checkpoints(state, short) else []
+    race = state.race
+    left = [one for one in state.packs.values() if not one.has_ended and (one is short or not is_paused(race, one))]
+    cut_again = [one for one in left if one is short or (one.pack_id in waiting and _is_unbegun(state, one))]
+    cut_again = [short] if short and earlier else cut_again
     unbegun = {pack.pack_id: as_pack(pack) for pack in cut_again}
     begun = [
-        (as_pack(pack), 1 - max(pack.step, steps.get(pack.pack_id, 0)) / pack.steps)
+        (as_pack(pack), 1 - max(pack.step, running.get(pack.pack_id, Running()).step) / pack.steps)
         for pack in left
         if pack.pack_id not in unbegun
     ]
     config_ids = {config_id for pack in left for config_id, _ in pack.members}
     configurations = {name: as_configuration(state.configurations[name]) for name in config_ids}
-    packs = recut(list(unbegun.values()), begun, configurations, workers)
+    packs = recut(list(unbegun.values()), begun, configurations, room)
     if not packs:
         return None
     names = {pack.pack_id for pack in packs}
     fields = {
         "pack_ids": [name for name in unbegun if name not in names],
-        "packs": [pack_fields(pack) for pack in packs if pack.pack_id not in unbegun],
-        "workers": workers,
+        "packs": [
+            pack_fields(pack) | ({"earlier": earlier} if earlier else {})
+            for pack in packs
+            if pack.pack_id not in unbegun
+        ],
+        "workers": room[0],
         **({"shortage": dict(shortage)} if shortage else {}),
     }
     return fields, [*(name for name in waiting if name not in unbegun), *(pack.pack_id for pack in packs)]
 
 
-def shortage_fields(pack: PackState, halve: Halving, device: str | None, error: str) -> dict[str, Any] | None:
+def shortage_fields(
+    pack: PackState, halve: Halving, device: str | None, error: str, seconds: float
+) -> dict[str, Any] | None:
     """Return the fields of the shortage of a pack that ran out of memory on a device; None if it cannot be halved.
 
-    Its evaluations are those of a whole pack: after the first one it can only be tried again.
+    seconds: for how long it had trained.
     """
-    if device is None or len(pack.members) == 1 or pack.evaluations:
+    if device is None or len(pack.members) == 1 or pack.is_final:
         return None
-    return {"pack_id": pack.pack_id, **asdict(halve(as_pack(pack))), "device": device, "error": error}
+    shortage = asdict(halve(as_pack(pack)))
+    return {"pack_id": pack.pack_id, **shortage, "device": device, "error": error, "seconds": seconds}
 
 
 def pack_fields(pack: Pack) -> dict[str, Any]:
@@ -80,7 +95,12 @@ def pack_fields(pack: Pack) -> dict[str, Any]:
 
 def _is_unbegun(state: SweepState, pack: PackState) -> bool:
     """Return whether no worker can have trained the pack: neither the ledger nor a checkpoint says so."""
-    return not has_begun(pack) and not checkpoint_folder(state.folder, pack.pack_id).exists()
+    return not has_begun(pack) and not _may_have_checkpoints(state, pack)
+
+
+def _may_have_checkpoints(state: SweepState, pack: PackState) -> bool:
+    """Return whether states of the pack may be kept; at an address those of an earlier driver have an empty folder."""
+    return bool(pack.evaluations or pack.earlier or checkpoint_folder(state.folder, pack.pack_id).exists())
 
 
 def as_pack(pack: PackState) -> Pack:

@@ -40,8 +40,11 @@ class Driver(Protocol):
     def tick(self) -> None:
         """Called about ten times a second."""
 
-    def resized(self, workers: int) -> None:
-        """Called when another number of packs can run at once than before."""
+    def resized(self, workers: int, memory: float | None = None) -> None:
+        """Called when another number of packs can run at once than before, or with other bytes for each.
+
+        memory: None as long as it is what packs were planned for at first.
+        """
 
     def started(self, pack_id: str) -> None:
         """Called when a worker starts the pack, for the first time or again."""

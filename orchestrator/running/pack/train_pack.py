@@ -135,11 +135,18 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
         checkpoints=checkpoints,
         weights=weights,
         device=device,
-        earlier=work.get("earlier") and [(Path(folder), (name, seed)) for folder, name, seed in work["earlier"]],
+        earlier=choose_earlier(work["earlier"]),
         prune_at=work.get("prune_at"),
     )
     if address and (problem := checkpoints.finish()):
         reporter.notice(problem)
+
+
+def choose_earlier(found: Sequence[Sequence[tuple[str, str, int]]]) -> list[tuple[Path, tuple[str, int]]] | None:
+    """Return the first states whose folders all have a checkpoint, else the last ones; None if there are none."""
+    states = [[(Path(folder), (name, seed)) for folder, name, seed in one] for one in found]
+    kept = (one for one in states if all(any(folder.glob("step-*.ckpt")) for folder, _ in one))
+    return next(kept, states[-1] if states else None)
 
 
 def use_inductor_cache() -> None:

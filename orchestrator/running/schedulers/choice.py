@@ -88,7 +88,8 @@ def open_scheduler(name: str, resources: Resources, start_worker: local.StartWor
         def run(driver: Driver) -> None:
             need = nodes.needs(resources.cpus, resources.gpus)
             may_grow = bool(os.environ.get("RAY_ADDRESS"))
-            workers = nodes.Workers(need, cluster.workers, most=resources.workers, may_grow=may_grow)
+            memory = nodes.NodeMemory(need) if may_grow and resources.gpus else None
+            workers = nodes.Workers(need, cluster.workers, most=resources.workers, may_grow=may_grow, memory=memory)
             cpus, gpus, retries = resources.cpus, resources.gpus, resources.retries
             scheduler.run_packs(driver, workers, cpus=cpus, gpus=gpus, retries=retries)
 

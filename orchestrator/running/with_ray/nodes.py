@@ -1,4 +1,4 @@
-"""The nodes of a Ray cluster: how many packs they can run at once, and a request for more of them."""
+"""The nodes of a Ray cluster: how many packs they can run at once, the memory of their GPUs, a request for more."""
 
 import json
 import sys
@@ -11,11 +11,13 @@ from ray._private.ray_constants import DEBUG_AUTOSCALING_STATUS
 from ray.autoscaler.v2.sdk import get_cluster_status
 from ray.experimental.internal_kv import _internal_kv_get
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.errors import UserError
-from orchestrator.running.pack.gpu_memory import count_gpu_packs
+from orchestrator.running.pack.gpu_memory import count_gpu_packs, gpus_here, smallest_share
 
 ASK_SECONDS = 2.0  # between two looks at the nodes
+ANSWER_SECONDS = 60.0  # in which a node says how much memory its GPUs have; it may have to start a worker first
 REPORT_SECONDS = 10.0  # in which the autoscaler of a cluster that has just been started reports for the first time
 _MADE_UP = "node_"  # begins the type of a node that no autoscaler has started
 
@@ -89,12 +91,54 @@ def living_nodes() -> list[dict[str, Any]]:
     ]
 
 
+class NodeMemory:
+    """The memory of the GPUs of the nodes that can hold a pack; each node is asked once, also one that joins later.
+
+    No GPU needs to be free for that: Ray hides none from a task that asks for none.
+    """
+
+    def __init__(self, need: Mapping[str, float], clock: Callable[[], float] = time.monotonic) -> None:
+        self._need, self._clock = need, clock
+        self._asked, self._known = dict[str, tuple[Any, float]](), dict[str, list[float]]()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a node has not answered yet."""
+        return bool(self._asked)
+
+    def read(self, seconds: float = 0.0) -> list[float]:
+        """Return the bytes of the GPUs of living nodes, of new ones if they answer within so many seconds."""
+        names = [node["id"] for node in living_nodes() if count_on_node(node, self._need)]
+        for name in names:
+            if name not in self._known and name not in self._asked:
+                here = NodeAffinitySchedulingStrategy(name, False)
+                task = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)(gpus_here)
+                self._asked[name] = task.remote(), self._clock()
+        answers = [answer for answer, _ in self._asked.values()]
+        ready = ray.wait(answers, num_returns=len(answers), timeout=seconds)[0] if answers else []
+        for name, (answer, asked) in list(self._asked.items()):
+            if answer in ready or self._clock() - asked > ANSWER_SECONDS:
+                del self._asked[name]
+                self._known[name] = self._take(answer, ready)
+        return [memory for name in names for memory in self._known.get(name, [])]
+
+    def _take(self, answer: Any, ready: list[Any]) -> list[float]:
+        try:
+            if answer in ready:
+                return list(ray.get(answer))
+            ray.cancel(answer, force=True)
+        except ray.exceptions.RayError:  # its node is gone
+            pass
+        return []
+
+
 class Workers:
     """How many packs the nodes can run at once, at most `most` and at least 1, looked at every ASK_SECONDS.
 
-    `count` is how many it was at first. With `may_grow` an autoscaler is asked for more workers while packs wait, for
-    one more than there are at most: it sees placement groups that wait for a node. They hold no pack, and end with the
-    driver.
+    `count` is how many it was at first, `bytes` what each has of its GPU, read from `memory`; None without it, and
+    until a node has said it. Nodes that join count when they have said it. With `may_grow` an autoscaler is asked for
+    more workers while packs wait, for one more than there are at most: it sees placement groups that wait for a node.
+    They hold no pack, and end with the driver.
     """
 
     def __init__(
@@ -104,23 +148,30 @@ class Workers:
         *,
         most: int | None,
         may_grow: bool,
+        memory: NodeMemory | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.count = count
+        self.bytes: float | None = None
         self._need, self._most = need, sys.maxsize if most is None else most
-        self._may_grow, self._clock = may_grow, clock
+        self._may_grow, self._memory, self._clock = may_grow, memory, clock
         self._requests: list[PlacementGroup] = []
         self._asked = clock()
 
     def has_changed(self, waiting: int) -> bool:
-        """Look at the nodes if it is time to, ask for more where packs wait, and return whether `count` has changed."""
+        """Look at the nodes if it is time to, ask for more where packs wait; return whether workers have changed."""
         if self._clock() - self._asked < ASK_SECONDS:
             return False
-        before, self.count = self.count, min(max(1, count_packs(self._need)), self._most)
+        self._asked, before = self._clock(), (self.count, self.bytes)
+        if self._memory is not None:
+            found = self._memory.read()
+            if self._memory.is_waiting:
+                return False
+            self.bytes = smallest_share(found, self._need["GPU"]) if found else self.bytes
+        self.count = min(max(1, count_packs(self._need)), self._most)
         wanted = min(waiting, self.count + 1, self._most - self.count)
-        self._request(wanted if self._may_grow and before == self.count else 0)
-        self._asked = self._clock()
-        return before != self.count
+        self._request(wanted if self._may_grow and before[0] == self.count else 0)
+        return before != (self.count, self.bytes)
 
     def _request(self, wanted: int) -> None:
         """Have so many placement groups wait; one that has found its place leaves it to a pack."""

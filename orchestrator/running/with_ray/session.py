@@ -1,7 +1,7 @@
 """Ray for one sweep: the cluster in RAY_ADDRESS, or a local Ray that ends with the sweep."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from orchestrator.errors import UserError
@@ -21,7 +21,13 @@ def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
     leave = _join(address)
     import ray
 
-    from orchestrator.running.with_ray.nodes import count_packs, describe_amounts, needs, refuse_small_nodes
+    from orchestrator.running.with_ray.nodes import (
+        NodeMemory,
+        count_packs,
+        describe_amounts,
+        needs,
+        refuse_small_nodes,
+    )
 
     need = needs(cpus, gpus)
     try:
@@ -38,7 +44,7 @@ def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
         share = resources.get("memory", 4 * 2**30) / max(1, workers)
         notes = "" if workers else f"; no node has {describe_amounts(need)} yet, so the sweep waits for one"
         if gpus:
-            found = _ask_cluster(need) if address else gpus_here()
+            found = NodeMemory(need).read(ASK_SECONDS) if address else gpus_here()
             share = smallest_share(found, gpus)
             notes += "" if found else f"; no GPU says how much memory it has, {UNKNOWN / 2**30:.0f} GiB are assumed"
         yield Cluster(
@@ -48,32 +54,6 @@ def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
         )
     finally:
         leave()
-
-
-def _ask_cluster(need: Mapping[str, float]) -> list[float]:
-    """Return the memory of the GPUs of all nodes that can hold a pack; empty if none is up or answers.
-
-    No GPU needs to be free for that: Ray hides none from a task that asks for none.
-    """
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    from orchestrator.running.with_ray.nodes import count_on_node, living_nodes
-
-    answers = [
-        ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["id"], False))(
-            gpus_here
-        ).remote()
-        for node in living_nodes()
-        if count_on_node(node, need)
-    ]
-    try:
-        found: list[list[float]] = ray.get(answers, timeout=ASK_SECONDS)
-    except ray.exceptions.RayError:
-        for answer in answers:
-            ray.cancel(answer, force=True)
-        return []
-    return [memory for of_machine in found for memory in of_machine]
 
 
 def _join(address: str | None) -> Callable[[], None]:

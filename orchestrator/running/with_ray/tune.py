@@ -131,7 +131,7 @@ class Recorder(_Unsaved, TrialProgressCallback):
         """Tell the driver, about ten times a second, and when there are more workers or fewer."""
         call_driver(self.driver.tick)
         if self.workers.has_changed(0 if call_driver(self.driver.all_handed_out) else len(self.driver.queue)):
-            call_driver(self.driver.resized, self.workers.count)
+            call_driver(self.driver.resized, self.workers.count, self.workers.bytes)
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Tell the driver that an actor has begun with the pack."""

@@ -48,7 +48,7 @@ def open_client(uri: str) -> MlflowClient:
         os.environ.setdefault(key, value)
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # it prints the address with its password
     client = MlflowClient(uri)
-    return cast(MlflowClient, LimitedClient(client)) if _is_server(uri) else client
+    return cast(MlflowClient, LimitedClient(client)) if is_server(uri) else client
 
 
 def search_sweep(client: MlflowClient, experiment_id: str, sweep_id: str) -> Iterator[Run]:
@@ -64,7 +64,8 @@ def search_sweep(client: MlflowClient, experiment_id: str, sweep_id: str) -> Ite
             return
 
 
-def _is_server(uri: str) -> bool:
+def is_server(uri: str) -> bool:
+    """Return whether a store is a server and no file or database."""
     return uri.startswith(("http://", "https://"))
 
 
@@ -76,7 +77,7 @@ class Store:
 
     def __init__(self, uri: str, experiment: str) -> None:
         self.uri = uri
-        self.server = uri.rstrip("/") if _is_server(uri) else None
+        self.server = uri.rstrip("/") if is_server(uri) else None
         initialise(uri)
         self.client = open_client(uri)
         self.experiment_id = self._experiment(experiment)

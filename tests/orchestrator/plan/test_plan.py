@@ -170,7 +170,7 @@ def test_later_packs_are_cut_for_the_workers_that_are_there_then(spec, monkeypat
     monkeypatch.setattr(type(waiting[0][0].member(0).model), "explain_loop", lambda self, task: "no vmap rule")
     packer = Packer(spec(), Cluster(workers=1, bytes_per_worker=2**34, description=""))
     assert [len(pack.members) for pack in packer(waiting)] == [8]
-    assert packer.recut([], [], {}, 4) == []  # nothing waits
+    assert packer.recut([], [], {}, (4, None)) == []  # nothing waits
     assert [len(pack.members) for pack in packer(waiting)] == [2, 2, 2, 2]
 
 

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import UserError
-from orchestrator.plan.packing.packs import Pack, make_packs, recut_packs
+from orchestrator.plan.packing.packs import LEAST_BYTES_GPU, Cluster, Pack, Packer, make_packs, recut_packs
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record, decode, encode
@@ -31,6 +31,7 @@ from orchestrator.results.summarise import summary
 from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import scores
 from orchestrator.running.driving.driver import SweepDriver
+from orchestrator.running.driving.recutting import Room
 from orchestrator.running.pack.train_pack import checkpoint_folder
 from orchestrator.running.schedulers import inline
 from orchestrator.running.watching.meter import status_rows
@@ -95,8 +96,8 @@ class Pool:
         self._examples |= {one.member(0).structural_key: one.member(0) for one, _ in waiting}
         return make_packs(waiting, self._told, lambda member: CAPACITY, work)
 
-    def _recut(self, packs: Any, begun: Any, configurations: Any, workers: int) -> list[Pack]:
-        return recut_packs(packs, begun, configurations, workers, lambda member: CAPACITY, work)
+    def _recut(self, packs: Any, begun: Any, configurations: Any, room: Room) -> list[Pack]:
+        return recut_packs(packs, begun, configurations, room[0], lambda member: CAPACITY, work)
 
     def at(self, time: float, event: Callable[[], None]) -> None:
         """Have something happen."""
@@ -258,7 +259,8 @@ def test_packs_are_not_cut_again_where_little_is_gained(spec, tmp_path: Path) ->
 def play(stage: Any, capacity: Callable[[int], int], workers: int, **more: Any) -> SweepState:
     """Run a sweep to its end in this process; its packs are cut again to `capacity(workers)` members."""
 
-    def recut(packs: Any, begun: Any, configurations: Any, workers: int) -> list[Pack]:
+    def recut(packs: Any, begun: Any, configurations: Any, room: Room) -> list[Pack]:
+        workers, _ = room
         most = capacity(workers)
         return recut_packs(packs, begun, configurations, workers, lambda member: most, lambda member, count: count)
 
@@ -401,3 +403,69 @@ def test_an_autoscaler_is_asked_for_nodes_while_packs_wait(monkeypatch: pytest.M
     assert look(3) == (False, 1)
     cpus[0] = 0.0
     assert look(0) == (True, 0) and workers.count == 1
+
+
+class Asked:
+    """In the place of a Ray whose nodes say how much memory their GPUs have, or do not answer yet."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **memory: float | None) -> None:
+        self.memory, self.tasks, self._asking = memory, list[str](), ""
+        monkeypatch.setattr(nodes, "living_nodes", lambda: [{"id": name, "GPU": 1.0} for name in self.memory])
+        monkeypatch.setattr(nodes, "NodeAffinitySchedulingStrategy", lambda name, soft: name)
+        monkeypatch.setattr(ray, "remote", self._remote)
+        monkeypatch.setattr(ray, "wait", lambda answers, **more: ([one for one in answers if self.memory[one]], []))
+        monkeypatch.setattr(ray, "get", lambda name: [self.memory[name]])
+        monkeypatch.setattr(ray, "cancel", lambda name, force: None)
+
+    def _remote(self, scheduling_strategy: str, **more: Any) -> Any:
+        def ask() -> str:
+            self.tasks.append(scheduling_strategy)
+            return scheduling_strategy
+
+        return lambda function: SimpleNamespace(remote=ask)
+
+
+def test_a_node_that_joins_is_asked_for_its_memory_before_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, now = Asked(monkeypatch, first=80.0), [0.0]
+    need = {"GPU": 0.5}
+    memory = nodes.NodeMemory(need, clock=lambda: now[0])
+    workers = nodes.Workers(need, 2, most=None, may_grow=False, memory=memory, clock=lambda: now[0])
+
+    def look(seconds: float = ASK_SECONDS) -> tuple[bool, int, float | None]:
+        now[0] += seconds
+        return workers.has_changed(0), workers.count, workers.bytes
+
+    assert look() == (True, 2, 40.0) and look() == (False, 2, 40.0)
+    asked.memory["second"] = None
+    assert look() == (False, 2, 40.0)
+    asked.memory["second"] = 20.0
+    assert look() == (True, 4, 10.0) and look() == (False, 4, 10.0)
+    del asked.memory["second"]
+    assert look() == (True, 2, 40.0)
+    asked.memory["third"] = None
+    assert look() == (False, 2, 40.0)
+    assert look(nodes.ANSWER_SECONDS + 1) == (True, 4, 40.0)  # without an answer, as at the start
+    assert asked.tasks == ["first", "second", "third"]
+    asked.memory.clear()
+    assert look() == (True, 1, 40.0)
+
+
+def test_packs_that_wait_are_cut_again_for_the_memory_of_nodes_that_join(stage) -> None:
+    alike = ("space.training.batch_size=null", "search.configurations=6")
+    whole, one, on_gpus = stage("whole", *alike).play(), stage("one", *alike), stage("g", *alike, "resources.gpus=1")
+    small = [2 * LEAST_BYTES_GPU * count for count in (6, 3)]
+
+    def smaller(driver: SweepDriver) -> None:
+        if any(pack.evaluations for pack in driver.state.packs.values()):
+            driver.resized(1, small[1])
+
+    with Ledger.open(one.folder) as ledger:
+        state = SweepState.load(one.folder)
+        packer = Packer(on_gpus.spec, Cluster(workers=1, bytes_per_worker=small[0], description=""))
+        driver = SweepDriver(
+            one.spec, ledger, state, pack=packer, recut=packer.recut, say=one.said.append, tick=smaller
+        )
+        inline.run_packs(driver, retries=0)
+    assert sorted(len(pack.members) for pack in state.packs.values()) == [3, 3, 6]
+    assert one.said == ["1 pack that no worker had begun was cut again into 2, for 1 worker"]
+    assert keyed(state).sort_index().equals(keyed(whole).sort_index())

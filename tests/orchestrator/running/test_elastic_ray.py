@@ -24,9 +24,16 @@ def hold(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def growing(lengthwise, hold: Path) -> Iterator[RayCluster]:
+def growing(lengthwise, hold: Path, tmp_path: Path) -> Iterator[RayCluster]:
+    """Its nodes believe what an nvidia-smi of the tests says: that GPU-48 has 48 MiB, and any other one 80 GiB."""
+    command = tmp_path / "bin" / "nvidia-smi"
+    command.parent.mkdir()
+    command.write_text("#!/bin/sh\ncase $* in *--id=GPU-48) echo 48, Disabled;; *) echo 81920, Disabled;; esac\n")
+    command.chmod(0o755)
+    path = f"{command.parent}:{lengthwise.environment['PATH']}"
+    environment = lengthwise.environment | {"PATH": path, "PRETENDED_GPUS": str(tmp_path / "gpus")}
     with tempfile.TemporaryDirectory(prefix="lw-") as folder:  # short, as the paths of sockets must be
-        cluster = RayCluster(Path(folder), hold, lengthwise.environment, cpus=1)
+        cluster = RayCluster(Path(folder), hold, environment, cpus=1)
         yield cluster
         hold.unlink(missing_ok=True)
         cluster.end()
@@ -48,5 +55,30 @@ def test_a_node_that_joins_late_gets_work(growing, hold, lengthwise, tiny, tmp_p
     assert len(recut.old) == 1 and len(recut.new) >= 2 and recut.workers == 3
     said = f"1 pack that no worker had begun was cut again into {len(recut.new)}, for 3 workers"
     assert said in out and said in lengthwise("status", folder).stdout
+    assert lengthwise(*run, tmp_path / "alone").returncode == 0
+    assert curves(folder).equals(curves(tmp_path / "alone" / "tiny"))
+
+
+def test_a_node_with_a_small_gpu_that_joins_late_gets_small_packs(
+    growing, hold, lengthwise, tiny, tmp_path, wait_for, records, curves
+):
+    """It has room for 3 members, as half of its memory is for packs and no member takes less than 8 MiB."""
+    folder = tmp_path / "grown" / "tiny"
+    run = ("run", tiny, *SETTINGS, "--storage")
+    on_gpus = ("--set", "resources.scheduler=ray", "--set", "resources.gpus=1")
+    growing.join(1, "GPU-80")
+    driver = lengthwise.start(*run, folder.parent, *on_gpus, RAY_ADDRESS=growing.address)
+    wait_for(lambda: records(folder, "evaluation"), driver)
+    assert [len(pack.members) for pack in SweepState.load(folder).packs.values()] == [6, 6]
+    growing.join(1, "GPU-48")
+    wait_for(lambda: len({record.fields["pack_id"] for record in records(folder, "evaluation")}) == 2, driver)
+    hold.unlink()
+    out, err = driver.communicate()
+    assert driver.returncode == 0, err
+    state = SweepState.load(folder)
+    assert sorted(len(pack.members) for pack in state.packs.values()) == [3, 3, 6]
+    assert "1 pack that no worker had begun was cut again into 2, for 2 workers" in out
+    pack_ids, gpus, _ = zip(*(line.split() for line in (tmp_path / "gpus").read_text().splitlines()), strict=True)
+    assert set(gpus) == {"GPU-80", "GPU-48"} and len(set(pack_ids)) == len(pack_ids) == 3
     assert lengthwise(*run, tmp_path / "alone").returncode == 0
     assert curves(folder).equals(curves(tmp_path / "alone" / "tiny"))

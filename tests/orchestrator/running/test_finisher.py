@@ -1,11 +1,13 @@
 """The finisher prints, draws and publishes the end of a sweep; if it dies or hangs, the driver does."""
 
+import http.server
 import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from multiprocessing import Pipe
 from pathlib import Path
@@ -259,3 +261,37 @@ def test_one_core_draws_without_forks(tmp_path):
     assert not one._children and not drawings[0].is_current()
     one.finish()
     assert all(drawing.is_current() for drawing in drawings)
+
+
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """Asks everybody for a password."""
+
+    def do_GET(self):
+        self.send_response(401)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_POST = do_GET
+
+    def log_message(self, *arguments): ...
+
+
+def test_a_refused_login_is_said_at_once_and_training_continues(lengthwise, long_sweep):
+    """Every pack waits at its first evaluation until that is said; the server is asked before any score."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_address[1]}"
+    words = long_sweep.words("refused", "resources.scheduler=local", "tracking.enabled=true", f"tracking.uri={address}")
+    long_sweep.hold.touch()
+    driver = lengthwise.start(*words, anew=True, HOLD=str(long_sweep.hold))
+    said = next(line for line in driver.stdout if "not published" in line)
+    assert not any(one.finished for one in SweepState.load(long_sweep.storage / "refused").configurations.values())
+    long_sweep.release()
+    out, err = driver.communicate()
+    server.shutdown()
+    server.server_close()
+    assert said.startswith(f"not published: MLflow at {address}: this server asks for a password; set MLFLOW_TRACKING_")
+    assert "; training continues; complete it later with: lengthwise publish " in said
+    assert driver.returncode == 0, err
+    assert out.count(f"MLflow at {address}") == 1  # at the end, once more
+    long_sweep.ended_as_if_left_alone(long_sweep.storage / "refused")

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import time
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from orchestrator.mirror.mirrored import create_ledger, open_ledger
 from orchestrator.mirror.worker import on_this_machine
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import decode, read_records
+from orchestrator.record.state.state import SweepState
 from orchestrator.running.schedulers import inline
 from orchestrator.storage import Store
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from search_spaces import dump_yaml
 from tests.orchestrator.conftest import TRAINED
+from trainers.files.checkpoint import Checkpoints
 
 FIRST = {"name": "s", "study": "tests", "spec": {}, "spec_hash": "f" * 16, "provenance": {}}
 
@@ -224,6 +227,33 @@ def test_a_sweep_is_deleted_at_its_address_and_here(machine, tmp_path, monkeypat
         assert [path.name for path in bucket.rglob("*") if path.is_file()] == ["notes.txt"] and not folder.exists()
 
 
+def test_a_copy_of_a_sweep_that_another_machine_has_deleted_is_neither_shown_as_if_it_were_there_nor_lost(
+    machine, tmp_path, lengthwise
+):
+    with machine("a") as folder:
+        create_ledger(folder, FIRST).close()
+        bucket = machine("a").bucket
+    with machine("b") as other:
+        fetch_sweep(other)
+        delete_sweep(plan_deletion(other))
+    assert not list(bucket.rglob("*.jsonl")) and not other.exists()
+    before = (folder / "events.jsonl").read_bytes()
+    lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "a")
+    for named, storage in ((f"file://{bucket}", ()), ("s", ("--storage", f"file://{bucket.parent}"))):
+        for verb in ("status", "report", "resume", "delete"):
+            refused = lengthwise(verb, named, *storage)
+            assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1
+            assert refused.stderr.startswith(f"file://{bucket} holds no sweep any more: it was deleted there")
+            assert f"lengthwise report {folder} reads it" in refused.stderr
+    assert lengthwise("status", folder).returncode == 0
+    assert "holds no sweep any more" in lengthwise("resume", folder).stderr
+    assert (folder / "events.jsonl").read_bytes() == before and not list(bucket.rglob("*.jsonl"))
+    moved = folder.rename(tmp_path / "moved")
+    assert read_records(moved) and address_of(moved) is None
+    moved.rename(folder)
+    assert lengthwise("delete", folder, "--yes").returncode == 0 and not folder.exists()
+
+
 def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeypatch, lengthwise, curves, wait_for):
     """Every attempt of a pack is on a machine of its own; each first one dies after a checkpoint."""
     train, attempts, began = inline.train_pack, [], []
@@ -281,3 +311,57 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
     assert not list(folder.glob("checkpoints/*/*.ckpt"))
     exported = lengthwise("export", f"file://{storage}/trained", "--weights", tmp_path / "weights")
     assert exported.returncode == 0 and len(list((tmp_path / "weights").iterdir())) == 6, exported.stderr
+
+
+KILLED = """
+import os, signal, time
+from orchestrator.mirror.worker import MirroredCheckpoints
+from orchestrator.storage import Store
+
+save = MirroredCheckpoints.save
+
+def save_and_die(self, snapshot, members):
+    path = save(self, snapshot, members)
+    if snapshot.step == 6:
+        self.finish()
+        there = Store.for_copy(self.folder.parents[1])
+        while b'"kind":"pack"' not in b"".join(there.read(there.sizes("ledger")).values()):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return path
+
+MirroredCheckpoints.save = save_and_die
+from orchestrator.__main__ import command
+command()
+"""
+
+
+def test_a_pack_is_resumed_on_another_machine_from_its_checkpoint(tmp_path, monkeypatch, lengthwise, curves):
+    """Also before its first evaluation, when only the checkpoint says that it was begun; others are cut again."""
+    storage, steps = tmp_path / "bucket", list[int]()
+    settings = ["training.steps=12", "evaluation.every=12", "resources.checkpoint_steps=3", "resources.pack=2"]
+    file = tmp_path / "trained.yaml"
+    file.write_text(dump_yaml(TRAINED))
+    words = [word for setting in settings for word in ("--set", setting)]
+    assert lengthwise("run", file, "--storage", tmp_path / "alone", *words).returncode == 0
+    run = ("run", file, "--storage", f"file://{storage}", *words)
+    killed = lengthwise.process(*run, program=KILLED, XDG_CACHE_HOME=str(tmp_path / "a"))
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    (begun,) = (storage / "trained/checkpoints").iterdir()
+    assert [path.name for path in begun.iterdir()], "a checkpoint is at the address"
+    load = Checkpoints.load
+
+    def loaded(self, members):
+        found = load(self, members)
+        steps.append(found[0].step if found[0] else 0)
+        return found
+
+    monkeypatch.setattr(lease, "SILENCE", 0.5)
+    monkeypatch.setattr(Checkpoints, "load", loaded)
+    lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "b")
+    resumed = lengthwise("resume", f"file://{storage}/trained", "--set", "resources.pack=1")
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert sorted(steps, reverse=True) == [6, 0, 0, 0, 0]
+    there = tmp_path / "b/lengthwise/storage/file" / str(storage)[1:] / "trained"
+    assert curves(there).equals(curves(tmp_path / "alone/trained"))
+    assert begun.name in SweepState.load(there).packs

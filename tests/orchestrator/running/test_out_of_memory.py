@@ -110,23 +110,10 @@ def test_a_sweep_that_is_extended_begins_with_packs_that_fit(lengthwise, tiny, t
     assert done.returncode == 0 and tried == [1, 1, 1], done.stdout
 
 
-def test_a_single_member_and_a_pack_after_its_first_evaluation_are_only_retried(stage, room, in_packs) -> None:
+def test_a_single_member_is_only_retried(stage, room) -> None:
     single, tried = stage("single", "search.configurations=1", "seeds=1"), room(0)
     state = play(single)
     assert tried == [1, 1] and len(state.deaths) == 1 and not state.recuts
-    evaluated = stage("evaluated", *ALIKE)
-    room(12)
-    raised = list[int]()
-
-    def after(pack_id: str, step: int) -> None:
-        if not raised:
-            raised.append(step)
-            raise torch.OutOfMemoryError("CUDA out of memory")
-
-    in_packs(after)
-    state = play(evaluated)
-    assert raised == [10] and not state.recuts and not state.deaths
-    assert [len(pack.attempts) for pack in state.packs.values()] == [1]
 
 
 def test_the_most_members_follow_the_memory_of_a_worker() -> None:
@@ -134,7 +121,7 @@ def test_the_most_members_follow_the_memory_of_a_worker() -> None:
     assert [short.most_members(memory) for memory in (1000, 950, 1090, 2000, 500, 10)] == [13, 13, 13, 26, 6, 1]
 
 
-def test_a_pack_that_died_before_may_be_halved_and_one_with_evaluations_may_not(stage, room) -> None:
+def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:
     one = stage("one", *ALIKE)
     room(12)
     with Ledger.open(one.folder) as ledger:

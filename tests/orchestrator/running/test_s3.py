@@ -13,6 +13,7 @@ from orchestrator.mirror import lease, mirrored, worker
 from orchestrator.storage import patiently
 from tests.command_line import CommandLine
 from tests.s3_server import BUCKET, Server, s3_server
+from trainers.files.checkpoint import Checkpoints
 
 pytestmark = pytest.mark.long
 
@@ -99,8 +100,17 @@ def test_a_killed_sweep_is_continued_on_another_machine_and_the_first_is_refused
     assert not (folder_of(third, "killed") / "checkpoints").exists()
 
     monkeypatch.setattr(lease, "SILENCE", 2.0)
+    load, steps = Checkpoints.load, list[int]()
+
+    def loaded(self, members):
+        snapshot, notices = load(self, members)
+        steps.append(snapshot.step if snapshot else 0)
+        return snapshot, notices
+
+    monkeypatch.setattr(Checkpoints, "load", loaded)
     resumed = second("resume", f"{STORAGE}/killed")
     assert resumed.returncode == 0, resumed.stderr
+    assert len(steps) == 4 and steps[0] == 90 and steps[1] in (0, 15, 30) and not any(steps[2:])
     there = folder_of(second, "killed")
     long_sweep.ended_as_if_left_alone(there)
     assert f"lengthwise report {STORAGE}/killed" in resumed.stdout

@@ -12,6 +12,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from orchestrator.ending.finisher import Finisher
+from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.tracking.attempt import Attempt, BackgroundAttempt, Published, attempt
 from orchestrator.tracking.follow import follow
@@ -44,7 +45,7 @@ def test_even_an_unexpected_error_is_a_problem_in_words(sweep):
 
 def test_an_attempt_survives_json():
     published = Published("uri", "id", (("name", "link"),), created=1, completed=2, points=3)
-    for one in (Attempt(published=published), Attempt(problem="no")):
+    for one in (Attempt(published=published), Attempt(problem="no", is_refused=True)):
         assert Attempt.from_json(json.loads(json.dumps(asdict(one)))) == one
 
 
@@ -97,8 +98,18 @@ def test_a_pass_that_failed_is_repeated_without_another_score(tmp_path):
         if len(passes) == 1:
             raise OSError("down")
 
-    Sweep(tmp_path, [SCORE] * 4).follow(publish, report_problem=problems.append)
-    assert len(passes) == 2 and len(problems) == 1 and "OSError: down" in problems[0]
+    Sweep(tmp_path, [SCORE] * 4).follow(publish, report=lambda one: problems.append(one.problem))
+    assert len(passes) == 2 and problems[0] is None and "OSError: down" in problems[1] and problems[2:] == [None]
+
+
+def test_what_makes_every_pass_fail_is_reported_before_the_first_score(tmp_path):
+    reported = []
+
+    def check():
+        raise UserError("no such user")
+
+    Sweep(tmp_path, [EVALUATION]).follow(lambda: None, check=check, report=reported.append)
+    assert reported == [Attempt(problem="no such user", is_refused=True)]
 
 
 def test_a_growing_sweep_is_completed_by_the_last_pass(sweep, artifacts, assert_complete):

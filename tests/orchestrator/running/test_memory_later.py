@@ -1,0 +1,162 @@
+"""A pack that runs out of memory in its course is halved, and its halves continue from its newest checkpoint."""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from orchestrator.record.ledger.records import read_records
+from orchestrator.record.state.recuts import total_seconds
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.driving.driver import SweepDriver
+from orchestrator.running.schedulers import inline
+from tests.orchestrator.running.test_elastic import RACE, keyed
+from tests.orchestrator.running.test_out_of_memory import play
+from trainers.training import earlier, loop
+
+ALIKE = ("space.training.batch_size=null", "search.configurations=6")  # 12 members of one structure
+SAID = (
+    "a pack of 12 members ran out of memory (cpu); it was cut again into 2, which continue from its newest checkpoint"
+)
+
+
+@pytest.fixture
+def runs_out(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], list[tuple[int, int]]]:
+    """runs_out(4, 20): packs of more than 4 members run out of memory once their evaluation at step 20 is recorded.
+
+    The list gets the members and the first step of every pack that begins without a checkpoint of its own.
+    """
+    train, join, began = inline.train_pack, earlier.join_earlier, list[tuple[int, int]]()
+
+    def joined(states: Any, *arguments: Any, **more: Any) -> Any:
+        snapshot, notices = join(states, *arguments, **more)
+        began.append((len(states), snapshot.step if snapshot else 0))
+        return snapshot, notices
+
+    def put(room: int, last: int) -> list[tuple[int, int]]:
+        def train_pack(work: Any, reporter: Any) -> None:
+            class Limited:
+                began, progress, notice = reporter.began, reporter.progress, reporter.notice
+
+                def report(self, evaluation: Any) -> None:
+                    reporter.report(evaluation)
+                    if evaluation.step >= last and len(work["ids"]) > room:
+                        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+            train(work, Limited())
+
+        monkeypatch.setattr(inline, "train_pack", train_pack)
+        monkeypatch.setattr(loop, "join_earlier", joined)
+        began.clear()
+        return began
+
+    return put
+
+
+def recorded_once(state: SweepState) -> None:
+    """Every evaluation of a pack is recorded once, and what is read again is what was written."""
+    steps = Counter(
+        (r.fields["pack_id"], r.fields["step"]) for r in read_records(state.folder) if r.kind == "evaluation"
+    )
+    assert set(steps.values()) == {1} and not state.conflicts and not state.deaths
+    assert all(found.is_done for found in state.configurations.values())
+    replayed = SweepState.load(state.folder)
+    assert (replayed.packs, replayed.recuts) == (state.packs, state.recuts)
+
+
+@pytest.mark.parametrize(
+    ("saved", "room", "starts"),
+    [
+        ("resources.checkpoint_steps=15", 6, [(6, 30), (6, 30)]),
+        ("resources.checkpoint_steps=15", 3, [(6, 30), (6, 30), (3, 31), (3, 31), (3, 31), (3, 31)]),
+        ("resources.checkpoint_steps=null", 6, [(6, 0), (6, 0)]),
+    ],
+)
+def test_halves_continue_from_the_newest_checkpoint(stage, runs_out, saved, room, starts) -> None:
+    whole, one = stage("whole", *ALIKE).play(), stage("one", *ALIKE, saved, "resources.pack=12")
+    began = runs_out(room, 40)
+    state = play(one)
+    recorded_once(state)
+    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    assert one.said[0] == SAID and began == starts
+    if starts[0] == (6, 0):
+        assert "has no usable state of" in one.said[1] and "the pack starts from step 0" in one.said[1]
+
+
+def test_packs_like_it_that_no_worker_has_begun_are_cut_alone(stage, runs_out) -> None:
+    whole, one = stage("whole", *ALIKE).play(), stage("one", *ALIKE, "resources.pack=6")
+    runs_out(3, 40)
+    state = play(one)
+    recorded_once(state)
+    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    first, second = state.recuts
+    assert [len(one.new) for one in (first, second)] == [2, 2] and first.continues and not second.shortage
+    assert {len(pack.members) for pack in state.packs.values()} == {3}
+    assert [bool(state.packs[name].earlier) for name in (*first.new, *second.new)] == [True, True, False, False]
+
+
+def test_the_time_of_a_pack_that_was_replaced_counts(stage, runs_out) -> None:
+    one = stage("one", *ALIKE, "resources.pack=12")
+    runs_out(6, 40)
+    state = play(one)
+    (recut,) = state.recuts
+    alone = sum(pack.seconds for pack in state.packs.values())
+    assert recut.seconds > 0 and total_seconds(state.packs, state.recuts) == alone + recut.seconds
+
+
+@pytest.mark.parametrize("last", [10, 15])
+def test_a_race_decides_alike(stage, runs_out, last: int) -> None:
+    """Its rungs are at steps 10 and 20: memory runs out at the first one, and after it."""
+    whole, one = stage("whole", *RACE, pack=16).play(), stage("one", *RACE, "resources.pack=16")
+    runs_out(4, last)
+    state = play(one)
+    recorded_once(state)
+    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    assert (state.rungs, state.decisions) == (whole.rungs, whole.decisions) and len(whole.rungs) == 2
+    assert any(recut.continues for recut in state.recuts)
+
+
+@pytest.mark.parametrize("after", ["recut", "evaluation of a half"])
+def test_a_driver_that_ends_after_the_halving_is_resumed(stage, runs_out, after: str) -> None:
+    whole, one = stage("whole", *ALIKE).play(), stage("one", *ALIKE, "resources.pack=12")
+    began = runs_out(6, 40)
+
+    def stop(driver: SweepDriver) -> None:
+        halves = [pack for pack in driver.state.packs.values() if pack.earlier]
+        if halves and (after == "recut" or any(pack.step == 60 for pack in halves)):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play(one, tick=stop)
+    assert SweepState.load(one.folder).recuts and not SweepState.load(one.folder).deaths
+    state = play(one)
+    recorded_once(state)
+    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    assert began == [(6, 30), (6, 30)] and len(state.recuts) == 1
+
+
+@pytest.mark.parametrize("scheduler", ["local", pytest.param("ray", marks=pytest.mark.long)])
+def test_with_workers_also_if_the_driver_is_killed(lengthwise, tiny, tmp_path, wait_for, records, curves, scheduler):
+    hold, folder = tmp_path / "hold", tmp_path / "short" / "tiny"
+    settings = [word for one in (*ALIKE, "resources.pack=12") for word in ("--set", one)]
+    run = ("run", tiny, *settings, "--storage")
+    assert lengthwise(*run, tmp_path / "alone").returncode == 0
+    given = {"RUNS_OUT": "6 40", "HOLD": str(hold)}
+    hold.write_text("until 4")  # a half waits at its second evaluation
+    on = ("--set", f"resources.scheduler={scheduler}", "--set", "resources.workers=1")
+    driver = lengthwise.start(*run, folder.parent, *on, **given)
+    wait_for(lambda: len(records(folder, "evaluation")) >= 4, driver)
+    os.kill(driver.pid, signal.SIGKILL)
+    out, _ = driver.communicate()
+    assert SAID in out
+    hold.unlink()
+    done = lengthwise.process("resume", folder, "--set", "resources.scheduler=inline", **given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    state = SweepState.load(folder)
+    recorded_once(state)
+    assert curves(folder).equals(curves(tmp_path / "alone" / "tiny")) and SAID in lengthwise("status", folder).stdout
+    assert len(state.packs) == 2 and all(pack.earlier for pack in state.packs.values())
