@@ -24,6 +24,7 @@ OF_OTHERS = {
     "--detach",
     "--dashboard-port",
     "--gcs-port",
+    "--batch",
     "--rounds",
     "--parts",
     "--long",
