@@ -24,6 +24,7 @@ from orchestrator.submission.job_server import JobServer
 from orchestrator.submission.package import write_archive
 from orchestrator.submission.submit import Submission
 from search_spaces import load_sweep
+from tests.command_line import CommandLine
 from tests.ports import free_ports
 
 pytestmark = pytest.mark.long
@@ -46,7 +47,7 @@ study: tests
 imports: [my_tasks]
 task: {name: mine, vocabulary: 6, train_length: 3, target: soft}
 model: {name: attention_only, width: 8, value_width: 4}
-training: {steps: 2000, batch_size: 4, learning_rate: 0.01, averages: {raw: {}}, compile: false}
+training: {steps: 400, batch_size: 4, learning_rate: 0.01, averages: {raw: {}}, compile: false}
 seeds: 2
 evaluation: {samples: 20, every: 100}
 objective: {metric: total_variation, average: raw, lengths: [4], direction: minimize}
@@ -72,12 +73,14 @@ class Head:
     hold: Path
     gpus: Path
 
-    def command(self, *words: object) -> list[str]:
-        return [sys.executable, "-m", "orchestrator", "submit", *map(str, words), "--address", self.address]
-
     def submit(self, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
-        environment = self.environment | variables
-        return subprocess.run(self.command(*words), env=environment, capture_output=True, text=True, timeout=PATIENCE)
+        """Run `lengthwise submit` in a process that has imported the engine; a process reads its token once."""
+        command = CommandLine(Path(self.environment["HOME"]))
+        command.environment = self.environment
+        try:
+            return command.process("submit", *words, "--address", self.address, **variables)
+        finally:
+            command.close()
 
 
 @pytest.fixture(scope="module")
@@ -226,9 +229,8 @@ def test_left_alone_refused_stopped_and_resumed_it_ends_with_the_same_curves(
 ) -> None:
     file, folder = study / "mine.yaml", head.storage / "my study"
     head.hold.touch()
-    follower = subprocess.Popen(
-        head.command(file, "--python", sys.executable), env=head.environment, stdout=subprocess.PIPE, text=True
-    )
+    words = ["-m", "orchestrator", "submit", str(file), "--address", head.address, "--python", sys.executable]
+    follower = subprocess.Popen([sys.executable, *words], env=head.environment, stdout=subprocess.PIPE, text=True)
     wait_for(lambda: records(folder, "evaluation") or follower.poll() is not None)
     follower.send_signal(signal.SIGINT)
     said = follower.communicate(timeout=PATIENCE)[0]
@@ -262,7 +264,7 @@ def test_a_wrong_or_missing_token_is_one_sentence(head: Head, study: Path) -> No
     ):
         done = head.submit(study / "mine.yaml", "--name", "tokenless", **variables)
         assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
-    (study / "mine.yaml").write_text(SWEEP.replace("steps: 2000", "steps: many"))
+    (study / "mine.yaml").write_text(SWEEP.replace("steps: 400", "steps: many"))
     done = head.submit(study / "mine.yaml", "--name", "tokenless")
     assert done.returncode == 2 and "steps" in done.stderr
     assert not (head.storage / "tokenless").exists()
