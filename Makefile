@@ -72,9 +72,10 @@ sweep: $(INSTALLED)
 ui: $(INSTALLED)
 	@exec $(VENV)/bin/lengthwise ui --storage "$(STORAGE)"
 
-# One more than there are cores: some tests mostly wait for processes that they kill.
+# One more than there are cores: some tests mostly wait for processes that they kill. All of them read compiled modules,
+# also where PYTHONDONTWRITEBYTECODE is set: hundreds of processes would compile the packages again.
 test: $(INSTALLED)
-	@$(PYTHON) -m pytest -q -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --maxprocesses 5 --dist worksteal
+	@PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -q -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --maxprocesses 5 --dist worksteal
 
 test-cluster: $(INSTALLED)
 	@$(PYTHON) -m pytest -q -rs -m cluster tests/cluster

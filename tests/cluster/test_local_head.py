@@ -159,25 +159,3 @@ def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
 def test_the_script_never_ends_other_heads() -> None:
     words = SCRIPT.read_text()
     assert not re.search(r"\bray\W+stop\b|\bpkill\b|\bkillall\b", words)
-
-
-def test_a_detached_head_is_up_when_the_script_returns_and_ends_by_the_printed_command(tmp_path: Path) -> None:
-    asked = run_script(tmp_path, "--detach", *SMALL)
-    assert asked.returncode == 0, asked.stderr
-    (stop,) = re.findall(r"only this one: kill (\d+)$", asked.stdout, re.M)
-    process = psutil.Process(int(stop))
-    started = process.children(recursive=True)
-    try:
-        assert "in the foreground" not in asked.stdout
-        deadline = time.monotonic() + 60  # the raylet may come after the job server
-        while not any("raylet" in one.name() for one in started):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-            started = process.children(recursive=True)
-        url = re.findall(r"http://127\.0\.0\.1:\d+", asked.stdout)[0]
-        assert requests.get(f"{url}/api/jobs/", timeout=10).status_code == 401
-    finally:
-        process.terminate()
-        psutil.wait_procs([process, *started], timeout=60)
-    assert not [one for one in started if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
-    Path(re.findall(r"Its messages: (\S+)", asked.stdout)[0]).unlink()

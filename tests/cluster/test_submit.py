@@ -1,4 +1,4 @@
-"""`lengthwise submit` against a real head with a token: followed, left alone, refused twice, stopped and resumed."""
+"""Jobs on a real head with a token: by `ray job submit`, and by `lengthwise submit`, left alone and resumed."""
 
 import json
 import os
@@ -16,12 +16,16 @@ from typing import Any
 import pandas as pd
 import psutil
 import pytest
+import requests
 
+from orchestrator.code.repository import RepositoryReader, job_environment
 from orchestrator.errors import UserError
 from orchestrator.submission.job_server import JobServer
 from orchestrator.submission.package import write_archive
 from orchestrator.submission.submit import Submission
 from search_spaces import load_sweep
+from tests.command_line import CommandLine
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.long
 
@@ -43,7 +47,7 @@ study: tests
 imports: [my_tasks]
 task: {name: mine, vocabulary: 6, train_length: 3, target: soft}
 model: {name: attention_only, width: 8, value_width: 4}
-training: {steps: 2000, batch_size: 4, learning_rate: 0.01, averages: {raw: {}}, compile: false}
+training: {steps: 400, batch_size: 4, learning_rate: 0.01, averages: {raw: {}}, compile: false}
 seeds: 2
 evaluation: {samples: 20, every: 100}
 objective: {metric: total_variation, average: raw, lengths: [4], direction: minimize}
@@ -58,45 +62,62 @@ CURVES = ["config_id", "seed", "average", "metric", "length", "step"]
 class Head:
     """A head that wants a token; `environment` is that of somebody who has it.
 
-    While the file `hold` exists, every pack waits after each of its evaluations (tests/startup).
+    While the file `hold` exists, every pack waits after each of its evaluations; packs that need the GPU train on the
+    CPU and are listed in the file `gpus` (tests/startup). `cluster` is where drivers connect.
     """
 
     address: str
+    cluster: str
     environment: dict[str, str]
     storage: Path
     hold: Path
-
-    def command(self, *words: object) -> list[str]:
-        return [sys.executable, "-m", "orchestrator", "submit", *map(str, words), "--address", self.address]
+    gpus: Path
 
     def submit(self, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
-        environment = self.environment | variables
-        return subprocess.run(self.command(*words), env=environment, capture_output=True, text=True, timeout=PATIENCE)
+        """Run `lengthwise submit` in a process that has imported the engine; a process reads its token once."""
+        command = CommandLine(Path(self.environment["HOME"]))
+        command.environment = self.environment
+        try:
+            return command.process("submit", *words, "--address", self.address, **variables)
+        finally:
+            command.close()
 
 
 @pytest.fixture(scope="module")
 def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
+    """A head that believes that it has a GPU: an nvidia-smi of its own gives it 40 GiB, and 80 to all others here."""
     home = tmp_path_factory.mktemp("home")
+    (home / "nvidia-smi").write_text(
+        "#!/bin/sh\ncase $* in *--id=GPU-5a) echo 40960, Disabled;; *) echo 81920, Disabled;; esac\n"
+    )
+    (home / "nvidia-smi").chmod(0o755)
     outside = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "LENGTHWISE_"))}
-    storage, hold = home / "sweeps", home / "hold"
+    storage, hold, gpus = home / "sweeps", home / "hold", home / "gpus"
     bin, path = str(Path(sys.executable).parent), os.pathsep.join([str(ROOT / "tests" / "startup"), str(ROOT)])
     environment = outside | {"HOME": str(home), "PYTHONPATH": path, "LENGTHWISE_BIN": bin, "HOLD": str(hold)}
+    environment |= {"PATH": f"{home}:{outside['PATH']}", "PRETENDED_GPUS": str(gpus), "ROOM": "1"}
+    (port,) = free_ports(1)
+    options = ["--", "--num-cpus=2", "--num-gpus=1", "--object-store-memory=100000000"]
     started = subprocess.run(
-        [ROOT / "cluster" / "local_head.sh", "--detach", "--", "--num-cpus=2", "--object-store-memory=100000000"],
-        env=environment | {"LENGTHWISE_STORAGE": str(storage)},
+        [ROOT / "cluster" / "local_head.sh", "--detach", "--gcs-port", str(port), *options],
+        env=environment | {"LENGTHWISE_STORAGE": str(storage), "CUDA_VISIBLE_DEVICES": "GPU-5a"},
         capture_output=True,
         text=True,
     )
-    assert started.returncode == 0, started.stderr
+    assert started.returncode == 0 and "in the foreground" not in started.stdout, started.stderr
     process = psutil.Process(int(re.findall(r"only this one: kill (\d+)$", started.stdout, re.M)[0]))
     try:
         address = re.findall(r"http://127\.0\.0\.1:\d+", started.stdout)[0]
-        yield Head(address, environment | {"RAY_AUTH_MODE": "token"}, storage, hold)
+        assert requests.get(f"{address}/api/jobs/", timeout=10).status_code == 401
+        yield Head(address, f"127.0.0.1:{port}", environment | {"RAY_AUTH_MODE": "token"}, storage, hold, gpus)
+        members = process.children(recursive=True)
+        assert any("raylet" in one.name() for one in members)
     finally:
         members = process.children(recursive=True)
         process.terminate()
         psutil.wait_procs([process, *members], timeout=60)
         Path(re.findall(r"Its messages: (\S+)", started.stdout)[0]).unlink()
+    assert not [one for one in members if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
 
 
 @pytest.fixture
@@ -121,6 +142,71 @@ def wait_for(holds: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
+def ray_job(head: Head, *words: str) -> subprocess.CompletedProcess[str]:
+    """Submit a command as the README tells: the working tree is uploaded and the sweep runs from it."""
+    command = [str(Path(sys.executable).with_name("ray")), "job", "submit", "--address", head.address]
+    command += ["--working-dir", ".", "--runtime-env-json", job_environment(ROOT)]
+    command += ["--", sys.executable, "-m", "orchestrator", *words]
+    return subprocess.run(command, cwd=ROOT, env=head.environment, capture_output=True, text=True)
+
+
+def test_a_job_runs_a_sweep_of_the_working_tree(head: Head, study: Path) -> None:
+    """Its pack of two members runs out of memory on half a GPU; then two packs of one share the GPU."""
+    settings = ("training.steps=4", "evaluation.every=4", "resources.gpus=0.5", "resources.pack=2")
+    words = [word for setting in settings for word in ("--set", setting)]
+    done = ray_job(head, "run", str(study / "mine.yaml"), *words, "--name", "in a job")
+    log, folder = done.stdout + done.stderr, head.storage / "in a job"  # not in the copy, which is deleted
+    assert done.returncode == 0 and "1 of 1 configurations succeeded" in done.stdout, log
+    assert f"sweep in a job in {folder}" in log and "configurations 0/1" in log and "Ray at " in log
+    assert [one["data"]["status"] for one in records(folder, "end")] == ["complete"]
+    assert (folder / "curves.parquet").is_file() and (folder / "report.html").is_file()
+    assert "with 2 CPUs and 1 GPUs: up to 2 packs at once" in log
+    assert "a pack of 2 members ran out of memory (a GPU that is not there); it was cut again into 2" in log
+    of_packs = [line.split() for line in head.gpus.read_text().splitlines()]
+    assert [gpu for _, gpu, _ in of_packs] == ["GPU-5a"] * 3 and not records(folder, "attempt")
+    with RepositoryReader([ROOT]) as reader:
+        (here,) = reader.read()
+    code = records(folder, "sweep")[0]["data"]["code"]
+    found = [(one["commit"], one["source"]) for one in code["folders"] if one["source"] == "job" or not here.commit]
+    assert found == [(here.commit, "job" if here.commit else None)], code
+
+
+def test_a_bad_sweep_file_fails_the_job_with_one_message(head: Head, study: Path) -> None:
+    done = ray_job(head, "run", str(study / "mine.yaml"), "--set", "objective.metric=total_variaton", "--name", "bad")
+    log = done.stdout + done.stderr
+    assert done.returncode != 0 and "did you mean total_variation?" in log and "Traceback" not in log
+    assert "failed" in log and not (head.storage / "bad").exists()
+
+
+ASKING = """
+from orchestrator.errors import UserError
+from orchestrator.running.with_ray import session as ray_session
+
+with ray_session.connected(1, 0.25) as cluster:
+    print(cluster.workers, cluster.bytes_per_worker / 2**30)
+ray_session.ASK_SECONDS = 0
+with ray_session.connected(1, 0.25) as cluster:
+    print(cluster.workers, cluster.bytes_per_worker / 2**30, cluster.description)
+try:
+    with ray_session.connected(1, 2):
+        print("no node has two GPUs")
+except UserError as error:
+    print(error)
+"""
+
+
+def test_the_machines_of_the_cluster_say_how_much_memory_their_gpus_have(head: Head) -> None:
+    """If none answers in time, little is assumed, and said; a pack for more GPUs than any of them has is refused."""
+    environment = {**head.environment, "RAY_ADDRESS": head.cluster, "CUDA_VISIBLE_DEVICES": ""}  # the driver's own
+    command = [sys.executable, "-c", ASKING]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answered, silent, refused = done.stdout.strip().splitlines()[-3:]
+    assert answered == "2 10.0" and silent.startswith("2 4.0 Ray at ")
+    assert silent.endswith("; no GPU says how much memory it has, 16 GiB are assumed")  # of which a quarter
+    assert refused.startswith("resources: a pack needs 1 CPUs and 2 GPUs on one node; the largest node of Ray at ")
+
+
 def test_a_sweep_is_submitted_once_and_followed_to_its_end(head: Head, study: Path) -> None:
     (study / ".env").write_text("PASSWORD=open sesame")
     done = head.submit(study / "mine.yaml", *SHORT, "--python", sys.executable, "--job-env", "GREETING=hello")
@@ -128,6 +214,8 @@ def test_a_sweep_is_submitted_once_and_followed_to_its_end(head: Head, study: Pa
     assert "not uploaded, because they look like secrets: .env" in done.stdout
     assert "1 of 1 configurations" in done.stdout and done.stdout.endswith("succeeded\n")
     assert len(records(head.storage / "short", "end")) == 1
+    (code,) = records(head.storage / "short", "sweep")[0]["data"]["code"]["modules"]
+    assert code["module"] == "my_tasks" and str(study) not in code["root"]  # the copy that was uploaded
     again = head.submit(study / "mine.yaml", *SHORT, "--python", sys.executable)
     assert (
         again.returncode == 2 and "has been submitted to" in again.stderr and "with --resume resumes it" in again.stderr
@@ -141,9 +229,8 @@ def test_left_alone_refused_stopped_and_resumed_it_ends_with_the_same_curves(
 ) -> None:
     file, folder = study / "mine.yaml", head.storage / "my study"
     head.hold.touch()
-    follower = subprocess.Popen(
-        head.command(file, "--python", sys.executable), env=head.environment, stdout=subprocess.PIPE, text=True
-    )
+    words = ["-m", "orchestrator", "submit", str(file), "--address", head.address, "--python", sys.executable]
+    follower = subprocess.Popen([sys.executable, *words], env=head.environment, stdout=subprocess.PIPE, text=True)
     wait_for(lambda: records(folder, "evaluation") or follower.poll() is not None)
     follower.send_signal(signal.SIGINT)
     said = follower.communicate(timeout=PATIENCE)[0]
@@ -177,7 +264,7 @@ def test_a_wrong_or_missing_token_is_one_sentence(head: Head, study: Path) -> No
     ):
         done = head.submit(study / "mine.yaml", "--name", "tokenless", **variables)
         assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
-    (study / "mine.yaml").write_text(SWEEP.replace("steps: 2000", "steps: many"))
+    (study / "mine.yaml").write_text(SWEEP.replace("steps: 400", "steps: many"))
     done = head.submit(study / "mine.yaml", "--name", "tokenless")
     assert done.returncode == 2 and "steps" in done.stderr
     assert not (head.storage / "tokenless").exists()

@@ -1,8 +1,6 @@
 """The studies of a GPU run, stop, go on where they stopped, and end in packed results and a page; here on the CPU."""
 
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -51,7 +49,8 @@ def test_a_study_stops_when_its_time_is_over_and_is_resumed_and_packed(run_studi
     assert "With batches of 64 sampled targets" in page and "the sweep was not run" in page
 
 
-def test_bad_input_starts_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, STUDIES, "--device", "cpu", "--minutes", "-1", "--out", tmp_path / "new"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "allowed: more than 0" in done.stderr and not (tmp_path / "new").exists()
+def test_bad_input_starts_nothing(tmp_path: Path, capsys) -> None:
+    main = runpy.run_path(str(STUDIES))["main"]
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(["--device", "cpu", "--minutes", "-1", "--out", str(tmp_path / "new")])
+    assert "allowed: more than 0" in capsys.readouterr().err and not (tmp_path / "new").exists()

@@ -67,7 +67,6 @@ def test_the_specification_is_still_the_same_sweep(folder: Path) -> None:
     ("name", "more", "members"),
     [
         ("finished", {"seeds": "+1"}, {"#0": 1}),
-        ("grid", {"seeds": "+1", "only": ["0"]}, {"#0": 1, "#1": 0}),
         ("interrupted_eager", {"seeds": "+1", "only": ["0"]}, {"#0": 1, "#1": 0}),
     ],
 )

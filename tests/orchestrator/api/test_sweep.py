@@ -80,6 +80,7 @@ def test_curves_give_the_score_of_the_best(small):
     assert last.groupby("seed")["value"].mean().median() == pytest.approx(small.best.score)
 
 
+@pytest.mark.usefixtures("figures_left_blank")
 def test_effects_and_comparisons_have_the_columns_of_their_csv_files(small):
     page = small.report()
     tables = ((small.effects, "effects.csv"), (small.configurations, "report.csv"), (small.values, "values.csv"))

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.extend import extend_sweep
 from orchestrator.sweep.sweep import resume_sweep
 from search_spaces import SweepFileError, load_claims, load_sweep
+from tests.command_line import STARTUP
 from tests.orchestrator.claims.conftest import CLAIM, claim, write_claims
 
 TINY = """\
@@ -109,10 +111,11 @@ def test_under_another_name_it_is_another_sweep_and_registers_nothing(tiny: Path
 
 @pytest.mark.long
 def test_missing_sweeps_are_run_and_interrupted_ones_resumed(
-    tiny: Path,
-    run_inline: Callable[..., Path],
+    tiny: Path, run_inline: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Interrupted after its first evaluation, without its claims file; then by --run, in processes of their own."""
+    path = [str(STARTUP), *filter(None, [os.environ.get("PYTHONPATH")])]  # figures are left blank
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
     file, storage = tiny.with_name("claims.yaml"), tiny.parent
     second = TINY.replace("name: tiny", "name: second")
     tiny.with_name("second.yaml").write_text(second)

@@ -15,6 +15,7 @@ from orchestrator.report.tables.sentences import best_sentence, headlines, selec
 from orchestrator.results.summarise import summary
 
 
+@pytest.mark.usefixtures("figures_left_blank")
 def test_the_table_has_the_numbers_of_the_summary(small_sweep):
     _, table = write_report(small_sweep.folder)
     result = summary(small_sweep)
@@ -28,6 +29,7 @@ def test_the_table_has_the_numbers_of_the_summary(small_sweep):
     assert sorted(path.name for path in small_sweep.folder.glob("report*")) == ["report.csv", "report.html"]
 
 
+@pytest.mark.usefixtures("figures_left_blank")
 def test_a_report_reads_every_part_of_the_curves_once(small_sweep, monkeypatch):
     read, read_part = [], curves.read_part
     monkeypatch.setattr(curves, "read_part", lambda *part: read.append(part[1]) or read_part(*part))
@@ -73,6 +75,7 @@ def test_equal_scores_have_one_sentence_instead_of_effects(tmp_path, synthetic_s
     assert not list(alone.folder.glob("figures/score-*")) and "effects of" not in full_text(alone)
 
 
+@pytest.mark.usefixtures("figures_left_blank")
 @pytest.mark.parametrize("full", [False, True])
 def test_a_log_gets_whole_lines_and_a_terminal_whole_paths(small_sweep, full):
     printed = {}

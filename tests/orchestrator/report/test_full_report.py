@@ -47,6 +47,7 @@ def test_no_line_is_broken_out_of_its_width_and_nothing_is_cut(small_sweep, widt
             assert f"[{', '.join(quartiles)}]" in text
 
 
+@pytest.mark.usefixtures("figures_left_blank")
 def test_terminal_names_figures_that_exist(small_sweep, full_text):
     assert "Figures" not in full_text(summary(small_sweep))
     write_report(small_sweep.folder)
@@ -86,6 +87,7 @@ def test_conflicting_curves_are_reported(small_sweep, full_text):
     assert "reported step 50 again with other curves" in full_text(summary(state))
 
 
+@pytest.mark.usefixtures("figures_left_blank")
 @pytest.mark.parametrize(("width", "terminal"), [(80, True), (160, False)])
 def test_values_intervals_and_paths_are_never_broken(tmp_path, synthetic_sweep, simple_curve, width, terminal):
     folder = tmp_path / ("a sweep of a long name " * 4).strip()

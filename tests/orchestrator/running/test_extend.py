@@ -254,13 +254,10 @@ def test_a_confirmation_gets_seeds_that_its_search_has_not_used(lengthwise, run)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scheduler", ["local", "ray"])
-def test_workers_extend_to_the_same_curves_also_when_the_driver_is_killed(
-    lengthwise, run, curves, wait_for, records, scheduler
-):
+def test_workers_extend_to_the_same_curves_also_when_the_driver_is_killed(lengthwise, run, curves, wait_for, records):
     folder = run("--set", "training.steps=150", "--set", "evaluation.every=50")
     begun = len(records(folder, "evaluation"))
-    setting = ("--set", f"resources.scheduler={scheduler}", "--set", "resources.pack=2")
+    setting = ("--set", "resources.scheduler=local", "--set", "resources.pack=2")
     driver = lengthwise.start("extend", folder, "--seeds", "4", "--configurations", "5", *setting)
     wait_for(lambda: len(records(folder, "evaluation")) > begun + 1, driver)
     os.kill(driver.pid, signal.SIGKILL)

@@ -57,30 +57,26 @@ def test_the_number_of_packs_at_once_is_limited_by_affinity_and_by_the_sweep(mon
         local.refuse_missing_resources(7, 0)
 
 
-def test_packs_at_once_can_be_limited_on_the_command_line(lengthwise, tiny, tmp_path) -> None:
-    done = lengthwise("run", tiny, "--storage", tmp_path, "--set", LOCAL, "--workers", "1", "--name", "one")
-    assert done.returncode == 0 and "up to 1 pack at once" in done.stdout, done.stdout + done.stderr
-    assert "workers: 1" in (tmp_path / "one" / "sweep.yaml").read_text()
-    refused = lengthwise("run", tiny, "--storage", tmp_path, "--workers", "0", "--name", "none")
-    assert refused.returncode == 2 and not (tmp_path / "none").exists()
-
-
 def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
     """The worker that has the pack in hand."""
     return holding(pack_id, children(driver))
 
 
-def test_the_curves_are_those_of_packs_in_this_process(lengthwise, tiny, tmp_path):
+def test_auto_runs_here_without_ray_to_the_curves_of_packs_in_this_process(lengthwise, tiny, tmp_path):
     found = {}
-    for scheduler in ("local", "inline"):
-        storage = tmp_path / scheduler
-        words = ("run", tiny, "--storage", storage, "--set", f"resources.scheduler={scheduler}")
-        done = lengthwise(*words)
+    for scheduler in ("auto", "inline"):
+        words = ("run", tiny, "--storage", tmp_path / scheduler, "--set", f"resources.scheduler={scheduler}")
+        done = lengthwise(*words, *(("--workers", "1") if scheduler == "auto" else ()))
         assert done.returncode == 0, done.stderr
-        found[scheduler] = read_curves(SweepState.load(storage / "tiny"))
+        assert ("this machine with " in done.stdout) == (scheduler == "auto") and "a local Ray" not in done.stdout
+        assert "up to 1 pack at once" in done.stdout
+        found[scheduler] = read_curves(SweepState.load(tmp_path / scheduler / "tiny"))
+    assert "workers: 1" in (tmp_path / "auto" / "tiny" / "sweep.yaml").read_text()
     order = ["config_id", "seed", "average", "metric", "length", "step"]
     one, other = (frame.sort_values(order).reset_index(drop=True) for frame in found.values())
     assert one.equals(other[one.columns]) and len(one)
+    refused = lengthwise("run", tiny, "--storage", tmp_path, "--workers", "0", "--name", "none")
+    assert refused.returncode == 2 and not (tmp_path / "none").exists()
 
 
 def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sweep, wait_for, records):
@@ -336,9 +332,3 @@ def test_a_scheduler_is_chosen_where_the_file_says_nothing_and_makes_no_other_sw
     tiny.write_text(tiny.read_text().replace("scheduler: inline, ", ""))
     spec = load_sweep(tiny)
     assert spec.resources.scheduler == "auto" and spec.spec_hash == inline.spec_hash
-
-
-def test_auto_runs_here_without_ray(lengthwise, tiny, tmp_path):
-    done = lengthwise("run", tiny, "--storage", tmp_path, "--set", "resources.scheduler=auto")
-    assert done.returncode == 0, done.stderr
-    assert "this machine with " in done.stdout and "a local Ray" not in done.stdout
