@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from s3fs import S3FileSystem
+
 BUCKET = "studies"
 Fault = Callable[[str, str], tuple[int, str] | None]
 """Return the status and the S3 code with which a request (method, path) is answered; None lets it pass."""
@@ -55,7 +57,8 @@ class Server:
 
 @contextmanager
 def s3_server() -> Iterator[Server]:
-    """Start the two, with an empty bucket."""
+    """Start the two, with an empty bucket. Connections of this process to earlier servers are forgotten."""
+    S3FileSystem.clear_instance_cache()
     started = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", "0"],
         stderr=subprocess.PIPE,

@@ -78,10 +78,10 @@ def refuse_deleted(folder: Path) -> None:
     """Raise DeletedSweep where a local copy is left of a sweep that was deleted at its address."""
     if not (folder / SEEN_FILE).exists() or (store := Store.for_copy(folder)).sizes(SEGMENTS):
         return
-    path = shlex.quote(str(folder))
     raise DeletedSweep(
         f"{store.address} holds no sweep any more: it was deleted there, by another machine. Its copy {folder} is left "
-        f"as it was: lengthwise report {path} reads it, lengthwise delete {path} deletes it; to continue it, move that "
+        f"as it was: lengthwise report {shlex.quote(str(folder))} reads it, "
+        f"lengthwise delete {shlex.quote(str(folder))} deletes it; to continue it, move that "
         "folder to another place and resume it there"
     )
 

@@ -241,8 +241,10 @@ def test_a_pack_that_ran_out_of_memory_gives_way_also_after_another_death() -> N
     assert describe_recuts(state.recuts) == [said]
     with pytest.raises(DamagedLedger, match="pack p0 is cut again after a worker has begun it"):
         replay(*STORY[:5], died, (kind, fields))
+    evaluated = evaluation("p0", 50, [-1, -1])
+    assert list(replay(*STORY[:5], evaluated, (kind, short)).packs) == ["p1", "p2", "p3"]
     with pytest.raises(DamagedLedger, match="pack p0 is cut again after a worker has begun it"):
-        replay(*STORY[:5], evaluation("p0", 50, [-1, -1]), (kind, short))
+        replay(*STORY[:5], evaluated, (kind, fields))
 
 
 def test_draws_that_resolve_alike_share_a_configuration() -> None:

@@ -91,7 +91,8 @@ def test_a_full_disk_on_a_worker_of_ray_costs_nothing(
     folder = tmp_path / "tiny"
     assert ran.returncode == 130, ran
     (said,) = [line for line in ran.stdout.splitlines() if "for lack of space" in line]
-    assert str(folder / "checkpoints") in said and f"lengthwise resume {folder}" in said and not ran.stderr, ran.stderr
+    assert str(folder / "checkpoints") in said and f"lengthwise resume {folder}" in said
+    assert not [line for line in ran.stderr.splitlines() if not line.startswith("still trying code")], ran.stderr
     assert not any(one.kind in ("attempt", "pack_end", "retry") for one in read_records(folder))
     resumed = lengthwise("resume", folder, "--set", "resources.scheduler=inline", cwd=study)
     assert resumed.returncode == 0, resumed.stderr
