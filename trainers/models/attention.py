@@ -107,11 +107,14 @@ class _MaskedSoftmax(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, dropped: Tensor) -> Tensor:
+    def forward(logits: Tensor, dropped: Tensor) -> Tensor:
         """Return the weights."""
-        weights = _masked_softmax(logits, dropped)
-        ctx.save_for_backward(weights)
-        return weights
+        return _masked_softmax(logits, dropped)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        """Keep the weights."""
+        ctx.save_for_backward(output)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:

@@ -71,10 +71,14 @@ class _Interpolate(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, of_places: Tensor, rises: Tensor, places: Tensor) -> Tensor:
+    def forward(of_places: Tensor, rises: Tensor, places: Tensor) -> Tensor:
         """Return the values."""
-        ctx.save_for_backward(rises, places)
         return torch.cat([_interpolate(*rows) for rows in _in_pieces(of_places, rises, places)], dim=1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        """Keep the rises and the places."""
+        ctx.save_for_backward(*inputs[1:])
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:

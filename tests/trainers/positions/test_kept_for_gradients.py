@@ -59,3 +59,15 @@ def test_one_number_is_kept_for_each_pair(function: Callable[..., Tensor], input
     with torch.autograd.graph.saved_tensors_hooks(lambda one: kept.append(one) or one, lambda one: one):
         function(*(one.clone().requires_grad_(one.is_floating_point()) for one in inputs))
     assert [one.dtype for one in kept if one.shape[-1] == 16] == [torch.float32]
+
+
+def test_torch_func_can_differentiate_them() -> None:
+    """As a model of somebody's own may do around a positional encoding."""
+    dropped = dropped_keys()
+    places = draw(2, 3, 1, 20, 20).abs().clamp(0.0, 3.0)
+    for plain, own, given in (
+        (_masked_softmax, _MaskedSoftmax.apply, (draw(2, 3, 1, 20, 20), dropped)),
+        (_interpolate, _Interpolate.apply, (draw(2, 3, 1, 20, 4), draw(2, 3, 1, 20, 4), places)),
+    ):
+        first, second = (torch.func.grad(lambda *x, f=f: f(*x).square().sum())(*given) for f in (plain, own))
+        assert torch.equal(first, second)
