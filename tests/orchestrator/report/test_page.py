@@ -1,5 +1,7 @@
 """The page of a sweep: it needs nothing else, has no scripts, and takes names for text."""
 
+import re
+
 from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
 
@@ -27,3 +29,12 @@ def test_names_are_text_and_not_markup(tmp_path, synthetic_sweep, simple_curve, 
     parsed = page_of(page)
     assert not {"script", "b"} & set(parsed.tags) and name in " ".join(parsed.text)
     assert name in full_text(summary(state), 300) and name in short_text(summary(state))
+
+
+def test_intervals_are_not_broken_into_lines(small_sweep, page_of):
+    page, _ = write_report(small_sweep.folder)
+    text = page.read_text()
+    cells = re.findall(r"<td>(.*?)</td>", text)
+    intervals = [cell for cell in cells if re.search(r"\[[-+\d.]+, [-+\d.]+\]", cell)]
+    assert intervals and all(re.search(r"<span>\[[^<]*\]</span>", cell) for cell in intervals)
+    assert "td span { white-space: nowrap; }" in text
