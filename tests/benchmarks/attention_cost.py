@@ -1,12 +1,14 @@
 """What attention costs: time of a training step and of an evaluation, and peak memory, of each encoding, in one run.
 
     python tests/benchmarks/attention_cost.py [--device cpu|cuda] [--pairs 128] [--batch 64] [--members 1] [--steps 3]
+        [--compile]
 
 The model is the mini one of threshold relative attention (arXiv:2503.23174: 4 layers, 4 heads, width 256), trained on
 flip-flops; 128 pairs are its window of 256 tokens. The paper's times are 65.88 min for TRA and 58.73 for RoPE: 1.12.
 Turns of every encoding follow each other; the fastest turn counts, on a CPU in CPU-seconds of one thread, which other
 work on the machine disturbs less. There each encoding has a process of its own for its peak, which is that of the whole
-process in training; uncompiled. An evaluation reads as many rows as a step.
+process in training, of its compiler too if steps are compiled. An evaluation reads as many rows as a step and is never
+compiled.
 """
 
 import argparse
@@ -31,6 +33,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--members", type=int, default=1)
     parser.add_argument("--steps", type=int, default=3, help="steps in a turn")
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--compile", action="store_true", help="compiled steps")
     parser.add_argument("--of", choices=ENCODINGS, help="this one alone, and nothing but its numbers")
     return parser.parse_args()
 
@@ -51,7 +54,7 @@ def measure(encoding: str, asked: argparse.Namespace) -> None:
     settings = {
         "task": {"name": "flip_flop", "pairs": asked.pairs},
         "model": model,
-        "training": {"steps": 100, "batch_size": asked.batch, "learning_rate": 1e-4, "compile": False},
+        "training": {"steps": 100, "batch_size": asked.batch, "learning_rate": 1e-4, "compile": asked.compile},
         "evaluation": {"every": 100, "samples": asked.batch},
     }
     members = [MemberConfig.from_dict({**settings, "seed": seed}) for seed in range(asked.members)]

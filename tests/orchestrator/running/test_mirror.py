@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.addresses import address_of, is_address, local_copy
-from orchestrator.errors import DivergedLedger, StorageError, StorageRefused, SweepLocked, TakenLedger
+from orchestrator.errors import DeletedSweep, DivergedLedger, StorageError, StorageRefused, SweepLocked, TakenLedger
 from orchestrator.mirror import lease, mirrored
 from orchestrator.mirror.fetch import fetch_sweep, find_sweep
 from orchestrator.mirror.lease import Lease
@@ -235,7 +235,13 @@ def test_a_copy_of_a_sweep_that_another_machine_has_deleted_is_neither_shown_as_
         bucket = machine("a").bucket
     with machine("b") as other:
         fetch_sweep(other)
+    with machine("reads") as reader:  # and never runs the sweep
+        fetch_sweep(reader)
+    with machine("b"):
         delete_sweep(plan_deletion(other))
+    with machine("reads"), pytest.raises(DeletedSweep):
+        find_sweep(f"file://{bucket}")
+    assert (reader / "events.jsonl").read_bytes() == (folder / "events.jsonl").read_bytes()
     assert not list(bucket.rglob("*.jsonl")) and not other.exists()
     before = (folder / "events.jsonl").read_bytes()
     lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "a")
