@@ -74,13 +74,19 @@ def fetch_sweep(folder: Path) -> None:
             (folder / OWNER_FILE).unlink(missing_ok=True)
 
 
+def was_deleted(folder: Path) -> bool:
+    """Whether a folder is the local copy of a sweep that was deleted at its address."""
+    is_copy = address_of(folder) is not None and (folder / SEEN_FILE).exists()
+    return is_copy and not Store.for_copy(folder).sizes(SEGMENTS)
+
+
 def refuse_deleted(folder: Path) -> None:
     """Raise DeletedSweep where a local copy is left of a sweep that was deleted at its address."""
-    if not (folder / SEEN_FILE).exists() or (store := Store.for_copy(folder)).sizes(SEGMENTS):
+    if not was_deleted(folder):
         return
     raise DeletedSweep(
-        f"{store.address} holds no sweep any more: it was deleted there, by another machine. Its copy {folder} is left "
-        f"as it was: lengthwise report {shlex.quote(str(folder))} reads it, "
+        f"{address_of(folder)} holds no sweep any more: it was deleted there, by another machine. Its copy {folder} is "
+        f"left as it was: lengthwise report {shlex.quote(str(folder))} reads it, "
         f"lengthwise delete {shlex.quote(str(folder))} deletes it; to continue it, move that "
         "folder to another place and resume it there"
     )

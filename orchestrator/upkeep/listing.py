@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from orchestrator.errors import LengthwiseError, UserError
-from orchestrator.mirror.fetch import fetch_storage
+from orchestrator.mirror.fetch import fetch_storage, was_deleted
 from orchestrator.record.ledger.folders import sweep_folders
 from orchestrator.record.ledger.lock import running
 from orchestrator.record.state.state import SweepState
@@ -40,7 +40,12 @@ def list_sweeps(storage: Path) -> list[str]:
 
 
 def state_word(state: SweepState) -> str:
-    """Return running, finished, failed (no configuration succeeded), interrupted, or how else its ledger ends."""
+    """Return running, finished, failed (no configuration succeeded), interrupted, or how else its ledger ends.
+
+    A local copy of a sweep that another machine has deleted at its address is "deleted".
+    """
+    if was_deleted(state.folder):
+        return "deleted"
     if running(state.folder):
         return "running"
     return _STATES.get(state.ended) or str(state.ended)

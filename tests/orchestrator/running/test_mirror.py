@@ -252,10 +252,16 @@ def test_a_copy_of_a_sweep_that_another_machine_has_deleted_is_neither_shown_as_
             assert refused.stderr.startswith(f"file://{bucket} holds no sweep any more: it was deleted there")
             assert f"lengthwise report {folder} reads it" in refused.stderr
     assert lengthwise("status", folder).returncode == 0
+    listed = lengthwise("list", "sweeps", "--storage", f"file://{bucket.parent}").stdout.splitlines()
+    assert listed[1].split()[:3] == ["s", "tests", "deleted"]
     assert "holds no sweep any more" in lengthwise("resume", folder).stderr
     assert (folder / "events.jsonl").read_bytes() == before and not list(bucket.rglob("*.jsonl"))
-    moved = folder.rename(tmp_path / "moved")
+    (tmp_path / "kept").mkdir()
+    moved = folder.rename(tmp_path / "kept" / "s")
     assert read_records(moved) and address_of(moved) is None
+    assert lengthwise("status", "s", "--storage", moved.parent).returncode == 0
+    listed = lengthwise("list", "sweeps", "--storage", moved.parent).stdout.splitlines()
+    assert listed[1].split()[:3] == ["s", "tests", "interrupted"]
     moved.rename(folder)
     assert lengthwise("delete", folder, "--yes").returncode == 0 and not folder.exists()
 
