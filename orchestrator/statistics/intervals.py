@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from orchestrator.statistics.quartiles import Floats, fast_median
+from orchestrator.statistics.quartiles import Floats
 
 LEVEL = 0.95
 FEWEST_FOR_MEDIAN = 6  # all of five values lie on one side of their median in more than 5 % of samples
@@ -193,14 +193,6 @@ def coverage(n: int, place: int) -> float:
     That is for a continuous distribution; with ties the probability is at least as large.
     """
     return float(1 - 2 * stats.binom.cdf(place, n, 0.5))
-
-
-def median_of_units(units: Iterable[Floats], *, level: float = LEVEL) -> Estimate:
-    """Return the `median` of the medians of independent units: configurations, draws or seeds.
-
-    The values of a unit, such as one for each seed, may depend on each other; none is NaN.
-    """
-    return median([fast_median(unit.tolist()) for unit in units], level=level)
 
 
 def explain_too_few(n: int, fewest: int) -> str:

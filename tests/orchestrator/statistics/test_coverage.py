@@ -24,7 +24,6 @@ from orchestrator.statistics.intervals import (
     correlation_intervals,
     coverage,
     median,
-    median_of_units,
     order_statistic,
     rank_correlations,
 )
@@ -125,16 +124,6 @@ def test_the_seeds_of_claims(n: int) -> None:
     found = [median_answer(rng.normal(size=n), 0.0) for _ in range(800)]
     within_three_points([one.low <= 0 <= one.high for one in found], coverage(n, chosen))
     assert all((one.p > 0.05) == (one.low <= 0 <= one.high) for one in found), "the test is that of the interval"
-
-
-@pytest.mark.parametrize("n", [6, 12, 40])
-def test_units_of_several_values(n: int) -> None:
-    rng = np.random.default_rng(n)
-    place = order_statistic(n)
-    assert place is not None
-    luck = rng.normal(size=(800, n, 1))
-    found = [median_of_units(sample).ends for sample in luck + 0.3 * rng.normal(size=(800, n, 5))]
-    within_three_points([low <= 0 <= high for low, high in found], coverage(n, place))
 
 
 # Sweeps ---------------------------------------------------------------------------------------------------------------

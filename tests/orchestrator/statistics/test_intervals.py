@@ -14,7 +14,6 @@ from orchestrator.statistics import intervals
 from orchestrator.statistics.intervals import (
     coverage,
     median,
-    median_of_units,
     order_statistic,
     rank_correlations,
     spearman,
@@ -108,12 +107,6 @@ def test_small_medians_say_why_there_is_no_interval() -> None:
     assert median([1.0, 2.0, 3.0, inf, inf]).value == 3.0
     assert median([4.0] * 6).interval == (4.0, 4.0)
     assert median([1.0, 2.0, 3.0, 4.0, inf, inf]).interval == (1.0, inf)
-
-
-def test_units_count_with_their_medians() -> None:
-    units = [np.array([one, one + 0.1, one + 50]) for one in range(6)]
-    assert median_of_units(units) == median([one + 0.1 for one in range(6)])
-    assert median_of_units([]).reason == "no values"
 
 
 @pytest.mark.parametrize("n", [8, 9, 12])

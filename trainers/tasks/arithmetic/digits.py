@@ -23,11 +23,6 @@ def of_integers(values: Sequence[int], width: int) -> Tensor:
     return torch.tensor(rows, dtype=torch.int64).reshape(len(rows), width)
 
 
-def to_integers(digits_NW: Tensor) -> list[int]:
-    """Return the numbers of digits (N, W) as Python integers."""
-    return [int("".join(str(digit) for digit in reversed(row))) for row in digits_NW.tolist()]
-
-
 def carries(sums: Tensor) -> Tensor:
     """Return whether each position has a carry out, bool (..., W), from the sums of the digit pairs (..., W).
 
@@ -93,15 +88,6 @@ def write_digits(digits: Tensor, count: Tensor) -> Tensor:
 def read_digits(tokens: Tensor) -> Tensor:
     """Return the digits (..., W), units first, of tokens from `write_digits`."""
     return torch.where(tokens == PAD, 0, tokens).flip(-1)
-
-
-def parallel_addition(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the digits (..., W + 1) of a sum and the number of rounds (...), by algorithm 1 of the paper, corrected.
-
-    A round moves all carries up one position: s_j <- (s_j mod 10) + floor(s_(j-1) / 10), while any s_i >= 10. The
-    printed algorithm adds the carry before the reduction and loses it if that gives 10: 4578 + 5425 -> 9903.
-    """
-    return _rounds(torch.nn.functional.pad(first + second, (0, 1)))
 
 
 def parallel_multiplication(multiplier: Tensor, digits: Tensor, width: int) -> tuple[Tensor, Tensor]:

@@ -174,9 +174,7 @@ def transition_rows(text: Text, start: int | None, width: int, index_SB: Tensor)
     return Rows([*shared, before, after], width)
 
 
-def make_batch(
-    rows: Rows, *, loss_on_question: bool, ids: bool = False, groups: bool = False, most_id: int | None = None
-) -> Batch:
+def make_batch(rows: Rows, *, loss_on_question: bool, ids: bool = False, groups: bool = False) -> Batch:
     """Return the batch of rows: every token but the last in, every token but the first out.
 
     ids, groups: whether the batch has them. Targets of copies are masked; those of the question have weight only with

@@ -6,6 +6,7 @@ import scipy.stats
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from trainers.random import Stream
 from trainers.tasks.arithmetic import carry_chains
@@ -19,15 +20,24 @@ from trainers.tasks.arithmetic.digits import (
     digit_count,
     multiply,
     of_integers,
-    parallel_addition,
     parallel_multiplication,
     read_digits,
     shift_digits,
-    to_integers,
     write_digits,
 )
 
 NUMBERS = st.integers(min_value=0, max_value=10**50 - 1) | st.sampled_from([0, 9, 10**50 - 1, 10**49])
+
+
+def to_integers(digits_NW: Tensor) -> list[int]:
+    """Return the numbers of digits (N, W), units first."""
+    return [int("".join(str(digit) for digit in reversed(row))) for row in digits_NW.tolist()]
+
+
+def parallel_addition(first_NW: Tensor, second_NW: Tensor) -> tuple[Tensor, Tensor]:
+    """Algorithm 1 of the paper, corrected: its rounds are those of a product of the digit pairs' sums and 1."""
+    ones_N = torch.ones(len(first_NW), dtype=torch.int64)
+    return parallel_multiplication(ones_N, first_NW + second_NW, first_NW.shape[1] + 1)
 
 
 def slow_cascade(a: int, b: int, width: int) -> tuple[int, int]:
