@@ -57,7 +57,7 @@ def test_a_row_has_the_verdict_and_the_numbers_of_a_claim(claim: str, verdict: s
 
 
 def test_the_count_of_decided_claims_is_that_of_the_pages() -> None:
-    said = re.search(r"(\d+) of\s+their (\d+) claims are decided", FRONT.text)
+    said = re.search(r"(\d+)\s+of\s+their\s+(\d+)\s+claims\s+are\s+decided\s+\((\d+)\s+of", FRONT.text)
     verdicts = [
         row.rpartition("| **")[2]
         for text in PAGES.values()
@@ -66,6 +66,8 @@ def test_the_count_of_decided_claims_is_that_of_the_pages() -> None:
     ]
     assert said and int(said[2]) == len(verdicts)
     assert int(said[1]) == sum(not verdict.startswith("not tested") for verdict in verdicts)
+    failed = {name for text in PAGES.values() for name in re.findall(r"its control (\w+) is contradicted", text)}
+    assert int(said[3]) == len(failed)
 
 
 def test_every_study_has_a_page() -> None:
