@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.trainers.tasks.arithmetic.integers import to_integers
 from trainers.random import Stream
 from trainers.tasks.arithmetic import carry_chains
 from trainers.tasks.arithmetic.carry_chains import FREE, count, draw
@@ -27,11 +28,6 @@ from trainers.tasks.arithmetic.digits import (
 )
 
 NUMBERS = st.integers(min_value=0, max_value=10**50 - 1) | st.sampled_from([0, 9, 10**50 - 1, 10**49])
-
-
-def to_integers(digits_NW: Tensor) -> list[int]:
-    """Return the numbers of digits (N, W), units first."""
-    return [int("".join(str(digit) for digit in reversed(row))) for row in digits_NW.tolist()]
 
 
 def parallel_addition(first_NW: Tensor, second_NW: Tensor) -> tuple[Tensor, Tensor]:

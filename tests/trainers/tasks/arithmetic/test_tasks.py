@@ -9,10 +9,11 @@ import scipy.stats
 import torch
 
 from tests.trainers.own_tasks import mean_loss, scores_of
+from tests.trainers.tasks.arithmetic.integers import to_integers
 from trainers.errors import ConfigError
 from trainers.random import Stream
 from trainers.tasks.arithmetic import carry_chains
-from trainers.tasks.arithmetic.digits import cascade_length, to_integers
+from trainers.tasks.arithmetic.digits import cascade_length
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 from trainers.tasks.fixed_set import FixedSet, _scaled, visited_samples
