@@ -276,6 +276,7 @@ class Refusing(http.server.BaseHTTPRequestHandler):
     def log_message(self, *arguments): ...
 
 
+@pytest.mark.timeout(300)  # if it is never said, the packs wait for ever
 def test_a_refused_login_is_said_at_once_and_training_continues(lengthwise, long_sweep):
     """Every pack waits at its first evaluation until that is said; the server is asked before any score."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
