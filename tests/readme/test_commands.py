@@ -25,6 +25,7 @@ OF_OTHERS = {
     "--dashboard-port",
     "--gcs-port",
     "--batch",
+    "--compile",
     "--rounds",
     "--parts",
     "--long",
