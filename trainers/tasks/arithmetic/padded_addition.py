@@ -29,7 +29,7 @@ from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch
 from trainers.tensors.numerals import PLUS
 
-_PAIRS, _KIND, _MIXTURE, _SHIFT, _GAPS, _TEXT = range(6)  # sites of random words
+_PAIRS, _KIND, _MIXTURE, _SHIFT, _GAPS, _TEXT, _DIGITS = range(7)  # sites of random words
 _SITES, _GROUPS = 8, 1024  # sites reserved for one group of evaluation rows, and groups for one length
 
 
@@ -49,6 +49,9 @@ class PaddedAddition(PaddedNumbers):
     55 that sum to at most 9. `mod10`: any digits; the answer's digits are the pairs' sums modulo 10, as many as the
     longer number has, so that 55 + 55 gives 0 0.
 
+    Nine of ten numbers below 10^n have n digits, so that few training sums have numbers of unequal lengths. With
+    `uniform_lengths` a training number is uniform below 10^k, and k uniform from 1 to train_digits, for each number.
+
     With text, up to `text_tokens` random tokens come before the first number, between it and the `+`, and after the
     second number; the answer is read at the second number's positions, which longer sums would not fit into.
     """
@@ -59,6 +62,9 @@ class PaddedAddition(PaddedNumbers):
         "uniform",
         choices=("uniform", "complexity", "mixed"),
         help="training pairs uniform, over cascades, or half each",
+    )
+    uniform_lengths: bool = setting(
+        False, help="draw the digits of each uniform training number first: 1 to train_digits"
     )
     longest_cascade: int | None = setting(None, low=0, help="`complexity` is uniform over 0..this; null: train_digits")
     measured_cascades: tuple[int, ...] = setting((), low=0, help="cascade lengths with a metric of their own")
@@ -88,6 +94,9 @@ class PaddedAddition(PaddedNumbers):
             if asked and self.carries != "full":
                 message = f"there are no carries with carries: {self.carries}"
                 yield Problem(key=key, given=list(asked), message=message, allowed="an empty list")
+        if self.uniform_lengths and self.distribution == "complexity":
+            message = "no training pair is uniform with distribution: complexity"
+            yield Problem(key="uniform_lengths", given=True, message=message, allowed="false")
         if self.distribution != "uniform" and self.carries != "full":
             yield Problem(
                 key="distribution",
@@ -165,13 +174,24 @@ class PaddedAddition(PaddedNumbers):
     def _training_pairs(self, draws: Draws, batch: int) -> tuple[Tensor, Tensor]:
         """Draw the digits (S, B, train_digits) of training pairs."""
         if self.distribution == "uniform":
-            return self._uniform_pairs(draws, 0, batch, self.train_digits)
+            return self._cut(self._uniform_pairs(draws, 0, batch, self.train_digits), draws)
         longest = self.train_digits if self.longest_cascade is None else self.longest_cascade
         which = (draws.bits(_KIND, (batch,)) * (longest + 1)) >> 32
         if self.distribution == "mixed":
             which = torch.where(draws.bits(_MIXTURE, (batch,)) < 2**31, which, longest + 1)
         classes = (*range(longest + 1), carry_chains.FREE)
-        return carry_chains.draw(draws, _PAIRS, batch, self.train_digits, "cascade", classes, which)
+        pairs = carry_chains.draw(draws, _PAIRS, batch, self.train_digits, "cascade", classes, which)
+        return self._cut(pairs, draws, which > longest)
+
+    def _cut(self, pairs: tuple[Tensor, Tensor], draws: Draws, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Leave each number (S, B, train_digits) of these rows (S, B), None for all, its lowest digits with 0 above."""
+        if not self.uniform_lengths:
+            return pairs
+        batch, place = pairs[0].shape[1], torch.arange(self.train_digits, device=pairs[0].device)
+        most = (draws.bits(_DIGITS, (batch, 2)) * self.train_digits) >> 32
+        most = most if rows is None else torch.where(rows[..., None], most, self.train_digits)
+        first, second = (torch.where(place <= most[..., one, None], pairs[one], 0) for one in (0, 1))
+        return first, second
 
     def _uniform_pairs(self, draws: Draws, site: int, batch: int, digits: int) -> tuple[Tensor, Tensor]:
         """Draw the digits (S, batch, digits) of two numbers, uniform below 10^digits or among pairs without carries."""

@@ -153,6 +153,36 @@ def test_numbers_are_uniform_below_the_power_of_ten() -> None:
     assert scipy.stats.chisquare(np.bincount([b for _, b, _ in pairs], minlength=100)).pvalue > 1e-4
 
 
+@pytest.mark.parametrize("carries", ["full", "sum_le_9"])
+def test_lengths_of_training_numbers_may_be_uniform(carries: str) -> None:
+    """Of numbers below 10^k with k from 1 to 3, each number's k its own; what is evaluated stays as it was."""
+    task = PaddedAddition(width=4, train_digits=3, carries=carries, uniform_lengths=True)
+    pairs = rows(task, task.sample(stream(), 20_000))
+    digits = 1 + (np.array([pair[:2] for pair in pairs])[..., None] >= [10, 100]).sum(axis=-1)
+    zero = 10 / 55 if carries == "sum_le_9" else 0.1  # of a leading digit
+    three = (1 - zero) / 3
+    two = (1 - zero) * (1 + zero) / 3
+    for column in (0, 1):
+        counts = np.bincount(digits[:, column], minlength=4)[1:]
+        assert scipy.stats.chisquare(counts, 20_000 * np.array([1 - two - three, two, three])).pvalue > 1e-4
+    assert all(a + b == answer for a, b, answer in pairs)
+    if carries == "full":  # else both numbers have their zeros from the same pairs
+        assert scipy.stats.chi2_contingency(scipy.stats.contingency.crosstab(*digits.T).count).pvalue > 1e-4
+    plain = PaddedAddition(width=4, train_digits=3, carries=carries)
+    assert torch.equal(evaluated(task, lengths=(3,))[3].tokens, evaluated(plain, lengths=(3,))[3].tokens)
+
+
+def test_uniform_lengths_leave_sums_that_were_drawn_by_their_cascade() -> None:
+    """Half of the rows of `mixed`: of the longest cascade more than that half has no number of one digit."""
+    task = PaddedAddition(width=6, train_digits=5, distribution="mixed", uniform_lengths=True)
+    batch = task.sample(stream(), 20_000)
+    cascades = task.measure_difficulty(batch.tokens)["cascade"].flatten().numpy()
+    plain = PaddedAddition(width=6, train_digits=5, distribution="mixed").sample(stream(), 20_000)
+    same = (plain.tokens == batch.tokens).all(dim=-1).flatten().float().mean().item()
+    assert same == pytest.approx(0.5 + 0.5 / 25, abs=0.02)  # and uniform pairs that kept all of their digits
+    assert (cascades == 5).mean() == pytest.approx(1 / 12, abs=0.01)
+
+
 def cascade_histogram(task: PaddedAddition, samples: int) -> np.ndarray:
     lengths = task.measure_difficulty(task.sample(stream(5), samples).tokens)["cascade"]
     return np.bincount(lengths[0].numpy(), minlength=task.train_digits + 1)
@@ -511,6 +541,7 @@ def test_sequences_can_be_read() -> None:
         (PaddedAddition, {"width": 9, "measured_cascades": (10,)}, "measured_cascades"),
         (PaddedAddition, {"width": 9, "measured_runs": (1, 1)}, "measured_runs"),
         (PaddedAddition, {"carries": "mod10", "distribution": "mixed"}, "distribution"),
+        (PaddedAddition, {"distribution": "complexity", "uniform_lengths": True}, "uniform_lengths"),
         (PaddedAddition, {"carries": "sum_le_9", "measured_cascades": (1,)}, "measured_cascades"),
         (PaddedMultiplication, {"right_block_width": 20}, "right_block_width"),
         (PaddedMultiplication, {"number_digits": 4}, "train_digits"),
