@@ -173,7 +173,7 @@ def test_lengths_of_training_numbers_may_be_uniform(carries: str) -> None:
 
 
 def test_uniform_lengths_leave_sums_that_were_drawn_by_their_cascade() -> None:
-    """Half of the rows of `mixed`: of the longest cascade more than that half has no number of one digit."""
+    """Half of the rows of `mixed`, in which both numbers keep all of their digits."""
     task = PaddedAddition(width=6, train_digits=5, distribution="mixed", uniform_lengths=True)
     batch = task.sample(stream(), 20_000)
     cascades = task.measure_difficulty(batch.tokens)["cascade"].flatten().numpy()
