@@ -49,8 +49,8 @@ class PaddedAddition(PaddedNumbers):
     55 that sum to at most 9. `mod10`: any digits; the answer's digits are the pairs' sums modulo 10, as many as the
     longer number has, so that 55 + 55 gives 0 0.
 
-    Nine of ten numbers below 10^n have n digits, so that few training sums have numbers of unequal lengths. With
-    `uniform_lengths` a training number is uniform below 10^k, and k uniform from 1 to train_digits, for each number.
+    Nine of ten numbers below 10^n have n digits, so that the lengths of two differ in a fifth of the sums, mostly by
+    one. With `uniform_lengths` each training number is uniform below 10^k, k uniform from 1 to train_digits.
 
     With text, up to `text_tokens` random tokens come before the first number, between it and the `+`, and after the
     second number; the answer is read at the second number's positions, which longer sums would not fit into.
@@ -63,9 +63,7 @@ class PaddedAddition(PaddedNumbers):
         choices=("uniform", "complexity", "mixed"),
         help="training pairs uniform, over cascades, or half each",
     )
-    uniform_lengths: bool = setting(
-        False, help="draw the digits of each uniform training number first: 1 to train_digits"
-    )
+    uniform_lengths: bool = setting(False, help="draw the number of digits of each uniform training number first")
     longest_cascade: int | None = setting(None, low=0, help="`complexity` is uniform over 0..this; null: train_digits")
     measured_cascades: tuple[int, ...] = setting((), low=0, help="cascade lengths with a metric of their own")
     measured_runs: tuple[int, ...] = setting((), low=0, help="runs of carries with a metric of their own")
