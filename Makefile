@@ -12,13 +12,14 @@ STORAGE := $(or $(LENGTHWISE_STORAGE),sweeps)
 QUICKSTART := search_spaces/quickstart.yaml
 SWEEP := $(STORAGE)/quickstart
 
-.PHONY: help install sweep ui test test-cluster check bench bench-check gpu gpu-studies studies
+.PHONY: help install sweep ui test test-slow test-cluster check bench bench-check gpu gpu-studies studies
 
 help:
 	@echo "make install   .venv with the versions of constraints.txt"
 	@echo "make sweep     the quickstart sweep; a second time: go on with it, or show it"
 	@echo "make ui        MLflow on its results"
-	@echo "make test      the tests"
+	@echo "make test      the tests (5 minutes)"
+	@echo "make test-slow  those that take seconds each: Ray, killed processes, compiled programs (10 minutes)"
 	@echo "make test-cluster  sweeps on Slurm, by ray up, with autoscalers and random faults, and an MLflow for a team (root; 45 minutes)"
 	@echo "make check     ruff, mypy, import-linter"
 	@echo "make bench     the benchmarks (15 minutes); with JAX=PYTHON, one that has jax, also against JAX"
@@ -74,8 +75,13 @@ ui: $(INSTALLED)
 
 # One more than there are cores: some tests mostly wait for processes that they kill. All of them read compiled modules,
 # also where PYTHONDONTWRITEBYTECODE is set: hundreds of processes would compile the packages again.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -q -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --maxprocesses 5 --dist worksteal
+
 test: $(INSTALLED)
-	@PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -q -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --maxprocesses 5 --dist worksteal
+	@$(PYTEST) -m "not slow and not benchmark and not cluster"
+
+test-slow: $(INSTALLED)
+	@$(PYTEST) -m slow
 
 test-cluster: $(INSTALLED)
 	@$(PYTHON) -m pytest -q -rs -m cluster tests/cluster

@@ -3,10 +3,8 @@
 import gc
 import importlib
 import io
-import os
 import sys
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
 from pathlib import Path
 
 import pytest
@@ -32,27 +30,6 @@ def pytest_configure() -> None:
 def pytest_collection_finish() -> None:
     gc.enable()
     gc.freeze()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that wait for processes begin first, on every worker of pytest: the others fill the time beside them.
-
-    A worker's first share is an equal part of the items in their order. Modules stay whole, for what their tests share.
-    """
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    modules: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        if item.get_closest_marker("long") is not None:
-            modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
-    waiting: list[list[pytest.Item]] = [[] for _ in range(workers)]
-    for module in sorted(modules.values(), key=len, reverse=True):
-        min(waiting, key=len).extend(module)
-    others = iter([item for item in items if item.get_closest_marker("long") is None])
-    shares = [(len(items) + worker) // workers for worker in range(workers)]  # as --dist worksteal begins
-    parts = [
-        [*first, *islice(others, max(0, share - len(first)))] for first, share in zip(waiting, shares, strict=True)
-    ]
-    items[:] = [*chain.from_iterable(parts), *others]
 
 
 @pytest.fixture

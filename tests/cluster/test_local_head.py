@@ -16,8 +16,6 @@ import psutil
 import pytest
 import requests
 
-pytestmark = pytest.mark.long
-
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "cluster" / "local_head.sh"
 SMALL = ("--", "--num-cpus", "1", "--object-store-memory", "100000000")
@@ -72,6 +70,7 @@ def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
 
 
+@pytest.mark.slow
 def test_a_head_answers_only_with_the_token_and_leaves_nothing(head: Head) -> None:
     assert stat.S_IMODE(head.token.stat().st_mode) == 0o600
     assert re.fullmatch(r"[0-9a-f]{64}", head.token.read_text())

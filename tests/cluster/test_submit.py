@@ -27,8 +27,6 @@ from search_spaces import load_sweep
 from tests.command_line import CommandLine
 from tests.ports import free_ports
 
-pytestmark = pytest.mark.long
-
 ROOT = Path(__file__).parents[2]
 PATIENCE = 300.0  # seconds
 TASK = '''"""A task of my own."""
@@ -150,6 +148,7 @@ def ray_job(head: Head, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=head.environment, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_a_job_runs_a_sweep_of_the_working_tree(head: Head, study: Path) -> None:
     """Its pack of two members runs out of memory on half a GPU; then two packs of one share the GPU."""
     settings = ("training.steps=4", "evaluation.every=4", "resources.gpus=0.5", "resources.pack=2")
@@ -171,6 +170,7 @@ def test_a_job_runs_a_sweep_of_the_working_tree(head: Head, study: Path) -> None
     assert found == [(here.commit, "job" if here.commit else None)], code
 
 
+@pytest.mark.slow
 def test_a_bad_sweep_file_fails_the_job_with_one_message(head: Head, study: Path) -> None:
     done = ray_job(head, "run", str(study / "mine.yaml"), "--set", "objective.metric=total_variaton", "--name", "bad")
     log = done.stdout + done.stderr
@@ -195,6 +195,7 @@ except UserError as error:
 """
 
 
+@pytest.mark.slow
 def test_the_machines_of_the_cluster_say_how_much_memory_their_gpus_have(head: Head) -> None:
     """If none answers in time, little is assumed, and said; a pack for more GPUs than any of them has is refused."""
     environment = {**head.environment, "RAY_ADDRESS": head.cluster, "CUDA_VISIBLE_DEVICES": ""}  # the driver's own
@@ -207,6 +208,7 @@ def test_the_machines_of_the_cluster_say_how_much_memory_their_gpus_have(head: H
     assert refused.startswith("resources: a pack needs 1 CPUs and 2 GPUs on one node; the largest node of Ray at ")
 
 
+@pytest.mark.slow
 def test_a_sweep_is_submitted_once_and_followed_to_its_end(head: Head, study: Path) -> None:
     (study / ".env").write_text("PASSWORD=open sesame")
     done = head.submit(study / "mine.yaml", *SHORT, "--python", sys.executable, "--job-env", "GREETING=hello")
@@ -224,6 +226,7 @@ def test_a_sweep_is_submitted_once_and_followed_to_its_end(head: Head, study: Pa
     assert stopped.returncode == 2 and "nothing was stopped" in stopped.stderr
 
 
+@pytest.mark.slow
 def test_left_alone_refused_stopped_and_resumed_it_ends_with_the_same_curves(
     head: Head, study: Path, run_inline: Callable[..., Path], own_code_forgotten: None
 ) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
+
 
 RUN = Path(__file__).parent / "run.py"
 

@@ -34,6 +34,7 @@ def run_studies(lengthwise, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_a_study_stops_when_its_time_is_over_and_is_resumed_and_packed(run_studies, tmp_path, capsys) -> None:
     """Its time is over after some steps here: clocks are tested with budgets."""
     code, (run, claims) = run_studies("budget.member_steps=20")

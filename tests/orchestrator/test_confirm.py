@@ -137,6 +137,7 @@ def test_listed_seeds_are_taken_whole_or_refused(used, asked):
         assert fresh_seeds(text, dict.fromkeys(used, "a")) == tuple(asked)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=8,
     derandomize=True,
@@ -176,6 +177,7 @@ def test_a_confirmation_of_a_confirmation_knows_the_seeds_of_both(searched, synt
     assert set(used_seeds(child)) == {0, 1, 2, 3, 4}, "the search is gone; its seeds are remembered"
 
 
+@pytest.mark.slow
 def test_refusals(searched, tmp_path):
     state = searched()
 
@@ -310,6 +312,7 @@ def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searc
     assert "of which the search has since used 3: not independent of the selection" in one.sentence
 
 
+@pytest.mark.slow
 def test_confirmations_are_read_once_for_everything_that_is_written_and_printed(searched, monkeypatch):
     read = []
     monkeypatch.setattr(summarise, "confirmations_of", lambda state: read.append(state.name) or [])

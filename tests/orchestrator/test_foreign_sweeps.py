@@ -135,6 +135,7 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 VALUES = st.sampled_from([None, True, 7, -1, 0.5, float("nan"), "text", [], [1], ["a", None], {}, {"a": 1}, [[]]])
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_value_of_another_type_is_named_or_harmless(folder: Path, original: Path, data: st.DataObject) -> None:

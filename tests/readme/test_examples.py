@@ -252,6 +252,7 @@ def test_every_limit_of_a_budget_has_a_row() -> None:
     assert set(re.findall(r"^\| `(\w+)`", rows, re.M)) == set(Budget.model_fields)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("figures_left_blank")
 def test_the_sentences_of_extend_and_of_a_budget_are_those_that_are_printed(tmp_path: Path) -> None:
     """The sweep of the page, four configurations of two seeds, with its own paths."""

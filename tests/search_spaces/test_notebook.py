@@ -15,6 +15,7 @@ def test_the_notebook_has_no_outputs():
     assert all(not cell["outputs"] and cell["execution_count"] is None for cell in cells if cell["cell_type"] == "code")
 
 
+@pytest.mark.slow
 def test_every_cell_runs_on_a_sweep(tmp_path):
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     shutil.copytree(ROOT / "tests" / "sweeps" / "1.0.0" / "finished", tmp_path / "sweeps" / "quickstart")

@@ -107,6 +107,7 @@ def sweeps(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @examples(100)
 @given(sweeps())
 def test_valid_sweeps_survive_the_round_trip(tmp_path: Path, data: dict[str, Any]) -> None:
@@ -165,6 +166,7 @@ TOKENS = [
 ]
 
 
+@pytest.mark.slow
 @examples(400)
 @given(
     st.lists(
@@ -181,6 +183,7 @@ def test_mutations_of_a_valid_file_raise_nothing_else(tmp_path: Path, edits: lis
     load_or_refuse(tmp_path / "sweep.yaml")
 
 
+@pytest.mark.slow
 @examples(300)
 @given(st.permutations(QUICKSTART.splitlines()), st.integers(0, 80))
 def test_shuffled_and_dropped_lines_raise_nothing_else(tmp_path: Path, lines: list[str], kept: int) -> None:
@@ -243,6 +246,7 @@ odd = st.recursive(
 )
 
 
+@pytest.mark.slow
 @examples(400)
 @given(st.lists(st.tuples(st.sampled_from(PATHS), odd), min_size=1, max_size=3))
 def test_any_value_anywhere_raises_nothing_else(tmp_path: Path, changes: list[tuple[str, Any]]) -> None:

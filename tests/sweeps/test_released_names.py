@@ -63,6 +63,7 @@ def test_the_specification_is_still_the_same_sweep(folder: Path) -> None:
         refuse_existing(load_sweep(folder / "sweep.yaml", ["training.steps=7"]), folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "more", "members"),
     [
@@ -132,6 +133,7 @@ def test_a_confirmation_trains_what_it_did_then(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 def test_a_sweep_and_its_confirmation_are_published_under_their_names(tmp_path: Path) -> None:
     folders = [copied(name, tmp_path) for name in ("finished", "finished-confirm")]

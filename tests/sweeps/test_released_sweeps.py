@@ -120,6 +120,7 @@ def test_a_finished_sweep_is_reported_on(original: Path, tmp_path: Path) -> None
     assert rows["config_id"].tolist() == [row["config_id"] for row in expected(original, "summary")]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("figures_not_rendered")
 def test_a_confirmation_is_reported_with_what_it_confirms(tmp_path: Path) -> None:
     original = HERE / "1.0.0" / "finished"
@@ -139,6 +140,7 @@ def test_a_finished_sweep_has_a_duplicate_draw_and_a_seed_that_diverged() -> Non
     assert [member.failed_at for member in members if member.status == "failed"] == [15]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("figures_left_blank")
 @named(INTERRUPTED)
 def test_an_interrupted_sweep_is_resumed_to_the_same_curves(original: Path, tmp_path: Path) -> None:

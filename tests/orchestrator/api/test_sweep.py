@@ -44,6 +44,7 @@ def pyplot_closed():
     pyplot.close("all")
 
 
+@pytest.mark.slow
 def test_reading_and_drawing_a_sweep_imports_neither_torch_nor_ray_nor_mlflow(tmp_path):
     folder = shutil.copytree(RELEASED / "finished", tmp_path / "finished")
     code = f"""
@@ -144,6 +145,7 @@ def test_no_sweep_is_refused_with_the_nearest(small):
         open_sweep(small.folder.with_name("smal"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("figures_left_blank")
 def test_a_dictionary_and_its_file_give_the_same_curves(tmp_path, capsys):
     asked = {"training.steps": 6, "evaluation.every": np.int64(3)}

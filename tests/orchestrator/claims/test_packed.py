@@ -38,6 +38,7 @@ def packed_claims(tmp_path_factory: pytest.TempPathFactory) -> tuple[ClaimsFile,
     return file, folder / "sweeps"
 
 
+@pytest.mark.slow
 def test_a_packed_sweep_gives_the_verdicts_and_the_page_of_its_folder(packed_claims: tuple[ClaimsFile, Path]) -> None:
     file, storage = packed_claims
     before = judge(file, read_sweeps(file, storage))
@@ -78,6 +79,7 @@ def test_a_damaged_file_is_named(packed_claims: tuple[ClaimsFile, Path], tmp_pat
         read_packed(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
 def test_a_committed_page_is_drawn_again_from_the_clone(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -109,7 +109,7 @@ def test_under_another_name_it_is_another_sweep_and_registers_nothing(tiny: Path
     assert not SweepState.load(run_inline(tiny, name="trial")).claims
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_missing_sweeps_are_run_and_interrupted_ones_resumed(
     tiny: Path, run_inline: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

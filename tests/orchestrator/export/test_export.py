@@ -41,6 +41,7 @@ def values(number: int) -> dict[str, object]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("figures_left_blank")
 def test_the_best_configuration_is_a_sweep_file_that_gives_the_same_curves(trained_sweep, tmp_path):
     file = tmp_path / "best.yaml"
@@ -61,6 +62,7 @@ def test_nothing_is_best_while_nothing_has_a_score(tmp_path, synthetic_sweep, si
     assert not (tmp_path / "best.yaml").exists()
 
 
+@pytest.mark.slow
 def test_weights_are_loaded_by_the_printed_lines_in_plain_torch(trained_sweep, tmp_path, monkeypatch):
     said = export(trained_sweep, Asked(weights=tmp_path / "weights"))
     names = sorted(path.name for path in (tmp_path / "weights").iterdir())
@@ -92,6 +94,7 @@ def test_damaged_or_missing_weights_are_refused(trained_sweep, small_sweep, tmp_
     assert not (tmp_path / "weights").exists()
 
 
+@pytest.mark.slow
 def test_optuna_reads_every_configuration_with_values_score_and_state(tmp_path, synthetic_sweep, simple_curve):
     failed = {(2, seed): 50 for seed in range(3)} | {(1, 0): 50}
     spec = {"space": SPACE, "objective.failed_seeds": "fail", "objective.direction": "maximize"}

@@ -61,6 +61,7 @@ def test_texts_are_escaped():
     assert escape("a\\b~c^d") == r"a\textbackslash{}b\textasciitilde{}c\textasciicircum{}d"
 
 
+@pytest.mark.slow
 def test_pdf_figures_have_the_asked_size_and_embedded_truetype_fonts(result, tmp_path):
     files = paper_figures(result, "pdf", tmp_path, (3.3, 2.4), {})
     assert [path.name for path in files] == [
@@ -76,6 +77,7 @@ def test_pdf_figures_have_the_asked_size_and_embedded_truetype_fonts(result, tmp
     assert files == paper_figures(result, "pdf", tmp_path, (3.3, 2.4), {})
 
 
+@pytest.mark.slow
 def test_other_formats_have_the_asked_size(result, tmp_path):
     for kind in ("svg", "png"):
         export(result.folder, Asked(figures=kind, size="4x3", to=tmp_path / "f"))

@@ -82,6 +82,7 @@ def test_nothing_finished_means_nothing_drawn(tmp_path, synthetic_sweep, simple_
     assert draw_all(result, tmp_path / "figures") == figures.Drawn(comparison=None, scores={})
 
 
+@pytest.mark.slow
 def test_a_sweep_whose_every_seed_failed_is_drawn(tmp_path, synthetic_sweep, simple_curve, draws):
     failed = {(n, seed): 10 for n in range(2) for seed in range(2)}
     result = summary(synthetic_sweep(tmp_path / "lost", draws(2), 2, simple_curve, failed))

@@ -100,6 +100,7 @@ def test_a_damaged_figure_is_drawn_again(small_sweep, tmp_path):
     assert comparison_figure(result, path).read_bytes() == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["$x_1$ & \\alpha", "長さ sweep", "naïve – Ω", "50% {a}"])
 def test_any_name_can_be_drawn(tmp_path, synthetic_sweep, simple_curve, name):
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
@@ -166,6 +167,7 @@ def label_boxes(figure):
             yield axis, [label.get_window_extent() for label in labels]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), [(1e-4, 1e-2), (2e-4, 9e-4), (3.1e-4, 3.9e-4), (1e-12, 1e3), (1e-5, 4e-4)])
 def test_labels_of_log_axes_never_overlap(tmp_path, synthetic_sweep, drawn, low, high):
     def curve(number, seed, average, metric, lengths, step):
@@ -184,6 +186,7 @@ def test_labels_of_log_axes_never_overlap(tmp_path, synthetic_sweep, drawn, low,
             assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
 
 
+@pytest.mark.slow
 def test_nothing_of_an_arranged_figure_is_cut_and_no_panel_covers_a_label(eleven, drawn, tmp_path):
     draw_all(eleven, tmp_path)
     figures.configuration_figure(eleven, eleven.rows[0], tmp_path / "configuration.png")

@@ -88,6 +88,7 @@ def own(tmp_path: Path, own_code_forgotten: None) -> Callable[..., Path]:
     return write
 
 
+@pytest.mark.slow
 def test_code_that_works_is_good(own) -> None:
     assert build_sample(load_checked(own())).built == 1
 

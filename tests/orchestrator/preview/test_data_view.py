@@ -135,6 +135,7 @@ def rounds(multiplier, number):
     return count
 
 
+@pytest.mark.slow
 def test_rounds_of_products_follow_an_independent_simulation():
     worked = {(9, 9999): 1, (3, 34): 2, (7, 86): 2, (8, 125): 3, (7, 1429): 4, (9, 1112): 4, (7, 14286): 5}
     assert {pair: rounds(*pair) for pair in worked} == worked
@@ -281,6 +282,7 @@ def test_the_figure_has_a_panel_for_every_measure(tmp_path, monkeypatch):
 # The verb -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_verb_shows_the_first_configuration(lengthwise, sweep, tmp_path):
     code, out, err = lengthwise("data", sweep, "--examples", 2, "--samples", 40)
     assert (code, err) == (0, "")

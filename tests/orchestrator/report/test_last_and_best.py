@@ -153,6 +153,7 @@ def test_both_are_reported_whichever_is_judged(both):
             assert (at.selection.median, at.test, at.trained) == (row[name].score, row[name].test, row[name].trained)
 
 
+@pytest.mark.slow
 def test_the_report_says_what_was_chosen_and_where_it_is_optimistic(both, full_text):
     for state, scored in zip(both, ("last", "chosen"), strict=True):
         page, _ = write_report(state.folder)

@@ -61,6 +61,7 @@ def by_key(effects):
     return {effect.key: effect for effect in effects}
 
 
+@pytest.mark.slow
 def test_planted_effects_are_found_at_the_lengths_they_were_planted_at(planted):
     selection, test = by_key(effects_on_score(planted)), by_key(effects_at_test_lengths(planted))
     assert planted.test_lengths == (8, 9, 10, 11)

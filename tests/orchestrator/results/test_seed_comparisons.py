@@ -112,6 +112,7 @@ def test_seeds_of_a_pack_that_died_count_as_failed(tmp_path, synthetic_sweep):
     assert (died.first_failed, died.second_failed) == (0, 4) and died.outcome.first_smaller == 4
 
 
+@pytest.mark.slow
 def test_who_is_compared(tmp_path, synthetic_sweep):
     rates = [{"training.learning_rate": 0.001 * (n + 1), "model.norm": ("none", "pre")[n % 2]} for n in range(8)]
     searched = {"training.learning_rate": {"log_uniform": [0.001, 0.1]}, "model.norm": {"choice": ["none", "pre"]}}

@@ -155,6 +155,7 @@ def test_sweeps_of_other_code_share_nothing_and_are_not_paired(build):
     assert found.together[0].outcome.p == pytest.approx(test.pvalue)
 
 
+@pytest.mark.slow
 def test_environments_of_packs_are_compared(build):
     first, second = build("first"), build("second")
     sides = []
@@ -167,6 +168,7 @@ def test_environments_of_packs_are_compared(build):
     assert compare_sweeps(*sides).environment == {"threads": ("1", "1 and 2")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["worst", "exclude", "fail"])
 def test_failed_seeds_follow_the_policy(build, policy):
     spec = {"objective.failed_seeds": policy}

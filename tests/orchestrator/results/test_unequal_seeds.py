@@ -56,6 +56,7 @@ def results(unequal):
     return result, replace(result, rows=rows, bands=bands, seeds=seeds, recorded=recorded)
 
 
+@pytest.mark.slow
 def test_effects_are_those_of_the_seeds_that_all_have(results):
     equal, mixed = results
     assert mixed.has_unequal_seeds and not equal.has_unequal_seeds
@@ -68,6 +69,7 @@ def test_effects_are_those_of_the_seeds_that_all_have(results):
     assert repr(compare_weight_averages(mixed)) == repr(compare_weight_averages(equal))
 
 
+@pytest.mark.slow
 def test_reports_say_what_medians_and_effects_are_over(results, short_text, full_text):
     equal, mixed = results
     sentence = "Configurations have 4 to 8 seeds each, not all the same: medians are over their own seeds, effects of "
@@ -107,6 +109,7 @@ def test_a_configuration_that_gets_seeds_has_no_score_until_they_ended(unequal):
     assert note.startswith("Extended 2 times; begun with 9 configurations and seeds 0-3. Intervals and p-values do not")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("figures_not_rendered")
 def test_a_report_of_unequal_seeds_is_written(results):
     page, _ = write_report(results[1].folder, results[1])

@@ -14,6 +14,8 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.running.driving import scores as scores_module
 
+pytestmark = pytest.mark.slow
+
 # steps so large that the error goes up and down between evaluations
 RESTLESS = (
     "space={model.dropout: {grid: [0.0, 0.2]}}",

@@ -72,6 +72,7 @@ def test_nothing_is_limited_without_a_budget(tiny, tmp_path):
     assert one.first_fitting(["pack0"], set()) == ("pack0", []) and one.used_up() == []
 
 
+@pytest.mark.slow
 def test_a_sweep_stops_by_its_member_steps_and_is_resumed_with_more(lengthwise, tiny, tmp_path, curves):
     words = ("run", tiny, "--storage", tmp_path, *TWO_IN_A_PACK)
     assert lengthwise(*words, "--name", "whole").returncode == 0
@@ -94,6 +95,7 @@ def test_a_sweep_stops_by_its_member_steps_and_is_resumed_with_more(lengthwise, 
     assert curves(folder).equals(curves(tmp_path / "whole"))
 
 
+@pytest.mark.slow
 def test_running_packs_stop_at_their_next_evaluation_with_a_checkpoint(lengthwise, tiny, tmp_path, curves, monkeypatch):
     """The time is over when the second evaluation of the first pack has been recorded."""
     words = ("run", tiny, "--storage", tmp_path, *TWO_IN_A_PACK)
@@ -145,7 +147,7 @@ command()
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["local", "ray"])
 def test_workers_stop_and_are_resumed(lengthwise, tiny, tmp_path, scheduler):
     """The time is over when the first evaluation has been recorded, long before the end of its pack."""

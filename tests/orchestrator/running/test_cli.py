@@ -44,6 +44,7 @@ def test_a_tracking_address_is_taken_as_it_is(tiny, uri):
     assert load_sweep(tiny, options.with_uri(["seeds=1"], uri)).tracking.uri == uri
 
 
+@pytest.mark.slow
 def test_a_driver_imports_what_it_drives_with_and_a_report_what_it_shows(lengthwise, tiny, tmp_path):
     """What draws, publishes and reads tables is for the process that ends a sweep; what trains is for workers."""
     assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
@@ -259,6 +260,7 @@ def test_commands_in_messages_can_be_pasted_whatever_the_folder_is_called(length
             assert {str(storage), str(folder), str(folder / "sweep.yaml")} & set(words), words
 
 
+@pytest.mark.slow
 def test_a_name_in_unicode_one_seed_and_a_configuration_that_diverges(lengthwise, tiny, tmp_path):
     """Everything at once: the sweep succeeds with what succeeded, publishes, and reads back."""
     space = "space={training.learning_rate: {grid: [0.003, 1.0e+30]}}"
@@ -468,6 +470,7 @@ def test_a_closed_output_is_no_fault_and_gets_into_no_file(lengthwise, tmp_path)
     assert written.read_text() == lengthwise("schema").stdout
 
 
+@pytest.mark.slow
 def test_characters_that_an_output_lacks_are_replaced(lengthwise, study):
     """Those of lengthwise in this process, those of a user's own code in workers."""
     with (study / "my_tasks.py").open("a", encoding="utf-8") as file:
@@ -489,6 +492,7 @@ def test_a_limit_of_memory_is_one_sentence(lengthwise, tiny, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_sweep_outlives_its_output(lengthwise, tiny, tmp_path):
     """An output that is full is one sentence and exit code 1; a closed pipe is no fault."""
     for sink, name, code in (("> /dev/full", "full", 1), ("| head -1", "piped", 0)):
@@ -503,6 +507,7 @@ def test_a_sweep_outlives_its_output(lengthwise, tiny, tmp_path):
         assert state.ended == "complete" and (tmp_path / name / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_validate_tries_a_sweep_and_shows_the_lines_of_a_fault(lengthwise, study, own_code_forgotten):
     good = lengthwise("validate", study / "own.yaml", "--smoke")
     assert (good.returncode, good.stderr) == (0, "")

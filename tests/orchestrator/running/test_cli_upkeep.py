@@ -43,6 +43,7 @@ def test_sweeps_are_listed_and_deleted_by_name(lengthwise, tmp_path, monkeypatch
     assert "did you mean sweeps?" in lengthwise("list", "sweep").stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("figures_left_blank")
 def test_mlflow_runs_are_deleted_with_their_sweep_and_no_others(lengthwise, tmp_path):
     for name in ("finished", "grid"):

@@ -53,6 +53,7 @@ def edit(path: Path) -> None:
     path.write_text(f"{path.read_text()}# edited\n")
 
 
+@pytest.mark.slow
 def test_resume_with_other_code_is_refused_until_it_is_accepted_and_both_are_on_record(
     checkout, interrupted, lengthwise
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_sweep_resumed_twice_with_the_same_code_has_one_state_of_it(stage, len
     assert first == second and SweepState.load(begun.folder).codes == [first]
 
 
+@pytest.mark.slow
 def test_every_evaluation_names_its_environment_and_the_ledger_has_it_once(lengthwise, tiny, tmp_path, records) -> None:
     done = lengthwise.process("run", tiny, "--storage", tmp_path, "--set", "resources.scheduler=local", OMP_DYNAMIC="0")
     assert done.returncode == 0, done.stderr

@@ -9,6 +9,8 @@ import pytest
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.state import SweepState
 
+pytestmark = pytest.mark.slow
+
 
 def test_confirm_from_search_to_reports(lengthwise, tiny, tmp_path):
     searched = lengthwise("run", tiny, "--storage", tmp_path)

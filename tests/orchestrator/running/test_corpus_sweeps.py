@@ -43,6 +43,7 @@ def text(tmp_path: Path, lengthwise, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "text.yaml"
 
 
+@pytest.mark.slow
 def test_a_sweep_on_a_text_that_is_killed_ends_like_one_that_was_left_alone(
     text: Path, tmp_path: Path, lengthwise, wait_for, records, curves
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_sweep_on_a_text_that_is_killed_ends_like_one_that_was_left_alone(
     assert hashes == {open_corpus("mine").sha256}
 
 
+@pytest.mark.slow
 def test_a_sweep_is_not_resumed_on_another_text(text: Path, tmp_path: Path, lengthwise, records) -> None:
     driver = lengthwise("run", text, "--storage", tmp_path, "--set", "training.steps=20")
     assert driver.returncode == 0, driver.stderr

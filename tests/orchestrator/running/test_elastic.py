@@ -307,6 +307,7 @@ RACE = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_race_whose_packs_are_cut_again_decides_alike_and_cuts_nothing_that_waits_at_a_rung(stage) -> None:
     whole, cut = stage("whole", *RACE, pack=8).play(), stage("cut", *RACE, pack=8)
     paused: list[set[str]] = []

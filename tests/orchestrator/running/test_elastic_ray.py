@@ -9,7 +9,8 @@ import pytest
 from orchestrator.record.state.state import SweepState
 from tests.ray_cluster import RayCluster
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
+
 
 TWO_STRUCTURES = (
     "task.vocabulary=16", "task.train_length=8", "model.width=16", "training.steps=40", "evaluation.every=20",

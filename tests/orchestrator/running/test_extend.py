@@ -44,6 +44,7 @@ def same(one, other, curves) -> bool:
     return values[0] == values[1] and scores[0] == scores[1] and None not in scores[0].values()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("begun", "options", "whole"),
     [
@@ -83,6 +84,7 @@ def test_an_extended_sweep_is_the_one_of_that_size_from_the_beginning(lengthwise
     assert SweepState.load(folder).ended == "complete"
 
 
+@pytest.mark.slow
 def test_values_are_added_to_a_grid_behind_the_old_points(lengthwise, run, curves):
     folder = run(*GRID)
     before = {n: (one.config_id, one.values) for n, one in SweepState.load(folder).draws.items()}
@@ -101,6 +103,7 @@ def test_values_are_added_to_a_grid_behind_the_old_points(lengthwise, run, curve
     assert len(set(rates)) == 3
 
 
+@pytest.mark.slow
 def test_the_first_configurations_alone_get_more_seeds(lengthwise, run, curves):
     folder = run()
     first = min(SweepState.load(folder).configurations.values(), key=lambda one: one.score)
@@ -214,6 +217,7 @@ def test_a_driver_that_dies_before_sweep_yaml_is_written_is_mended(lengthwise, r
     assert spec.seeds == (0, 1, 2, 3) and spec.resources.checkpoint_steps == 20
 
 
+@pytest.mark.slow
 def test_what_was_edited_in_sweep_yaml_is_kept(lengthwise, run):
     folder = run()
     (folder / "sweep.yaml").write_text(text := "# mine\n" + (folder / "sweep.yaml").read_text())
@@ -224,6 +228,7 @@ def test_what_was_edited_in_sweep_yaml_is_kept(lengthwise, run):
     assert not (folder / "sweep.yaml.before-2").exists()
 
 
+@pytest.mark.slow
 def test_an_unfinished_sweep_is_extended(lengthwise, run, curves):
     folder = run()
     records = (folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
@@ -236,6 +241,7 @@ def test_an_unfinished_sweep_is_extended(lengthwise, run, curves):
     assert same(folder, run("--set", "seeds=3", "--set", "search.configurations=5"), curves)
 
 
+@pytest.mark.slow
 def test_a_confirmation_gets_seeds_that_its_search_has_not_used(lengthwise, run):
     folder = run()
     assert lengthwise("confirm", folder, "--top", "1", "--seeds", "2").returncode == 0
@@ -253,7 +259,7 @@ def test_a_confirmation_gets_seeds_that_its_search_has_not_used(lengthwise, run)
     assert "seeds 4 were used by tiny-confirm, which confirms nothing on them from now on" in onto.stdout
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_workers_extend_to_the_same_curves_also_when_the_driver_is_killed(lengthwise, run, curves, wait_for, records):
     folder = run("--set", "training.steps=150", "--set", "evaluation.every=50")
     begun = len(records(folder, "evaluation"))

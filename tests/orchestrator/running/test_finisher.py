@@ -31,11 +31,10 @@ from orchestrator.results.comparing.shared_streams import parameters_by_structur
 from orchestrator.results.summarise import summary
 from tests.orchestrator.running.deaths import with_words
 
-pytestmark = pytest.mark.long
-
 TRACKED = ("--set", "tracking.enabled=true", "--set", "resources.scheduler=local")
 
 
+@pytest.mark.slow
 def test_the_end_is_that_of_a_sweep_that_draws_by_itself(lengthwise, tiny, tmp_path):
     done = lengthwise.process("run", tiny, "--storage", tmp_path, *TRACKED, FIGURES="drawn")
     assert done.returncode == 0, done.stderr
@@ -57,6 +56,7 @@ def test_the_end_is_that_of_a_sweep_that_draws_by_itself(lengthwise, tiny, tmp_p
     assert all(path.read_bytes() == figures[path.name] for path in folder.glob("figures/*"))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 def test_the_driver_does_what_a_killed_finisher_has_not(lengthwise, long_sweep, wait_for, records):
     folder = long_sweep.storage / "undone"
@@ -93,6 +93,7 @@ print(json.dumps([one.shared.sentence for one in found]))
 """
 
 
+@pytest.mark.slow
 def test_what_the_driver_tells_of_parameters_spares_its_report_torch(lengthwise, tiny, tmp_path):
     """Batches differ, so there are two programs, and the rate of dropout, which changes no parameter."""
     space = "space={model.dropout: {grid: [0.1, 0.2]}, training.batch_size: {grid: [8, 16]}}"
@@ -218,6 +219,7 @@ def test_a_process_exits_with_its_driver_though_a_request_waits():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
+@pytest.mark.slow
 def test_publish_follow_ends_with_the_sweep_and_has_published_all_of_it(lengthwise, long_sweep, wait_for, records):
     folder = long_sweep.storage / "followed"
     driver = long_sweep.start(lengthwise, *long_sweep.words("followed", "resources.scheduler=local"))
@@ -276,6 +278,7 @@ class Refusing(http.server.BaseHTTPRequestHandler):
     def log_message(self, *arguments): ...
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)  # if it is never said, the packs wait for ever
 def test_a_refused_login_is_said_at_once_and_training_continues(lengthwise, long_sweep):
     """Every pack waits at its first evaluation until that is said; the server is asked before any score."""

@@ -43,6 +43,7 @@ def words(*more: str) -> list[str]:
     return [word for setting in (*SETTINGS, *more) for word in ("--set", setting)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheduler", "full", "steps"),
     [
@@ -78,7 +79,7 @@ if "WORKERS_WRITE" in os.environ and sys.argv[0].endswith("default_worker.py"):
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_full_disk_on_a_worker_of_ray_costs_nothing(
     lengthwise, study, tmp_path, curves, own_code_forgotten: None
 ) -> None:

@@ -54,6 +54,7 @@ def test_where_it_cannot_say_torch_is_asked(says, monkeypatch, text, status):
     assert gpus_here() == []
 
 
+@pytest.mark.slow
 def test_what_torch_is_asked_can_be_asked():
     assert gpu_memory._run_command((sys.executable, "-c", gpu_memory._BY_TORCH)).split() == [
         str(torch.cuda.get_device_properties(i).total_memory) for i in range(torch.cuda.device_count())
@@ -147,6 +148,7 @@ def test_every_gpu_has_packs(tiny, seeds, workers):
     assert len(sizes) % workers == 0 and max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.slow
 def test_a_large_model_has_few_members_in_a_pack(tiny):
     large = ("model={name: decoder, layers: 6, width: 768, heads: 12}", "training.batch_size=64", "space={}")
     spec = load_sweep(tiny, [*large, "search={}", "seeds=40", "resources.gpus=1"])

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 STEPS = """
 import resource, sys
 from orchestrator.running.pack.heap import keep_freed_memory

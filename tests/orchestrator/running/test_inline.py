@@ -34,6 +34,7 @@ def blas_threads() -> set[int]:
     return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
 
 
+@pytest.mark.slow
 def test_nothing_of_ray_is_imported(lengthwise, tiny, tmp_path):
     code = (
         "import sys; from pathlib import Path; from orchestrator.consoles import make_console\n"

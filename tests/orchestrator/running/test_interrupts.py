@@ -57,6 +57,7 @@ def test_a_signal_right_after_the_ledger_is_begun_is_recorded_and_says_how_to_go
     assert lengthwise("resume", folder).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_signal_before_anything_is_written_says_so_and_a_second_one_ends_without_a_traceback(signalled):
     done, folder = signalled(WHEN_CHECKED, signal.SIGTERM, signal.SIGINT)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
@@ -71,11 +72,13 @@ def test_a_signal_during_the_report_leaves_a_complete_sweep(signalled):
     assert SweepState.load(folder).ended == "complete"
 
 
+@pytest.mark.slow
 def test_under_nohup_a_closed_terminal_is_ignored(signalled):
     done, folder = signalled(WHEN_CREATED, signal.SIGHUP, ignored=signal.SIGHUP)
     assert (done.returncode, done.stderr) == (0, "") and SweepState.load(folder).ended == "complete"
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_closed_interrupts_its_sweep(lengthwise, tiny, tmp_path, wait_for, records):
     """The kernel sends SIGHUP, and what is written to the terminal afterwards fails."""
     ours, theirs = os.openpty()

@@ -31,8 +31,6 @@ from tests.orchestrator.running.deaths import (
     with_words,
 )
 
-pytestmark = pytest.mark.long
-
 LOCAL = "resources.scheduler=local"
 
 
@@ -62,6 +60,7 @@ def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
     return holding(pack_id, children(driver))
 
 
+@pytest.mark.slow
 def test_auto_runs_here_without_ray_to_the_curves_of_packs_in_this_process(lengthwise, tiny, tmp_path):
     found = {}
     for scheduler in ("auto", "inline"):
@@ -79,10 +78,12 @@ def test_auto_runs_here_without_ray_to_the_curves_of_packs_in_this_process(lengt
     assert refused.returncode == 2 and not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sweep, wait_for, records):
     killed_as_often_as_it_may_and_once_more(LOCAL, worker_with, lengthwise, long_sweep, wait_for, records)
 
 
+@pytest.mark.slow
 def test_more_steps_survive_the_death_of_a_worker_and_of_the_driver(lengthwise, long_sweep, wait_for, records, curves):
     """`extend --steps`, resumed after both, has the curves of a sweep that had so many steps from the beginning."""
     begun = lengthwise(*long_sweep.words("fewer", "training.steps=15"))
@@ -109,6 +110,7 @@ def test_more_steps_survive_the_death_of_a_worker_and_of_the_driver(lengthwise, 
     assert found.equals(wanted) and len(found)
 
 
+@pytest.mark.slow
 def test_the_host_is_killed_and_its_workers_live_or_are_replaced(lengthwise, long_sweep, wait_for, records):
     folder = long_sweep.storage / "host"
     driver = long_sweep.start(lengthwise, *long_sweep.words("host", LOCAL))
@@ -121,6 +123,7 @@ def test_the_host_is_killed_and_its_workers_live_or_are_replaced(lengthwise, lon
     long_sweep.ended_as_if_left_alone(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=lambda number: number.name)
 def test_workers_end_with_their_driver_and_the_sweep_is_resumed(lengthwise, long_sweep, wait_for, records, number):
     folder = long_sweep.storage / number.name
@@ -255,6 +258,7 @@ def test_children_of_a_sweep_that_is_refused_end_with_the_command(lengthwise, ti
     assert not with_words(os.getpid(), "running.children.child")
 
 
+@pytest.mark.slow
 def test_what_is_imported_once_is_forked_and_nothing_else_of_this_process_goes_with_it(wait_for):
     """The fork has the engine at once, is in a session of its own, and holds no file of the one that forked it."""
     code = """if True:

@@ -138,6 +138,7 @@ def test_the_median_seed_is_the_lower_of_two_and_counts_no_failed_one(tmp_path, 
     assert median_seed(result, row) == (scores[2][1], 3)
 
 
+@pytest.mark.slow
 def test_the_first_eight_are_drawn_and_others_when_asked_for(stage, monkeypatch, capsys):
     monkeypatch.setattr(map_figures, "FIRST", 2)
     rates = "space={training.learning_rate: {grid: [0.001, 0.002, 0.003]}}"
@@ -169,6 +170,7 @@ def test_without_kept_weights_nothing_is_drawn_and_asking_for_maps_is_refused(st
     assert not list(one.folder.glob("figures/maps-*"))
 
 
+@pytest.mark.slow
 def test_weights_that_are_kept_by_default_are_drawn_when_asked_for(stage):
     one = stage("ring", *RING, BOTH, "seeds=1")
     result = summary(one.play())
@@ -179,6 +181,7 @@ def test_weights_that_are_kept_by_default_are_drawn_when_asked_for(stage):
     assert path.name == f"maps-{next(row.config_id for row in result.rows if row.number == 0)}.png"
 
 
+@pytest.mark.slow
 def test_a_model_without_maps_has_no_figure(stage):
     one = stage("attention", KEEP)
     result = summary(one.play())

@@ -68,6 +68,7 @@ def recorded_once(state: SweepState) -> None:
     assert (replayed.packs, replayed.recuts) == (state.packs, state.recuts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("saved", "room", "starts"),
     [
@@ -108,6 +109,7 @@ def test_the_time_of_a_pack_that_was_replaced_counts(stage, runs_out) -> None:
     assert recut.seconds > 0 and total_seconds(state.packs, state.recuts) == alone + recut.seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [10, 15])
 def test_a_race_decides_alike(stage, runs_out, last: int) -> None:
     """Its rungs are at steps 10 and 20: memory runs out at the first one, and after it."""
@@ -120,6 +122,7 @@ def test_a_race_decides_alike(stage, runs_out, last: int) -> None:
     assert any(recut.continues for recut in state.recuts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", ["recut", "evaluation of a half"])
 def test_a_driver_that_ends_after_the_halving_is_resumed(stage, runs_out, after: str) -> None:
     whole, one = stage("whole", *ALIKE).play(), stage("one", *ALIKE, "resources.pack=12")
@@ -139,7 +142,8 @@ def test_a_driver_that_ends_after_the_halving_is_resumed(stage, runs_out, after:
     assert began == [(6, 30), (6, 30)] and len(state.recuts) == 1
 
 
-@pytest.mark.parametrize("scheduler", ["local", pytest.param("ray", marks=pytest.mark.long)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["local", "ray"])
 def test_with_workers_also_if_the_driver_is_killed(lengthwise, tiny, tmp_path, wait_for, records, curves, scheduler):
     hold, folder = tmp_path / "hold", tmp_path / "short" / "tiny"
     settings = [word for one in (*ALIKE, "resources.pack=12") for word in ("--set", one)]

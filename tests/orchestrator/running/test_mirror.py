@@ -348,6 +348,7 @@ command()
 """
 
 
+@pytest.mark.slow
 def test_a_pack_is_resumed_on_another_machine_from_its_checkpoint(tmp_path, monkeypatch, lengthwise, curves):
     """Also before its first evaluation, when only the checkpoint says that it was begun; others are cut again."""
     storage, steps = tmp_path / "bucket", list[int]()

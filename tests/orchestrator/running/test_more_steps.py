@@ -91,6 +91,7 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_they_end_with_the_bits_of_a_sweep_of_so_many_steps(tmp_path: Path, done: Path, long: Path, joined) -> None:
     """Also in other packs than before."""
     folder = shutil.copytree(done, tmp_path / "few")
@@ -147,6 +148,7 @@ extend_steps(Path(sys.argv[1]), Console(quiet=True), 11, name="again")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "call", "evaluated"),
     [("join_earlier", 1, set()), ("make_learner", 1, {4}), ("evaluate", 1, {4}), ("evaluate", 2, {4, 8})],

@@ -62,6 +62,7 @@ def play(stage: Any, memory: float = MEMORY, **more: Any) -> SweepState:
         return state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pack", ["auto", "12"])
 def test_a_pack_is_halved_until_it_fits_and_the_curves_stay_the_same(stage, room, pack) -> None:
     room(12)
@@ -98,6 +99,7 @@ def test_what_fitted_is_remembered_for_later_packs_and_when_the_sweep_is_resumed
     assert set(tried) == {2} and len(state.draws) == 4 and all(one.scored for one in state.draws.values())
 
 
+@pytest.mark.slow
 def test_a_sweep_that_is_extended_begins_with_packs_that_fit(lengthwise, tiny, tmp_path, room) -> None:
     sets = [word for setting in ("search.configurations=1", *SHORT) for word in ("--set", setting)]
     tried = room(1)
@@ -110,6 +112,7 @@ def test_a_sweep_that_is_extended_begins_with_packs_that_fit(lengthwise, tiny, t
     assert done.returncode == 0 and tried == [1, 1, 1], done.stdout
 
 
+@pytest.mark.slow
 def test_a_single_member_is_only_retried(stage, room) -> None:
     single, tried = stage("single", "search.configurations=1", "seeds=1"), room(0)
     state = play(single)

@@ -28,6 +28,7 @@ def anew(lengthwise, own_code_forgotten) -> Callable[..., Any]:
     return run
 
 
+@pytest.mark.slow
 def test_a_task_of_ones_own_is_run_and_reported_long_after(anew, study: Path, tmp_path: Path, records) -> None:
     storage = tmp_path / "sweeps"
     done = anew("run", study / "own.yaml", "--storage", storage, cwd=study)
@@ -93,6 +94,7 @@ def test_changed_code_is_refused_at_resume_and_recorded_when_accepted(anew, stud
     assert state.ended == "complete" and state.modules[0]["sha256"] != records_code(folder)["sha256"]
 
 
+@pytest.mark.slow
 def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything(
     lengthwise, anew, study: Path, tmp_path: Path
 ) -> None:
@@ -120,6 +122,7 @@ def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything
     assert told.other_code == ("module my_tasks",) and "with other code than the search" in told.sentence
 
 
+@pytest.mark.slow
 def test_the_copy_serves_where_the_module_is_gone_and_that_is_accepted(
     lengthwise, study: Path, tmp_path: Path, own_code_forgotten
 ) -> None:
@@ -161,7 +164,8 @@ FAULTY = '''
 '''
 
 
-@pytest.mark.parametrize("scheduler", ["inline", pytest.param("local", marks=pytest.mark.long)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["inline", "local"])
 def test_an_exception_of_ones_own_code_is_shown_at_once_and_with_its_traceback(
     lengthwise, study: Path, tmp_path: Path, records, own_code_forgotten: None, scheduler: str
 ) -> None:

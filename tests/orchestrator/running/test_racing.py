@@ -100,6 +100,7 @@ def test_a_race_by_a_test_is_the_one_over_the_full_sweep(stage):
     assert members(race) <= sum(one.members for one in plan_rounds(began.spec, 8)) == 64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "behind"), [(SHARE, (0, 1, 2, 4)), (TEST, (0, 2))])
 def test_a_race_that_is_killed_anywhere_resumes_to_the_same_bits(stage, rule, behind):
     begun = stage("whole", *WHOLE, rule)
@@ -165,6 +166,7 @@ def test_seeds_that_diverge_count_as_the_objective_says(stage, policy, left):
     assert len(failed) == 2 and {len(one.members) for one in failed} == {2}
 
 
+@pytest.mark.slow
 def test_the_command_line_runs_extends_confirms_and_reports_a_race(lengthwise, tiny):
     rule = ("--set", SHARE, "--set", "seeds=4", "--set", "training.steps=20")
     plan = lengthwise("plan", tiny, *rule)
@@ -219,7 +221,7 @@ def test_a_sweep_without_a_race_keeps_its_hash_and_a_race_has_one_of_its_own(tin
     assert tested.resolved()["search"]["racing"] == {"first": 2, "growth": 2.0, "test": "friedman", "level": 0.05}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_workers_race_to_the_same_survivors_when_the_driver_is_killed(lengthwise, tiny, stage, wait_for, records):
     rule = [word for one in (*WHOLE, SHARE, "resources.scheduler=local") for word in ("--set", one)]
     driver = lengthwise.start("run", tiny, "--storage", tiny.parent, *rule)

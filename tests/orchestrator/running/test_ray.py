@@ -5,16 +5,12 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from orchestrator.plan.checks.soundness import check
 from orchestrator.plan.packing.packs import Packer
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.schedulers.inline import this_process
 from search_spaces import load_sweep
-
-pytestmark = pytest.mark.long
 
 TWO_PACKS = ("--set", "resources.pack=4", "--set", "space.training.batch_size=null", "--set", "resources.retries=5")
 TIMES = ("seconds", "provenance", "environment", "environment_in_full")  # Ray sets a worker's OMP_NUM_THREADS

@@ -11,7 +11,8 @@ import pytest
 from orchestrator.running.with_ray.processes import MARK
 from tests.orchestrator.running.deaths import INLINE, holding, killed_as_often_as_it_may_and_once_more, with_words
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
+
 
 ON_RAY = "resources.scheduler=ray"
 SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "WANDB_API_KEY", "GITHUB_TOKEN")

@@ -62,6 +62,7 @@ def named_weights(state: SweepState) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_it_ends_like_one_that_was_left_alone(stage, begun, tmp_path: Path) -> None:
     whole = stage("whole", *FEW).play()
     older = begun("older", 4)
@@ -89,6 +90,7 @@ def test_it_ends_like_one_that_was_left_alone(stage, begun, tmp_path: Path) -> N
     assert not orphan.exists() and not older.said, "checkpoints were taken, and nothing had to be tried again"
 
 
+@pytest.mark.slow
 def test_a_default_that_changed_in_between_changes_nothing(stage, begun, monkeypatch) -> None:
     class Changed(AttentionOnly):
         init_std: float = setting(0.2, absent=0.1, above=0.0)

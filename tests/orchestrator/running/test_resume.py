@@ -10,9 +10,6 @@ import pytest
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 
-pytestmark = pytest.mark.long
-
-
 KILLED = """
 import os, signal, sys
 from orchestrator.__main__ import command
@@ -41,6 +38,7 @@ command()
 """
 
 
+@pytest.mark.slow
 def test_the_driver_is_killed_at_random_moments(lengthwise, long_sweep, records):
     """kill -9 by itself after a random number of evaluations, or at the next checkpoint, three times; then one damaged
     checkpoint too."""

@@ -65,6 +65,7 @@ def last_steps(state: SweepState) -> dict[str, int]:
     return {str(name): int(step) for name, step in curves.groupby("config_id", observed=True)["step"].max().items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "left"), [(HALVING, [4, 2]), (GUARDED, None)])
 def test_rungs_decide_as_the_full_sweep_says_and_survivors_keep_their_bits(stage, rule, left):
     whole, race = stage("whole", *RATES, pack=32).play(), stage("race", *RATES, rule, pack=3).play()
@@ -81,6 +82,7 @@ def test_rungs_decide_as_the_full_sweep_says_and_survivors_keep_their_bits(stage
     )
 
 
+@pytest.mark.slow
 def test_survivors_race_on_over_seeds(stage):
     whole, race = stage("whole", *RATES, pack=32).play(), stage("race", *RATES, ROUNDS).play()
     assert [len(one.survivors) for one in race.rungs] == [4, 2] and len(race.decisions) == 1
@@ -90,12 +92,14 @@ def test_survivors_race_on_over_seeds(stage):
     assert sum(len(one.members) for one in race.configurations.values()) == 18
 
 
+@pytest.mark.slow
 def test_decisions_do_not_depend_on_packs_or_their_order(stage):
     one = stage("one", *RATES, HALVING, pack=3).play(order=lambda packs: packs[::-1])
     two = stage("two", *RATES, HALVING, pack=32).play()
     assert one.rungs == two.rungs and same_curves(one, two)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [HALVING, ROUNDS])
 def test_rungs_that_are_killed_anywhere_resume_to_the_same_bits(stage, rule):
     begun = stage("whole", *RATES, rule, pack=8)
@@ -133,6 +137,7 @@ def keep_checkpoints_until(source, target, lines) -> None:
                 shutil.copy(path, target / "checkpoints" / pack_id)
 
 
+@pytest.mark.slow
 def test_a_pack_that_dies_at_a_rung_does_not_train_beyond_it(stage, monkeypatch):
     from orchestrator.running.schedulers import inline
 
@@ -159,6 +164,7 @@ def begun_rungs(folder) -> int:
     return sum(record.kind == "rung" for record in read_records(folder))
 
 
+@pytest.mark.slow
 def test_who_is_pruned_is_in_no_rank_and_no_effect(stage):
     state = stage("race", *RATES, HALVING).play()
     result = summary(state)
@@ -179,6 +185,7 @@ def test_seeds_that_fail_before_a_rung_count_as_the_objective_says(stage):
     assert [one.seeds_failed for one in summary(state).rows] == [0, 0, 2, 2]
 
 
+@pytest.mark.slow
 def test_a_pack_that_was_given_up_at_a_rung_changes_no_decision_when_it_is_retried(stage, lose_first_pack, monkeypatch):
     begun = stage("race", *RATES, HALVING, "resources.retries=0", pack=4)
     lost = lose_first_pack()
@@ -235,6 +242,7 @@ def test_a_member_whose_pack_had_ended_has_its_last_values_and_a_lost_one_has_no
     assert best == {"b": [0.1]}
 
 
+@pytest.mark.slow
 def test_a_late_learner_is_lost_without_the_guard_and_wins_with_it(stage, monkeypatch):
     """Planted curves: three configurations stay where they are, and the last falls slowly and passes them."""
     from orchestrator.running.schedulers import inline
@@ -313,6 +321,7 @@ def test_a_sweep_without_rungs_keeps_its_hash_and_rungs_are_resolved(tiny):
     assert rungs.resolved()["search"]["racing"] == {"first": 4, "growth": 2.0, "steps": steps}
 
 
+@pytest.mark.slow
 def test_a_record_of_a_rung_is_checked(stage):
     begun = stage("race", *RATES, HALVING)
     begun.play()
@@ -327,6 +336,7 @@ def test_a_record_of_a_rung_is_checked(stage):
             state.apply(ledger.append("rung", **fields | change))
 
 
+@pytest.mark.slow
 def test_the_command_line_plans_runs_and_reports_rungs(lengthwise, tiny):
     rule = [word for one in (*RATES, ROUNDS, "search.racing.steps.guard=true") for word in ("--set", one)]
     plan = " ".join(lengthwise("plan", tiny, *rule).stdout.split())
@@ -363,6 +373,7 @@ def test_the_command_line_plans_runs_and_reports_rungs(lengthwise, tiny):
     assert refused.returncode == 2 and "decided without further configurations" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_rung_is_decided_when_no_pack_runs(stage):
     """Whoever asks for a pack while another one has just reached the rung, and has yet to save its state, gets none."""
     asked = []
@@ -370,6 +381,7 @@ def test_a_rung_is_decided_when_no_pack_runs(stage):
     assert len(race.rungs) == 2 and len(asked) > 8 and not any(asked)
 
 
+@pytest.mark.slow
 def test_a_budget_stops_at_a_rung_and_resumes_to_the_same_decisions(lengthwise, tiny, stage):
     rule = [word for one in (*RATES, HALVING) for word in ("--set", one)]
     stopped = lengthwise("run", tiny, "--storage", tiny.parent, *rule, "--set", "budget.member_steps=400")
@@ -382,7 +394,7 @@ def test_a_budget_stops_at_a_rung_and_resumes_to_the_same_decisions(lengthwise, 
     assert state.rungs == whole.rungs and same_curves(state, whole)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_workers_decide_alike_when_the_driver_is_killed(lengthwise, tiny, stage, wait_for, records):
     rule = [word for one in (*RATES, HALVING, "resources.scheduler=local") for word in ("--set", one)]
     driver = lengthwise.start("run", tiny, "--storage", tiny.parent, *rule)
@@ -396,7 +408,7 @@ def test_workers_decide_alike_when_the_driver_is_killed(lengthwise, tiny, stage,
     assert state.rungs == whole.rungs and same_curves(state, whole)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_workers_of_ray_decide_alike(lengthwise, tiny, stage):
     rule = [word for one in (*RATES, HALVING, "resources.scheduler=ray") for word in ("--set", one)]
     done = lengthwise.process("run", tiny, "--storage", tiny.parent, *rule)

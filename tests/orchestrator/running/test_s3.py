@@ -15,8 +15,6 @@ from tests.command_line import CommandLine
 from tests.s3_server import BUCKET, Server, s3_server
 from trainers.files.checkpoint import Checkpoints
 
-pytestmark = pytest.mark.long
-
 STORAGE = f"s3://{BUCKET}/sweeps"
 KILLED = """
 import os, signal, sys, time
@@ -85,6 +83,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_is_continued_on_another_machine_and_the_first_is_refused(
     machines, long_sweep, records, monkeypatch
 ):
@@ -124,6 +123,7 @@ def test_a_killed_sweep_is_continued_on_another_machine_and_the_first_is_refused
     assert ledgers[0] == ledgers[1]
 
 
+@pytest.mark.slow
 def test_a_killed_driver_is_resumed_where_it_was_at_once(machines, long_sweep, records):
     machine = next(machines)
     assert machine.process(*words(long_sweep, "again"), program=KILLED).returncode == -signal.SIGKILL
@@ -134,6 +134,7 @@ def test_a_killed_driver_is_resumed_where_it_was_at_once(machines, long_sweep, r
     long_sweep.ended_as_if_left_alone(folder_of(machine, "again"))
 
 
+@pytest.mark.slow
 def test_a_second_driver_is_refused_and_one_that_was_taken_over_stops(
     machines, long_sweep, records, wait_for, monkeypatch
 ):
@@ -157,6 +158,7 @@ def test_a_second_driver_is_refused_and_one_that_was_taken_over_stops(
     assert running.returncode == 1 and "one driver is enough" in err and "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_training_goes_on_while_the_storage_answers_with_errors(machines, long_sweep, s3, monkeypatch, caplog):
     machine = next(machines)
     count = itertools.count()
@@ -175,6 +177,7 @@ def test_training_goes_on_while_the_storage_answers_with_errors(machines, long_s
     assert "complete" in other("status", f"{STORAGE}/errors").stdout
 
 
+@pytest.mark.slow
 def test_what_could_not_be_copied_is_said_at_the_end_and_copied_by_resume(
     machines, long_sweep, s3, monkeypatch, caplog
 ):

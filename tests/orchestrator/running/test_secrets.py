@@ -50,6 +50,7 @@ def leaked(folder: Path, *texts: str) -> list[str]:
     return found + [str(n) for n, text in enumerate(texts) if any(form in text.encode() for form in forms)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alive", [True, False], ids=["refused", "dead"])
 def test_the_password_of_the_tracking_address_is_nowhere(
     lengthwise, tiny, tmp_path, monkeypatch, refusing, alive

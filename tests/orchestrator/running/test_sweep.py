@@ -115,6 +115,7 @@ def test_a_death_during_training_costs_at_most_a_checkpoint_interval(stage):
     assert read_curves(state).equals(read_curves(whole.play()))
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_packs_or_their_order(stage):
     one = read_curves(stage("a").play())
     other = read_curves(stage("b", pack=1).play(order=lambda packs: packs[::-1]))

@@ -9,6 +9,8 @@ from orchestrator.record.ledger.records import read_records
 from orchestrator.record.repair import repair
 from orchestrator.record.state.state import SweepState
 
+pytestmark = pytest.mark.slow
+
 BLIND = """
 from orchestrator.record.ledger import lock
 
@@ -23,7 +25,6 @@ main()
 """
 
 
-@pytest.mark.long
 def test_the_first_of_two_drivers_stops_and_names_the_second(
     lengthwise, long_sweep, wait_for, records, tmp_path
 ) -> None:

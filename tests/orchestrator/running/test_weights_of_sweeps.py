@@ -32,6 +32,7 @@ def files(one) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((one.folder / "weights").iterdir())}
 
 
+@pytest.mark.slow
 def test_every_member_has_its_weights_and_nothing_else_differs(kept, stage, tiny):
     one, state = kept
     plain = stage("plain").play()
@@ -84,6 +85,7 @@ def test_weights_of_a_member_that_diverged_are_not_kept(stage):
         load(one.folder, 1, 0)
 
 
+@pytest.mark.slow
 def test_a_death_after_any_record_ends_with_all_weights(kept, stage, tmp_path):
     """Also between the weights of a pack and the record that names them; what dead attempts left is gone."""
     whole, _ = kept
@@ -152,6 +154,7 @@ def test_a_damaged_file_is_named(kept, damage):
     assert all(load(one.folder, *member) for member in others)
 
 
+@pytest.mark.slow
 def test_the_plan_says_how_large_they_are(kept, tiny, tmp_path, monkeypatch):
     one, state = kept
     arrays = sum(
@@ -173,6 +176,7 @@ def test_the_plan_says_how_large_they_are(kept, tiny, tmp_path, monkeypatch):
     assert "not kept for more than" in dict(forecast(load_sweep(tiny), 1, tmp_path).rows())["weights"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", [True, False])
 def test_by_default_a_sweep_keeps_small_weights_also_when_it_is_extended(
     lengthwise, tiny, tmp_path, monkeypatch, small

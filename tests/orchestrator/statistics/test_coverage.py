@@ -206,6 +206,7 @@ def truths(make: Callable[[np.random.Generator, int, float], Sweep], effect: flo
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "n", "effect", "keys"),
     [
@@ -299,6 +300,7 @@ def test_averages_of_the_same_members(kind: Any) -> None:
     within_three_points(covered, coverage(n, place))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", ["ab", "abc", "abcde"])
 @pytest.mark.parametrize("n", [3, 6, 16])
 def test_tests_within_units_reject_nothing_in_five_of_a_hundred(n: int, labels: str) -> None:

@@ -103,6 +103,7 @@ def test_the_report_shows_every_distribution_by_name(ran, short_text):
         assert rows.loc[row.config_id, "accuracy.long_test_q75"] == row.beside["accuracy.long", "test"].q75
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path):
     folder = ran("space={training.learning_rate: {grid: [0.0001, 0.02]}}")

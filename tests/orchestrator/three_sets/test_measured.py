@@ -92,6 +92,7 @@ def test_a_configuration_whose_description_is_nowhere_is_damage(tmp_path):
         SweepState.load(tmp_path / "s")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 def test_everything_is_read_when_the_task_is_gone_and_its_copy_cannot_be_imported(ran, forget, tmp_path, capsys):
     folder = ran("resources.keep_weights=true")
@@ -112,6 +113,7 @@ def test_everything_is_read_when_the_task_is_gone_and_its_copy_cannot_be_importe
     assert published.completed == 4
 
 
+@pytest.mark.slow
 def test_a_sweep_begun_by_an_older_version_and_gone_on_with_reports_the_same(ran, tmp_path, forget):
     """Two configurations were recorded without what they measure, two are recorded by the version of today."""
     folder = ran()
@@ -138,6 +140,7 @@ def test_a_sweep_begun_by_an_older_version_and_gone_on_with_reports_the_same(ran
         summary(state)
 
 
+@pytest.mark.slow
 def test_a_metric_that_a_task_has_got_since_is_no_part_of_a_sweep_that_is_gone_on_with(ran):
     """Its curves are kept; tables, figures and rows are those of the metrics that were recorded."""
     folder = ran()

@@ -39,6 +39,7 @@ def drawn(monkeypatch):
     return lambda: monkeypatch.setattr(drawing, "save", save) or found
 
 
+@pytest.mark.slow
 def test_steps_are_judged_drawn_and_written_with_what_was_not_reached(ran, drawn, short_text, full_text):
     folder = ran(*STEPS)
     state = SweepState.load(folder)
@@ -73,6 +74,7 @@ def test_steps_are_judged_drawn_and_written_with_what_was_not_reached(ran, drawn
     assert marked == sorted(s for of in medians for s, m in zip(of.lengths, of.median, strict=True) if math.isinf(m))
 
 
+@pytest.mark.slow
 def test_a_sweep_that_reaches_nothing_is_complete_and_has_nothing_to_confirm(ran, short_text):
     folder = ran(*STEPS, "task.threshold=2.0", "objective.evaluation=best")  # run_inline holds it to exit code 0
     state = SweepState.load(folder)

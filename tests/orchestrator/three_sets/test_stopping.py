@@ -36,6 +36,7 @@ def steps_of(state: SweepState) -> dict[tuple[str, int], int | None]:
     return {(c.config_id, m.seed): m.stopped_at for c in state.configurations.values() for m in c.members.values()}
 
 
+@pytest.mark.slow
 def test_a_sweep_in_which_members_stop(ran, monkeypatch, full_text):
     folder = ran(*STOPPING)
     state = SweepState.load(folder)
@@ -107,6 +108,7 @@ def test_a_sweep_without_stopping_says_nothing_of_it(ran, full_text):
     assert "validation.csv" not in csv_tables(result) and "seeds_stopped" not in csv_tables(result)["report.csv"][0]
 
 
+@pytest.mark.slow
 def test_steps_have_the_median_over_seeds_at_every_value(ran):
     folder = ran("seeds=3", "space={training.learning_rate: {grid: [0.0001, 0.02]}, model.width: {grid: [4, 8, 16]}}")
     result = summary(SweepState.load(folder))
@@ -130,6 +132,7 @@ def test_steps_have_the_median_over_seeds_at_every_value(ran):
     assert [line["seeds"] for line in lines] == [3] * len(lines)
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_goes_on_as_if_never_stopped(ran, study, tmp_path):
     """Its ledger ends in the middle of a pack of which some members have stopped."""
     whole = ran(*STOPPING, "resources.checkpoint_steps=10", name="whole")
@@ -180,6 +183,7 @@ def test_a_plan_says_that_it_is_the_most(study, lengthwise_says):
     assert "at most" not in lengthwise_says("plan", study)
 
 
+@pytest.mark.slow
 def test_packs_that_end_at_different_evaluations_make_one_report(ran):
     """Each pack is one member: those that stopped have fewer evaluations, and the same last one."""
     one, many = (

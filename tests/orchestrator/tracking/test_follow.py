@@ -26,6 +26,7 @@ from search_spaces import Tracking
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
 
+@pytest.mark.slow
 def test_a_dead_server_is_a_problem_in_words_within_seconds(sweep, artifacts, monkeypatch):
     for key in OUTAGE:
         monkeypatch.delenv(key, raising=False)
@@ -112,6 +113,7 @@ def test_what_makes_every_pass_fail_is_reported_before_the_first_score(tmp_path)
     assert reported == [Attempt(problem="no such user", is_refused=True)]
 
 
+@pytest.mark.slow
 def test_a_growing_sweep_is_completed_by_the_last_pass(sweep, artifacts, assert_complete):
     lines = (sweep.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
     first = next(number for number, line in enumerate(lines, 1) if b'"kind":"score"' in line)
@@ -147,6 +149,7 @@ def test_the_last_pass_waits_for_a_live_one(sweep, artifacts, monkeypatch):
     assert result.published is not None and result.published.created == 0
 
 
+@pytest.mark.slow
 def test_a_finisher_publishes_the_running_sweep_and_ends_with_its_forks(sweep, wait_until):
     finisher = Finisher(tracking=True)
     finisher.follow(sweep.folder, Tracking())

@@ -36,6 +36,7 @@ def test_every_point_is_there_once_and_again_changes_nothing(sweep, publish, ass
     assert rows_of(first.uri) == rows
 
 
+@pytest.mark.slow
 def test_curves_and_scores_are_those_of_the_best_evaluation_where_it_is_judged(
     tmp_path, build, fresh_store, publish, assert_complete, rows_of, children
 ):
@@ -98,6 +99,7 @@ def test_what_is_handed_over_is_made_and_uploaded_once(sweep, artifacts, publish
     assert artifacts.asked == [0, 1, -1]
 
 
+@pytest.mark.slow
 def test_lengthwise_publish_uploads_the_report(sweep, children, paths_of):
     said = CliRunner().invoke(cli.app, ["publish", str(sweep.folder)])
     assert said.exit_code == 0, said.output
@@ -132,6 +134,7 @@ def test_nothing_is_made_of_what_has_not_ended(sweep, artifacts, publish, paths_
 
 
 # Two files of each configuration, after those of the first and the second a figure; then four of the sweep.
+@pytest.mark.slow
 @pytest.mark.parametrize(("upload", "made_again"), [(2, set()), (3, {0}), (8, set()), (11, {-1})])
 def test_files_whose_upload_was_cut_short_are_made_and_sent_again(
     sweep, artifacts, publish, paths_of, children, monkeypatch, upload, made_again
@@ -153,6 +156,7 @@ def test_files_whose_upload_was_cut_short_are_made_and_sent_again(
     assert len(paths_of(client, done.parent_run_id)) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", [1, 2, 4])  # one for each run: its parameters, points and tags
 def test_a_publish_cut_short_is_completed(sweep, monkeypatch, call, publish, rows_of):
     whole = publish(sweep.folder, f"sqlite:///{sweep.folder.parent}/whole.db")
@@ -175,6 +179,7 @@ def test_a_publish_cut_short_is_completed(sweep, monkeypatch, call, publish, row
     assert done.points == sum((rows_of(uri) - cut).values())
 
 
+@pytest.mark.slow
 def test_a_ledger_published_as_it_grows_ends_like_one_published_whole(sweep, build, simple_curve, publish, rows_of):
     def ever_better(number, *rest):  # so that ranks change as configurations finish
         return simple_curve(2 - number, *rest)

@@ -20,6 +20,7 @@ from orchestrator.tracking.ui.server import UiServerError, free_port
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
 
+@pytest.mark.slow
 def test_artifacts_sent_to_sqlite_open_through_the_ui_and_serve_leaves_nothing_running(sweep, publish, artifact):
     done = publish(sweep.folder)
     port = free_port()

@@ -17,6 +17,7 @@ from orchestrator.tracking.ui.server import USUAL_PORTS, UiServer, UiServerError
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
 
+@pytest.mark.slow
 def test_a_server_killed_while_publishing_ends_with_every_point_once(
     sweep, tmp_path, monkeypatch, publish, assert_complete, rows_of, artifact, capfd
 ):
@@ -68,6 +69,7 @@ def test_a_server_killed_while_publishing_ends_with_every_point_once(
         running.close()
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_at_once_says_why(tmp_path):
     broken = tmp_path / "mlflow.db"
     broken.write_bytes(b"this is no database" * 100)

@@ -137,6 +137,7 @@ def test_a_request_is_waited_for_so_long_in_all(sweep, publish, server, request,
     assert second == f"complete it later with: {command('publish', sweep.folder)}"
 
 
+@pytest.mark.slow
 def test_the_end_of_a_sweep_waits_for_mlflow_so_long_and_no_longer(sweep, artifacts, hanging, quick) -> None:
     one = BackgroundAttempt(sweep.folder, partial(publish_sweep, sweep.folder, hanging, artifacts=artifacts))
     problem = one.wait(0.5).problem

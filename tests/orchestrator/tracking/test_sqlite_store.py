@@ -14,6 +14,8 @@ from mlflow.tracking import MlflowClient
 
 from orchestrator.tracking.store.sqlite_store import default_uri, initialise
 
+pytestmark = pytest.mark.slow
+
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
 

@@ -84,6 +84,7 @@ def test_what_is_recorded_is_not_computed_again(trained_sweep):
     assert path.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_a_command_records_prints_draws_and_writes(trained_sweep):
     words = ["evaluate", str(trained_sweep), "0", "1", "--task", "train_length=2", "--task", "target=soft"]
     done = CliRunner().invoke(cli.app, words, terminal_width=200)
@@ -136,6 +137,7 @@ def test_in_python_it_returns_a_table(trained_sweep):
     assert len(sweep.summary.later_evaluations) == 2
 
 
+@pytest.mark.slow
 def test_longer_inputs_where_the_model_accepts_them(tmp_path, run_inline):
     file = tmp_path / "copy.yaml"
     file.write_text(COPY)

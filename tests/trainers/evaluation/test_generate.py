@@ -146,6 +146,7 @@ def agree(model: Model, decoding: Decoding, *, given: int, **sizes: int) -> None
             torch.testing.assert_close(each, torch.stack([*logits.values()]), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", STATES.values(), ids=STATES)
 @EACH
 def test_states_are_those_of_rows_that_are_encoded_anew(model, sizes) -> None:
@@ -327,6 +328,7 @@ class Texts(Wide):
         return {name: value.double()[..., None] for name, value in found.items()}
 
 
+@pytest.mark.slow
 def test_evaluations_have_the_same_texts_in_any_pieces_and_packs(member, monkeypatch) -> None:
     model, beats = MODELS["learned"], list[int]()
     settings = {"task": Texts(), "model": model}

@@ -220,6 +220,7 @@ def test_long_rows_of_groups_need_no_mask_of_all_pairs(member) -> None:
     assert 2 * 2 * 1576 * QUERIES_AT_ONCE < largest[0] <= pairs * QUERIES_AT_ONCE < 2 * 2 * 1576**2
 
 
+@pytest.mark.slow
 def test_long_rows_learn_compiled_as_they_do_eager(member) -> None:
     states = []
     for compiled in (False, True):

@@ -171,6 +171,7 @@ def test_slices_of_a_batch_have_the_positions_and_gradient_of_the_whole(member) 
     )
 
 
+@pytest.mark.slow
 def test_a_step_with_every_hook_is_one_program(member, monkeypatch) -> None:
     """Nothing in a hook, in groups or in chunks leaves it; chunks and groups are compiled in test_gpt2.py."""
     monkeypatch.setattr(attention_module, "QUERIES_AT_ONCE", 4)

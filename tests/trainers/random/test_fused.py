@@ -24,6 +24,7 @@ def without_kernels(monkeypatch):
     monkeypatch.setattr(fused, "_outcome", fused._Outcome())
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     seeds=st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=4),
@@ -65,6 +66,7 @@ def test_where_no_kernel_can_be_made_the_reference_draws_and_it_is_said_once(mon
     assert not fused._outcome.enabled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [True, False], ids=["all", "some"])
 def test_kernels_that_draw_other_numbers_are_not_used(monkeypatch, every):
     """Also where only those for draws of some sizes are wrong, which are made later."""

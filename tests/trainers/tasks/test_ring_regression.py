@@ -135,6 +135,7 @@ def test_gradient_flow_of_one_position() -> None:
             assert after == pytest.approx(before * math.sqrt(expected / square), rel=2e-3)
 
 
+@pytest.mark.slow
 def test_the_three_settings_end_as_the_paper_says(recorder) -> None:
     """Shortened: RPE is right at every position once decay took the rest, APE fails far away, augmentation between."""
     seeds, decay, rate, steps = (0, 1, 2), 0.05, 6e-2, 1000

@@ -109,6 +109,7 @@ def test_states_are_written_in_narrow_numbers_whether_keys_are_kept_or_not(membe
     torch.testing.assert_close(narrow, plain, rtol=0.05, atol=0.05)
 
 
+@pytest.mark.slow
 def test_a_compiled_step_is_near_an_eager_one(member) -> None:
     """With fullgraph, batches drawn by code that does not compile; and the same bits in packs of two sizes."""
     small = {"model": {**MODEL, "layers": 1, "dropout": 0.0}, "training__averages": {"raw": {}}}
@@ -230,6 +231,7 @@ print(environment([], gpus=0)["MKL_CBWR"])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("USE_MKL=ON" not in torch.__config__.show(), reason="this torch computes without MKL")
 @pytest.mark.parametrize("when", ["late", "early"])
 def test_a_product_before_the_import_is_told(sections, when: str) -> None:

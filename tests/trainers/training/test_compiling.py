@@ -58,6 +58,7 @@ def entered(tmp_path: Path, context: ForkServerContext, dies: bool) -> list[str]
     return (tmp_path / "log").read_text().splitlines()
 
 
+@pytest.mark.slow
 def test_the_second_waits_for_the_first_to_compile(tmp_path, processes) -> None:
     assert entered(tmp_path, processes, dies=False) == ["in True", "out", "in False", "out"]
 
@@ -124,6 +125,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS)
 def test_one_program_serves_packs_of_all_sizes(member, changes) -> None:
     """Seeds that repeat or not, in order or not: the compiler is called once."""

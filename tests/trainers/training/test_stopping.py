@@ -125,6 +125,7 @@ def test_a_last_member_of_a_compiled_pack_goes_on_with_a_twin(member, eight, mon
         np.testing.assert_array_equal(evaluations[-1].stopped_at_M, final.stopped_at_M[list(chosen)])
 
 
+@pytest.mark.slow
 def test_a_compiled_pack_that_becomes_smaller_has_the_bits_of_its_members_alone(member, tmp_path) -> None:
     """One program for packs of five members, fewer, and a last one with its twin: curves, losses and kept weights.
 
@@ -258,6 +259,7 @@ def test_an_evaluation_round_trips(unstopped, eight) -> None:
         Evaluation.from_bytes(eight[0][0].to_bytes()[:-1])
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_whenever_members_stop_what_is_repeated_is_right(member, eight, unstopped, data) -> None:

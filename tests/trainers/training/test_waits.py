@@ -115,6 +115,7 @@ def test_batches_of_several_steps_are_drawn_without_waiting(member, name: str) -
     assert waits(lambda: [drawn.batches(done, 7) for done in range(7)]) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_a_step_is_one_program(member, name: str) -> None:
     task, model = TASKS[name]

@@ -334,6 +334,7 @@ def test_every_epoch_visits_each_sample_once_in_an_order_of_its_own(size: int) -
         assert order[0].tolist() != order[1].tolist()
 
 
+@pytest.mark.slow
 def test_the_order_of_an_epoch_is_a_fair_shuffle() -> None:
     """Where the first sample goes, and who follows whom, over many epochs of a small set."""
     size, epochs = 8, 6000

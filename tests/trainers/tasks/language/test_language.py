@@ -211,6 +211,7 @@ def test_a_member_alone_is_the_same_as_in_a_pack(texts) -> None:
     assert torch.equal(*thetas) and curves[0] == curves[1]
 
 
+@pytest.mark.slow
 def test_training_learns_the_text_and_no_checkpoint_holds_it(texts, recorder, tmp_path: Path) -> None:
     splits = texts(sizes={"train": 2_000_000 // 20, "validation": 300, "test": 700})
     member = language_member(0, 0.01, steps=150, batch_size=32)

@@ -64,6 +64,7 @@ def test_a_random_graph_has_its_pair_at_the_wanted_distance(nodes: int, edges: i
             assert pair == pairs_at(drawn, row % (farthest + 1), nodes)[0]
 
 
+@pytest.mark.slow
 def test_random_graphs_follow_rejection_sampling() -> None:
     """Every graph of 4 nodes and 3 edges with a pair at distance 2 occurs as often as when one draws until it fits."""
     rows = 60000
