@@ -260,6 +260,7 @@ def test_left_alone_refused_stopped_and_resumed_it_ends_with_the_same_curves(
     pd.testing.assert_frame_equal(there, alone, check_exact=True)
 
 
+@pytest.mark.slow
 def test_a_wrong_or_missing_token_is_one_sentence(head: Head, study: Path) -> None:
     for variables, said in (
         ({"RAY_AUTH_TOKEN": "0" * 64, "RAY_API_SERVER_ADDRESS": "http://127.0.0.1:9"}, "rejected the token"),

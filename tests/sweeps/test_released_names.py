@@ -111,6 +111,7 @@ def test_weights_are_found_under_the_names_of_the_ledger(tmp_path: Path) -> None
             assert load(folder, config_id, seed, "ema")["embedding"].shape == (6, 8)
 
 
+@pytest.mark.slow
 def test_a_confirmation_trains_what_it_did_then(tmp_path: Path) -> None:
     folder = copied("finished", tmp_path)
     assert confirm(folder, quiet(), top=2, seeds="3", overrides=["resources.scheduler=inline"]).exit_code == 0

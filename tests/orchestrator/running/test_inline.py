@@ -94,6 +94,7 @@ def clock(monkeypatch) -> Clock:
     return found
 
 
+@pytest.mark.slow
 def test_a_pack_that_falls_silent_is_ended_and_given_up_and_the_driver_lives(stage, in_packs, clock):
     """It is tried again as often as resources.retries says: what hung once need not hang again."""
     one = stage("hanging", *ONE, "resources.retries=2", "resources.watchdog_seconds=7")
@@ -127,6 +128,7 @@ def test_a_breakpoint_may_take_longer_than_the_watchdog_waits(stage, in_packs, c
     assert [(pack.status, pack.attempts) for pack in state.packs.values()] == [("complete", [])]
 
 
+@pytest.mark.slow
 def test_a_driver_may_take_longer_than_the_watchdog_waits(stage, clock):
     one = stage("patient", *ONE, "resources.watchdog_seconds=7")
     state = one.play(during=lambda pack_id, step: clock.let(8))

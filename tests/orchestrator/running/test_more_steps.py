@@ -102,6 +102,7 @@ def test_they_end_with_the_bits_of_a_sweep_of_so_many_steps(tmp_path: Path, done
     assert bits(tmp_path / "few-steps-11").equals(bits(long))
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_is_resumed(
     tmp_path: Path, done: Path, long: Path, joined, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
 
+@pytest.mark.slow
 def test_several_processes_may_open_a_fresh_store_at_once(tmp_path):
     code = "import sys; from orchestrator.tracking.store.sqlite_store import initialise; initialise(sys.argv[1])"
     uri = default_uri(tmp_path)
@@ -32,6 +33,7 @@ def test_several_processes_may_open_a_fresh_store_at_once(tmp_path):
     assert (tmp_path / "mlflow.db").stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_a_store_is_there_whole_or_not_at_all_when_its_making_is_killed(tmp_path):
     """Killed in the midst of MLflow's migrations, as soon as there is anything in the folder but the lock."""
     code = (
@@ -70,6 +72,7 @@ def made(folder):
     return folder / "mlflow.db"
 
 
+@pytest.mark.slow
 def test_a_new_store_begins_as_a_copy_of_an_empty_one(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     first = made(tmp_path / "one")

@@ -182,6 +182,7 @@ def run_until_killed(folder: str) -> None:
     module.train(members, Slow(), checkpoints=Checkpoints(folder=Path(folder), every_steps=2))
 
 
+@pytest.mark.slow
 def test_a_curriculum_killed_and_resumed_goes_on_as_if_never_stopped(member, five, tmp_path, processes) -> None:
     other = processes.Process(target=run_until_killed, args=(str(tmp_path),))
     other.start()

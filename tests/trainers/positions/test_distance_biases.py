@@ -231,6 +231,7 @@ def test_members_do_not_mix_and_the_bias_is_added_to_scaled_scores(name: str, ca
         torch.testing.assert_close(together[m], expected)
 
 
+@pytest.mark.slow
 def test_a_bias_that_is_not_trained_compiles() -> None:
     """Inductor has patterns for scores + mask, which do not fit tensors with a member dimension."""
     generator = torch.Generator().manual_seed(5)
