@@ -57,15 +57,16 @@ def test_a_row_has_the_verdict_and_the_numbers_of_a_claim(claim: str, verdict: s
 
 
 def test_the_count_of_decided_claims_is_that_of_the_pages() -> None:
-    said = re.search(r"(\d+)\s+of\s+their\s+(\d+)\s+claims\s+are\s+decided\s+\((\d+)\s+of", FRONT.text)
-    verdicts = [
-        row.rpartition("| **")[2]
-        for text in PAGES.values()
-        for row in text.splitlines()
-        if row.startswith("| ") and row.endswith("** |")
+    said = re.search(
+        r"(\d+) of their (\d+) claims are decided \((\d+) of .*?, the sweeps of (\d+) others",
+        " ".join(FRONT.text.split()),
+    )
+    rows = [
+        row for text in PAGES.values() for row in text.splitlines() if row.startswith("| ") and row.endswith("** |")
     ]
-    assert said and int(said[2]) == len(verdicts)
-    assert int(said[1]) == sum(not verdict.startswith("not tested") for verdict in verdicts)
+    assert said and int(said[2]) == len(rows)
+    assert int(said[1]) == sum("| **not tested" not in row for row in rows)
+    assert int(said[4]) == sum(bool(re.search(r"\| - \| \*\*not tested: (the sweep|its control)", row)) for row in rows)
     failed = {name for text in PAGES.values() for name in re.findall(r"its control (\w+) is contradicted", text)}
     assert int(said[3]) == len(failed)
 
