@@ -1,6 +1,8 @@
 """The page of a claims file: each claim with its verdict, what was run, its numbers and its figure, as Markdown."""
 
 import math
+import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from orchestrator.claims.words import (
     metric_words,
     threshold_words,
 )
+from orchestrator.errors import UserError
 from orchestrator.record.state.recuts import total_seconds
 from orchestrator.wording import NOT_REACHED, compact_value, counted, duration, spans, three_digits
 from search_spaces.grammar.claims import Claim, ClaimsFile
@@ -37,9 +40,9 @@ least squares for a search. All choices were made at the selection lengths.
 def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) -> list[Path]:
     """Write the page and, in a folder beside it, the figures; return the paths.
 
-    Raises OSError when it cannot be written.
+    Raises OSError when it cannot be written, UserError for a picture of the closing words that does not exist.
     """
-    written: list[Path] = []
+    closing, written = copy_pictures(file, page)
     parts = [
         f"# {file.title}\n",
         file.paper and f"Claims of {file.paper}.\n",
@@ -55,10 +58,36 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
             write_small_png(figure, picture)
             written.append(picture)
         parts.append(section(one, file, picture.relative_to(page.parent) if picture else None))
-    parts.append(file.closing)
+    parts.append(closing)
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("\n".join(part for part in parts if part), encoding="utf-8")
     return [page, *written]
+
+
+def copy_pictures(file: ClaimsFile, page: Path) -> tuple[str, list[Path]]:
+    """Return the closing words with links to copies of their pictures among the page's figures, and the copies.
+
+    Pictures are named relative to the claims file. Raises OSError, and UserError for one that does not exist or has
+    the name of another figure.
+    """
+    copies: dict[Path, Path] = {}
+    figures = {f"{claim.id}.png" for claim in file.claims}
+
+    def link_copy(match: re.Match[str]) -> str:
+        picture = file.path.parent / match[2]
+        if not picture.is_file():
+            raise UserError(f"{file.path}: closing: the picture {match[2]} does not exist")
+        if picture.name in figures | {other.name for other in copies if other != picture}:
+            raise UserError(f"{file.path}: closing: the picture {match[2]} has the name of another figure of the page")
+        copies[picture] = page.parent / f"{page.stem}_figures" / picture.name
+        return f"{match[1]}({copies[picture].relative_to(page.parent).as_posix()})"
+
+    words = re.sub(r"(!\[[^\]]*\])\((?!\w+://)([^)]+)\)", link_copy, file.closing)
+    for picture, copy in copies.items():
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if picture.resolve() != copy.resolve():
+            shutil.copyfile(picture, copy)
+    return words, list(copies.values())
 
 
 def overview(judgements: Sequence[Judgement]) -> str:

@@ -120,8 +120,10 @@ def claim(**changes: Any) -> dict[str, Any]:
     return {key: value for key, value in {**CLAIM, **changes}.items() if value is not None}
 
 
-def write_claims(path: Path, claims: Sequence[Mapping[str, Any]]) -> Path:
-    written = json.loads(json.dumps({"title": "Made up", "claims": list(claims)}))  # copies: YAML anchors are refused
+def write_claims(path: Path, claims: Sequence[Mapping[str, Any]], closing: str = "") -> Path:
+    written = json.loads(
+        json.dumps({"title": "Made up", "claims": list(claims), "closing": closing})
+    )  # copies: YAML anchors are refused
     path.write_text(yaml.safe_dump(written, sort_keys=False), encoding="utf-8")
     return path
 

@@ -99,6 +99,34 @@ def test_the_same_ledgers_give_the_same_page(claims_file: Path, monkeypatch) -> 
     assert first == second and len(first) == 6
 
 
+def test_pictures_of_the_closing_words_are_copied_beside_the_page(claims_file: Path, monkeypatch) -> None:
+    words = "More: ![sums](drawn/sums.png), ![web](https://example.org/x.png), ![again](drawn/sums.png)."
+    write_claims(claims_file, CLAIMS, closing=words)
+    page = claims_file.parent / "pages" / "made_up.md"
+    ask = ("claims", claims_file, "--storage", claims_file.parent, "--page", page)
+    code, _, err = lengthwise(monkeypatch, *ask)
+    assert code == 2 and err.strip().endswith("closing: the picture drawn/sums.png does not exist"), err
+    assert not page.parent.exists()
+    picture = claims_file.parent / "drawn" / "sums.png"
+    picture.parent.mkdir()
+    picture.write_bytes(b"a picture")
+    code, out, _ = lengthwise(monkeypatch, *ask)
+    assert code == 0 and "and 6 figures" in out
+    copied = "![sums](made_up_figures/sums.png), ![web](https://example.org/x.png), ![again](made_up_figures/sums.png)."
+    assert copied in page.read_text(encoding="utf-8")
+    assert (page.parent / "made_up_figures" / "sums.png").read_bytes() == b"a picture"
+    picture.rename(picture.with_name("pre_norm.png"))
+    write_claims(claims_file, CLAIMS, closing="![sums](drawn/pre_norm.png)")
+    code, _, err = lengthwise(monkeypatch, *ask)
+    assert code == 2 and "has the name of another figure" in err
+    own = claims_file.parent / "page_figures" / "sums.png"
+    own.parent.mkdir()
+    own.write_bytes(b"drawn before")
+    write_claims(claims_file, CLAIMS, closing="![sums](page_figures/sums.png)")
+    code, _, err = lengthwise(monkeypatch, *ask[:-1], claims_file.parent / "page.md")
+    assert code == 0 and own.read_bytes() == b"drawn before", err
+
+
 def test_bad_input_is_one_sentence_and_exit_code_2(claims_file: Path, monkeypatch) -> None:
     claims_file.write_text(claims_file.read_text().replace("expect: smaller", "expect: smller", 1))
     code, out, err = lengthwise(monkeypatch, "claims", claims_file, "--storage", claims_file.parent)
