@@ -17,7 +17,7 @@ from orchestrator.claims.words import axis_words
 from orchestrator.wording import NOT_REACHED
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")  # Okabe and Ito
-WIDE = 8  # up to so many lengths, over at least so large a factor, have a logarithmic axis
+WIDE = 8  # up to this many lengths, over at least so large a factor, have a logarithmic axis
 PALETTE = 64  # colours of a picture: a third of the bytes
 
 

@@ -55,7 +55,7 @@ def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
 
 
 def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
-    """The first arm minus the second, seed by seed: the median over seeds, and the sign test.
+    """Answer by the first arm minus the second, seed by seed: the median over seeds, and the sign test.
 
     An interval within the negligible differences has the p-value of an equivalence test: at most one of the two
     hypotheses, no difference and a difference that is not negligible, is true.
@@ -69,7 +69,7 @@ def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer
 
 
 def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
-    """The difference of two arms, or of one arm from `around`, against the allowed range.
+    """Answer whether two arms, or one arm and `around`, differ by no more than the allowed range.
 
     An interval outside of the range has the p-value of the sign test against the nearer end of the range.
     """
@@ -93,12 +93,12 @@ def _equivalence_p(seeds: Values, least: float, most: float) -> float:
 
 
 def _bound(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
-    """The median over seeds against a bound."""
+    """Answer by the median over seeds against a bound."""
     return median_answer(by_seed(arms[0].values), null=claim.bound or 0.0)
 
 
 def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
-    """One arm over the other, seed by seed.
+    """Answer by one arm over the other, seed by seed.
 
     The steps to a threshold lie between two evaluations, and a seed that never reached it needs more steps than were
     trained. So a ratio of steps has a smallest and a largest possible value. The interval covers both; the effect is
@@ -127,7 +127,7 @@ def _step_bounds(steps: "pd.Series[float]", members: Members) -> tuple["pd.Serie
 
 
 def _share(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
-    """The share of seeds that succeed, with its exact interval (Clopper and Pearson, 1934)."""
+    """Answer by the share of seeds that succeed, with its exact interval (Clopper and Pearson, 1934)."""
     good = _succeeded(claim, arms[0])
     hits, n, null = int(good.sum()), len(good), _null(claim)
     if not n:
@@ -140,7 +140,7 @@ def _share(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
 
 
 def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
-    """The difference of two shares of seeds, with Fisher's exact test and Newcombe's interval (1998, method 10)."""
+    """Answer by the difference of two shares of seeds: Fisher's exact test, Newcombe's interval (1998, method 10)."""
     good = [_succeeded(claim, arm) for arm in arms]
     (a, n), (b, m) = ((int(one.sum()), len(one)) for one in good)
     if not n or not m:
@@ -156,7 +156,7 @@ def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
 
 
 def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
-    """The rank correlation of a searched key with the median over seeds of each configuration.
+    """Answer by the rank correlation of a searched key with the median over seeds of each configuration.
 
     With `hold_others` its effect with the other searched keys held fixed, in standard deviations of ranks.
     """

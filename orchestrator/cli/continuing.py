@@ -42,10 +42,10 @@ def extend(
     folder: options.SweepFolder,
     seeds: options.MoreSeeds = None,
     configurations: Annotated[
-        int | None, typer.Option(metavar="N", help="Draw up to so many configurations (search.configurations).")
+        int | None, typer.Option(metavar="N", help="Draw up to N configurations (search.configurations).")
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(metavar="N", help="Train up to so many steps, in a new sweep <sweep>-steps-N.")
+        int | None, typer.Option(metavar="N", help="Train up to N steps, in a new sweep <sweep>-steps-N.")
     ] = None,
     top: options.ExtendedTop = None,
     configuration: options.Extended = None,

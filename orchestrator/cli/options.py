@@ -76,7 +76,7 @@ MaxTime = Annotated[
 ]
 MoreSeeds = Annotated[
     str | None,
-    typer.Option(metavar="SEEDS", help="12: up to so many; +6: so many more; 20-29 or 20,23: these."),
+    typer.Option(metavar="SEEDS", help="12: 12 in all; +6: 6 more; 20-29 or 20,23: these."),
 ]
 ExtendedTop = Annotated[
     int | None,

@@ -14,7 +14,7 @@ from orchestrator.record.ledger.folders import (
     LOCK_FILE,
     OWNER_FILE,
     default_storage,
-    found_in_storage,
+    find_in_storage,
     has_ledger,
 )
 from orchestrator.record.ledger.lock import PATIENCE_SECONDS
@@ -37,7 +37,7 @@ def find_sweep(named: str | Path) -> Path:
     fetch_sweep(folder)
     if is_address(named) and not has_ledger(folder):
         raise NotASweep(f"{address_of(folder)} holds no sweep: there is no ledger below it")
-    found = found_in_storage(folder)
+    found = find_in_storage(folder)
     if found != Path(named):
         refuse_deleted(found)
     return found

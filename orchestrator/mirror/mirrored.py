@@ -161,11 +161,11 @@ class MirroredLedger(Ledger):
             self._is_stopped = is_stopped
 
     def _small_files(self) -> Iterator[Path]:
-        """The files that another driver needs and no record names: sweep.yaml and copies of code."""
+        """Yield the files that another driver needs and no record names: sweep.yaml and copies of code."""
         return chain(self.folder.glob("*.yaml"), self._below("code"))
 
     def _other_files(self) -> Iterator[Path]:
-        """The small files, and what is drawn."""
+        """Yield the small files, the figures and the tables."""
         top = (path for path in self.folder.iterdir() if path.is_file() and path.name != LEDGER_FILE)
         paths = chain(top, self._below("code"), self._below("figures"))
         return (path for path in paths if not path.name.startswith("."))

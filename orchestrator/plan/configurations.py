@@ -37,7 +37,7 @@ class Configuration:
     built: MemberConfig | None = field(default=None, compare=False, repr=False)  # of seed 0, where it was just built
 
     def member(self, seed: int) -> MemberConfig:
-        """The member of this configuration with a seed."""
+        """Return the member of this configuration with a seed."""
         return replace(self.built, seed=seed) if self.built else recorded_member(self.resolved, seed)
 
 
@@ -59,10 +59,10 @@ def configure(
         try:
             member = MemberConfig.from_dict({**assigned(spec, values), **shared, "seed": 0}).pin_data()
         except ConfigError as error:
-            for problem in _located(spec, values, error):
+            for problem in _locate_problems(spec, values, error):
                 problems.setdefault((problem.where, problem.key), problem)
             continue
-        if too_large := _too_large(spec, member):
+        if too_large := _size_problem(spec, member):
             problems.setdefault((too_large.where, too_large.key), too_large)
             continue  # counting its lengths may already take minutes
         for problem in _objective_problems(spec, member):
@@ -86,7 +86,7 @@ def configure(
 
 
 def assigned(spec: SweepSpec, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections of the sweep file with `values` put at their dotted keys, through mappings that may be new."""
+    """Return the sections of the sweep file with `values` at their dotted keys; missing mappings are created."""
     sections = {name: copy.deepcopy(getattr(spec, name)) for name in SECTIONS}
     for key, value in values.items():
         *parents, last = key.split(".")
@@ -97,8 +97,8 @@ def assigned(spec: SweepSpec, values: Mapping[str, Any]) -> dict[str, Any]:
     return sections
 
 
-def _located(spec: SweepSpec, values: Mapping[str, Any], error: ConfigError) -> list[Problem]:
-    """The problems of a configuration at their lines of the sweep file, naming the domain a value was drawn from."""
+def _locate_problems(spec: SweepSpec, values: Mapping[str, Any], error: ConfigError) -> list[Problem]:
+    """Return the problems of a configuration at their lines of the sweep file, with the domain of a drawn value."""
     located = []
     for problem in error.problems:
         domain = next((key for key in values if problem.key == key or problem.key.startswith(f"{key}.")), None)
@@ -123,7 +123,7 @@ def _source(spec: SweepSpec, key: str) -> str:
 def unmeasured(
     spec: SweepSpec, metrics: Mapping[str, Metric], averages: Iterable[str], lengths: Sequence[int]
 ) -> list[Problem]:
-    """What the objective names that is not among what a configuration measures, which is evaluated at `lengths`."""
+    """Return problems for metrics, averages and lengths of the objective that a configuration does not measure."""
     objective = spec.objective
     measured: list[tuple[str, Any, tuple[str, ...], str]] = [
         ("metric", objective.metric, tuple(metrics), "metric of this task"),
@@ -157,8 +157,8 @@ def unmeasured(
     return problems
 
 
-def _too_large(spec: SweepSpec, member: MemberConfig) -> Problem | None:
-    """What is wrong with a model that no machine trains."""
+def _size_problem(spec: SweepSpec, member: MemberConfig) -> Problem | None:
+    """Return a problem if a model is too large for any machine."""
     if (size := member_bytes(member)) <= LARGEST_MEMBER:
         return None
     return Problem(
@@ -177,12 +177,12 @@ def member_bytes(member: MemberConfig) -> int:
 def weights_bytes(member: MemberConfig) -> int:
     """Return the bytes of one member's weights."""
     width = 8 if member.training.dtype == "float64" else 4
-    return width * _parameters(member.model, member.task)
+    return width * _count_parameters(member.model, member.task)
 
 
 @lru_cache(maxsize=1024)
-def _parameters(model: "Model", task: "Task") -> int:
-    """How many parameters a model has; 0 where code of the user's own raises, which trying it will explain."""
+def _count_parameters(model: "Model", task: "Task") -> int:
+    """Return the number of parameters of a model; 0 if the user's own code raises, which the trial will report."""
     try:
         return sum(math.prod(parameter.shape) for parameter in model.parameters(task))
     except Exception:
@@ -190,7 +190,7 @@ def _parameters(model: "Model", task: "Task") -> int:
 
 
 def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
-    """What the objective asks for that this configuration does not have."""
+    """Return problems for what the objective names and this configuration lacks."""
     objective = spec.objective
     problems = unmeasured(spec, member.metrics, member.training.averages, member.evaluated_lengths)
     every, steps = member.evaluation.every, member.training.steps

@@ -5,13 +5,13 @@ from trainers.config.member import MemberConfig
 
 
 def evaluated_sets(member: MemberConfig) -> str:
-    """The evaluated lengths, those of further distributions after their names: "1-5; hard: 3-5; long: 6-9"."""
+    """Return the evaluated lengths, those of further distributions after their names: "1-5; hard: 3-5; long: 6-9"."""
     first, *others = _lengths(member).items()
     return "; ".join([spans(first[1]), *(f"{name}: {spans(lengths)}" for name, lengths in others)])
 
 
 def further_distributions(member: MemberConfig) -> tuple[str, ...]:
-    """The names of the distributions beside the one that is trained on, by which metrics are called too."""
+    """Return the names of the distributions besides the trained one, which prefix the names of their metrics."""
     return tuple(_lengths(member))[1:]
 
 

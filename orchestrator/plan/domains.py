@@ -21,7 +21,7 @@ TAIL = 1e-6  # a normal domain is drawn between these quantiles, 4.75 standard d
 
 
 def make_distribution(domain: Any) -> BaseDistribution:
-    """The Optuna distribution in which a domain is drawn; `to_value` and `to_inner` go there and back."""
+    """Return the Optuna distribution of a domain; `to_value` and `to_inner` convert its values."""
     match domain:
         case Choice():
             return CategoricalDistribution(tuple(range(len(domain.values))))
@@ -39,7 +39,7 @@ def make_distribution(domain: Any) -> BaseDistribution:
 
 
 def reach(domain: Any) -> tuple[Any, Any]:
-    """The smallest and the largest number that a random domain of numbers can give."""
+    """Return the smallest and the largest number that a random domain of numbers can give."""
     distribution = make_distribution(domain)
     ends = [to_value(domain, inner) for inner in (distribution.low, distribution.high)]
     return min(ends), max(ends)

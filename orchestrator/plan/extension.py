@@ -69,7 +69,7 @@ def refuse_extension(before: SweepSpec, now: SweepSpec, what: str) -> Extension:
 
 
 def refuse_configurations(spec: SweepSpec, asked: int, what: str) -> None:
-    """Raise UserError where a sweep cannot have so many draws of its random domains."""
+    """Raise UserError where a sweep cannot have this many draws of its random domains."""
     search = spec.search
     if search.sampler == "listed":
         raise UserError(

@@ -68,7 +68,7 @@ def refuse_too_large(recorded: Iterable[Configuration], what: str) -> None:
 
 
 def changed_defaults(spec: SweepSpec, one: Configuration) -> dict[str, Any]:
-    """What of a recorded configuration today's defaults would change: `section.field` -> the value it had.
+    """Return fields that today's defaults would change in a recorded configuration: `section.field` -> recorded value.
 
     Raises UserError when today's code does not build it any more.
     """
@@ -89,7 +89,7 @@ def changed_defaults(spec: SweepSpec, one: Configuration) -> dict[str, Any]:
 
 
 def with_recorded_defaults(spec: SweepSpec, recorded: Sequence[Configuration]) -> SweepSpec:
-    """The specification with the fixed values written out whose defaults have changed since these were recorded.
+    """Return the specification with fixed values written out if their defaults have changed since the recording.
 
     Those are the values that are the same in all of them; where that is not enough, see `list_recorded_values`.
     """
@@ -114,7 +114,7 @@ def refuse_changed(spec: SweepSpec, recorded: Iterable[Configuration], what: str
 
 
 def list_recorded_values(spec: SweepSpec, recorded: Sequence[Configuration]) -> list[dict[str, Any]]:
-    """The values of recorded configurations, each with those written out that today's defaults would change."""
+    """Return the values of recorded configurations, with those written out that today's defaults would change."""
     listed = []
     for one in recorded:
         more = changed_defaults(spec, one)
@@ -132,7 +132,7 @@ def list_recorded_values(spec: SweepSpec, recorded: Sequence[Configuration]) -> 
 
 
 def member_of(one: Recorded) -> MemberConfig:
-    """A member of a recorded configuration; raises UserError when today's code does not build it any more."""
+    """Return a member of a recorded configuration; raises UserError if today's code cannot build it."""
     try:
         return recorded_member(one.resolved, 0)
     except ConfigError as error:
@@ -155,7 +155,7 @@ def _not_built(one: Recorded, error: ConfigError) -> UserError:
 
 
 def _value_of(one: Configuration, key: str) -> list[Any]:
-    """The value of a `section.field` in a recorded configuration, in a list that is empty where it has none."""
+    """Return the value of a `section.field` in a recorded configuration as a list of one, empty if it has none."""
     section, field = key.split(".")
     values = member_of(one).to_dict()[section]
     return [values[field]] if field in values else []

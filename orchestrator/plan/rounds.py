@@ -44,7 +44,7 @@ class PlannedRound:
 
 
 def plan_rounds(spec: SweepSpec, configurations: int) -> list[PlannedRound]:
-    """Return the rounds of a sweep with so many different configurations; one of all seeds without a race.
+    """Return the rounds of a sweep with this many different configurations; one of all seeds without a race.
 
     A test may keep every configuration, which is what is returned. Ties, and what the guard of rungs keeps, are not
     foreseen.

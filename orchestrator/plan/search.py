@@ -42,7 +42,7 @@ class Draw:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class Result:
     """What became of an earlier draw. `score` may be infinite, and is None when the configuration failed."""
 
     values: Mapping[str, Any]
@@ -50,21 +50,21 @@ class Told:
 
 
 def total(spec: SweepSpec) -> int:
-    """How many configurations the sweep draws, duplicates counted."""
+    """Return the number of configurations that the sweep draws, duplicates counted."""
     if spec.search.sampler == "listed":
         return len(spec.search.listed or ())
     return _draws(spec) * len(grid_points(spec))
 
 
 def generations(spec: SweepSpec) -> list[range]:
-    """The configuration numbers that are drawn together: all at once, or `search.generation` at a time for tpe."""
+    """Return the configuration numbers drawn together: all at once, or `search.generation` at a time for tpe."""
     count = total(spec)
     step = spec.search.generation if spec.search.sampler == "tpe" else count
     return [range(start, min(start + step, count)) for start in range(0, count, step)]
 
 
 def draw_sample(spec: SweepSpec, count: int) -> list[Draw]:
-    """Every grid point, and at least `count` configurations where random domains give so many: what could be drawn.
+    """Return every grid point, and at least `count` configurations if the random domains have that many.
 
     tpe draws its later generations from results; a sample of it is drawn at random.
     """
@@ -78,9 +78,9 @@ def draw_sample(spec: SweepSpec, count: int) -> list[Draw]:
 
 
 def draw(
-    spec: SweepSpec, numbers: range, told: Sequence[Told] = (), known: Mapping[int, Draw] | None = None
+    spec: SweepSpec, numbers: range, results: Sequence[Result] = (), known: Mapping[int, Draw] | None = None
 ) -> list[Draw]:
-    """The configurations of one generation. `told` has every earlier one in the order of numbers; only tpe reads it.
+    """Draw the configurations of one generation. `results` has all earlier ones in order of number; only tpe reads it.
 
     `known` are configurations that were drawn before, perhaps when grids had fewer values.
     """
@@ -89,11 +89,11 @@ def draw(
         return [Draw(number=number, values=listed[number], draw=0) for number in numbers]
     points = grid_points(spec)
     domains = {key: domain for key, domain in spec.space.items() if not isinstance(domain, Grid)}
-    places = _places(points, total(spec), known or {})
+    places = _draw_places(points, total(spec), known or {})
     used = [places[number][0] for number in numbers]
     first, last = min(used, default=0), max(used, default=-1) + 1
     if spec.search.sampler == "tpe":
-        drawn = _adaptive(spec, domains, len(numbers), told)
+        drawn = _draw_tpe(spec, domains, len(numbers), results)
     else:
         drawn = _fixed(spec, domains, first, last)
     draws = []
@@ -104,8 +104,8 @@ def draw(
     return draws
 
 
-def _places(points: Sequence[Mapping[str, Any]], count: int, known: Mapping[int, Draw]) -> list[tuple[int, int]]:
-    """The draw and the grid point of each configuration number: `known` ones keep theirs, others follow in order."""
+def _draw_places(points: Sequence[Mapping[str, Any]], count: int, known: Mapping[int, Draw]) -> list[tuple[int, int]]:
+    """Return draw and grid point of each configuration number: `known` numbers keep theirs, others follow in order."""
     taken: dict[tuple[int, int], int] = {}
     for number, one in sorted(known.items()):
         usual = number % len(points)
@@ -133,37 +133,43 @@ def _fixed(spec: SweepSpec, domains: Mapping[str, Any], first: int, last: int) -
     if not distributions:
         return [{} for _ in range(first, last)]
     if spec.search.sampler == "qmc":
-        asked = list(_sobol(spec.search.seed, distributions, last))[first:]
+        asked = list(_draw_sobol(spec.search.seed, distributions, last))[first:]
     else:
-        seeds = (_seed(spec.search.seed, index) for index in range(first, last))
+        seeds = (_derive_seed(spec.search.seed, index) for index in range(first, last))
         asked = [_study(RandomSampler(seed=seed)).ask(dict(distributions)).params for seed in seeds]
     return [{key: to_value(domains[key], inner) for key, inner in params.items()} for params in asked]
 
 
-def _sobol(seed: int, distributions: dict[str, BaseDistribution], count: int) -> Iterator[dict[str, Any]]:
-    """The first `count` points of a scrambled Sobol sequence. A finished trial outside the sequence tells the sampler
-    the space, otherwise it would draw its first point at random."""
+def _draw_sobol(seed: int, distributions: dict[str, BaseDistribution], count: int) -> Iterator[dict[str, Any]]:
+    """Yield the first `count` points of a scrambled Sobol sequence.
+
+    A finished trial outside the sequence tells the sampler the space; without it the first point would be random.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        study = _study(QMCSampler(scramble=True, seed=_seed(seed, 0), warn_independent_sampling=False))
+        study = _study(QMCSampler(scramble=True, seed=_derive_seed(seed, 0), warn_independent_sampling=False))
     anywhere = {key: any_inner(distribution) for key, distribution in distributions.items()}
     study.add_trial(create_trial(params=anywhere, distributions=distributions, value=0.0))
     for _ in range(count):
         yield study.ask(dict(distributions)).params
 
 
-def _adaptive(spec: SweepSpec, domains: Mapping[str, Any], count: int, told: Sequence[Told]) -> list[dict[str, Any]]:
-    """The next `count` draws of tpe after the configurations in `told`. Conditional domains are asked for only where
-    their condition holds; the constant liar keeps the draws of one generation apart."""
+def _draw_tpe(
+    spec: SweepSpec, domains: Mapping[str, Any], count: int, results: Sequence[Result]
+) -> list[dict[str, Any]]:
+    """Draw the next `count` points of tpe after the configurations in `results`.
+
+    Conditional domains are drawn only if their condition holds; the constant liar keeps draws of a generation apart.
+    """
     sampler = TPESampler(
-        seed=_seed(spec.search.seed, len(told)),
+        seed=_derive_seed(spec.search.seed, len(results)),
         n_startup_trials=spec.search.results_needed,
         constant_liar=True,
     )
     worst = inf if spec.objective.direction == "minimize" else -inf
     failed = worst if spec.search.failed_configurations == "worst" else None
     study = _study(sampler, direction=spec.objective.direction)
-    for earlier in told:
+    for earlier in results:
         keys = [key for key in domains if key in earlier.values]
         score = failed if earlier.score is None else earlier.score
         study.add_trial(
@@ -189,7 +195,7 @@ def _adaptive(spec: SweepSpec, domains: Mapping[str, Any], count: int, told: Seq
 
 
 def _dependency_order(spec: SweepSpec) -> list[str]:
-    """The keys of the space, each after those its condition names; the loader has refused circles."""
+    """Return the keys of the space, each after those its condition names; the loader has refused circles."""
     ordered: list[str] = []
 
     def place(key: str) -> None:
@@ -212,6 +218,6 @@ def _study(sampler: BaseSampler, direction: str = "minimize") -> optuna.Study:
     return optuna.create_study(sampler=sampler, direction=direction)
 
 
-def _seed(seed: int, index: int) -> int:
-    """A 32-bit seed for (sweep seed, index), the same on every machine and in every Python."""
+def _derive_seed(seed: int, index: int) -> int:
+    """Return a 32-bit seed for (sweep seed, index), the same on every machine and in every Python."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{index}".encode()).digest()[:4], "big")

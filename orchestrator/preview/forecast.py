@@ -32,7 +32,7 @@ START_SECONDS = {"ray": 12.0, "local": 6.0, "inline": 5.0}  # Ray and its worker
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """A plan in numbers. `seconds` is the time with so many `workers`, None if this machine cannot measure it.
+    """A plan in numbers. `seconds` is the time with `workers` workers, None if this machine cannot measure it.
 
     `first_evaluation` is the time in seconds until the first one begins, None as for `seconds`.
     `informed` says how many configurations are drawn by results, None for samplers that do not use results. `race` has
@@ -248,7 +248,7 @@ def _informed(spec: SweepSpec) -> str | None:
 
 
 def _cluster(spec: SweepSpec, workers: int | None) -> Cluster:
-    """Return the cluster the packs would run on: so many workers, or as many as fit on this machine."""
+    """Return the cluster the packs would run on: `workers`, or as many as fit on this machine."""
     gpus = spec.resources.gpus
     if spec.resources.scheduler == "inline":
         if workers not in (None, 1):

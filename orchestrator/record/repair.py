@@ -31,7 +31,7 @@ class Repaired:
     unreadable: int = 0
 
     def sentences(self) -> list[str]:
-        """What is to be said of it."""
+        """Return the repair in sentences for the user."""
         if self.kept is None:
             return [f"{self.folder / LEDGER_FILE} is sound: {counted(self.records, 'record')}; nothing was changed"]
         said = [
@@ -66,7 +66,7 @@ def repair(folder: Path) -> Repaired:
     lock.acquire()
     try:
         content = ledger_bytes(folder)
-        good, damage = _good_part(path, content)
+        good, damage = _split_at_damage(path, content)
         records = parsed(path, good)[0]
         if damage is None:
             return Repaired(folder=folder, records=len(records))
@@ -77,14 +77,14 @@ def repair(folder: Path) -> Repaired:
             raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error
     finally:
         lock.release()
-    lost, unreadable = _lost(content[len(good) :])
+    lost, unreadable = _lost_records(content[len(good) :])
     return Repaired(
         folder=folder, records=len(records), damage=damage, kept=kept, lost=tuple(lost), unreadable=unreadable
     )
 
 
-def _good_part(path: Path, content: bytes) -> tuple[bytes, str | None]:
-    """The lines before the first damage, and the damage in words; all of a sound ledger, and None."""
+def _split_at_damage(path: Path, content: bytes) -> tuple[bytes, str | None]:
+    """Return the lines before the first damage, and the damage in words; all lines and None for a sound ledger."""
     good, damage = content, None
     while True:
         try:
@@ -120,8 +120,8 @@ def _keep_aside(path: Path, content: bytes) -> Path:
         return kept
 
 
-def _lost(rest: bytes) -> tuple[list[Record], int]:
-    """The records among the lines that were cut off, and how many lines are none."""
+def _lost_records(rest: bytes) -> tuple[list[Record], int]:
+    """Return the records among the lines that were cut off, and the number of lines that are no record."""
     found: list[Record] = []
     unreadable = 0
     for line in rest.split(b"\n"):

@@ -30,7 +30,7 @@ MOST_KEYS, MOST_CHARACTERS = 12, 60  # differing keys in a sentence, characters 
 
 
 def show_sweep_comparison(compared: SweepComparison, console: Console) -> None:
-    """Print in what two sweeps differ, the differences over all matched configurations, and those of each one."""
+    """Print the settings in which two sweeps differ, the overall difference, and that of each matched configuration."""
     for part in _parts(compared, console):
         console.print(part)
 

@@ -193,11 +193,11 @@ class Summary:
         return NOT_REACHED if self.objective.metric in self.unreached else "inf"
 
     def groups(self, row: Row, metric: str) -> LengthGroups:
-        """The length groups of a metric of a configuration."""
+        """Return the length groups of a metric of a configuration."""
         return length_groups(self.measured[row.config_id], self.objective, metric)
 
     def direction(self, metric: str) -> str:
-        """The better direction of a metric; of the judged one, that of the objective."""
+        """Return the better direction of a metric; for the objective's metric, the objective's."""
         return self.objective.direction if metric == self.objective.metric else self.metrics[metric].direction
 
     @property

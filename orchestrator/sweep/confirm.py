@@ -95,7 +95,7 @@ def plan_confirmation(
     allow_unfinished: bool = False,
     overrides: Sequence[str] = (),
 ) -> Confirmation:
-    """The confirmation of a sweep; writes nothing.
+    """Return the confirmation of a sweep; writes nothing.
 
     `seeds` is a number of fresh seeds, or a list such as "100,101"; `configurations` are labels of those to confirm,
     instead of the `top` ones. Raises UserError for an unfinished sweep without `allow_unfinished`, a configuration that
@@ -115,7 +115,7 @@ def plan_confirmation(
     used = used_seeds(state)
     named = {
         "name": name or f"{state.name}-confirm",
-        "description": f"Confirmation of {state.name}: {_which(chosen, bool(configurations))} of "
+        "description": f"Confirmation of {state.name}: {_describe_choice(chosen, bool(configurations))} of "
         f"{result.configurations_finished} by {result.score_label}, on fresh seeds.",
         "seeds": list(fresh_seeds(seeds, used)),
     }
@@ -128,7 +128,7 @@ def plan_confirmation(
         "finished": result.finished,
         "of": result.configurations_finished,
         "used_seeds": sorted(used),
-        "configurations": [_recorded(row) for row in chosen],
+        "configurations": [_search_result(row) for row in chosen],
     }
     return Confirmation(spec=spec, origin={CONFIRMS: origin})
 
@@ -147,7 +147,7 @@ def list_again(
     refuse_without_data(recorded, what)
     search = {"sampler": "listed", "listed": [row.values for row in chosen]}
     listed = {**state.spec, **named, "space": {}, "search": search}
-    resolved = _as_recorded(parse_sweep(dump_yaml(listed), source, name=named["name"]), recorded)
+    resolved = _recorded_specification(parse_sweep(dump_yaml(listed), source, name=named["name"]), recorded)
     spec = parse_sweep(dump_yaml(resolved), source, overrides, named["name"])
     _refuse_changes(resolved, spec, overrides)
     target = state.folder.resolve().parent / spec.name
@@ -162,7 +162,7 @@ def list_again(
 
 
 def fresh_seeds(asked: str, used: dict[int, str]) -> tuple[int, ...]:
-    """The seeds to confirm on: the N smallest unused ones, or the listed ones if none of them was used.
+    """Return the seeds to confirm on: the N smallest unused ones, or the listed ones if none of them was used.
 
     fresh_seeds("2", {0: "a", 1: "a", 3: "a"}) -> (2, 4); fresh_seeds("7,9", {0: "a"}) -> (7, 9)
     """
@@ -186,7 +186,7 @@ def fresh_seeds(asked: str, used: dict[int, str]) -> tuple[int, ...]:
 
 
 def best_rows(result: Summary, top: int) -> list[Row]:
-    """The first `top` rows by the objective.
+    """Return the first `top` rows by the objective.
 
     Raises UserError when fewer configurations have a finite score, and while a race is not over.
     """
@@ -215,7 +215,7 @@ def best_rows(result: Summary, top: int) -> list[Row]:
 
 
 def named_rows(result: Summary, state: SweepState, names: Sequence[str]) -> list[Row]:
-    """The rows of these configurations, the best first. Raises UserError for one that has no finite score."""
+    """Return the rows of these configurations, best first. Raises UserError for one without a finite score."""
     asked = {find_configuration(state, name).config_id: name for name in names}
     for row in result.rows:
         if row.config_id in asked and (row.rank is None or row.score is None or not math.isfinite(row.score)):
@@ -226,7 +226,7 @@ def named_rows(result: Summary, state: SweepState, names: Sequence[str]) -> list
     return [row for row in result.rows if row.config_id in asked]
 
 
-def _which(chosen: Sequence[Row], named: bool) -> str:
+def _describe_choice(chosen: Sequence[Row], named: bool) -> str:
     return ", ".join(label(row.number) for row in chosen) if named else f"its first {len(chosen)}"
 
 
@@ -240,16 +240,16 @@ def _refuse_changes(resolved: dict[str, Any], spec: SweepSpec, overrides: Sequen
         )
 
 
-def _as_recorded(spec: SweepSpec, recorded: Sequence[Configuration]) -> dict[str, Any]:
-    """The resolved specification that trains what was recorded, whatever today's defaults are."""
+def _recorded_specification(spec: SweepSpec, recorded: Sequence[Configuration]) -> dict[str, Any]:
+    """Return the specification with every recorded value written out, so that new defaults change nothing."""
     spec = with_recorded_defaults(spec, recorded)
     resolved = spec.resolved()
     resolved["search"]["listed"] = list_recorded_values(spec, recorded)
     return resolved
 
 
-def _recorded(row: Row) -> dict[str, Any]:
-    """What the confirmation keeps of a configuration's search result, so that its report needs no other folder."""
+def _search_result(row: Row) -> dict[str, Any]:
+    """Return a configuration's search result for the confirmation's ledger, so its report needs no other folder."""
     test = row.test
     return {
         "config_id": row.config_id,

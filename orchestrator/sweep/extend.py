@@ -50,7 +50,7 @@ from search_spaces import SweepSpec, load_sweep, parse_recorded
 from search_spaces.grammar.spec.values import LARGEST_SEED, MAX_SEEDS
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
-SEEDS_ALLOWED = "a number such as 12 (up to so many), +6 (so many more), or seeds such as 20-29 or 20,23-25"
+SEEDS_ALLOWED = "a number such as 12 (12 in all), +6 (6 more), or seeds such as 20-29 or 20,23-25"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ def plan_extension(
 ) -> Planned:
     """Return how a sweep is to be extended; writes nothing.
 
-    `seeds` are written as SEEDS_ALLOWED says. With `top` (so many that are ranked first) or `only` (labels) they
+    `seeds` are written as SEEDS_ALLOWED says. With `top` (the number ranked first) or `only` (labels) they
     concern these configurations alone. Raises UserError for what cannot be added, or where nothing is added;
     SweepFileError for a wrong override; SpecChanged when sweep.yaml was changed to something else.
     """
@@ -167,7 +167,7 @@ def plan_extension(
 
 
 def describe(planned: Planned, state: SweepState) -> list[str]:
-    """What is added and what is kept, in sentences."""
+    """Return what is added and what is kept, in sentences."""
     added, before = planned.added, recorded_spec(state)
     trained = sum(
         one.status in ("complete", "failed") for c in state.configurations.values() for one in c.members.values()
@@ -189,7 +189,7 @@ def describe(planned: Planned, state: SweepState) -> list[str]:
 
 
 def _named_configurations(state: SweepState, top: int | None, only: Sequence[str], seeds: str | None) -> list[str]:
-    """The config_ids that --seeds concerns; none if it concerns all."""
+    """Return the config_ids that --seeds names; none if it applies to all."""
     if top is None and not only:
         return []
     if seeds is None:
@@ -214,7 +214,7 @@ def _named_configurations(state: SweepState, top: int | None, only: Sequence[str
 
 
 def _new_seeds(asked: str, have: Sequence[int], taken: dict[int, str]) -> tuple[int, ...]:
-    """The seeds to be added to those that there are; numbers of seeds are filled up with the smallest unused ones."""
+    """Return the seeds to add; a number of seeds is reached with the smallest unused ones."""
     text = "".join(asked.split())
     if text.removeprefix("+").isdecimal() and text.isascii():
         number = int(text) if text.startswith("+") else int(text) - len(have)

@@ -1,7 +1,7 @@
 """More steps: configurations of a sweep are trained on, in a new sweep beside it, from the states that it has kept.
 
 The number of steps is part of what identifies a configuration, so the new sweep has configurations of its own. Its
-members end with the bits of members that were trained for so many steps from the beginning; what would not is refused.
+members end with the bits of members that trained for this many steps from the beginning; anything else is refused.
 """
 
 from collections.abc import Sequence
@@ -122,7 +122,7 @@ def plan_more_steps(
 
 
 def _with_steps(spec: SweepSpec, steps: int) -> SweepSpec:
-    """Return the specification with so many steps in every listed configuration."""
+    """Return the specification with this many steps in every listed configuration."""
     resolved = spec.resolved()
     resolved["training"]["steps"] = steps
     for values in resolved["search"]["listed"]:

@@ -192,7 +192,7 @@ def resume_same(
 
 
 def recorded_members(spec: SweepSpec, state: SweepState) -> Iterator[MemberConfig]:
-    """A member of each recorded configuration; where there is none yet, of each that will be drawn first."""
+    """Return a member of each recorded configuration; if none is recorded yet, of each that will be drawn first."""
     if state.configurations:
         yield from (member_of(one) for one in state.configurations.values())
     else:

@@ -95,7 +95,7 @@ def experiment_of(state: SweepState) -> str:
 
 
 def _named_address(named: str | None, state: SweepState) -> str | None:
-    """The address that a folder names, where the sweep ran on this machine; elsewhere that of MLflow's variable.
+    """Return the tracking address that a folder names if the sweep ran on this machine, else that of MLflow's variable.
 
     Whoever wrote a folder may have named any address, which would be sent the user's own token. A machine is known by
     its host name; a container has another one each time, and is then asked to give the address.
@@ -145,7 +145,7 @@ def _publish(
     sweep_files: Callable[[Path], Files] | None,
     told: Callable[[int, int], None],
 ) -> Published:
-    """The parent first (children point to it), then each configuration, then files, which may still be drawn."""
+    """Publish the parent first (children point to it), then configurations, then files, which may still be drawn."""
     found = store.read_runs(contents.sweep_id)
     sent = Sent()
     parent = contents.parent()
@@ -162,7 +162,7 @@ def _publish(
             files = partial(_configuration_files, contents, row)
             uploads.append(partial(store.upload, child_run, files, stamps[-1]))
         if row.config_id in detailed:
-            files = partial(_files_in_detail, contents, artifacts, row)
+            files = partial(_detailed_files, contents, artifacts, row)
             uploads.append(partial(store.upload, child_run, files, stamps[-1], DETAIL_TAG))
         completed += row.complete
         told(len(stamps), len(contents.summary.rows))
@@ -177,7 +177,7 @@ def _publish(
 
 
 def _configuration_files(contents: ContentsOfSweep, row: Row, folder: Path) -> Files:
-    """What is uploaded of every configuration; data files are written into `folder`."""
+    """Return the uploads of every configuration; data files are written into `folder`."""
     curves = folder / "curves.parquet"
     mine = contents.curves[contents.curves["config_id"] == row.config_id]
     mine.astype({"config_id": "str"}).to_parquet(curves, index=False)
@@ -187,8 +187,8 @@ def _configuration_files(contents: ContentsOfSweep, row: Row, folder: Path) -> F
     return {curves: "", spec: ""}
 
 
-def _files_in_detail(contents: ContentsOfSweep, artifacts: Artifacts, row: Row, folder: Path) -> Files:
-    """What is uploaded beside that of a configuration that is shown in detail."""
+def _detailed_files(contents: ContentsOfSweep, artifacts: Artifacts, row: Row, folder: Path) -> Files:
+    """Return the further uploads of a configuration that is shown in detail."""
     return artifacts.configuration_files(contents.summary, row)
 
 

@@ -24,7 +24,7 @@ from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, OddEn
 from orchestrator.figures import drawing
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.fields import wrong_field
-from orchestrator.record.ledger.folders import FILES, FOLDERS, found_in_storage
+from orchestrator.record.ledger.folders import FILES, FOLDERS, find_in_storage
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode, encode, read_records
 from orchestrator.record.repair import repair
@@ -338,7 +338,7 @@ def test_no_pipe_is_waited_for(folder: Path) -> None:
 def test_a_folder_without_permission_is_named(folder: Path) -> None:
     spec = parse_sweep(TINY, "tiny")
     reads: list[Callable[[], Any]] = [
-        lambda: SweepState.load(found_in_storage(folder)),
+        lambda: SweepState.load(find_in_storage(folder)),
         lambda: Ledger.open(folder),
         lambda: repair(folder),
         lambda: Ledger.create(folder, {}),

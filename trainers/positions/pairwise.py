@@ -48,13 +48,13 @@ def pairwise_maps(weights: Weights, uniform: int = 0) -> dict[str, Map]:
     tables = [weights[name] for name in weights if name.endswith(".pairs")]
     relative, own = [table[: len(table) - uniform] for table in tables], [table[-uniform:] for table in tables]
     longest = (len(relative[0]) + 1) // 2 if tables else 0
-    found = _of_layers("p", "relative vectors p_k", "k = i - j", range(1 - longest, longest), relative)
+    found = _maps_by_layer("p", "relative vectors p_k", "k = i - j", range(1 - longest, longest), relative)
     if uniform:
-        found |= _of_layers("c", "uniform vectors c_s", "s, units first", range(1, uniform + 1), own)
+        found |= _maps_by_layer("c", "uniform vectors c_s", "s, units first", range(1, uniform + 1), own)
     return found
 
 
-def _of_layers(key: str, group: str, label: str, rows: Sequence[int], tables: Sequence[Array]) -> dict[str, Map]:
+def _maps_by_layer(key: str, group: str, label: str, rows: Sequence[int], tables: Sequence[Array]) -> dict[str, Map]:
     found: dict[str, Map] = {}
     for layer, table in enumerate(tables, start=1):
         found[f"{key}.{layer}"] = Map(

@@ -82,7 +82,7 @@ class Position(Settings):
         return frozenset()
 
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
-        """Yield why this encoding cannot be used with so many heads of that width."""
+        """Yield why this encoding cannot be used with this many heads of that width."""
         return iter(())
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:

@@ -78,11 +78,11 @@ class Randomized(Position):
         yield from map(_under_base, self.base.task_problems(task))
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Those of the base for inputs of `longest` positions."""
+        """Return the base encoding's parameters for inputs of `longest` positions."""
         return self.base.parameters(replace(sizes, longest=self.longest, ids=self.longest))
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Those of the base for inputs of `longest` positions."""
+        """Return the base encoding's parameters for inputs of `longest` positions."""
         return self.base.layer_parameters(name, replace(sizes, longest=self.longest, ids=self.longest))
 
     def assign_ids(self, ids_MBT: Tensor | None, shape: tuple[int, int, int], noise: Noise | None) -> Tensor:

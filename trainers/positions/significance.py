@@ -56,7 +56,7 @@ class Significance(Position):
             yield from multiplier_problems(self.uniform, task)
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
-        """The absolute positions."""
+        """Return the vectors of the absolute positions."""
         return (Parameter(name="positions", shape=(sizes.ids, sizes.width), std=sizes.std, decay=False),)
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:

@@ -15,7 +15,7 @@ class Decoding:
 
     end: the token that ends a row. pad: the token after it. temperature: 0 takes the likeliest token; otherwise tokens
     are sampled from softmax(logits / temperature). top_k: sample from the `top_k` likeliest only (Fan et al.,
-    arXiv:1805.04833). sampled_tokens: sample only so many first tokens of a row, and take the likeliest after them.
+    arXiv:1805.04833). sampled_tokens: sample this many first tokens of a row, and take the likeliest ones after them.
     Raises ValueError for a temperature below 0 and a top_k below 1.
     """
 

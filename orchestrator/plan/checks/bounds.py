@@ -29,18 +29,18 @@ class Misfit:
 
 
 def misfits(domain: Domain, slot: Slot) -> Iterator[Misfit]:
-    """What can be drawn from a domain and cannot stand in a field."""
+    """Yield the values that a domain can draw and its field rejects."""
     if isinstance(domain, (Choice, Grid)):
         for index, value in enumerate(domain.values):
             for problem in slot.problems(value):
-                nearest = problem.nearest or _nearest(slot, value)
+                nearest = problem.nearest or _nearest_allowed(slot, value)
                 yield Misfit(f".{domain.kind}[{index}]", problem.message, value, problem.allowed, nearest)
     else:
-        yield from _of_kind(domain, slot) or _beyond(domain, slot)
+        yield from _wrong_kind(domain, slot) or _ends_outside(domain, slot)
 
 
-def _of_kind(domain: Any, slot: Slot) -> list[Misfit]:
-    """A domain that draws values of another type, or between values that are listed."""
+def _wrong_kind(domain: Any, slot: Slot) -> list[Misfit]:
+    """Return a domain that draws values of another type than the field's, or values between its choices."""
     whole = isinstance(domain, IntUniform)
     said, nearest = "", "choice" if slot.choices is not None else None
     if whole and not slot.takes(0):
@@ -57,8 +57,8 @@ def _of_kind(domain: Any, slot: Slot) -> list[Misfit]:
     return [Misfit(f".{domain.kind}", said, domain.written()[domain.kind], slot.allowed, nearest)] if said else []
 
 
-def _beyond(domain: Any, slot: Slot) -> Iterator[Misfit]:
-    """The ends of a domain of numbers that lie outside the bounds of the field."""
+def _ends_outside(domain: Any, slot: Slot) -> Iterator[Misfit]:
+    """Yield the ends of a numeric domain that lie outside the bounds of the field."""
     for index, end in enumerate(reach(domain)):
         if not slot.problems(end):
             continue
@@ -66,14 +66,14 @@ def _beyond(domain: Any, slot: Slot) -> Iterator[Misfit]:
             yield _tail(domain, slot, ("low", "high")[index], end)
         else:
             given, at = domain.written()[domain.kind][index], f".{domain.kind}[{index}]"
-            yield Misfit(at, _outside(slot, end), given, slot.allowed, _nearest(slot, end))
+            yield Misfit(at, _outside(slot, end), given, slot.allowed, _nearest_allowed(slot, end))
 
 
 def _tail(domain: Normal, slot: Slot, side: str, end: float) -> Misfit:
-    nearest = _nearest(slot, end)
+    nearest = _nearest_allowed(slot, end)
     if getattr(domain, side) == end:
         return Misfit(f".{side}", _outside(slot, end), end, slot.allowed, nearest)
-    if _crossed(slot, domain.mean) == _crossed(slot, end):
+    if _bound_exceeded(slot, domain.mean) == _bound_exceeded(slot, end):
         return Misfit(".normal[0]", "the mean is out of bounds", domain.mean, slot.allowed, nearest)
     way, beside = ("down", "below") if side == "low" else ("up", "above")
     said = f"draws {way} to {end:g}, {TAIL_DEVIATIONS:.3g} standard deviations {beside} the mean; clip it with {side}:"
@@ -85,8 +85,8 @@ def _outside(slot: Slot, end: float) -> str:
     return "is excluded, and can be drawn" if excluded else "is out of bounds"
 
 
-def _crossed(slot: Slot, value: float) -> str | None:
-    """Which bound of the field a number is beyond, if any."""
+def _bound_exceeded(slot: Slot, value: float) -> str | None:
+    """Return the bound of the field that a number exceeds, if any."""
     bounds = slot.bounds
     beyond = {
         "low": bounds["low"] is not None and value < bounds["low"],
@@ -97,9 +97,9 @@ def _crossed(slot: Slot, value: float) -> str | None:
     return next((name for name, crossed in beyond.items() if crossed), None)
 
 
-def _nearest(slot: Slot, value: Any) -> str | None:
-    """The nearest number that the field takes; beside an excluded bound one of six digits, and none beside 0."""
-    crossed = _crossed(slot, value) if is_number(value) else None
+def _nearest_allowed(slot: Slot, value: Any) -> str | None:
+    """Return the nearest number that the field accepts; beside an excluded bound one of six digits, none beside 0."""
+    crossed = _bound_exceeded(slot, value) if is_number(value) else None
     bound = slot.bounds[crossed] if crossed else None
     if crossed is None or bound is None:
         return None

@@ -25,7 +25,7 @@ NAMES = ("name", "kind")  # keys that say which class the keys beside them belon
 
 
 def check_fields(spec: SweepSpec, findings: Findings) -> set[str]:
-    """Record what is wrong with single values; the dotted keys of their fields."""
+    """Record what is wrong with single values; return the dotted keys of their fields."""
     wrong = set(_check_listed(spec, findings) if spec.search.listed else _check_fixed(spec, findings))
     for key, domain in spec.space.items():
         if not _uncertain(key, findings):
@@ -37,14 +37,14 @@ def check_fields(spec: SweepSpec, findings: Findings) -> set[str]:
 
 
 def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
-    """The sections as they are written, also what the space draws in its place."""
+    """Check the sections as written, with values that the space replaces; yield the keys of problems."""
     fixed = assigned(spec, {})
     drawn = [key for key in spec.space if lookup(fixed, key) in (ABSENT, {}) and not findings.doubts(key)]
     example = {key: _example(spec.space[key]) for key in drawn}
     names = [key for key in spec.space if key.rpartition(".")[2] in NAMES and not findings.doubts(key)]
     always = list(unconditional(spec))
     unused = [problem for problem in single_problems(fixed) if problem.key in names and problem.key in always]
-    found = [*(one for section in SECTIONS for one in _in_section(spec, section, names, example)), *unused]
+    found = [*(one for section in SECTIONS for one in _section_problems(spec, section, names, example)), *unused]
     incomplete = findings.doubts("space") or findings.doubts("search")
     for problem in found:
         given: Any = lookup(fixed, problem.key)
@@ -59,14 +59,16 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
         yield problem.key
 
 
-def _in_section(spec: SweepSpec, section: str, names: Sequence[str], example: Mapping[str, Any]) -> Iterator[Problem]:
-    """The problems of one section, in every situation of the names that are drawn in it."""
+def _section_problems(
+    spec: SweepSpec, section: str, names: Sequence[str], example: Mapping[str, Any]
+) -> Iterator[Problem]:
+    """Yield the problems of one section for every combination of the class names drawn in it."""
     cases = situations(spec, [key for key in names if within(key, section)])
     found = [
         {(problem.key, problem.message, problem.allowed): problem for problem in single_problems(sections)}
         for sections in (assigned(spec, {**example, **case}) for case in cases)
     ]
-    for problem, said in _with_cases(found, cases):
+    for problem, said in _join_cases(found, cases):
         if within(problem.key, section):
             if said and problem.message == "unknown key":
                 said += (
@@ -83,7 +85,7 @@ def _example_of_sections(key: str) -> str:
 
 
 def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
-    """Every configuration of `search.listed`, each value at its own place."""
+    """Check every configuration of `search.listed`, each value at its own line; yield the keys of problems."""
     for index, values in enumerate(spec.search.listed or ()):
         if findings.doubts(f"search.listed[{index}]") or any(map(findings.doubts, values)):
             continue
@@ -101,14 +103,14 @@ def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
 
 
 def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings) -> Iterator[str]:
-    """One domain, in every situation of the names on its way."""
-    names = [f"{above}.{name}" for above in _above(key) for name in NAMES if f"{above}.{name}" in spec.space]
+    """Check one domain for every combination of the class names along its key; yield the key for each problem."""
+    names = [f"{above}.{name}" for above in _parents(key) for name in NAMES if f"{above}.{name}" in spec.space]
     cases = situations(spec, [name for name in names if name != key], active=key)
     found = [
         {(misfit.below, misfit.message, misfit.allowed): misfit for misfit in _misfits(spec, key, domain, case)}
         for case in cases
     ]
-    for misfit, said in _with_cases(found, cases):
+    for misfit, said in _join_cases(found, cases):
         findings.add(
             f"space.{key}{misfit.below}",
             misfit.message + said,
@@ -120,7 +122,7 @@ def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings)
 
 
 def _misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any]) -> list[Misfit]:
-    """What of a domain does not fit the class that this case names."""
+    """Return the values of a domain that the class named by this case rejects."""
     slot = slot_of(assigned(spec, {**case, key: _example(domain)}), key)
     if slot is not None:
         return list(misfits(domain, slot))
@@ -150,7 +152,7 @@ def _example(domain: Domain) -> Any:
     return domain.values[0] if isinstance(domain, (Choice, Grid)) else reach(domain)[0]
 
 
-def _above(key: str) -> Iterator[str]:
+def _parents(key: str) -> Iterator[str]:
     while key := parent(key):
         yield key
 
@@ -161,20 +163,20 @@ def _related(key: str, other: str) -> bool:
 
 def _uncertain(key: str, findings: Findings) -> bool:
     """Whether a value, or the name of the class that says what it may be, is not known."""
-    return findings.doubts(key) or any(findings.doubts(f"{above}.{name}") for above in _above(key) for name in NAMES)
+    return findings.doubts(key) or any(findings.doubts(f"{above}.{name}") for above in _parents(key) for name in NAMES)
 
 
-def _with_cases(found: Sequence[Mapping[Any, T]], cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[T, str]]:
-    """What was found in each case, every one once: with the first case it arises in, unless it arises in all."""
+def _join_cases(found: Sequence[Mapping[Any, T]], cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[T, str]]:
+    """Yield each problem once, with the first case that has it; without a case if all have it."""
     first: dict[Any, T] = {}
     for each in found:
         first |= {same: one for same, one in each.items() if same not in first}
     for same, one in first.items():
         where = [index for index, each in enumerate(found) if same in each]
-        yield one, "" if len(where) == len(cases) else _words(cases[where[0]])
+        yield one, "" if len(where) == len(cases) else _describe_case(cases[where[0]])
 
 
-def _words(case: Mapping[str, Any]) -> str:
+def _describe_case(case: Mapping[str, Any]) -> str:
     return f" (with {', '.join(f'{key}: {shown(value, 40)}' for key, value in case.items())})" if case else ""
 
 

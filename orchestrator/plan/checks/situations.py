@@ -11,7 +11,7 @@ MOST = 100_000  # combinations that are looked at; conditions that hang together
 
 
 def situations(spec: SweepSpec, keys: Sequence[str], *, active: str | None = None) -> list[dict[str, Any]]:
-    """Every combination of drawn values that `keys` of the space can have; one that is not drawn is left out.
+    """Return every combination of values that `keys` of the space can have; keys that are not drawn are left out.
 
     The keys are choices and grids. With `active`, only combinations in which that key is drawn, too.
     """
@@ -29,7 +29,7 @@ def situations(spec: SweepSpec, keys: Sequence[str], *, active: str | None = Non
 
 
 def _with_conditions(spec: SweepSpec, keys: Iterable[str]) -> list[str]:
-    """The keys of the space among `keys`, and those their conditions rest on, directly or not."""
+    """Return the keys of the space among `keys`, and all keys that their conditions depend on."""
     found: list[str] = []
     waiting = [key for key in keys if key in spec.space]
     while waiting:
@@ -41,7 +41,7 @@ def _with_conditions(spec: SweepSpec, keys: Iterable[str]) -> list[str]:
 
 
 def _values(spec: SweepSpec, key: str, relevant: Iterable[str], *, every: bool) -> list[Any]:
-    """The values of a choice or grid; unless `every`, one of each that no condition tells apart."""
+    """Return the values of a choice or grid; unless `every`, one of those that no condition distinguishes."""
     domain = spec.space[key]
     assert isinstance(domain, (Choice, Grid))
     if every:
@@ -55,5 +55,5 @@ def _values(spec: SweepSpec, key: str, relevant: Iterable[str], *, every: bool) 
 
 
 def unconditional(spec: SweepSpec) -> Iterator[str]:
-    """The keys that are drawn for every configuration."""
+    """Yield the keys that are drawn for every configuration."""
     return (key for key, domain in spec.space.items() if not domain.when)

@@ -35,7 +35,7 @@ def load_checked(
 
 
 def checked(reading: Reading) -> SweepSpec:
-    """The sweep that was read, when the modules of the user's own that it names are imported.
+    """Return a sweep that was read, after importing the user's modules that it names.
 
     A file with problems is looked through to the end before it is refused.
 
@@ -78,7 +78,9 @@ def _judged_metrics(spec: SweepSpec) -> list[Metric]:
             task = registry.build("task", sections["task"])
         except ConfigError:
             continue
-        metrics.append(task.recorded_metrics(_of_model(sections["model"]), task.lengths).get(spec.objective.metric))
+        metrics.append(
+            task.recorded_metrics(_model_metrics(sections["model"]), task.lengths).get(spec.objective.metric)
+        )
     return [metric for metric in metrics if metric is not None]
 
 
@@ -87,7 +89,7 @@ def _miss_direction(findings: Findings) -> None:
 
 
 def _plainly_named(spec: SweepSpec) -> SweepSpec:
-    """The specification with the plain name of a judged metric that was called by the first distribution of its task.
+    """Return the specification with the plain metric name if the file prefixed it with the task's first distribution.
 
     accuracy.iid -> accuracy, where `iid` is the distribution that is trained on.
     """
@@ -150,7 +152,7 @@ def configurations_of(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, A
 
 
 def drawn_configurations(spec: SweepSpec) -> list[Configuration]:
-    """Every grid point, with as many draws as make SAMPLES configurations; code of the user's own is not tried yet.
+    """Draw every grid point, with as many draws as make SAMPLES configurations; the user's own code is not run yet.
 
     Raises SweepFileError with every problem found.
     """
@@ -185,7 +187,7 @@ def check_data(spec: SweepSpec, built: Iterable[Configuration]) -> None:
 def _collect(
     spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], findings: Findings
 ) -> list[Configuration]:
-    """The configurations of some draws; problems are recorded, those of single values once and at their source."""
+    """Return the configurations of some draws; record problems, those of single values once and at their line."""
     draws = list(draws)
     known = {problem.key for problem in findings.problems}  # of the grammar, which has said it first
     wrong = check_fields(spec, findings)
@@ -195,7 +197,7 @@ def _collect(
             _miss_direction(findings)
         return built
     except SweepFileError as error:
-        found = [*error.problems, *(_unmeasured(spec, draws) if wrong else ())]
+        found = [*error.problems, *(_unmeasured_by_task(spec, draws) if wrong else ())]
     for problem in found:
         if problem.key not in known and not any(within(problem.key, key) or within(key, problem.key) for key in wrong):
             findings.add(
@@ -209,8 +211,8 @@ def _collect(
     return []
 
 
-def _unmeasured(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Problem]:
-    """What the objective names that the first buildable task does not measure, where nothing more can be built."""
+def _unmeasured_by_task(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Problem]:
+    """Return problems for names of the objective that the first buildable task does not measure."""
     for _, values in draws:
         sections = assigned(spec, values)
         try:
@@ -221,12 +223,12 @@ def _unmeasured(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]])
         except ConfigError:
             continue
         lengths = sorted(task.lengths) if isinstance(evaluated, str) else sorted(evaluated)
-        return unmeasured(spec, task.recorded_metrics(_of_model(sections["model"]), lengths), averages, lengths)
+        return unmeasured(spec, task.recorded_metrics(_model_metrics(sections["model"]), lengths), averages, lengths)
     return []
 
 
-def _of_model(section: Any) -> Mapping[str, str]:
-    """The metrics of the model itself, with their directions; none where it cannot be built."""
+def _model_metrics(section: Any) -> Mapping[str, str]:
+    """Return the model's own metrics with their directions; none if it cannot be built."""
     try:
         return dict(registry.build("model", section).metrics)
     except ConfigError:
@@ -234,7 +236,7 @@ def _of_model(section: Any) -> Mapping[str, str]:
 
 
 def _can_be_built(spec: SweepSpec, findings: Findings) -> bool:
-    """Whether the configurations of a file with problems are those that were meant."""
+    """Whether the problems of a file leave its configurations as the user meant them."""
     unknown = [*SECTIONS, "space", "search.listed", *(["search.sampler"] if spec.search.listed else [])]
     points = prod(len(domain.values) for domain in spec.space.values() if isinstance(domain, Grid))
     return points <= MAX_GRID_POINTS and not any(map(findings.doubts, unknown))

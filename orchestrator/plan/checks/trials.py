@@ -12,7 +12,7 @@ from trainers.check.trial import check_member, check_task, collect_problems
 from trainers.config.member import MemberConfig
 from trainers.settings.fields import Settings
 
-STRUCTURES, CONFIGURATIONS = 3, 50  # that are tried of a sweep, among so many
+STRUCTURES, CONFIGURATIONS = 3, 50  # how many are tried of a sweep, among its first CONFIGURATIONS
 ROWS = 3  # of a batch, and samples of a length
 
 
@@ -34,17 +34,17 @@ def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findi
 def _problems(member: MemberConfig) -> list[tuple[str, str]]:
     """Dotted key and sentence of everything that is wrong."""
     task = member.task
-    if found := collect_problems(lambda: check_task(task)) if _own(task) else []:
+    if found := collect_problems(lambda: check_task(task)) if _is_users_own(task) else []:
         return [("task.name", f"task {task.name}: {one}") for one in found]
-    if not any(map(_own, (task, member.model, *_within(member.model)))):
+    if not any(map(_is_users_own, (task, member.model, *_nested_settings(member.model)))):
         return []
-    names = [member.model.name, *(one.name for one in _within(member.model))]
-    problems = collect_problems(lambda: check_member(_small(member)))
+    names = [member.model.name, *(one.name for one in _nested_settings(member.model))]
+    problems = collect_problems(lambda: check_member(_small_sections(member)))
     return [("model.name", f"model {' with '.join(names)}: {one}") for one in problems]
 
 
-def _small(member: MemberConfig) -> dict[str, Any]:
-    """The sections of a member that takes one short step and is evaluated on little."""
+def _small_sections(member: MemberConfig) -> dict[str, Any]:
+    """Return the sections of a member that takes one short step and is evaluated on few samples."""
     sections = member.to_dict()
     few = min(ROWS, member.training.batch_size)
     accumulation = min(member.training.accumulation, few)
@@ -56,10 +56,10 @@ def _small(member: MemberConfig) -> dict[str, Any]:
     }
 
 
-def _own(settings: Settings) -> bool:
+def _is_users_own(settings: Settings) -> bool:
     return not type(settings).__module__.startswith("trainers.")
 
 
-def _within(settings: Settings) -> list[Settings]:
-    """The registered classes that the fields of another hold."""
+def _nested_settings(settings: Settings) -> list[Settings]:
+    """Return the settings of registered classes that are fields of other settings."""
     return [value for value in vars(settings).values() if isinstance(value, Settings)]

@@ -42,7 +42,7 @@ def end_together(
     low, high, best = 0.0, now, sizes
     for _ in range(20):
         middle = (low + high) / 2
-        found = _filled(members, largest, work, [middle - load for load in _loads(begun, workers)])
+        found = _fill_room(members, largest, work, [middle - load for load in _remaining_work(begun, workers)])
         if found is None:
             low = middle
         else:
@@ -50,13 +50,13 @@ def end_together(
     return best if ends(best) < (1.0 - WORTHWHILE) * now else sizes
 
 
-def _filled(
+def _fill_room(
     members: Mapping[str, int],
     largest: Mapping[str, int],
     work: Callable[[str, float], float],
     rooms: Iterable[float],
 ) -> Sizes | None:
-    """Packs that fit into what the workers have room for; None where there is not enough."""
+    """Return packs that fit into the room of the workers; None if there is too little."""
     sizes: Sizes = {key: [] for key in members}
     left_rooms = iter(rooms)
     room: float | None = next(left_rooms)
@@ -75,11 +75,11 @@ def _filled(
 
 
 def makespan(costs: Iterable[float], workers: int, begun: Iterable[float] = ()) -> float:
-    """The time at which the last of these packs ends if the first worker that is free always gets the costliest left.
+    """Return when the last of these packs ends if each free worker gets the costliest remaining one.
 
     `begun` is what is left of other packs, which workers have begun.
     """
-    ends, last = _loads(begun, workers), 0.0
+    ends, last = _remaining_work(begun, workers), 0.0
     heapq.heapify(ends)
     for cost in sorted(costs, reverse=True):
         last = max(last, ends[0] + cost)
@@ -87,8 +87,8 @@ def makespan(costs: Iterable[float], workers: int, begun: Iterable[float] = ()) 
     return last
 
 
-def _loads(begun: Iterable[float], workers: int) -> list[float]:
-    """What every worker has left to do of the packs that were begun, the least first."""
+def _remaining_work(begun: Iterable[float], workers: int) -> list[float]:
+    """Return the remaining work of every worker in its running packs, in ascending order."""
     loads = [0.0] * workers
     for left in sorted(begun, reverse=True):
         heapq.heapreplace(loads, loads[0] + left)

@@ -61,14 +61,14 @@ class Pack:
 
     @classmethod
     def from_members(cls, structural_key: str, members: Sequence[tuple[str, int]], steps: int) -> "Pack":
-        """A pack named by its members."""
+        """Return a pack named by its members."""
         names = ",".join(f"{config_id}:{seed}" for config_id, seed in members)
         pack_id = hashlib.sha256(names.encode()).hexdigest()[:12]
         return cls(pack_id=pack_id, structural_key=structural_key, members=tuple(members), steps=steps)
 
 
 def cost_of(member: MemberConfig) -> Cost:
-    """What a member costs. Raises UserError where its task and model cannot take a step."""
+    """Return the cost of a member. Raises UserError if its task and model cannot take a step."""
     try:
         return estimate(member)
     except (Exception, SystemExit) as error:
@@ -114,7 +114,7 @@ class Packer:
         configurations: Mapping[str, Configuration],
         room: tuple[int, float | None],
     ) -> list[Pack]:
-        """Return what `recut_packs` does; from now on packs are cut for so many workers with so many bytes each."""
+        """Return what `recut_packs` does; from now on packs are cut for this many workers with this many bytes each."""
         workers, memory = room
         self._cluster = replace(
             self._cluster, workers=workers, bytes_per_worker=memory or self._cluster.bytes_per_worker
@@ -155,7 +155,7 @@ def make_packs(
 ) -> list[Pack]:
     """Group all members into packs of one structural key, the longest pack first.
 
-    `capacity` is the most members of that structure a pack holds; `work` is what so many of them cost as one pack. With
+    `capacity` is the most members of that structure a pack holds; `work` is the cost of a pack of a given size. With
     `even`, a structure is cut into more packs than its capacity asks for where `workers` end sooner by it.
     """
     groups: Groups = {}
@@ -188,7 +188,7 @@ def recut_packs(
     *,
     even: bool = True,
 ) -> list[Pack]:
-    """Cut packs that no worker has begun again, for so many workers; return them the longest first.
+    """Cut packs that no worker has begun again, for this many workers; return them the longest first.
 
     They are cut where one holds more members than its capacity, and with `even` where they end a good deal sooner by it
     (`cutting.WORTHWHILE`); otherwise the result is empty. `begun` are the packs that stay as they are, each with

@@ -58,7 +58,7 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[S
     if state.codes and (changes := changed_code(state.codes[-1])):
         change = first_few(changes, most=10)
         notes.append(f"{change}; training continues with the code as it is now")
-        problems += [] if accept_change else [f"{change}; undo the change{_kept_in_git(state)}, or {ACCEPT}"]
+        problems += [] if accept_change else [f"{change}; undo the change{_describe_commits(state)}, or {ACCEPT}"]
     if problems:
         raise OwnCodeError("\n".join(problems))
     for source in sources:
@@ -111,7 +111,7 @@ def _check_same(found: Source, wanted: Source) -> Source:
     return found
 
 
-def _kept_in_git(state: SweepState) -> str:
+def _describe_commits(state: SweepState) -> str:
     folders = [tree for tree in state.codes[-1]["folders"] if tree["commit"]]
     places = [f"commit {tree['commit'][:12]} of {tree['root']}" for tree in folders]
     places += [str(state.folder / tree["diff"]["file"]) for tree in folders if tree["diff"] and tree["diff"]["file"]]

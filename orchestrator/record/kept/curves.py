@@ -32,7 +32,7 @@ CURVES_FOLDER = "curves"
 CURVES_FILE = "curves.parquet"
 COLUMNS = ("config_id", "seed", "average", "metric", "length", "step", "value")
 _NAMES = ("config_id", "average", "metric")
-_ROWS_AT_ONCE = 500_000  # so many are read before `keep` is asked, at most one pack more
+_ROWS_AT_ONCE = 500_000  # rows that are read before `keep` is asked, at most one pack more
 
 Keep = Callable[["pd.DataFrame"], npt.NDArray[np.bool_]]
 """A function that says which rows of a table of curves to keep; it is called with whole packs."""
@@ -97,7 +97,7 @@ def read_curves(
     Rows of failed members are NaN. A pack that died before its end has NaN rows at its last step, so that its members
     are not mistaken for ones that never were. A metric has no rows at lengths that it does not have, and a pruned
     configuration none after its rung. `final_only` keeps each pack's last step alone, `packs` those of these pack_ids;
-    `keep` says which rows are kept of so many packs at a time as fit in memory. Rows come by configuration number, seed
+    `keep` says which rows to keep, of as many packs at a time as fit in memory. Rows come by configuration number, seed
     and step, whatever order the packs ran in; config_id, average and metric are categories. Raises
     DamagedCurves naming the file that is missing or not what the ledger says.
     """

@@ -28,7 +28,7 @@ class Kept(NamedTuple):
     sha256: str
 
     def weights(self, average: str) -> StoredWeights:
-        """The weights of an average, read one by one as they are asked for; raises WeightsError naming the file.
+        """Return a lazy mapping of the weights of an average; raises WeightsError naming the file.
 
         The file may have been written by a worker on another machine, and only be at the address of the sweep.
         """
@@ -37,7 +37,7 @@ class Kept(NamedTuple):
 
 
 def load(folder: Path | str, configuration: str | int, seed: int, average: str = "raw") -> dict[str, Array]:
-    """The final weights of one member of the sweep in `folder`, by the names of `Model.parameters`.
+    """Return the final weights of one member of the sweep in `folder`, by the names of `Model.parameters`.
 
     `configuration` is its label, such as "#7", its number, its config_id or the start of that; `average` is a label of
     training.averages, or `raw`. Raises UserError for what the sweep does not have or has not kept, DamagedWeights
@@ -52,7 +52,7 @@ def load(folder: Path | str, configuration: str | int, seed: int, average: str =
 
 
 def stored_weights(state: SweepState, found: ConfigurationState, seed: int, average: str) -> StoredWeights:
-    """The final weights of one member, read one by one as they are asked for; raises what `load` does."""
+    """Return a lazy mapping of the final weights of one member; raises what `load` does."""
     if seed not in found.members:
         seeds = ", ".join(map(str, sorted(found.members)))
         raise UserError(f"configuration {label(found.number)} has no seed {seed}; allowed: {seeds}")
@@ -68,7 +68,7 @@ def stored_weights(state: SweepState, found: ConfigurationState, seed: int, aver
 
 
 def kept_weights(state: SweepState) -> dict[tuple[str, int], Kept]:
-    """The file of each member, by (config_id, seed), that has one."""
+    """Return the weights files by (config_id, seed), of the members that have one."""
     found = {}
     for pack in state.packs.values():
         for member, file in zip(pack.members, _named(pack), strict=False):
@@ -78,7 +78,7 @@ def kept_weights(state: SweepState) -> dict[tuple[str, int], Kept]:
 
 
 def as_recorded(files: Iterable[WeightsFile | None]) -> list[dict[str, Any] | None]:
-    """What the ledger keeps of the files of a pack, in the order of its members."""
+    """Return the ledger's fields for the files of a pack, in the order of its members."""
     return [{"name": file.name, "sha256": file.sha256, "bytes": file.bytes} if file else None for file in files]
 
 

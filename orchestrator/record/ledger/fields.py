@@ -251,7 +251,7 @@ _KINDS: Mapping[str, Any] = {
 
 
 def wrong_field(kind: str, fields: Mapping[str, Any]) -> str | None:
-    """What is wrong with the fields of a record, in words that name the field; None for a good one."""
+    """Return what is wrong with the fields of a record, naming the field; None for a good one."""
     if kind not in _KINDS:
         return f"unknown kind of record {kind!r}"
     try:

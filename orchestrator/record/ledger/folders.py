@@ -36,12 +36,12 @@ def default_storage() -> Path:
 
 
 def sweep_folders(storage: Path) -> list[Path]:
-    """The sweep directories in a storage folder, by name."""
+    """Return the sweep directories in a storage folder, by name."""
     return sorted(ledger.parent for ledger in storage.glob(f"*/{LEDGER_FILE}"))
 
 
-def found_in_storage(folder: Path) -> Path:
-    """A sweep's folder as it was given; where only its name was, and it is not here, the one in the storage folder."""
+def find_in_storage(folder: Path) -> Path:
+    """Return a sweep's folder as given; for a bare name that is not a folder here, the one in the storage folder."""
     stored = default_storage() / folder
     alone = len(folder.parts) == 1 and folder.name not in ("", "..")
     return stored if alone and not has_ledger(folder) and has_ledger(stored) else folder
@@ -49,11 +49,11 @@ def found_in_storage(folder: Path) -> Path:
 
 def has_ledger(folder: Path) -> bool:
     """Whether something in the folder is called as a ledger is, good or not; False where nothing may be known."""
-    return _mode(folder / LEDGER_FILE) != 0
+    return _file_mode(folder / LEDGER_FILE) != 0
 
 
 def no_sweep(folder: Path) -> NotASweep:
-    """What is wrong with a folder that holds no ledger, with the sweep beside it that has the nearest name.
+    """Return the error for a folder that holds no ledger, with the nearest name of a sweep beside it.
 
     Without such a sweep it says where a relative path or a name was looked for: the command may be typed elsewhere.
     """
@@ -92,7 +92,7 @@ def refuse_outside(path: str) -> None:
 def refuse_odd_files(folder: Path) -> None:
     """Raise OddEntry where a link, a pipe or a folder has the name of a file that is opened by its name."""
     for path in (folder / name for name in FILES):
-        mode = _mode(path)
+        mode = _file_mode(path)
         if stat.S_ISLNK(mode):
             raise OddEntry(f"{path} is a link; a sweep folder holds its own files: put the file itself there")
         if mode and not stat.S_ISREG(mode):
@@ -105,7 +105,7 @@ def refuse_odd_folders(folder: Path) -> None:
     The sweep folder may itself be a link, and so may any folder above it.
     """
     for path in (folder / name for name in FOLDERS):
-        mode = _mode(path)
+        mode = _file_mode(path)
         if stat.S_ISLNK(mode):
             _refuse_leading_out(folder, path)
         elif mode and not stat.S_ISDIR(mode):
@@ -115,8 +115,8 @@ def refuse_odd_folders(folder: Path) -> None:
                 _refuse_leading_out(folder, link)
 
 
-def _mode(path: Path) -> int:
-    """What kind of thing has this name; 0 where there is none or nothing may be known, which opening it will say."""
+def _file_mode(path: Path) -> int:
+    """Return the file mode of a path; 0 if it does not exist or cannot be read, which opening it will report."""
     try:
         return path.lstat().st_mode
     except OSError:

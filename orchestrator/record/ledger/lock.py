@@ -81,12 +81,12 @@ def running(folder: Path) -> str | None:
     except Timeout:
         return _describe(folder)
     except OSError:  # a folder that we may only read
-        return _by_heartbeat(folder)
+        return _owner_with_heartbeat(folder)
     probe.release()
-    return _by_heartbeat(folder) if address_of(folder) else None
+    return _owner_with_heartbeat(folder) if address_of(folder) else None
 
 
-def _by_heartbeat(folder: Path) -> str | None:
+def _owner_with_heartbeat(folder: Path) -> str | None:
     """Return the description of a driver that has no lock we can see, None if its heartbeat is old."""
     owner = read_owner(folder)
     fresh = owner is not None and time.time() - owner.heartbeat < 3 * HEARTBEAT_SECONDS

@@ -122,7 +122,7 @@ def _restore(value: dict[str, Any]) -> Any:
 
 
 def ledger_bytes(folder: Path) -> bytes:
-    """The ledger of the sweep in `folder` as it is; raises NotASweep, OddEntry, LedgerError."""
+    """Return the bytes of the ledger in `folder`; raises NotASweep, OddEntry, LedgerError."""
     path = Path(folder) / LEDGER_FILE
     refuse_odd_files(path.parent)
     refuse_odd_folders(path.parent)

@@ -10,7 +10,7 @@ SHORTEST = 4  # characters of a config_id that may stand for it
 
 
 def find_configuration(state: SweepState, name: str | int) -> ConfigurationState:
-    """The configuration that is called `name`: a label such as "#7", a number, a config_id, or the start of just one.
+    """Return the configuration called `name`: a label such as "#7", a number, a config_id or a unique start of one.
 
     A number counts before the start of a config_id, and that of a repeated draw stands for the first. Raises UserError
     with what is allowed and the nearest one.

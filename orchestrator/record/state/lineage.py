@@ -48,12 +48,12 @@ class Relative:
 
 
 def relative(folder: Path) -> Relative:
-    """The sweep in `folder`; raises what reading its ledger raises."""
+    """Return the sweep in `folder`; raises what reading its ledger raises."""
     return _relative(folder, read_first_record(folder))
 
 
 def relatives(storage: Path, *, damaged: bool) -> Iterator[Relative]:
-    """Every sweep in the storage folder, by name. Unreadable ledgers are an error with `damaged`, else left out."""
+    """Yield the sweeps of a storage folder by name. Unreadable ledgers are an error with `damaged`, else left out."""
     for ledger in sorted(storage.glob(f"*/{LEDGER_FILE}")):
         try:
             yield relative(ledger.parent)
@@ -63,24 +63,24 @@ def relatives(storage: Path, *, damaged: bool) -> Iterator[Relative]:
 
 
 def confirmations_of(state: SweepState) -> list[Relative]:
-    """The sweeps beside `state` that confirm it, by name."""
+    """Return the sweeps beside `state` that confirm it, by name."""
     own = Identity(state.name, state.spec_hash)
     return [one for one in relatives(state.folder.resolve().parent, damaged=False) if one.parent == own]
 
 
 def searches_of(state: SweepState) -> list[Relative]:
-    """The sweep beside a confirmation that it confirms, if it is still there."""
+    """Return the sweep that a confirmation confirms, if it is still beside it."""
     parent = relative(state.folder).parent
     return [one for one in relatives(state.folder.resolve().parent, damaged=False) if one.identity == parent]
 
 
 def planned_seeds(state: SweepState) -> set[int]:
-    """The seeds of a sweep: those of its specification, and further ones of single configurations."""
+    """Return the seeds of a sweep: those of its specification, and further ones of single configurations."""
     return {*state.spec.get("seeds", ()), *(seed for name in state.more_seeds for seed in state.planned_seeds(name))}
 
 
 def used_seeds(state: SweepState) -> dict[int, str]:
-    """Every seed that the sweep, or any sweep of its chain of confirmations, has used, and by which sweep.
+    """Return the seeds used by the sweep or its chain of confirmations, each with the sweep that used it.
 
     A ledger in the storage folder that cannot be read is an error: whether its seeds are used cannot be known.
     """
@@ -88,7 +88,7 @@ def used_seeds(state: SweepState) -> dict[int, str]:
 
 
 def seeds_of_others(state: SweepState, *, damaged: bool) -> dict[int, str]:
-    """Every seed that another sweep of its chain of confirmations has used, and by which sweep.
+    """Return the seeds used by other sweeps of its chain of confirmations, each with the sweep that used it.
 
     Ledgers in the storage folder that cannot be read are an error with `damaged`, else left out.
     """

@@ -38,7 +38,7 @@ class Measured:
 
     @classmethod
     def from_member(cls, member: MemberConfig) -> Self:
-        """What a member measures, by the classes of today."""
+        """Return the metrics of a member, by today's classes."""
         task = member.task
         return cls(
             lengths=member.evaluated_lengths,
@@ -51,7 +51,7 @@ class Measured:
         )
 
     def recorded(self) -> dict[str, Any]:
-        """What the ledger keeps; metrics with the same distribution and lengths stand together."""
+        """Return the ledger's fields; metrics with the same distribution and lengths are grouped."""
         sets = []
         for (distribution, lengths, trained), group in itertools.groupby(self.metrics.items(), _set_of):
             of_set = {"distribution": distribution, "lengths": list(lengths), "trained_lengths": list(trained)}
@@ -92,14 +92,14 @@ class Measured:
 
 
 def measured_fields(member: MemberConfig, known: Iterable[str]) -> dict[str, Any]:
-    """What the record of a member's configuration says of what it measures; in full unless the digest is `known`."""
+    """Return the fields of a configuration's record about its metrics; in full unless the digest is `known`."""
     recorded = Measured.from_member(member).recorded()
     name = hashlib.sha256(json.dumps(recorded).encode()).hexdigest()[:12]
     return {"measured": name} | ({} if name in known else {"measured_in_full": {name: recorded}})
 
 
 def measured_lengths(recorded: Iterable[Mapping[str, Any]]) -> dict[str, set[int]]:
-    """The lengths of each metric in what was recorded, of those that lack some of the evaluated lengths."""
+    """Return the lengths of recorded metrics that are not measured at all evaluated lengths."""
     found: dict[str, set[int]] = {}
     for fields in recorded:
         for one in fields["sets"]:

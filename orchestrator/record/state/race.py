@@ -195,7 +195,7 @@ class Race:
         return not self.seeds_left and self.next_rung is None
 
     def count_rounds(self, config_id: str) -> int:
-        """Return in how many rounds a configuration was."""
+        """Return the number of rounds that a configuration was in."""
         return sum(config_id in one.contenders for one in self.rounds)
 
     @property

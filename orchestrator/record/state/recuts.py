@@ -111,5 +111,5 @@ def continue_pack(
 
 
 def total_seconds(packs: Mapping[str, PackState], recuts: Sequence[Recut]) -> float:
-    """Return for how many seconds packs have trained together, also those that ran out of memory and were replaced."""
+    """Return the total seconds of training of all packs, including those that ran out of memory and were replaced."""
     return sum(pack.seconds for pack in packs.values()) + sum(recut.seconds for recut in recuts)

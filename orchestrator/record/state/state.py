@@ -68,7 +68,7 @@ class SweepState:
         return state
 
     def apply(self, record: Record) -> None:
-        """Take in one more record.
+        """Update the state with the next record.
 
         Raises DamagedLedger when its kind is unknown, a field is not what it should be, a path leads out of the sweep
         folder, or it contradicts earlier ones.

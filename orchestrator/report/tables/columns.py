@@ -94,5 +94,5 @@ def median_and_quartiles(at: Quartiles | None, infinite: str = "inf") -> str:
 
 
 def p_value(p: float, digits: int = 3) -> str:
-    """Return a p-value with so many significant digits, "-" for NaN."""
+    """Return a p-value with this many significant digits, "-" for NaN."""
     return NONE if math.isnan(p) else f"{p:.{digits}g}"

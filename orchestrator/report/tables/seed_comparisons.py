@@ -192,7 +192,7 @@ def _test_notes(tested: Sequence[SeedComparison]) -> list[str]:
     kinds += ["all ways to deal out the labels"] if any(not one.outcome.paired for one in tested) else []
     smallest, tests = min(one.outcome.smallest_p for one in tested), max(one.tests for one in tested)
     lines = [
-        f"p: two-sided and exact, by ranks over {' or '.join(kinds)}; with so many seeds no p can be below "
+        f"p: two-sided and exact, by ranks over {' or '.join(kinds)}; with this many seeds no p can be below "
         f"{p_value(smallest)}, however large the difference."
     ]
     if tests > 1:

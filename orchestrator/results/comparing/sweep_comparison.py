@@ -69,7 +69,7 @@ class SweepComparison:
 
 
 def band_level(lengths: int) -> float:
-    """Return the level of each of so many intervals that together have LEVEL, by Bonferroni's inequality."""
+    """Return the level of each of this many intervals that together have LEVEL, by Bonferroni's inequality."""
     return 1 - (1 - LEVEL) / max(1, lengths)
 
 

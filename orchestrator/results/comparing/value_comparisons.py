@@ -20,7 +20,7 @@ from search_spaces.grammar.space.domains import value_key
 
 @dataclass(frozen=True, kw_only=True)
 class RankedValue:
-    """A value of a key with its configuration ranked first, of so many `configurations` that have a score.
+    """A value of a key with its configuration ranked first; `configurations` is how many have a score.
 
     `against_first` is this value minus the one that is ranked first; None for that one.
     """

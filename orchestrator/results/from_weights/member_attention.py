@@ -9,10 +9,10 @@ from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.from_weights.member_maps import (
     MemberMaps,
+    describe_median_seed,
     median_seed,
     member_title,
     trained_member,
-    which_seed,
 )
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
@@ -86,7 +86,7 @@ def _choose_seed(result: Summary, row: Row, seed: int | None) -> tuple[int, str]
     judged = median_seed(result, row)
     if judged is None:
         raise UserError(f"no seed of configuration {label(row.number)} has a score; --seed names one")
-    return judged[0], f"seed {judged[0]}, {which_seed(judged[1])}"
+    return judged[0], f"seed {judged[0]}, {describe_median_seed(judged[1])}"
 
 
 def _as_option(problem: Problem) -> str:

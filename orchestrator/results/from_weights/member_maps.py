@@ -48,7 +48,7 @@ def read_maps(result: Summary, row: Row) -> MemberMaps | None:
         maps = member.model.maps(weights, member.task)
     except WeightsError as error:
         raise DamagedWeights(str(error)) from error
-    title = member_title(result, row, f"seed {seed}, {which_seed(count)}", average, weights.step)
+    title = member_title(result, row, f"seed {seed}, {describe_median_seed(count)}", average, weights.step)
     return MemberMaps(title=title, maps=maps) if maps else None
 
 
@@ -71,7 +71,7 @@ def member_title(result: Summary, row: Row, seed: str, average: str, step: int) 
     return f"{first}\n{seed}; {average} weights after step {step}"
 
 
-def which_seed(count: int) -> str:
+def describe_median_seed(count: int) -> str:
     """Return in words which of `count` seeds with a score the median seed is."""
     median = "the median one" if count % 2 else "the lower of the two median ones"
     return f"{median} of {count} by score" if count > 1 else "the only one with a score"

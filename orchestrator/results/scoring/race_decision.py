@@ -16,7 +16,7 @@ from orchestrator.statistics.friedman import race_by_ranks
 from search_spaces import Objective, Racing
 
 MEDIAN, RANK_SUM = "median", "rank sum"
-LEAST_TESTED = 2  # configurations that stay after a test, if so many have not failed
+LEAST_TESTED = 2  # configurations that stay after a test, if at least this many have not failed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,9 +42,9 @@ class SweepBudget:
         self._is_limited = max_seconds is not None or spec.budget != Budget()
 
     def first_fitting(self, queue: Iterable[str], running: Collection[str]) -> tuple[str | None, list[Limit]]:
-        """The first of these packs that would end within the budget beside those that are running.
+        """Return the first of these packs that would end within the budget beside the running ones.
 
-        Where there is none, the limits that the first of them would pass.
+        If none would, return the limits that the first of them would exceed.
         """
         packs = self._state.packs
         if not self._is_limited:
@@ -56,7 +56,7 @@ class SweepBudget:
             ahead = [packs[name] for name in {*running, pack_id}]
             seconds = [rate(pack) * steps_left(pack) for pack in ahead]
             own = rate(packs[pack_id]) * steps_left(packs[pack_id])
-            limits = self._limits(own, sum(seconds), sum(map(steps_left, ahead)))
+            limits = self._limits_after(own, sum(seconds), sum(map(steps_left, ahead)))
             passed = [limit for limit in limits if limit.used > limit.most]
             if not passed:
                 return pack_id, []
@@ -64,11 +64,11 @@ class SweepBudget:
         return None, blocking
 
     def used_up(self) -> list[Limit]:
-        """The limits that are reached: packs are to stop."""
-        return [limit for limit in self._limits() if limit.used >= limit.most]
+        """Return the limits that are reached: packs must stop."""
+        return [limit for limit in self._limits_after() if limit.used >= limit.most]
 
-    def _limits(self, seconds: float = 0.0, pack_seconds: float = 0.0, steps: int = 0) -> Iterator[Limit]:
-        """Every limit, with what is used; and what would be after so many more seconds, seconds of packs, and steps."""
+    def _limits_after(self, seconds: float = 0.0, pack_seconds: float = 0.0, steps: int = 0) -> Iterator[Limit]:
+        """Yield every limit with its use after this many more seconds, pack-seconds and steps."""
         elapsed, budget = self._clock() - self._began, self._budget
         if (most := self._max_seconds) is not None:
             words = f"{duration(elapsed)} of --max-time {duration(most)}"
@@ -87,7 +87,7 @@ class SweepBudget:
             yield Limit(used=used + steps, most=most, words=words, option=option)
 
     def _seconds_per_step(self) -> Callable[[PackState], float]:
-        """How long a step of a member takes in a pack, by what is known of those that have trained."""
+        """Return the estimated seconds per step of a member, from the packs that have trained."""
         every, by_structure = [0.0, 0], dict[str, list[float]]()
         for pack in self._state.packs.values():
             for sums in (every, by_structure.setdefault(pack.structural_key, [0.0, 0])) if pack.step else ():

@@ -81,13 +81,15 @@ class SweepDriver:
     # What the scheduler asks ------------------------------------------------------------------------------------------
 
     def next_pack(self) -> tuple[str, str] | None:
-        """The next pack that fits into the budget; without one the sweep stops.
+        """Return the next pack that fits into the budget; without one the sweep stops.
 
         tpe draws a generation when every earlier configuration has its score. A rung of a race is decided when all
         packs have reached it, a round when all of its configurations have their scores.
         """
         while not self.stopped_by and not self.queue and self._generations:
-            if any(not found.finished for found in self.state.configurations.values() if found.number < self._next()):
+            if any(
+                not found.finished for found in self.state.configurations.values() if found.number < self._next_number()
+            ):
                 return None
             self._plan(self._generations.popleft())
         idle = not self.running and not self.stopped_by  # a pack at a rung runs until its state is saved
@@ -118,7 +120,7 @@ class SweepDriver:
         self._tick(self)
 
     def resized(self, workers: int, memory: float | None = None) -> None:
-        """Cut packs again that no worker has begun, if so many workers end a good deal sooner by it or lack memory."""
+        """Cut packs again that no worker has begun, if the workers then end much sooner or now lack memory."""
         self._room = (workers, memory)
         self.queue = deque(self._cut_again(self.queue))
 
@@ -195,7 +197,7 @@ class SweepDriver:
             self.failed(pack_id, "the worker stopped before the last evaluation")
 
     def failed(self, pack_id: str, error: str, trace: str | None = None) -> None:
-        """The pack and its members have failed for good; the sweep continues."""
+        """Record that the pack and its members have failed for good; the sweep continues."""
         error = self._attempt(pack_id, error, trace)
         attempts = counted(len(self.state.packs[pack_id].attempts), "attempt")
         self._say(f"pack {pack_id}: {error}; it is given up after {attempts}")
@@ -225,7 +227,7 @@ class SweepDriver:
     # Within -----------------------------------------------------------------------------------------------------------
 
     def _take_up(self) -> None:
-        """Close what only lacks its last record, queue what is unfinished, plan what was drawn and not packed."""
+        """Record missing ends, queue unfinished packs, and plan configurations that were drawn but not packed."""
         unscored = [name for name, found in self.state.configurations.items() if not found.finished]
         racing = [] if self.state.race is None or is_race_over(self.state) else self.state.race.contenders
         needed = {*unscored, *racing}
@@ -257,8 +259,8 @@ class SweepDriver:
         self._say(describe_recut(self.state.recuts[-1]))
         return order
 
-    def _next(self) -> int:
-        """The first number of the next generation; a killed driver may have recorded some of it."""
+    def _next_number(self) -> int:
+        """Return the first number of the next generation; a killed driver may have recorded a part of it."""
         return self._generations[0].start
 
     def _plan(self, numbers: range) -> None:
@@ -276,7 +278,7 @@ class SweepDriver:
             self.queue.extend(pack.pack_id for pack in packs)
 
     def _attempt(self, pack_id: str, error: str, trace: str | None) -> str:
-        """Record that the pack died; what the watchdog wrote says more than that its process is gone."""
+        """Record that the pack died, with the watchdog's reason if it wrote one."""
         if silence := read_silence(stuck_file(self.state.folder, pack_id), self.spec.resources.watchdog_seconds):
             error, trace = silence
         attempt = len(self.state.packs[pack_id].attempts) + 1

@@ -6,7 +6,7 @@ from trainers.evaluation.results import Evaluation
 
 
 def evaluation_fields(pack_id: str, evaluation: Evaluation, file: str, sha256: str) -> dict[str, Any]:
-    """Fields of the record of an evaluation of a pack, whose curves are in a file with this checksum."""
+    """Return the fields of the record of an evaluation, whose curves are in a file with this checksum."""
     return {
         "pack_id": pack_id,
         "step": evaluation.step,
@@ -23,7 +23,7 @@ def evaluation_fields(pack_id: str, evaluation: Evaluation, file: str, sha256: s
 
 
 def _decision_fields(evaluation: Evaluation) -> dict[str, Any]:
-    """Fields of its record, by member in the order of the pack; empty without early stopping and stages.
+    """Return the record's fields by member, in the order of the pack; empty without early stopping and stages.
 
     stopped_at: the step, -1 before. stages: those trained at up to here. validation: by metric and average the score at
     each trained length.

@@ -69,7 +69,7 @@ class ConfigurationSampler:
         scored = []
         for number in range(numbers.start):
             earlier = self._state.configurations[self._state.draws[number].config_id]
-            scored.append(search.Told(values=self._state.draws[number].values, score=earlier.score))
+            scored.append(search.Result(values=self._state.draws[number].values, score=earlier.score))
         index, drawn = draws_by_number(self._state), self._state.draws
         known = {n: search.Draw(number=n, values=one.values, draw=index[n]) for n, one in drawn.items()}
         draws = search.draw(self._spec, numbers, scored, known)

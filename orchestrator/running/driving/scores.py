@@ -29,7 +29,7 @@ class Scores:
     def take_final(self, pack_id: str, final: Evaluation) -> None:
         """Score the members of a pack whose last evaluation has just been recorded."""
         if self._objective.evaluation == LAST:
-            self._take(self._of_final(pack_id, final))  # nothing has to be read for it
+            self._take(self._score_final_curves(pack_id, final))  # nothing has to be read for it
         else:
             self.take_recorded({pack_id})
 
@@ -65,7 +65,7 @@ class Scores:
         for name, seed, score in scores:
             self._members.setdefault(name, {})[int(seed)] = float(score)
 
-    def _of_final(self, pack_id: str, final: Evaluation) -> Iterable[tuple[str, int, float]]:
+    def _score_final_curves(self, pack_id: str, final: Evaluation) -> Iterable[tuple[str, int, float]]:
         """(config_id, seed, score) of every member, as `score_members` has them of the same curves."""
         objective = self._objective
         a, k = final.averages.index(objective.average), final.metrics.index(objective.metric)

@@ -27,7 +27,7 @@ def gpus_here() -> list[float]:
             return [float(memory) * 2**20 for memory, _ in found]
     except (OSError, ValueError, subprocess.SubprocessError):
         pass
-    return _by_torch()
+    return _ask_torch()
 
 
 def mig_parts() -> list[str]:
@@ -41,7 +41,7 @@ def smallest_share(found: list[float], gpus: float) -> float:
 
 
 def count_gpu_packs(there: float, gpus: float) -> int:
-    """Return how many packs with `gpus` GPUs each so many GPUs hold; a part of a GPU is always on one GPU."""
+    """Return how many packs with `gpus` GPUs each this many GPUs hold; a part of a GPU is always on one GPU."""
     return int(there + 1e-9) * int(1 / gpus + 1e-9) if gpus < 1 else int(there / gpus + 1e-9)
 
 
@@ -61,7 +61,7 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _by_torch() -> list[float]:
+def _ask_torch() -> list[float]:
     """Ask torch in another process, because this one would keep memory on the GPU."""
     import torch
 

@@ -165,7 +165,7 @@ def checkpoint_folder(folder: Path, pack_id: str) -> Path:
 
 
 def stop_file(folder: Path) -> Path:
-    """The file by which a driver stops all packs at their next evaluation: workers elsewhere share the folder."""
+    """Return the file by which a driver stops all packs at their next evaluation; workers elsewhere see it too."""
     return folder / STOP_FILE
 
 

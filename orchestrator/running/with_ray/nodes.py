@@ -107,7 +107,7 @@ class NodeMemory:
         return bool(self._asked)
 
     def read(self, seconds: float = 0.0) -> list[float]:
-        """Return the bytes of the GPUs of living nodes, of new ones if they answer within so many seconds."""
+        """Return the bytes of the GPUs of living nodes, of new ones if they answer within this many seconds."""
         names = [node["id"] for node in living_nodes() if count_on_node(node, self._need)]
         for name in names:
             if name not in self._known and name not in self._asked:
@@ -174,7 +174,7 @@ class Workers:
         return before != (self.count, self.bytes)
 
     def _request(self, wanted: int) -> None:
-        """Have so many placement groups wait; one that has found its place leaves it to a pack."""
+        """Keep this many placement groups waiting; one that has found its place leaves it to a pack."""
         states = placement_group_table() if self._requests else {}
         found = [one for one in self._requests if states[one.id.hex()]["state"] != "PENDING"]
         for one in (*found, *(one for one in self._requests[max(0, wanted) :] if one not in found)):

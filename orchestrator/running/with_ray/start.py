@@ -96,7 +96,7 @@ def begin_for(resources: Resources) -> None:
 
 
 def begun() -> LocalRay:
-    """The local Ray that was begun, otherwise a new one. The caller ends it."""
+    """Return the local Ray whose start has begun, otherwise start one. The caller stops it."""
     if not _begun:
         atexit.register(end_unused)  # of a command that is refused, or interrupted before Ray was up
         _begun.append(LocalRay())
@@ -112,13 +112,13 @@ def end_unused() -> None:
 
 
 def _parent() -> Path:
-    """Where Ray's folder is made: the temp directory, or /tmp where the paths in there are too long for sockets."""
+    """Return the parent of Ray's folder: the temp directory, or /tmp if paths in it are too long for sockets."""
     parent = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
     return parent if len(str(parent)) <= LONGEST_PARENT else Path("/tmp")
 
 
 def set_environment() -> None:
-    """What Ray reads from the environment when it is imported and started."""
+    """Set the environment variables that Ray reads when it is imported and started."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_DEDUP_LOGS", "1")

@@ -94,7 +94,7 @@ class PackSearcher(_Unsaved, Searcher):
         self._running = set[str]()
 
     def suggest(self, trial_id: str) -> Any:
-        """The next pack as the configuration of a trial."""
+        """Return the next pack as the configuration of a trial."""
         if len(self._running) >= self.workers.count:
             return None
         pack = call_driver(self.driver.next_pack)
@@ -157,7 +157,7 @@ class Recorder(_Unsaved, TrialProgressCallback):
                 trial.max_failures = 0  # the worker raises next: its process ends with all its memory
 
     def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """The pack died, and Tune has queued it again; after an exception, which will most likely come again, once.
+        """Note that the pack died and Tune has queued it again; after an exception only once, as it is likely to recur.
 
         A pack that lost its node has as many retries as before.
         """
@@ -172,7 +172,7 @@ class Recorder(_Unsaved, TrialProgressCallback):
         call_driver(self.driver.retried, trial.config["pack_id"], death.message, death.trace)
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """The pack is done. Tune keeps every trial, so what it was made of is taken away."""
+        """Finish the pack. Tune keeps every trial, so its contents are dropped."""
         pack_id = trial.config["pack_id"]
         if death := self._ended.pop(pack_id, None):
             call_driver(self.driver.failed, pack_id, death.message, death.trace)
@@ -181,7 +181,7 @@ class Recorder(_Unsaved, TrialProgressCallback):
         trial.config["work"] = ""
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """The pack died once too often, or smaller ones are in its place."""
+        """Fail a pack that has no retries left; one that smaller packs replace is only forgotten."""
         if trial.config["pack_id"] in self._replaced:
             return
         error = _error_of(trial)
@@ -199,7 +199,7 @@ def _refuse_full(error: BaseException | None) -> None:
 
 
 def _error_of(trial: Any) -> BaseException | None:
-    """The exception that ended a worker, from the file in our scratch folder where Tune has just put it."""
+    """Return the exception that ended a worker, from the file that Tune has just written into the scratch folder."""
     path = trial.pickled_error_file
     if path is None or not Path(path).is_file():
         return None
@@ -220,7 +220,7 @@ def is_lost_node(error: BaseException | None) -> bool:
 
 
 def explain(error: BaseException | None) -> Death:
-    """What ended a worker, in one line, and the line of code where an exception was raised."""
+    """Return in one line what ended a worker, and the line of code that raised."""
     if is_lost_node(error):
         return Death(message="the worker was lost with its node, or cannot be reached")
     if isinstance(error, RayActorError):

@@ -47,7 +47,7 @@ def check_racing(data: dict[str, Any], findings: Findings) -> None:
 
 
 def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findings: Findings) -> None:
-    """Record problems of the rungs of the first round, in which every configuration has so many seeds."""
+    """Record problems of the rungs of the first round, in which every configuration has this many seeds."""
     key, guard = f"{KEY}.steps", rungs.get("guard", True) is True
     listed = lookup(data, "search.listed")
     varied = [lookup(data, "space"), *(listed if isinstance(listed, list) else ())]

@@ -33,7 +33,7 @@ class Rungs(Strict):
     growth: float = Field(
         default=3.0,
         gt=1,
-        description="Each rung is at so many times the step of the one before, rounded up to an evaluation.",
+        description="Each rung is at this many times the step of the one before, rounded up to an evaluation.",
     )
     keep: float = Field(
         gt=0, lt=1, description="The share of the configurations of a rung that trains on: the best medians, and ties."
@@ -44,7 +44,7 @@ class Rungs(Strict):
     )
 
     def rungs(self, every: int, steps: int) -> tuple[Rung, ...]:
-        """Return the rungs of a training with so many steps, evaluated `every` so many.
+        """Return the rungs of a training with `steps` steps, evaluated every `every` steps.
 
         Improvement counts from the rung before; at the first rung from the last evaluation in the first half.
 
@@ -57,12 +57,12 @@ class Rungs(Strict):
         return tuple(found[:-1])
 
     def count_kept(self, configurations: int) -> int:
-        """Return how many of so many configurations train on, without ties and without those that the guard keeps."""
+        """Return how many configurations train on, without ties and without those that the guard keeps."""
         return count_share(self.keep, configurations)
 
 
 def count_share(share: float, configurations: int) -> int:
-    """Return a share of so many configurations, rounded up."""
+    """Return a share of the configurations, rounded up."""
     return math.ceil(round(share * configurations, 6))
 
 
@@ -70,7 +70,7 @@ class Racing(Strict):
     """After each round either a share of the configurations stays, or all that a test does not rule out."""
 
     first: int = Field(ge=1, description="Seeds of every configuration: those of the first round.")
-    growth: float = Field(default=2.0, gt=1, description="A round ends with so many times the seeds of the one before.")
+    growth: float = Field(default=2.0, gt=1, description="Seeds at the end of a round over those of the one before.")
     keep: float | None = Field(
         default=None,
         gt=0,
@@ -99,7 +99,7 @@ class Racing(Strict):
         return min(total, max(count + 1, math.ceil(round(self.growth * count, 6))))
 
     def count_kept(self, configurations: int) -> int:
-        """Return how many of so many configurations stay at most, without ties: all of them without a share."""
+        """Return how many configurations stay at most, without ties: all of them without a share."""
         return configurations if self.keep is None else count_share(self.keep, configurations)
 
     def resolved(self) -> dict[str, Any]:

@@ -111,7 +111,7 @@ class Resources(Strict):
         default=30.0, gt=0, description="A pack saves its state after this many seconds; null turns it off."
     )
     checkpoint_steps: int | None = Field(
-        default=None, ge=1, description="A pack saves its state every so many steps; null turns it off."
+        default=None, ge=1, description="Steps after which a pack saves its state; null turns it off."
     )
     keep_weights: KeepWeights = Field(
         default="auto",
@@ -126,7 +126,7 @@ class Resources(Strict):
     )
     retries: int = Field(default=2, ge=0, description="How often a pack that died is started again.")
     watchdog_seconds: float = Field(
-        default=600.0, gt=0, description="A pack silent for so many seconds is taken for dead."
+        default=600.0, gt=0, description="A pack silent for this many seconds is taken for dead."
     )
 
 

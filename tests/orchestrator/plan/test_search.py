@@ -54,13 +54,13 @@ def spec(tmp_path: Path):
 
 def every_draw(spec: SweepSpec) -> list[dict]:
     """All configurations, with a made-up score for each generation of tpe."""
-    told: list[search.Told] = []
+    results: list[search.Result] = []
     values = []
     for numbers in search.generations(spec):
-        for drawn in search.draw(spec, numbers, told):
+        for drawn in search.draw(spec, numbers, results):
             values.append(drawn.values)
         if spec.search.sampler == "tpe":
-            told += [search.Told(values=values[number], score=score(values[number])) for number in numbers]
+            results += [search.Result(values=values[number], score=score(values[number])) for number in numbers]
     return values
 
 
@@ -194,15 +194,17 @@ def test_tpe_finds_what_random_search_does_not(spec):
 
 
 def test_tpe_does_not_depend_on_the_order_of_completion(spec):
-    """Told is always in the order of numbers; another order would be another study, which this shows."""
+    """Results are always in the order of numbers; another order would be another study."""
     one = spec(SPACE, "search.sampler=tpe", "search.generation=6", "search.configurations=30")
     numbers = search.generations(one)
-    told: list[search.Told] = []
+    results: list[search.Result] = []
     for generation in numbers[:4]:
-        told += [search.Told(values=d.values, score=score(d.values)) for d in search.draw(one, generation, told)]
-    last = [d.values for d in search.draw(one, numbers[4], told)]
-    assert [d.values for d in search.draw(one, numbers[4], list(told))] == last
-    worse = [search.Told(values=one.values, score=1.0) for one in told]
+        results += [
+            search.Result(values=d.values, score=score(d.values)) for d in search.draw(one, generation, results)
+        ]
+    last = [d.values for d in search.draw(one, numbers[4], results)]
+    assert [d.values for d in search.draw(one, numbers[4], list(results))] == last
+    worse = [search.Result(values=one.values, score=1.0) for one in results]
     assert [d.values for d in search.draw(one, numbers[4], worse)] != last
 
 
@@ -210,8 +212,8 @@ def test_tpe_takes_failures_and_infinite_scores(spec):
     one = spec(SPACE, "search.sampler=tpe", "search.generation=15", "search.configurations=30")
     first = search.draw(one, search.generations(one)[0])
     scores = [None, float("inf"), *range(13)]
-    told = [search.Told(values=d.values, score=s) for d, s in zip(first, scores, strict=True)]
-    assert len(search.draw(one, search.generations(one)[1], told)) == 15
+    results = [search.Result(values=d.values, score=s) for d, s in zip(first, scores, strict=True)]
+    assert len(search.draw(one, search.generations(one)[1], results)) == 15
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(list(range(12))))

@@ -93,7 +93,7 @@ def test_five_seeds_are_called_too_few(reversed_order, short_text):
         "Every pair of the configurations; differences are first minus second of total_variation (ema)",
         "Paired by seed: same training data, test inputs; initial weights differ (model.norm) (6 of 9 lines).",
         "Paired by seed: same training data, test inputs, initial weights (3 of 9 lines).",
-        "with so many seeds no p can be below 0.0625, however large the difference",
+        "with this many seeds no p can be below 0.0625, however large the difference",
         "p (Holm): after Holm's correction for the 3 comparisons at the same lengths.",
         "no p after the correction can be below 0.05: that takes 7 pairs of seeds",
         "there is none with fewer than 6 pairs",

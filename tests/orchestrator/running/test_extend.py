@@ -129,7 +129,7 @@ def test_the_first_configurations_alone_get_more_seeds(lengthwise, run, curves):
         ((), ("--seeds", "2"), "this adds nothing to what is planned: 4 configurations with seeds 0-1"),
         ((), (), "this adds nothing"),
         ((), ("--seeds", "1"), "there are 2 already; allowed: 2 or more"),
-        ((), ("--seeds", "0.5"), "allowed: a number such as 12 (up to so many), +6 (so many more), or seeds such as"),
+        ((), ("--seeds", "0.5"), "allowed: a number such as 12 (12 in all), +6 (6 more), or seeds such as"),
         ((), ("--seeds", "9-5"), "9-5 are no seeds"),
         ((), ("--seeds", "5000000000-5000000001"), "are no seeds"),
         ((), ("--configurations", "3"), "has 4 and none can be taken away"),

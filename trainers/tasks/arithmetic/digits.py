@@ -12,7 +12,7 @@ from torch import Tensor
 from trainers.tensors.numerals import PAD
 
 
-def of_integers(values: Sequence[int], width: int) -> Tensor:
+def digits_of_integers(values: Sequence[int], width: int) -> Tensor:
     """Return the digits (N, width) of N non-negative integers. Raises ValueError if one has more digits."""
     rows = []
     for value in values:

@@ -70,7 +70,7 @@ class OperandLayout:
         )
 
     def fixed_places(self) -> Places | None:
-        """The places (T,) that all sequences share; None with text, where they differ (`find_places`)."""
+        """Return the places (T,) that all sequences share; None with text, where they differ (`find_places`)."""
         if self.gap:
             return None
         role = [FIRST] * self.first + [OPERATOR] + [SECOND] * self.second

@@ -18,7 +18,7 @@ from trainers.tasks.arithmetic.digits import (
     carry_run,
     cascade_length,
     digit_count,
-    of_integers,
+    digits_of_integers,
     shift_digits,
     write_digits,
 )
@@ -134,7 +134,7 @@ class PaddedAddition(PaddedNumbers):
     def example(self, first: int, second: int) -> tuple[str, str]:
         """Return tokens and targets of one sum, without text between the numbers, as text."""
         layout = OperandLayout(self.width, self.width, PLUS)
-        a, b = (of_integers([number], self.width)[None] for number in (first, second))
+        a, b = (digits_of_integers([number], self.width)[None] for number in (first, second))
         answer = self._answer(a, b)
         batch = layout.batch(
             write_number(a), write_number(b), answer, Stream(torch.tensor([0]), "data", torch.tensor(0)), (0, 0)

@@ -11,7 +11,7 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.arithmetic.digit_scores import GENERAL, GroupedBatch
-from trainers.tasks.arithmetic.digits import multiply, of_integers, parallel_multiplication, shift_digits
+from trainers.tasks.arithmetic.digits import digits_of_integers, multiply, parallel_multiplication, shift_digits
 from trainers.tasks.arithmetic.operand_layout import OperandLayout
 from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, write_number
 from trainers.tasks.fixed_set import Draws
@@ -115,8 +115,8 @@ class PaddedMultiplication(PaddedNumbers):
     def example(self, multiplier: int, number: int) -> tuple[str, str]:
         """Return tokens and targets of one product, without text between the numbers, as text."""
         layout = OperandLayout(self.multiplier_digits, self.block, TIMES)
-        first = of_integers([multiplier], self.multiplier_digits)[None]
-        second = of_integers([number], self.block)[None]
+        first = digits_of_integers([multiplier], self.multiplier_digits)[None]
+        second = digits_of_integers([number], self.block)[None]
         draws = Stream(torch.tensor([0]), "data", torch.tensor(0))
         batch = layout.batch(first.flip(-1), write_number(second), self._answer(first, second), draws, (0, 0))
         tokens, targets = self.format_row(batch, 0)

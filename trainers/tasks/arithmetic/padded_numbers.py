@@ -29,7 +29,7 @@ SHIFTED = "exact_match_shifted"  # the group of training numbers with zeros appe
 class PaddedNumbers(Task):
     """Two numbers in, padded on the left to a fixed width; out, at the last positions, all digits of the answer."""
 
-    train_digits: int = setting(5, low=1, help="trained on numbers of up to so many digits")
+    train_digits: int = setting(5, low=1, help="trained on numbers of up to this many digits")
     zero_shift: bool = setting(False, help="append zeros to training numbers and answers, up to the longest that fit")
     fixed_set: int | None = setting(None, low=1, below=2**32, help="distinct training samples; null: always fresh ones")
     text_tokens: int = setting(0, low=0, help="most text tokens in each of the three gaps")

@@ -97,9 +97,9 @@ class Tokens:
         field: Tensor | int = NOT_JUDGED,
     ) -> Self:
         """Use the first `count` (S, B, ...) tokens, with ids from `first`; attributes are broadcast to all tokens."""
-        of_each = (_tensor(of, token).expand(token.shape) for of in (use, group, state, field))
+        fields = (_tensor(of, token).expand(token.shape) for of in (use, group, state, field))
         ids = first[..., None] + torch.arange(token.shape[-1], device=token.device)
-        return cls(token, leading_mask(token.shape[-1], count), ids, *of_each)
+        return cls(token, leading_mask(token.shape[-1], count), ids, *fields)
 
     def map_all(self, change: Callable[[Tensor], Tensor]) -> Self:
         """Apply a function to the tokens and all their attributes."""

@@ -64,7 +64,7 @@ class Slice:
         weighted = [share * weight(length) for length, share in zip(self.lengths, shares, strict=True)]
         return tuple(round(before / sum(weighted) * _WORDS) for before in accumulate(weighted[:-1]))
 
-    def of_each(self, length: Tensor, value: Callable[[int], int]) -> Tensor:
+    def look_up(self, length: Tensor, value: Callable[[int], int]) -> Tensor:
         """Return a number for each length."""
         values = {known: value(known) for known in self.lengths}
         return constant(tuple(values.get(known, 0) for known in range(self.longest + 1)), length.device)[length]
@@ -83,7 +83,7 @@ class Slice:
         further = (self.rows - 1) // fewest + 1
         others = self.draw_lengths(draws, site + 1, further, lambda length: Fraction(1, transitions(length)))
         length_SE = torch.cat([first_S1, others], dim=-1)
-        counts = self.of_each(length_SE, transitions)
+        counts = self.look_up(length_SE, transitions)
         ends = counts.cumsum(dim=-1)
         place = torch.arange(self.rows, device=ends.device) + draw_below(draws, site + 2, (1,), counts[:, :1])
         example = torch.searchsorted(ends, place, right=True)

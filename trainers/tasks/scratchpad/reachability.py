@@ -143,7 +143,7 @@ class Reachability(GraphTask):
     def probe_text(self, draws: Draws, site: int, length: int, label_SB: Tensor) -> Text:
         """Draw questions on graphs of cycles with these labels; takes two sites."""
         device, one = label_SB.device, label_SB[..., None] > 0
-        (first_0, size_0), (first_1, size_1) = map(_by_node, self.cycles_of(length))
+        (first_0, size_0), (first_1, size_1) = map(_cycle_of_nodes, self.cycles_of(length))
         first = torch.where(one, constant(first_1, device), constant(first_0, device))
         size = torch.where(one, constant(size_1, device), constant(size_0, device))
         nodes = torch.full_like(label_SB, self.nodes)
@@ -169,10 +169,10 @@ class Reachability(GraphTask):
                     yield EvaluationBatch(self.test_batch(text, length), (length,), distribution.name)
 
 
-def _by_node(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _cycle_of_nodes(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return for each node the first node of its cycle, and the size of the cycle.
 
-    >>> _by_node((2, 3))
+    >>> _cycle_of_nodes((2, 3))
     ((0, 0, 2, 2, 2), (2, 2, 3, 3, 3))
     """
     firsts = [sum(sizes[:place]) for place in range(len(sizes))]

@@ -46,7 +46,7 @@ class ShiftAddition(Sums):
     ['p$9+w$4=$lh|0#9p$+4w$=3$l|1#9p$+4w$=3$l|1#13$l', '$9+w$4=$lh|0#9p$+4w$=3$l|1#~~~~~~~~~~~~~~13$l.']
     """
 
-    train_digits: int = setting(4, low=1, help="trained on numbers of up to so many digits")
+    train_digits: int = setting(4, low=1, help="trained on numbers of up to this many digits")
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ class Sums(ScratchpadTask):
     """
 
     canvas: int = setting(30, low=1, help="largest number of digits of a number")
-    train_digits: int = setting(10, low=1, help="trained on numbers of up to so many digits")
+    train_digits: int = setting(10, low=1, help="trained on numbers of up to this many digits")
     test_digits: tuple[int, ...] = setting(tuple(range(12, 31, 2)), low=1, help="digits of longer test numbers")
     greedy_states: bool = setting(False, help="sample only the filler, and take the likeliest states; not in the paper")
 

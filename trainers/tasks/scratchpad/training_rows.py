@@ -77,7 +77,7 @@ def training_rows(task: RowSettings, part: Slice, draws: Draws) -> Batch:
     length_SB = part.draw_lengths(draws, site, part.rows)
     text = task.text(draws, site + TEXT_SITE, length_SB, part.longest)
     if task.form == TRANSITION:
-        index_SB = draw_below(draws, site + _TRANSITION_SITE, (part.rows,), part.of_each(length_SB, task.transitions))
+        index_SB = draw_below(draws, site + _TRANSITION_SITE, (part.rows,), part.look_up(length_SB, task.transitions))
         return make_batch(transition_rows(text, start, width, index_SB), loss_on_question=on_question)
     if task.form == MASK:
         rows = masked_rows(text, start, width, fix_first_state=task.fix_first_state)

@@ -13,7 +13,7 @@ Passed = Iterator[tuple[int, int]]  # tokens, and the context that each of them 
 def count_passes(every: Iterable[Widths], *, by_state: bool, cached: bool, cost: Callable[[int], float]) -> float:
     """Return the cost of tests with these widths, in passes over their rows: one with the true tokens, and generation.
 
-    cached: whether there is a KV cache. cost: of one token in a pass over so many. A prompt that is longer than its
+    cached: whether there is a KV cache. cost: of one token in a pass over this many. A prompt that is longer than its
     question is taken for the question alone, so that without a KV cache a few tokens more are counted.
     """
     generated = read = 0.0

@@ -19,8 +19,8 @@ from trainers.tasks.arithmetic.digits import (
     carry_run,
     cascade_length,
     digit_count,
+    digits_of_integers,
     multiply,
-    of_integers,
     parallel_multiplication,
     read_digits,
     shift_digits,
@@ -50,7 +50,7 @@ def slow_cascade(a: int, b: int, width: int) -> tuple[int, int]:
 @given(NUMBERS, NUMBERS)
 @settings(max_examples=60, deadline=None)
 def test_sums_carries_and_measures_are_those_of_python_integers(a: int, b: int) -> None:
-    first, second = of_integers([a], 50), of_integers([b], 50)
+    first, second = digits_of_integers([a], 50), digits_of_integers([b], 50)
     assert to_integers(add(first, second)) == [a + b]
     out = [(a % 10**i + b % 10**i) >= 10**i for i in range(1, 51)]
     assert carries(first + second)[0].tolist() == out
@@ -63,20 +63,20 @@ def test_sums_carries_and_measures_are_those_of_python_integers(a: int, b: int) 
 @given(NUMBERS, NUMBERS)
 @settings(max_examples=30, deadline=None)
 def test_products_are_those_of_python_integers(a: int, b: int) -> None:
-    assert to_integers(multiply(of_integers([a], 50), of_integers([b], 50))) == [a * b]
+    assert to_integers(multiply(digits_of_integers([a], 50), digits_of_integers([b], 50))) == [a * b]
 
 
 @given(st.integers(0, 10**17 - 1), NUMBERS)
 @settings(max_examples=30, deadline=None)
 def test_parallel_multiplication_is_that_of_python_integers(x: int, a: int) -> None:
-    digits, _ = parallel_multiplication(torch.tensor([x]), of_integers([a], 50), 67)
+    digits, _ = parallel_multiplication(torch.tensor([x]), digits_of_integers([a], 50), 67)
     assert to_integers(digits) == [x * a]
 
 
 @given(NUMBERS, st.integers(0, 60))
 @settings(max_examples=40, deadline=None)
 def test_numbers_are_written_as_python_writes_them(a: int, by: int) -> None:
-    digits = of_integers([a], 50)
+    digits = digits_of_integers([a], 50)
     text = [int(digit) for digit in str(a)]
     tokens = write_digits(digits, digit_count(digits))
     assert tokens[0].tolist() == [PAD] * (50 - len(text)) + text
@@ -87,18 +87,18 @@ def test_numbers_are_written_as_python_writes_them(a: int, by: int) -> None:
 def test_numbers_that_do_not_fit_are_refused() -> None:
     for value in (-1, 100):
         with pytest.raises(ValueError, match="does not fit into 2 digits"):
-            of_integers([value], 2)
-    assert of_integers([], 3).shape == (0, 3)
+            digits_of_integers([value], 2)
+    assert digits_of_integers([], 3).shape == (0, 3)
 
 
 def test_full_carry_out() -> None:
-    first, second = of_integers([10**50 - 1], 50), of_integers([1], 50)
+    first, second = digits_of_integers([10**50 - 1], 50), digits_of_integers([1], 50)
     assert to_integers(add(first, second)) == [10**50]
     assert int(cascade_length(first + second)) == 50 and int(carry_run(first + second)) == 1
 
 
 def test_worked_cascade_of_the_paper() -> None:
-    first, second = of_integers([4578], 4), of_integers([5425], 4)
+    first, second = digits_of_integers([4578], 4), digits_of_integers([5425], 4)
     sums = first + second
     assert sums[0].tolist() == [13, 9, 9, 9]
     assert (int(cascade_length(sums)), int(carry_run(sums))) == (4, 1)
@@ -128,12 +128,12 @@ def test_the_printed_algorithm_loses_carries() -> None:
     [(9, 9999, 1), (3, 34, 2), (7, 86, 2), (8, 125, 3), (7, 1429, 4), (9, 1112, 4), (7, 14286, 5), (5, 0, 0)],
 )
 def test_multiplication_rounds(x: int, number: int, rounds: int) -> None:
-    digits, found = parallel_multiplication(torch.tensor([x]), of_integers([number], 5), 6)
+    digits, found = parallel_multiplication(torch.tensor([x]), digits_of_integers([number], 5), 6)
     assert to_integers(digits) == [x * number] and found.tolist() == [rounds]
 
 
 def test_rounds_count_each_number_alone() -> None:
-    _, rounds = parallel_addition(of_integers([1, 4578, 5], 4), of_integers([1, 5425, 5], 4))
+    _, rounds = parallel_addition(digits_of_integers([1, 4578, 5], 4), digits_of_integers([1, 5425, 5], 4))
     assert rounds.tolist() == [0, 4, 1]
 
 
