@@ -80,9 +80,9 @@ def copy_pictures(file: ClaimsFile, page: Path) -> tuple[str, list[Path]]:
         if picture.name in figures | {other.name for other in copies if other != picture}:
             raise UserError(f"{file.path}: closing: the picture {match[2]} has the name of another figure of the page")
         copies[picture] = page.parent / f"{page.stem}_figures" / picture.name
-        return f"{match[1]}({copies[picture].relative_to(page.parent).as_posix()})"
+        return f"{match[1]}({copies[picture].relative_to(page.parent).as_posix()}"
 
-    words = re.sub(r"(!\[[^\]]*\])\((?!\w+://)([^)]+)\)", link_copy, file.closing)
+    words = re.sub(r"(!\[[^\]]*\])\((?!\w+:)([^)\s]+)", link_copy, file.closing)
     for picture, copy in copies.items():
         copy.parent.mkdir(parents=True, exist_ok=True)
         if picture.resolve() != copy.resolve():

@@ -100,7 +100,7 @@ def test_the_same_ledgers_give_the_same_page(claims_file: Path, monkeypatch) -> 
 
 
 def test_pictures_of_the_closing_words_are_copied_beside_the_page(claims_file: Path, monkeypatch) -> None:
-    words = "More: ![sums](drawn/sums.png), ![web](https://example.org/x.png), ![again](drawn/sums.png)."
+    words = "More: ![sums](drawn/sums.png), ![web](https://example.org/x.png), ![again](drawn/sums.png 'a title')."
     write_claims(claims_file, CLAIMS, closing=words)
     page = claims_file.parent / "pages" / "made_up.md"
     ask = ("claims", claims_file, "--storage", claims_file.parent, "--page", page)
@@ -112,13 +112,18 @@ def test_pictures_of_the_closing_words_are_copied_beside_the_page(claims_file: P
     picture.write_bytes(b"a picture")
     code, out, _ = lengthwise(monkeypatch, *ask)
     assert code == 0 and "and 6 figures" in out
-    copied = "![sums](made_up_figures/sums.png), ![web](https://example.org/x.png), ![again](made_up_figures/sums.png)."
+    copied = "![sums](made_up_figures/sums.png), ![web](https://example.org/x.png), ![again](made_up_figures/sums.png 'a title')."
     assert copied in page.read_text(encoding="utf-8")
     assert (page.parent / "made_up_figures" / "sums.png").read_bytes() == b"a picture"
     picture.rename(picture.with_name("pre_norm.png"))
     write_claims(claims_file, CLAIMS, closing="![sums](drawn/pre_norm.png)")
     code, _, err = lengthwise(monkeypatch, *ask)
     assert code == 2 and "has the name of another figure" in err
+    (claims_file.parent / "sums.png").write_bytes(b"other")
+    picture.with_name("pre_norm.png").rename(picture)
+    write_claims(claims_file, CLAIMS, closing="![one](sums.png) ![two](drawn/sums.png)")
+    code, _, err = lengthwise(monkeypatch, *ask)
+    assert code == 2 and "drawn/sums.png has the name of another figure" in err
     own = claims_file.parent / "page_figures" / "sums.png"
     own.parent.mkdir()
     own.write_bytes(b"drawn before")
