@@ -184,12 +184,13 @@ def arms_table(one: Judgement, members: Members, arms: Sequence[ArmValues]) -> s
 
 
 def _configuration_words(claim: Claim, members: Members, arm: ArmValues) -> str:
-    """Return the values by which an arm was found and, if one configuration was chosen, its other searched values."""
+    """Return the values by which an arm was found and the other searched values of a single or chosen configuration."""
     where = claim.arms[arm.name].where
     words = [f"{key}: {_value_words(value)}" for key, value in where.items()]
     if len(arm.config_ids) == 1:
+        chosen = "chosen " if len(members.find_configurations(where)) > 1 else ""
         drawn = members.state.configurations[arm.config_ids[0]].values
-        words += [f"chosen {key}: {_value_words(value)}" for key, value in drawn.items() if key not in where]
+        words += [f"{chosen}{key}: {_value_words(value)}" for key, value in drawn.items() if key not in where]
     return ", ".join(words) or "any"
 
 
@@ -208,7 +209,8 @@ def what_would_decide(one: Judgement) -> str:
             "More training steps, or other settings, until the seeds learn the trained lengths, would let it be tested."
         )
     more = next((n for n in (9, 12, 17, 24, 36) if n > one.answer.n), 2 * one.answer.n)
-    return f"With {more} {one.answer.unit} it may be decided."
+    learned = " that learned" if one.claim.learned else ""
+    return f"With {more} {one.answer.unit}{learned} it may be decided."
 
 
 def _p_words(one: Judgement) -> str:
