@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from orchestrator.claims.figures import draw_claim
-from orchestrator.claims.page import arms_table
+from orchestrator.claims.page import arms_table, what_would_decide
 from orchestrator.claims.verdicts import Judgement
-from tests.orchestrator.claims.conftest import Put, claim
+from tests.orchestrator.claims.conftest import SWEEP, Put, claim
 from trainers.config.member import MemberConfig
 
 POOLED = {"where": {"model.norm": "pre"}, "configurations": "all"}
@@ -77,3 +77,20 @@ def test_the_table_says_which_of_several_values_was_chosen(put: Put) -> None:
     assert one.members is not None and one.arms is not None
     table = arms_table(one, one.members, list(one.arms.values()))
     assert "| model.norm: pre, chosen training.learning_rate: 0.001 | #2 |" in table
+
+
+def test_the_table_calls_nothing_chosen_if_an_arm_has_one_configuration(put: Put) -> None:
+    arms = {"pre": {"where": {"model.norm": "pre"}}, "none": {"where": {"model.norm": "none"}}}
+    one = put(by_seed_and_rate, claim(arms=arms), sweep=SWEEP.replace("[0.001, 0.003]", "[0.001]"))["pre_norm"]
+    assert one.members is not None and one.arms is not None
+    table = arms_table(one, one.members, list(one.arms.values()))
+    assert "| model.norm: pre, training.learning_rate: 0.001 | #1 |" in table and "chosen" not in table
+
+
+def test_more_seeds_means_more_that_learned_if_others_do_not_count(put: Put) -> None:
+    def noise(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        return 0.1 + 0.01 * (-1) ** member.seed * (member.model.norm == "pre")
+
+    learned = {"metric": "total_variation", "lengths": [1], "most": 0.5}
+    for changes, words in (({}, "12 seeds it"), ({"learned": learned}, "12 seeds that learned it")):
+        assert what_would_decide(put(noise, claim(**changes))["pre_norm"]) == f"With {words} may be decided."
