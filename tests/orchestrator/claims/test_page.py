@@ -112,7 +112,7 @@ def test_pictures_of_the_closing_words_are_copied_beside_the_page(claims_file: P
     picture.write_bytes(b"a picture")
     code, out, _ = lengthwise(monkeypatch, *ask)
     assert code == 0 and "and 6 figures" in out
-    copied = "![sums](made_up_figures/sums.png), ![web](https://example.org/x.png), ![again](made_up_figures/sums.png 'a title')."
+    copied = words.replace("drawn/", "made_up_figures/")
     assert copied in page.read_text(encoding="utf-8")
     assert (page.parent / "made_up_figures" / "sums.png").read_bytes() == b"a picture"
     picture.rename(picture.with_name("pre_norm.png"))
