@@ -54,10 +54,12 @@ def read_packed(path: Path) -> Members:
     with tempfile.TemporaryDirectory() as folder:
         try:
             with tarfile.open(path, "r:xz") as archive:
-                archive.extractall(folder, filter="data")
+                for name in (LEDGER_FILE, CURVES):
+                    content = archive.extractfile(name)
+                    Path(folder, name).write_bytes(content.read() if content else b"")
             curves = pd.read_parquet(Path(folder) / CURVES)
             state = SweepState.load(Path(folder))
-        except (OSError, lzma.LZMAError, tarfile.TarError, EOFError, ValueError, LengthwiseError) as error:
+        except (OSError, lzma.LZMAError, tarfile.TarError, EOFError, ValueError, KeyError, LengthwiseError) as error:
             raise DamagedCurves(f"{path}: holds no packed sweep: {str(error).splitlines()[0]}") from error
     state.folder = path
     return Members(path, state, curves)

@@ -87,9 +87,8 @@ class SweepDriver:
         packs have reached it, a round when all of its configurations have their scores.
         """
         while not self.stopped_by and not self.queue and self._generations:
-            if any(
-                not found.finished for found in self.state.configurations.values() if found.number < self._next_number()
-            ):
+            first = self._generations[0].start  # a killed driver may have recorded a part of this generation
+            if any(not found.finished for found in self.state.configurations.values() if found.number < first):
                 return None
             self._plan(self._generations.popleft())
         idle = not self.running and not self.stopped_by  # a pack at a rung runs until its state is saved
@@ -258,10 +257,6 @@ class SweepDriver:
         self.record("recut", **fields)
         self._say(describe_recut(self.state.recuts[-1]))
         return order
-
-    def _next_number(self) -> int:
-        """Return the first number of the next generation; a killed driver may have recorded a part of it."""
-        return self._generations[0].start
 
     def _plan(self, numbers: range) -> None:
         """Draw, build and pack one generation. What a killed driver had already recorded of it is not repeated."""

@@ -1,6 +1,7 @@
 """Packed sweeps: verdicts and pages from a clone, without the folders that were trained."""
 
 import re
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +67,7 @@ def test_packing_again_gives_the_same_bytes(packed_claims: tuple[ClaimsFile, Pat
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "not an archive"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "not an archive"])
 def test_a_damaged_file_is_named(packed_claims: tuple[ClaimsFile, Path], tmp_path: Path, damage: str) -> None:
     file, storage = packed_claims
     members = read_sweeps(file, storage)["fig10_nocarry_cpu"]
@@ -76,7 +77,9 @@ def test_a_damaged_file_is_named(packed_claims: tuple[ClaimsFile, Path], tmp_pat
     content = path.read_bytes()
     middle = len(content) // 2
     flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-    path.write_bytes({"cut": content[:middle], "flipped": flipped, "not an archive": b"none"}[damage])
+    tarfile.open(tmp_path / "empty.tar.xz", "w:xz").close()
+    empty = (tmp_path / "empty.tar.xz").read_bytes()
+    path.write_bytes({"cut": content[:middle], "flipped": flipped, "empty": empty, "not an archive": b"none"}[damage])
     with pytest.raises(DamagedCurves, match=re.escape(f"{path}: holds no packed sweep")):
         read_packed(path)
 

@@ -125,7 +125,7 @@ def test_code_that_works_is_good(own) -> None:
 def test_what_fails_is_said_before_a_folder_is_there(own, tmp_path, monkeypatch, old, new, said) -> None:
     if "while" in new:
         monkeypatch.setattr(trial_guard, "LIMIT_SECONDS", 1.0)
-        monkeypatch.setattr(trial_guard, "NOTICE_SECONDS", 0.1)
+        monkeypatch.setattr(trial_guard, "NOTICE_SECONDS", 0.5)  # and how soon it rings again
     spec = load_checked(own((old, new)))
     with pytest.raises(SweepFileError, match=said):
         run_sweep(spec, tmp_path / "sweeps", make_console())
