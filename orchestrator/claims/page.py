@@ -35,6 +35,7 @@ does not ask. Values at several lengths are averaged. Intervals of medians lie b
 least six of them. p is of the sign test (for no effect, of two one-sided ones), of the exact test for shares, and of
 least squares for a search. All choices were made at the selection lengths.
 """
+PICTURE = re.compile(r"(!\[[^\]]*\])\((?!\w+:)([^)\s]+)")  # of Markdown, by a path
 
 
 def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) -> list[Path]:
@@ -64,30 +65,38 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
     return [page, *written]
 
 
+def find_pictures(file: ClaimsFile) -> list[str]:
+    """Return the pictures that the closing words link to, as they name them: relative to the claims file.
+
+    Raises UserError for one that does not exist or has the name of another figure of the page.
+    """
+    named = list(dict.fromkeys(match[2] for match in PICTURE.finditer(file.closing)))
+    figures = {f"{claim.id}.png" for claim in file.claims}
+    for picture in named:
+        if not (file.path.parent / picture).is_file():
+            raise UserError(f"{file.path}: closing: the picture {picture} does not exist")
+        if (name := Path(picture).name) in figures:
+            raise UserError(f"{file.path}: closing: the picture {picture} has the name of another figure of the page")
+        figures.add(name)
+    return named
+
+
 def copy_pictures(file: ClaimsFile, page: Path) -> tuple[str, list[Path]]:
     """Return the closing words with links to copies of their pictures among the page's figures, and the copies.
 
-    Pictures are named relative to the claims file. Raises OSError, and UserError for one that does not exist or has
-    the name of another figure.
+    Raises OSError, and UserError as `find_pictures` does.
     """
-    copies: dict[Path, Path] = {}
-    figures = {f"{claim.id}.png" for claim in file.claims}
+    copies: dict[str, Path] = {}
+    for picture in find_pictures(file):
+        copies[picture] = copy = page.parent / f"{page.stem}_figures" / Path(picture).name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if (source := file.path.parent / picture).resolve() != copy.resolve():
+            shutil.copyfile(source, copy)
 
     def link_copy(match: re.Match[str]) -> str:
-        picture = file.path.parent / match[2]
-        if not picture.is_file():
-            raise UserError(f"{file.path}: closing: the picture {match[2]} does not exist")
-        if picture.name in figures | {other.name for other in copies if other != picture}:
-            raise UserError(f"{file.path}: closing: the picture {match[2]} has the name of another figure of the page")
-        copies[picture] = page.parent / f"{page.stem}_figures" / picture.name
-        return f"{match[1]}({copies[picture].relative_to(page.parent).as_posix()}"
+        return f"{match[1]}({copies[match[2]].relative_to(page.parent).as_posix()}"
 
-    words = re.sub(r"(!\[[^\]]*\])\((?!\w+:)([^)\s]+)", link_copy, file.closing)
-    for picture, copy in copies.items():
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        if picture.resolve() != copy.resolve():
-            shutil.copyfile(picture, copy)
-    return words, list(copies.values())
+    return PICTURE.sub(link_copy, file.closing), list(copies.values())
 
 
 def overview(judgements: Sequence[Judgement]) -> str:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from orchestrator.claims.packed import pack_sweep, packed_path
-from orchestrator.claims.page import write_page
+from orchestrator.claims.page import find_pictures, write_page
 from orchestrator.claims.registration import changes_since
 from orchestrator.claims.verdicts import judge, read_sweeps
 from orchestrator.claims.words import effect_words
 from orchestrator.errors import SpecChanged, UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from search_spaces.grammar.claims import load_claims
+from search_spaces.grammar.claims import ClaimsFile, load_claims
 
 
 def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: bool = False) -> Iterator[str]:
@@ -24,10 +24,10 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
     the claims file, UserError for a claim that does not fit its sweep, or a page that cannot be written.
     """
     file = load_claims(path)
+    if page is not None:
+        check_page(file, page)
     sweeps = read_sweeps(file, storage)
     judgements = judge(file, sweeps)
-    if page is not None and page.resolve() == path.resolve():
-        raise UserError(f"{page} is the claims file; name another file for the page")
     yield f"{file.title}: claims of {file.paper}" if file.paper else file.title
     for one in judgements:
         yield f"{one.claim.id}: {one.words}"
@@ -47,13 +47,23 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
         yield f"wrote {page} and {len(written) - 1} figures"
 
 
-def run_missing(path: Path, storage: Path, say: Callable[[str], None]) -> int:
+def check_page(file: ClaimsFile, page: Path) -> None:
+    """Raise UserError for a page over the claims file, and for a picture that its closing words cannot show."""
+    if page.resolve() == file.path.resolve():
+        raise UserError(f"{page} is the claims file; name another file for the page")
+    find_pictures(file)
+
+
+def run_missing(path: Path, storage: Path, say: Callable[[str], None], page: Path | None = None) -> int:
     """Run or resume every unfinished sweep of a claims file, one process each; return the first exit code but 0.
 
     The file of a sweep is beside the claims file and has its name. Raises SweepFileError for the claims file, UserError
-    if a sweep that was never run has no file, SpecChanged if one was begun with another specification.
+    if a sweep that was never run has no file or the page could not be written afterwards, SpecChanged if a sweep was
+    begun with another specification.
     """
     file = load_claims(path)
+    if page is not None:
+        check_page(file, page)
     unfinished = [name for name in file.sweeps if not _is_complete(storage / name)]
     for name in unfinished:
         if not (storage / name / LEDGER_FILE).exists() and not path.with_name(f"{name}.yaml").exists():

@@ -126,7 +126,7 @@ def claims(
 
     storage = storage or default_storage()
     fetch_storage(storage)
-    if run and (code := run_missing(file, storage, _say)):
+    if run and (code := run_missing(file, storage, _say, page)):
         raise typer.Exit(code)
     for line in judge_claims(file, storage, page, keep=keep):
         _say(line)

@@ -40,7 +40,7 @@ def misfits(domain: Domain, slot: Slot) -> Iterator[Misfit]:
 
 
 def _wrong_kind(domain: Any, slot: Slot) -> list[Misfit]:
-    """Return a domain that draws values of another type than the field's, or values between its choices."""
+    """Return the misfit of a domain that draws values of another type than the field's, or between its choices."""
     whole = isinstance(domain, IntUniform)
     said, nearest = "", "choice" if slot.choices is not None else None
     if whole and not slot.takes(0):

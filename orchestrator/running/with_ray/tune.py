@@ -181,7 +181,7 @@ class Recorder(_Unsaved, TrialProgressCallback):
         trial.config["work"] = ""
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """Fail a pack that has no retries left; one that smaller packs replace is only forgotten."""
+        """Fail a pack that has no retries left; one that smaller packs replace is ignored."""
         if trial.config["pack_id"] in self._replaced:
             return
         error = _error_of(trial)

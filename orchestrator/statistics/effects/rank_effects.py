@@ -33,8 +33,8 @@ class KeyEffect:
     """The effect of one searched key on an outcome; a missing number is NaN, and `reason` says why.
 
     `kind` is "numeric" if every value is a number, else "categorical". `n` counts the `unit` (configurations, draws or
-    seeds: what is independent). `configurations` have a score, with `distinct` values of the key;
-    `dropped` ones failed.
+    seeds: what is independent). `configurations` counts those with a score, `distinct` the values of the key among
+    them, `dropped` those that failed.
 
     A drawn key has Spearman's `correlation` over units with its interval if it is numeric, else `p` of Kruskal-Wallis
     if every value has two units. A key whose values are compared within units (see `compare_within`) has `differences`

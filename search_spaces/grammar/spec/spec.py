@@ -111,7 +111,7 @@ class Resources(Strict):
         default=30.0, gt=0, description="A pack saves its state after this many seconds; null turns it off."
     )
     checkpoint_steps: int | None = Field(
-        default=None, ge=1, description="Steps after which a pack saves its state; null turns it off."
+        default=None, ge=1, description="Steps between the saved states of a pack; null turns it off."
     )
     keep_weights: KeepWeights = Field(
         default="auto",

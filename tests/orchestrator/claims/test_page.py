@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orchestrator.claims import verb
 from orchestrator.claims.words import ask_in_words
 from orchestrator.cli import main as cli
 from search_spaces.grammar.claims import Claim
@@ -130,6 +131,22 @@ def test_pictures_of_the_closing_words_are_copied_beside_the_page(claims_file: P
     write_claims(claims_file, CLAIMS, closing="![sums](page_figures/sums.png)")
     code, _, err = lengthwise(monkeypatch, *ask[:-1], claims_file.parent / "page.md")
     assert code == 0 and own.read_bytes() == b"drawn before", err
+
+
+@pytest.mark.parametrize("words", [["--keep"], ["--run"], ["--run", "--keep"]])
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_trained_or_packed(
+    claims_file: Path, monkeypatch, words: list[str]
+) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(verb.subprocess, "run", lambda command, check: started.append(command))
+    (claims_file.parent / "elsewhere.yaml").write_text(SWEEP.replace("made_up", "elsewhere"))
+    ask = ("claims", claims_file, "--storage", claims_file.parent, *words, "--page")
+    code, out, err = lengthwise(monkeypatch, *ask, claims_file)
+    assert code == 2 and err.strip() == f"{claims_file} is the claims file; name another file for the page" and not out
+    write_claims(claims_file, CLAIMS, closing="![sums](drawn/sums.png)")
+    code, out, err = lengthwise(monkeypatch, *ask, claims_file.parent / "page.md")
+    assert code == 2 and err.strip().endswith("closing: the picture drawn/sums.png does not exist") and not out, out
+    assert not started and not (claims_file.parent / "results").exists()
 
 
 def test_bad_input_is_one_sentence_and_exit_code_2(claims_file: Path, monkeypatch) -> None:
