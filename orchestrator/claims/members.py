@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from orchestrator.claims.registration import registered_values
 from orchestrator.errors import UserError
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
@@ -22,13 +23,22 @@ from search_spaces import ABSENT, nearest_name
 class Members:
     """A sweep: its members' curves by metric, weight average, length and evaluation.
 
-    `curves` saves reading them from the sweep's folder. Raises DamagedCurves as `read_curves` does.
+    `curves` and `registered`, if they are given, are not read from the sweep's folder. Raises DamagedCurves as
+    `read_curves` does.
     """
 
-    def __init__(self, folder: Path, state: SweepState, curves: pd.DataFrame | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        state: SweepState,
+        curves: pd.DataFrame | None = None,
+        registered: dict[str, dict[str, Any]] | None = None,
+    ) -> None:
         self.folder, self.state = folder, state
         if curves is not None:
             self.curves = curves
+        if registered is not None:
+            self.registered = registered
         self.name = self.state.name
         self.objective = recorded_objective(self.state.spec)
         self.measured = read_measured(self.state)
@@ -48,6 +58,11 @@ class Members:
     def curves(self) -> pd.DataFrame:
         """Every curve as a tidy table."""
         return read_curves(self.state)
+
+    @cached_property
+    def registered(self) -> dict[str, dict[str, Any]]:
+        """What decided each claim when it was registered, by id."""
+        return registered_values(self.folder)
 
     @property
     def seeds(self) -> tuple[int, ...]:

@@ -1,10 +1,12 @@
 """Packed sweeps: the ledger of a sweep and the curves that its claims read, in one file that a repository can keep.
 
 `results/NAME.tar.xz` beside a claims file holds `events.jsonl` as it is and `curves.parquet` with the metrics and
-weight averages that the claims name, at the last and at the chosen evaluation of each member.
+weight averages that the claims name, at the last and at the chosen evaluation of each member. `claims.json` holds what
+decided the registered claims then; files of lengthwise 1.0 lack it.
 """
 
 import io
+import json
 import lzma
 import tarfile
 import tempfile
@@ -21,7 +23,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
-CURVES = "curves.parquet"
+CURVES, REGISTERED = "curves.parquet", "claims.json"
 
 
 def packed_path(file: ClaimsFile, sweep: str) -> Path:
@@ -39,8 +41,9 @@ def pack_sweep(members: Members, claims: Iterable[Claim], path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with tarfile.open(path, "w:xz", preset=9) as archive:
-            ledger = (members.folder / LEDGER_FILE).read_bytes()
-            for name, content in ((LEDGER_FILE, ledger), (CURVES, sink.getvalue())):
+            kept = {name: one for name, one in members.registered.items() if name in members.state.claims}
+            ledger, registered = (members.folder / LEDGER_FILE).read_bytes(), json.dumps(kept, sort_keys=True).encode()
+            for name, content in ((LEDGER_FILE, ledger), (CURVES, sink.getvalue()), (REGISTERED, registered)):
                 entry = tarfile.TarInfo(name)
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))
@@ -57,12 +60,14 @@ def read_packed(path: Path) -> Members:
                 for name in (LEDGER_FILE, CURVES):
                     content = archive.extractfile(name)
                     Path(folder, name).write_bytes(content.read() if content else b"")
+                words = archive.extractfile(REGISTERED) if REGISTERED in archive.getnames() else None
+                registered = json.load(words) if words else {}
             curves = pd.read_parquet(Path(folder) / CURVES)
             state = SweepState.load(Path(folder))
         except (OSError, lzma.LZMAError, tarfile.TarError, EOFError, ValueError, KeyError, LengthwiseError) as error:
             raise DamagedCurves(f"{path}: holds no packed sweep: {str(error).splitlines()[0]}") from error
     state.folder = path
-    return Members(path, state, curves)
+    return Members(path, state, curves, registered)
 
 
 def _is_read(members: Members, claims: list[Claim]) -> "pd.Series[bool]":

@@ -120,7 +120,7 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None) -> str:
     lines += [
         f"{ask_in_words(claim)} Asked of sweep `{members.name}` ("
         f"{counted(len(members.state.configurations), 'configuration')}, {len(members.seeds)} seeds{lost}; "
-        f"{minutes} of one core): {say_when_registered(claim, members, file)}.",
+        f"{minutes} of one core): {say_when_registered(claim, members.state, members.registered)}.",
         "",
         f"{effect_name(claim)}{_pooled_words(one)}: {effect_words(claim, one.answer)}{_p_words(one)}.",
         "",

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.plan.extension import extension_of
 from orchestrator.record.state.state import SweepState
@@ -15,17 +15,26 @@ from search_spaces import SweepFileError, SweepSpec, differences, load_sweep, pa
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
 from search_spaces.grammar.problems.errors import Problem
 
-if TYPE_CHECKING:
-    from orchestrator.claims.members import Members  # brings pandas, which the start of a sweep does without
-
 KEPT = "claims.yaml"
 """The copy of the claims file in the sweep's folder."""
 
 
-def digest(claim: Claim) -> str:
-    """Return a digest of 16 hex characters of everything in a claim that decides its verdict."""
-    deciding = claim.model_dump(mode="json", exclude={"figure", "note", "source"})
+def deciding_values(claim: Claim) -> dict[str, Any]:
+    """Return everything in a claim that decides its verdict, as JSON values."""
+    return claim.model_dump(mode="json", exclude={"figure", "note", "source"})
+
+
+def digest(deciding: Mapping[str, Any]) -> str:
+    """Return a digest of 16 hex characters of what decides a claim."""
     return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def registered_values(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return what decided each claim, by id, in the sweep folder's copy of its claims file; empty if unreadable."""
+    try:
+        return {claim.id: deciding_values(claim) for claim in load_claims(folder / KEPT).claims}
+    except SweepFileError:
+        return {}
 
 
 def register(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
@@ -37,22 +46,32 @@ def register(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
         return None
     path = (spec.folder or Path()) / spec.claims
     file = load_claims(path)
-    about = {claim.id: digest(claim) for claim in file.claims if claim.sweep == spec.name}
+    about = {claim.id: digest(deciding_values(claim)) for claim in file.claims if claim.sweep == spec.name}
     if not about:
         text = f"no claim of {path} is about sweep {spec.name}"
         raise SweepFileError([Problem(spec.where("claims"), "claims", text, allowed=", ".join(file.sweeps))])
     return about, path.read_bytes()
 
 
-def say_when_registered(claim: Claim, members: "Members", file: ClaimsFile) -> str:
-    """Return in words whether a claim was registered in the sweep's ledger before it ran."""
-    registered: Mapping[str, Any] = members.state.claims
-    if claim.id not in registered:
+def say_when_registered(claim: Claim, state: SweepState, values: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return in words whether a claim was registered in the sweep's ledger before it ran, and what has changed.
+
+    `values` has what decided each registered claim, by id (see `registered_values`).
+    """
+    if claim.id not in state.claims:
         return "written after the sweep ran, or without being registered"
-    extended = ", which was extended since" if len(members.state.specs) > 1 else ""
-    if registered[claim.id] == digest(claim):
+    extended = ", which was extended since" if len(state.specs) > 1 else ""
+    now, before = deciding_values(claim), values.get(claim.id, {})
+    if state.claims[claim.id] == digest(now):
         return f"registered before the sweep ran{extended}"
-    return f"changed since it was registered before the sweep ran{extended}"
+    if state.claims[claim.id] != digest(before):  # the copy is lost, or was edited
+        return f"changed since it was registered before the sweep ran{extended}"
+    changed = [f"`{key}` was {_quoted(before.get(key))}" for key in now if before.get(key) != now[key]]
+    return f"changed since it was registered before the sweep ran{extended}, when {' and '.join(changed)}"
+
+
+def _quoted(value: object) -> str:
+    return f"“{value.rstrip('.')}”" if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def changes_since(state: SweepState, file: ClaimsFile) -> list[tuple[str, object, object]]:

@@ -65,9 +65,22 @@ def test_claims_are_registered_before_the_first_evaluation(tiny: Path, run_inlin
     write_claims(file, [{**ASKED, "note": "Reads better.", "figure": "seeds"}, claim(id="elsewhere")])
     assert ": registered before the sweep ran." in page_of(file, folder.parent), "words and figures decide nothing"
     write_claims(file, [{**ASKED, "expect": "larger"}])
-    assert "changed since it was registered before the sweep ran." in page_of(file, folder.parent)
+    changed = "changed since it was registered before the sweep ran"
+    assert f"{changed}, when `expect` was “smaller”." in page_of(file, folder.parent)
     write_claims(file, [{**ASKED, "id": "another"}])
     assert "written after the sweep ran, or without being registered." in page_of(file, folder.parent)
+
+    write_claims(file, [{**ASKED, "says": "Post-norm helps.", "learned": {"metric": "total_variation", "most": 0.9}}])
+    before = f"{changed}, when `says` was “{ASKED['says'].rstrip('.')}” and `learned` was null."
+    list(verb.judge_claims(file, folder.parent, keep=True))
+    for storage in (folder.parent, folder.parent / "nothing here"):  # its folder, and the packed sweep
+        storage.mkdir(exist_ok=True)
+        assert before in page_of(file, storage)
+    copy = folder / "claims.yaml"
+    copy.write_text(copy.read_text().replace(ASKED["says"], "Anything else."))
+    assert f"{changed}." in page_of(file, folder.parent), "the copy is not what the ledger has the digest of"
+    copy.unlink()
+    assert f"{changed}." in page_of(file, folder.parent)
 
 
 def test_a_sweep_without_claims_has_none_registered(tiny: Path, run_inline: Callable[..., Path]) -> None:
