@@ -79,7 +79,9 @@ def test_the_counts_of_registered_claims_are_those_of_the_pages() -> None:
     every = " ".join(PAGES.values())
     assert said and int(said[1]) == every.count("): registered before the sweep ran")
     assert int(said[2]) == every.count("): changed since it was registered before the sweep ran")
-    assert int(said[2]) - 2 == len(re.findall(r"registered before the sweep ran[^.\n]*, when `says` was “.+”\.\n", every))
+    assert int(said[2]) - 2 == len(
+        re.findall(r"registered before the sweep ran[^.\n]*, when `says` was “.+”\.\n", every)
+    )
     assert int(said[3]) == every.count("): written after the sweep ran")
 
 
