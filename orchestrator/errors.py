@@ -111,7 +111,7 @@ class DamagedLedger(LedgerError):  # noqa: N818
 
 
 class OddEntry(LedgerError):  # noqa: N818
-    """An entry of a sweep folder is not a plain file, or leads out of the folder; it was not read."""
+    """An entry of a sweep folder is not a plain file, or points out of the folder; it was not read."""
 
     exit_code = 2
 

@@ -61,7 +61,7 @@ def _spec(
 
 
 def _plain(key: str, value: Any) -> str:
-    """Return a value as JSON, which is YAML too; raises UserError for anything that is no plain data."""
+    """Return a value as JSON, which is YAML too; raises UserError for anything that is not plain data."""
     try:
         return json.dumps(value, default=_as_plain, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -74,4 +74,4 @@ def _as_plain(value: Any) -> Any:
         return str(value)
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError(f"{type(value).__name__} is no plain data")
+    raise TypeError(f"{type(value).__name__} is not plain data")

@@ -203,7 +203,8 @@ def in_seconds(time: str | None) -> float | None:
         sum(float(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True)) if found else 0
     )
     if not seconds:
-        raise UserError(f"--max-time {time!r} is no time; allowed: hours, minutes and seconds such as 2h, 1h30m or 90s")
+        allowed = "hours, minutes and seconds such as 2h, 1h30m or 90s"
+        raise UserError(f"--max-time {time!r} is not a duration; allowed: {allowed}")
     return seconds
 
 

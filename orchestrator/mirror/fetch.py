@@ -85,7 +85,7 @@ def refuse_deleted(folder: Path) -> None:
     if not was_deleted(folder):
         return
     raise DeletedSweep(
-        f"{address_of(folder)} holds no sweep any more: it was deleted there, by another machine. Its copy {folder} is "
+        f"{address_of(folder)} no longer holds a sweep: another machine deleted it. Its copy {folder} is "
         f"left as it was: lengthwise report {shlex.quote(str(folder))} reads it, "
         f"lengthwise delete {shlex.quote(str(folder))} deletes it; to continue it, move that "
         "folder to another place and resume it there"

@@ -43,8 +43,8 @@ class Lease:
         first = self._store.create(self._name, mine) == mine
         if first and self._store.create(self._name, b"") != mine:
             raise StorageRefused(
-                f"{self._store.address} cannot be used: it writes over an object that is to be created, so two drivers "
-                "would not be kept apart (conditional writes, If-None-Match, are missing)"
+                f"{self._store.address} cannot be used: it has no conditional writes (If-None-Match), so "
+                "it overwrites an object that exists, and could not keep two drivers apart"
             )
         if not first or max(self._store.sizes(OWNERS)) != self._name:  # a later one was created, and ours late
             raise SweepLocked(f"the sweep in {self._store.address} is being run by {describe_owner(self._store)}")

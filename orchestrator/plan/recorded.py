@@ -44,7 +44,7 @@ def refuse_corrected(recorded: Iterable[Configuration], what: str) -> None:
     found = list(dict.fromkeys(sentence for one in recorded for sentence in _corrections(one)))
     if found:
         raise UserError(
-            f"{what}: its numbers would be others than those recorded, because a fault was mended since\n  "
+            f"{what}: a bug that was fixed since would change its results\n  "
             + "\n  ".join(found)
             + "\nrun the sweep anew under another name, or continue with the version that it was begun with"
         )

@@ -92,7 +92,7 @@ def _split_at_damage(path: Path, content: bytes) -> tuple[bytes, str | None]:
             return good, damage
         except DamagedLedger as error:
             if error.line == 1:
-                raise LedgerError(f"{error}\nnot even its first record is good: it cannot be repaired") from None
+                raise LedgerError(f"{error}\neven its first record is damaged, so it cannot be repaired") from None
             damage = str(error)
             good = b"".join(line + b"\n" for line in content.split(b"\n")[: error.line - 1])
 

@@ -69,7 +69,7 @@ def read_later_evaluations(state: SweepState, objective: Objective) -> tuple[Lat
     """
     if unknown := {fields["config_id"] for fields in state.later_evaluations} - state.configurations.keys():
         path = state.folder / LEDGER_FILE
-        raise LedgerError(f"{path}: a later evaluation of a configuration that it does not have: {unknown.pop()}")
+        raise LedgerError(f"{path}: a later evaluation of an unknown configuration: {unknown.pop()}")
     last = {evaluation_key(fields): fields for fields in state.later_evaluations}
     found = [_read(state, fields, objective) for fields in last.values()]
     return tuple(sorted(found, key=lambda one: one.number))

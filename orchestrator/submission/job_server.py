@@ -125,7 +125,7 @@ class JobServer:
                 raise UserError(f"{self.address}: the cluster {rejected}; {TOKEN}") from error
             if isinstance(error, OSError):
                 raise UserError(
-                    f"{self.address}: no Ray cluster answers there; see to it, or correct --address"
+                    f"{self.address}: no Ray cluster answers there; start it, or correct --address"
                 ) from error
             raise UserError(f"{self.address}: the job server failed: {text[:500] or name}") from error
 
@@ -149,12 +149,12 @@ def _refuse_closed_port(address: str) -> None:
     found = re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d{1,5})/?", address)
     if not found:
         raise UserError(
-            f"{address!r} is no address of a cluster; allowed: http://HEAD:8265, or HEAD:PORT and ray://HEAD:PORT"
+            f"{address!r} is not the address of a cluster; allowed: http://HEAD:8265, or HEAD:PORT and ray://HEAD:PORT"
         )
     try:
         socket.create_connection((found[1], int(found[2])), timeout=5).close()
     except (OSError, OverflowError) as error:
-        raise UserError(f"{address}: no Ray cluster answers there; see to it, or correct --address") from error
+        raise UserError(f"{address}: no Ray cluster answers there; start it, or correct --address") from error
 
 
 @contextmanager

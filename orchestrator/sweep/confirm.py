@@ -173,7 +173,7 @@ def fresh_seeds(asked: str, used: dict[int, str]) -> tuple[int, ...]:
     numbers = [int(part) for part in parts]
     if "," not in asked:
         if numbers[0] < 1:
-            raise UserError(f"--seeds {asked} is no number of seeds; allowed: {allowed}")
+            raise UserError(f"--seeds {asked} is not a number of seeds; allowed: {allowed}")
         return tuple(itertools.islice((seed for seed in range(LARGEST_SEED + 1) if seed not in used), numbers[0]))
     if taken := sorted(seed for seed in set(numbers) if seed in used):
         by = ", ".join(dict.fromkeys(used[seed] for seed in taken))
@@ -197,7 +197,7 @@ def best_rows(result: Summary, top: int) -> list[Row]:
         )
     good = [row for row in result.rows if row.rank is not None and row.score is not None and math.isfinite(row.score)]
     if top < 1:
-        raise UserError(f"--top {top} is no number of configurations; allowed: a number from 1 to {len(good)}")
+        raise UserError(f"--top {top} is not a number of configurations; allowed: a number from 1 to {len(good)}")
     if top > len(good):
         ended = [row for row in result.rows if row.complete and row not in good]
         counts = {

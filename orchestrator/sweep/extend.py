@@ -230,7 +230,7 @@ def _new_seeds(asked: str, have: Sequence[int], taken: dict[int, str]) -> tuple[
         first = int(part[1]) if part else 0
         last = int(part[2]) if part and part[2] else first
         if last < first or last > LARGEST_SEED or last - first > MAX_SEEDS:
-            raise UserError(f"--seeds {asked!r}: {first}-{last} are no seeds; allowed: {SEEDS_ALLOWED}")
+            raise UserError(f"--seeds {asked!r}: {first}-{last} are not seeds; allowed: {SEEDS_ALLOWED}")
         found |= dict.fromkeys(range(first, last + 1))
     return tuple(seed for seed in found if seed not in have)
 

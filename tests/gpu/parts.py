@@ -173,7 +173,7 @@ def _forms(members: list[Member], device: str, steps: int) -> Row:
 
 
 def resumed(device: str, size: Size) -> Iterator[Case]:
-    """A checkpoint written on one device and gone on with on the other, against the whole on the latter."""
+    """A checkpoint written on one device and resumed on the other, against training on the latter alone."""
     for name, members in some(COMPILED, size):
         for begin, end in (("cpu", device), (device, "cpu")):
             yield {"case": f"{name}: {begin} to {end}"}, partial(_moved, members, size.steps, begin, end)

@@ -189,7 +189,7 @@ def test_refusals(searched, tmp_path):
     assert "--top 9: 4 configurations of searched succeeded (it has no more); allowed: a number from 1 to 4" in said(
         top=9
     )
-    assert "--top 0 is no number of configurations" in said(top=0)
+    assert "--top 0 is not a number of configurations" in said(top=0)
     for seeds in ("0", "ten", "", "1.5", "-3", ","):
         assert "allowed: a number of seeds such as 10" in said(seeds=seeds)
     assert "--seeds 2,7: already used by searched: 2" in said(seeds="2,7")

@@ -92,7 +92,7 @@ def folder(original: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is drawn, and a sweep is read to be gone on with, but not run."""
+    """Nothing is drawn, and a sweep is read as for `resume`, but not run."""
     monkeypatch.setattr(drawing, "save", blank)
     ended = Outcome(folder=Path("tiny"), status="complete", exit_code=0)
     monkeypatch.setattr(sweep, "drive_packs", lambda *arguments, **more: ended)
@@ -228,7 +228,7 @@ def test_paths_stay_in_the_sweep_folder(folder: Path, original: Path, path: str)
     ]
     for change in changes:
         rewrite(folder, original, change)
-        with pytest.raises(DamagedLedger, match=r"events\.jsonl:\d+: .* is no plain path inside the sweep folder"):
+        with pytest.raises(DamagedLedger, match=r"events\.jsonl:\d+: .* is not a plain path inside the sweep folder"):
             SweepState.load(folder)
 
 
@@ -260,7 +260,7 @@ def test_links_that_lead_out_are_refused(folder: Path, original: Path, what: str
         shutil.move(target, outside)
         target.symlink_to(outside)
     for read in (*read_by(folder), partial(repair, folder)):
-        with pytest.raises(OddEntry, match=r"/(curves|weights)\S* leads out of the sweep folder, to /"):
+        with pytest.raises(OddEntry, match=r"/(curves|weights)\S* points out of the sweep folder, to /"):
             read()
 
 
@@ -302,7 +302,7 @@ def test_nothing_is_written_through_a_link_to_a_folder(folder: Path, original: P
         (folder / f"{name}{inner}").parent.mkdir(exist_ok=True)
         (folder / f"{name}{inner}").symlink_to(outside)
         for read in (*read_by(folder), partial(repair, folder), partial(Ledger.create, folder, {})):
-            with pytest.raises(OddEntry, match=rf"/{name}{inner} leads out of the sweep folder, to {outside}"):
+            with pytest.raises(OddEntry, match=rf"/{name}{inner} points out of the sweep folder, to {outside}"):
                 read()
         (folder / f"{name}{inner}").unlink()
     (folder / name).rmdir()

@@ -1,4 +1,4 @@
-"""Sweeps that earlier versions wrote keep their names: in what is published, confirmed, drawn and gone on with."""
+"""Sweeps that earlier versions wrote keep their names when they are published, confirmed, drawn and resumed."""
 
 import io
 import json

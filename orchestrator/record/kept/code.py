@@ -96,7 +96,7 @@ def _find_again(folder: Path, then: Source) -> Source:
     root = copy if then.root.parts[-2:] == copy.parts[-2:] else then.root
     now = find_module(then.module, [root])
     if now.root != root.resolve() and now.sha256 != then.sha256 and not then.installed:
-        raise OwnCodeError(f"{then.module} is no longer in {root}, and that in {now.root} is another one")
+        raise OwnCodeError(f"{then.module} is no longer in {root}, and the one in {now.root} differs from it")
     return now
 
 

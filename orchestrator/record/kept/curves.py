@@ -249,13 +249,13 @@ def read_part(folder: Path, relative: str, sha256: str) -> Any:
     except OSError as error:
         raise DamagedCurves(f"{path}: cannot be read ({error.strerror}), and the ledger names it") from error
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise DamagedCurves(f"{path}: is not what was written; the ledger has another checksum for it")
+        raise DamagedCurves(f"{path}: does not match its checksum in the ledger")
     try:
         table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)  # a quarter of the time of read_table
     except (pa.ArrowException, OSError) as error:
         raise DamagedCurves(f"{path}: holds no curves: {str(error).splitlines()[0]}") from error
     if not table.schema.equals(_schema()):
-        raise DamagedCurves(f"{path}: holds no curves: its columns are others than {', '.join(COLUMNS)}")
+        raise DamagedCurves(f"{path}: holds no curves: its columns are not {', '.join(COLUMNS)}")
     return table
 
 

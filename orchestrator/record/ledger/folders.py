@@ -86,7 +86,7 @@ def refuse_outside(path: str) -> None:
     folder, _, name = path.partition("/")
     plain = path.isprintable() and not {"\\", "/"} & set(name) and name not in ("", ".", "..")
     if folder not in FOLDERS or not plain:
-        raise ValueError("is no plain path inside the sweep folder")
+        raise ValueError("is not a plain path inside the sweep folder")
 
 
 def refuse_odd_files(folder: Path) -> None:
@@ -100,7 +100,7 @@ def refuse_odd_files(folder: Path) -> None:
 
 
 def refuse_odd_folders(folder: Path) -> None:
-    """Raise OddEntry where a file has the name of a folder, or a link there leads out of the sweep folder.
+    """Raise OddEntry where a file has the name of a folder, or a link there points out of the sweep folder.
 
     The sweep folder may itself be a link, and so may any folder above it.
     """
@@ -130,6 +130,6 @@ def _refuse_leading_out(folder: Path, path: Path) -> None:
         inside = False
     if not inside:
         raise OddEntry(
-            f"{path} leads out of the sweep folder, to {path.readlink()}; put what it leads to in its place, or move "
+            f"{path} points out of the sweep folder, to {path.readlink()}; put its target in its place, or move "
             "the whole sweep folder and link that"
         )

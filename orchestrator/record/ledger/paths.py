@@ -10,7 +10,7 @@ STOP_FILE = "checkpoints/stop"  # stops all packs at their next evaluation
 
 
 def path_outside(kind: str, fields: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the first path in the fields of a record that leads out; None if none does."""
+    """Return what is wrong with the first path of a record that points out of the sweep folder; None without one."""
     weights = [file["name"] for file in fields.get("weights", ()) if isinstance(file, Mapping)]
     named = [("file", fields["file"]), *(("weights.name", f"{WEIGHTS_FOLDER}/{name}") for name in weights)]
     for field, path in named:

@@ -84,10 +84,10 @@ def decode(line: bytes) -> Record:
     try:
         record = Record(value["seq"], value["time"], value["kind"], value["data"])
     except (KeyError, TypeError):
-        raise ValueError("the line is no record") from None
+        raise ValueError("the line is not a record") from None
     kinds = type(record.seq), type(record.kind), type(record.fields)
     if kinds != (int, str, dict) or type(record.time) not in (int, float) or not 0 <= record.time < LAST_TIME:
-        raise ValueError("the line is no record")
+        raise ValueError("the line is not a record")
     return record
 
 
@@ -117,7 +117,7 @@ def _restore(value: dict[str, Any]) -> Any:
     if value.keys() != {"$float"}:
         return value
     if not isinstance(value["$float"], str):
-        raise ValueError(f"{value} is no number")
+        raise ValueError(f"{value} is not a number")
     return float(value["$float"])
 
 
@@ -147,7 +147,7 @@ def parsed(path: Path, content: bytes) -> tuple[list[Record], int]:
         except ValueError as error:
             raise DamagedLedger(path, number, str(error)) from None
         if record.seq != number - 1:
-            raise DamagedLedger(path, number, f"record {record.seq} stands where record {number - 1} belongs")
+            raise DamagedLedger(path, number, f"record {record.seq} is in the place of record {number - 1}")
         if number == 1:
             _check_schema(path, record)
         records.append(record)

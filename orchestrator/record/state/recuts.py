@@ -87,7 +87,7 @@ def take_recut(
             raise ValueError(f"pack {name} is cut again after a worker has begun it")
     before = sorted(member for name in recut.old for member in packs[name].members)
     if before != sorted((name, seed) for one in new for name, seed in one["members"]):
-        raise ValueError("packs that are cut again have other members than those in their place")
+        raise ValueError("packs that are cut again do not have the members of their replacements")
     short = packs.get(recut.short or "")
     for name in recut.old:
         del packs[name]

@@ -70,7 +70,7 @@ class SweepState:
     def apply(self, record: Record) -> None:
         """Update the state with the next record.
 
-        Raises DamagedLedger when its kind is unknown, a field is not what it should be, a path leads out of the sweep
+        Raises DamagedLedger when its kind is unknown, a field is not what it should be, a path points out of the sweep
         folder, or it contradicts earlier ones.
         """
         if problem := wrong_field(record.kind, record.fields):

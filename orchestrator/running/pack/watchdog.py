@@ -81,7 +81,7 @@ class LocalWatchdog:
     def heard(self) -> None:
         """Restart the timeout: the pack is alive. Raises PackSilent if the timeout has passed already."""
         if self._silent:
-            raise PackSilent(f"nothing was heard for {self._seconds:g} s")
+            raise PackSilent(f"no heartbeat for {self._seconds:g} s")
         self._deadline = time.monotonic() + self._seconds
 
     @contextmanager
@@ -116,4 +116,4 @@ class LocalWatchdog:
         """Raise PackSilent in the main thread, unless the pack waits for another process or has ended."""
         if self._silent and self._deadline < math.inf:
             self._deadline = math.inf
-            raise PackSilent(f"nothing was heard for {self._seconds:g} s")
+            raise PackSilent(f"no heartbeat for {self._seconds:g} s")

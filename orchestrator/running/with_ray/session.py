@@ -71,7 +71,7 @@ def _join(address: str | None) -> Callable[[], None]:
     except (Exception, SystemExit) as error:  # Ray raises what it likes, Exception itself too
         why = str(error).strip() or type(error).__name__
         raise UserError(
-            f"RAY_ADDRESS={address}: Ray cannot be reached: {why}; see to its cluster, or unset RAY_ADDRESS"
+            f"RAY_ADDRESS={address}: Ray cannot be reached: {why}; start its cluster, or unset RAY_ADDRESS"
             if address
             else f"a local Ray cannot be started: {why}; try again, or use --set resources.scheduler=local or inline"
         ) from error

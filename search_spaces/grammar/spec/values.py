@@ -88,7 +88,7 @@ def _address(value: Any) -> str:
     except ValueError:
         good = False
     if not good:
-        raise value_error("is no http or https address", allowed)
+        raise value_error("is not an http or https address", allowed)
     return str(value)
 
 

@@ -281,7 +281,7 @@ def test_the_copy_that_was_accepted_moves_with_its_sweep_and_no_namesake_counts(
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "own_a.py").write_text("V = 2\n")
     monkeypatch.syspath_prepend(tmp_path / "other")
-    with pytest.raises(OwnCodeError, match="another one"):
+    with pytest.raises(OwnCodeError, match="differs from it"):
         import_to_resume(state, accept_change=False)
     sources, notes = import_to_resume(state, accept_change=True)
     assert sys.modules["own_a"].V == 1 and "the copy in" in notes[0]

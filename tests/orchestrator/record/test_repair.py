@@ -75,7 +75,7 @@ def test_a_record_that_says_nonsense_is_cut_off(folder: Path) -> None:
 
 def test_what_cannot_be_repaired_is_left(folder: Path, tmp_path: Path) -> None:
     (folder / LEDGER_FILE).write_bytes(WHOLE[1:])
-    with pytest.raises(LedgerError, match="not even its first record"):
+    with pytest.raises(LedgerError, match="even its first record is damaged"):
         repair(folder)
     assert (folder / LEDGER_FILE).read_bytes() == WHOLE[1:] and not list(folder.glob("*.damaged*"))
     with pytest.raises(NotASweep):

@@ -306,7 +306,7 @@ def test_contradictions_name_their_line(record: tuple[str, dict[str, Any]], prob
 
 
 def test_a_cut_that_loses_a_member_is_damage() -> None:
-    with pytest.raises(DamagedLedger, match="packs that are cut again have other members than those in their place"):
+    with pytest.raises(DamagedLedger, match="packs that are cut again do not have the members of their replacements"):
         replay(*STORY[:5], recut(["p0"], HALVES[0]))
 
 

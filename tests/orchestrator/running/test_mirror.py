@@ -249,7 +249,7 @@ def test_a_copy_of_a_sweep_that_another_machine_has_deleted_is_neither_shown_as_
         for verb in ("status", "report", "resume", "delete"):
             refused = lengthwise(verb, named, *storage)
             assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1
-            assert refused.stderr.startswith(f"file://{bucket} holds no sweep any more: it was deleted there")
+            assert refused.stderr.startswith(f"file://{bucket} no longer holds a sweep: another machine deleted it")
             assert f"lengthwise report {folder} reads it" in refused.stderr
     assert lengthwise("status", folder).returncode == 0
     listed = lengthwise("list", "sweeps", "--storage", f"file://{bucket.parent}").stdout.splitlines()

@@ -114,7 +114,7 @@ def test_what_is_no_address_is_refused_without_showing_it(file, given, monkeypat
         with pytest.raises(SystemExit) as ended:
             cli.main()
         said = capsys.readouterr().err
-        assert ended.value.code == 2 and "notify: is no http or https address" in said and SECRET not in said
+        assert ended.value.code == 2 and "notify: is not an http or https address" in said and SECRET not in said
     assert not (tmp_path / "s").exists()
 
 

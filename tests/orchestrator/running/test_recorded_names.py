@@ -1,4 +1,4 @@
-"""A sweep begun under another rule of naming is gone on with: its names stay, and what is drawn again is recognised."""
+"""A sweep begun under another rule of naming is resumed: its names stay, and repeated draws are recognised."""
 
 import hashlib
 import json

@@ -79,7 +79,7 @@ def damage_a_checkpoint(folder: Path) -> Path | None:
 
 
 def test_signals_leave_a_resumable_sweep(lengthwise, long_sweep, wait_for, records):
-    """SIGINT, gone on with, SIGTERM, gone on with; while it runs nobody else may."""
+    """SIGINT, resumed, SIGTERM, resumed; while it runs nobody else may resume it."""
     folder = long_sweep.storage / "signalled"
     words = long_sweep.words(folder.name)
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -234,8 +234,8 @@ def test_missing_and_damaged_weights_are_named(trained_sweep, damage):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"file": "../curves.parquet"}, "is no plain path inside the sweep folder"),
-        ({"config_id": "abcdef012345"}, "of a configuration that it does not have: abcdef012345"),
+        ({"file": "../curves.parquet"}, "is not a plain path inside the sweep folder"),
+        ({"config_id": "abcdef012345"}, "of an unknown configuration: abcdef012345"),
         ({"samples": "many"}, "samples of a record of kind later_evaluation is 'many'"),
     ],
 )
