@@ -12,10 +12,10 @@ LengthwiseError                 printed as one message without a traceback; exit
 ├── LedgerError                 the ledger cannot be read or written: full disk, read-only folder
 │   ├── OddEntry                a link, a pipe or a folder where a sweep has its own files; exit code 2
 │   ├── TakenLedger             another driver writes it, without a working lock
-│   ├── DamagedLedger           its bytes are not what was written
+│   ├── DamagedLedger           its bytes do not match its checksums
 │   ├── NewerLedger             it was written by a newer version
 │   └── OlderLedger             it was written before the first version whose ledgers are read
-├── StorageError                a storage that is an address does not answer, or lacks what it should have
+├── StorageError                an object store does not answer, or lacks an object it should have
 ├── OutOfSpace                  the disk of the sweep is full
 ├── DamagedCurves               a parquet part is missing or differs from its checksum
 ├── DamagedWeights              a file of kept weights is missing or differs from its checksum

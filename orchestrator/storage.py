@@ -60,7 +60,7 @@ class Store:
         self._ask(self._files.put_file, str(folder / name), self._path(name))
 
     def create(self, name: str, content: bytes) -> bytes:
-        """Write an object only if there is none of this name; return what is there now, ours or another's."""
+        """Create an object unless one of this name exists; return the content that is there now, ours or another's."""
         try:
             self._ask(self._files.pipe_file, self._path(name), content, mode="create")
         except FileExistsError:  # also where our own request was repeated because its answer was lost
@@ -106,7 +106,7 @@ class Store:
 
 
 def fetch_missing(folder: Path) -> None:
-    """Write to a folder what its address has and it has not; does nothing for a folder without address."""
+    """Download what a folder lacks of its address; does nothing for a folder without an address."""
     if address_of(folder) is not None:
         store = Store.for_copy(folder)
         store.fetch(folder, [name for name in store.sizes() if not (folder / name).exists()])

@@ -50,7 +50,7 @@ class Sweep:
     def refresh(self) -> Self:
         """Read the ledger again, for a sweep that is being run or was resumed; return this sweep."""
         state = SweepState.load(self.folder)
-        self.__dict__ = {"folder": self.folder, "state": state}  # without what was computed
+        self.__dict__ = {"folder": self.folder, "state": state}  # without cached results
         return self
 
     @property
@@ -210,7 +210,7 @@ class Sweep:
     def resume(
         self, *, retry_failed: bool = False, accept_code_change: bool = False, console: Console | None = None
     ) -> Self:
-        """Train what is missing of the sweep; return it, with the new results. Raises what `resume_sweep` does."""
+        """Train the missing members; return the sweep with the new results. Raises what `resume_sweep` does."""
         from orchestrator.sweep.sweep import resume_sweep
 
         shown_on = console or make_console()

@@ -101,7 +101,7 @@ Scale = Annotated[
     str,
     typer.Option(
         metavar="auto|linear|log",
-        help="Of values in figures; auto: log for errors that span decades, linear for what is maximized.",
+        help="Of values in figures; auto: log for errors that span decades, linear for metrics that are maximized.",
     ),
 ]
 Smoke = Annotated[
@@ -195,7 +195,7 @@ def _restore(before: str | None) -> None:
 
 
 def in_seconds(time: str | None) -> float | None:
-    """Return a time as seconds: in_seconds("1h30m") -> 5400.0. Raises UserError for what is none."""
+    """Return a time as seconds: in_seconds("1h30m") -> 5400.0. Raises UserError for anything else."""
     if time is None:
         return None
     found = re.fullmatch(r"(?=\d)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", time.strip())

@@ -140,7 +140,7 @@ def publish(
         bool, typer.Option("--follow", help="While the sweep runs, publish again after every new score.")
     ] = False,
 ) -> None:
-    """Send to MLflow what it lacks of the ledger; may be repeated at any time."""
+    """Send the results that MLflow lacks; may be repeated at any time."""
     from orchestrator.record.ledger.lock import running
     from orchestrator.report import artifacts
     from orchestrator.tracking.follow import follow as follow_sweep

@@ -79,7 +79,7 @@ def drive_to_an_end(
             with suppress(LedgerError):  # there may be no room for it either
                 record_interruption(ledger, state, why)
             outcome = _interrupted(state, console, f" for lack of space: {full}" if full else f": {memory}")
-        ledger.close()  # which copies what is missing to an address
+        ledger.close()  # which copies missing files to the address
         if ledger.problem is not None:
             say(console, ledger.problem)
             outcome, why = replace(outcome, exit_code=outcome.exit_code or 1), ledger.problem
@@ -172,7 +172,7 @@ def _publish(spec: SweepSpec, folder: Path) -> Attempt:
 
 
 def _record_attempt(spec: SweepSpec, ledger: Ledger, console: Console, attempt: Attempt) -> None:
-    """Record and say what was published, or why it could not be; a failure does not fail the sweep."""
+    """Record and print what was published, or why nothing was; a failure does not fail the sweep."""
     uri = attempt.published.uri if attempt.published is not None else spec.tracking.uri
     ledger.append("publish", uri=uri, ok=attempt.problem is None, message=attempt.problem or "")
     if attempt.published is None:

@@ -51,7 +51,7 @@ class Finisher:
         self._send(folder=str(folder), uri=tracking.uri, experiment=tracking.experiment)
 
     def read_notices(self) -> list[str]:
-        """Return what it has to tell the user since the last call, while the sweep runs."""
+        """Return the messages for the user since the last call, while the sweep runs."""
         notices = list[str]()
         with suppress(EOFError, OSError):
             while self._connection.poll(0):

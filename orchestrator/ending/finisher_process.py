@@ -8,7 +8,7 @@ Its life, top to bottom:
 
 Requests and answers are JSON. The answers are `printed` (the text of the report), `drawn` (every file is written) and
 `attempt` (of publishing); before them `notice` is why MLflow rejects the user. If anything else fails it exits, and the
-driver does what was not answered.
+driver does the rest itself.
 """
 
 import io

@@ -69,7 +69,7 @@ def paper_figures(
                 figure, axes = _new(size)
                 plot_effect(result, key, axes, labels=labels)
                 axes.yaxis.label.set_fontsize(8)
-                axes.set_title("", loc="left")  # what it says belongs into the caption
+                axes.set_title("", loc="left")  # its words belong into the caption
                 found[folder / f"{result.name}-{file_name(key)}.{kind}"] = _saved(figure, kind)
     return found
 

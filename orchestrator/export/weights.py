@@ -38,7 +38,7 @@ def weights_files(state: SweepState, folder: Path) -> dict[Path, Callable[[], by
 
 
 def _check(kept: Kept) -> None:
-    """Read every tensor of a file; raises DamagedWeights if it is not what was written."""
+    """Read every tensor of a file; raises DamagedWeights if a checksum does not match."""
     try:
         for average in kept.weights("raw").averages:
             dict(kept.weights(average))

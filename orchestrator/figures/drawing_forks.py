@@ -32,7 +32,7 @@ class DrawingForks:
                     while os.getppid() == parent and (number := os.read(numbers, _BYTES)):
                         drawings[int.from_bytes(number, "big")].make()
                 finally:
-                    os._exit(0)  # `finish` draws what is missing, and raises what drawing raises
+                    os._exit(0)  # `finish` draws missing figures, and raises the errors of drawing
             self._children.append(child)
         os.close(numbers)
 

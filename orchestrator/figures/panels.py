@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, LogFormatter, LogLocator, MaxNLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
 
-PAD = 0.06  # inches between what is measured and the edge of the figure, and half of that between two panels
+PAD = 0.06  # inches between axes with labels and the edge of the figure, and half of that between two panels
 LEFT, RIGHT, BELOW, ABOVE = range(4)
 SIDES = {"left": LEFT, "right": RIGHT, "bottom": BELOW, "top": ABOVE}
 OUTWARDS = ((-1.0, 0.0), (1.0, 0.0), (0.0, -1.0), (0.0, 1.0))

@@ -1,1 +1,1 @@
-"""What a sweep has recorded: the ledger, what it says, curves and weights on disk."""
+"""The records of a sweep: the ledger, the state read from it, curves and weights on disk."""

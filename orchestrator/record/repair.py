@@ -44,7 +44,7 @@ class Repaired:
         numbers = {one.fields.get("number") for one in self.lost if one.kind in ("configuration", "score")}
         if configurations := [number for number in numbers if isinstance(number, int)]:
             said.append(f"configurations concerned: {spans(configurations)}")
-        return [*said, f"what is lost is done again by: {command('resume', self.folder)}"]
+        return [*said, f"lost work is repeated by: {command('resume', self.folder)}"]
 
     def _by_kind(self) -> str:
         kinds = Counter(one.kind for one in self.lost)

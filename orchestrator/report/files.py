@@ -1,4 +1,4 @@
-"""The files of a report: the page, the tables beside it and the figures; `present` also prints what they hold."""
+"""The files of a report: the page, the tables beside it and the figures; `present` also prints their contents."""
 
 import threading
 from dataclasses import replace

@@ -13,7 +13,7 @@ from orchestrator.wording import compact_value, label
 
 
 def show_comparison(compared: NamedComparison, console: Console) -> None:
-    """Print which configurations are compared, in what they differ, and their differences."""
+    """Print which configurations are compared, the keys in which they differ, and their differences."""
     for part in _parts(compared, console):
         console.print(part)
 

@@ -1,7 +1,7 @@
 """Confidence intervals for rank correlations and medians of independent values.
 
-`design` defines what is independent (configurations, draws or seeds). An interval needs a minimal number of values,
-from which on it has its nominal coverage in simulations (tests/orchestrator/statistics/test_coverage.py).
+`design` says which units are independent (configurations, draws or seeds). An interval needs a minimal number of
+values, from which on it has its nominal coverage in simulations (tests/orchestrator/statistics/test_coverage.py).
 """
 
 from __future__ import annotations

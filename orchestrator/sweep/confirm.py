@@ -45,7 +45,7 @@ LARGEST_SEED = 2**32 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmation:
-    """What is to be run: the specification, and what its ledger will say of its origin."""
+    """A confirmation to run: its specification, and the origin that its ledger will record."""
 
     spec: SweepSpec
     origin: dict[str, Any]

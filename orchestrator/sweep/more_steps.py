@@ -31,7 +31,7 @@ from search_spaces import SweepSpec, dump_yaml, parse_sweep
 
 @dataclass(frozen=True, kw_only=True)
 class MoreSteps:
-    """The new sweep, what its ledger says of its origin, and sentences for the user."""
+    """The new sweep, the origin that its ledger records, and sentences for the user."""
 
     spec: SweepSpec
     origin: dict[str, Any]

@@ -73,7 +73,7 @@ def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
 
 
 def with_settings_of(spec: SweepSpec, other: SweepSpec) -> SweepSpec:
-    """Return `spec` with what `other` says of everything that does not change what is computed."""
+    """Return `spec` with those values of `other` that do not change any result."""
     return spec.model_copy(
         update={key: getattr(other, key) for key in ("description", "resources", "budget", "tracking", "notify")}
     )

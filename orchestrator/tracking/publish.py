@@ -1,7 +1,7 @@
 """From the ledger to MLflow: idempotent, and as far as the sweep has come.
 
 `publish` may be repeated and may be cut short anywhere: runs are found by their tags, times come from the ledger, and
-only what is missing is sent.
+only missing records are sent.
 """
 
 import os

@@ -162,7 +162,7 @@ def _related(key: str, other: str) -> bool:
 
 
 def _uncertain(key: str, findings: Findings) -> bool:
-    """Whether a value, or the name of the class that says what it may be, is not known."""
+    """Return whether a value, or the name of the class that declares it, is unknown."""
     return findings.doubts(key) or any(findings.doubts(f"{above}.{name}") for above in _parents(key) for name in NAMES)
 
 

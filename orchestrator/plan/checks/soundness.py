@@ -57,7 +57,7 @@ def checked(reading: Reading) -> SweepSpec:
 
 
 def completed(spec: SweepSpec) -> SweepSpec:
-    """Return the specification with what its task says of the objective: the metric's plain name, its direction.
+    """Return the specification with the objective as its task declares it: the metric's plain name, its direction.
 
     The direction stays assumed if the metric has none, or not the same in all tasks; then nothing is built of it.
     """

@@ -27,9 +27,9 @@ def end_together(
 ) -> Sizes:
     """Cut structures so that all workers end about together, where their packs then end a good deal sooner.
 
-    `begun` is what is left of packs that stay as they are. Workers are filled one after the other up to the earliest
-    common end at which everything has a place; a structure that does not fit into the rest of one continues in the next
-    (McNaughton 1959, with a cost for every pack).
+    `begun` is the remaining work of packs that stay as they are. Workers are filled one after the other up to the
+    earliest common end at which everything has a place; a structure that does not fit into the rest of one continues in
+    the next (McNaughton 1959, with a cost for every pack).
     """
 
     def ends(sizes: Sizes) -> float:
@@ -77,7 +77,7 @@ def _fill_room(
 def makespan(costs: Iterable[float], workers: int, begun: Iterable[float] = ()) -> float:
     """Return when the last of these packs ends if each free worker gets the costliest remaining one.
 
-    `begun` is what is left of other packs, which workers have begun.
+    `begun` is the remaining work of packs that workers have begun.
     """
     ends, last = _remaining_work(begun, workers), 0.0
     heapq.heapify(ends)

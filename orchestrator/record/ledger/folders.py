@@ -1,4 +1,4 @@
-"""Where sweeps are kept, and what is refused in a sweep folder, which may be made by somebody else: ways out of it."""
+"""Where sweeps are kept; paths out of a sweep folder are refused, since somebody else may have made it."""
 
 import os
 import stat

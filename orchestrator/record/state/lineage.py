@@ -30,7 +30,7 @@ class Identity:
 
 @dataclass(frozen=True, kw_only=True)
 class Relative:
-    """A sweep beside another one: what its first record says of its origin."""
+    """A sweep beside another one, with the origin in its first record."""
 
     folder: Path
     identity: Identity

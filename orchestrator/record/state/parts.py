@@ -36,7 +36,7 @@ class MemberState:
 class ConfigurationState:
     """One configuration with its members by seed; `score` is None until `finished`, and stays None if it failed.
 
-    `measured` names what it measures, in `SweepState.measured`; None in ledgers that do not say it.
+    `measured` names its metrics and lengths in `SweepState.measured`; None in ledgers that lack them.
     `seeds_failed` counts the seeds that the score takes for failed. `pruned_at` is the step of the rung of a race at
     which its members ended; it never has a score then.
     """

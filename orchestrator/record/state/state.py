@@ -1,7 +1,7 @@
 """What a sweep has come to so far: a view replayed from its ledger, and nothing but a view.
 
-Replaying is idempotent: a record that says again what is known changes nothing, so a resumed sweep counts nothing
-twice. Three records take back what was said before: `retry` reopens packs that were given up, `extend` and `race`
+Replaying is idempotent: a repeated record changes nothing, so a resumed sweep counts nothing
+twice. Three records revoke earlier ones: `retry` reopens packs that were given up, `extend` and `race`
 configurations that get more seeds. Their scores no longer count. `recut` replaces packs that no worker has begun.
 """
 

@@ -1,4 +1,4 @@
-"""Where a sweep came from: code, machine and versions, and what its packs ran under."""
+"""Where a sweep came from: code, machine and versions, and those that its packs ran under."""
 
 import json
 

@@ -1,1 +1,1 @@
-"""Two configurations over their seeds: what is shared, differences, exact tests."""
+"""Two configurations over their seeds: shared randomness, differences, exact tests."""

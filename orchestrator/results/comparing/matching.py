@@ -62,7 +62,7 @@ def match_configurations(first: Summary, second: Summary) -> Matching:
 
 
 def specification_differences(first: Summary, second: Summary) -> dict[str, tuple[Any, Any]]:
-    """Return every dotted key in which two recorded specifications differ in what is computed, with both values."""
+    """Return every dotted key that changes results and differs between two specifications, with both values."""
     before, now = (
         {key: value for key, value in result.spec.items() if key not in PASSIVE} for result in (first, second)
     )

@@ -39,7 +39,8 @@ UNPAIRED_FAILED = "a seed failed, and seeds that are not paired cannot be averag
 
 @dataclass(frozen=True, kw_only=True)
 class SweepComparison:
-    """Two sweeps: in what they differ, which configurations both have, and the differences first - second of these.
+    """Two sweeps: the keys in which they differ, the configurations that both have, and the differences first - second
+    of these.
 
     `configurations` has every matched pair at each group of lengths, with p after Holm's correction over the pairs.
     `together` has one value a seed, the mean over the matched configurations, at each group of lengths. `by_length` has

@@ -21,7 +21,7 @@ LEAST_TESTED = 2  # configurations that stay after a test, if at least this many
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The survivors of a round, and by what they were decided: `values` by config_id, None for one that failed."""
+    """The survivors of a round and the `values` that decided, by config_id; None for a failed configuration."""
 
     survivors: tuple[str, ...]
     by: str

@@ -1,4 +1,4 @@
-"""The rounds of a race in words: what was trained, what decided, who stayed."""
+"""The rounds of a race in words: trained members, the deciding test, survivors."""
 
 from orchestrator.record.state.race import Race, Round, RungDecision
 from orchestrator.wording import counted, spans

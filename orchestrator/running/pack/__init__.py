@@ -1,1 +1,1 @@
-"""One pack in a worker: training it, its environment, its watchdog, what it reports."""
+"""One pack in a worker: training, environment, watchdog, reports."""

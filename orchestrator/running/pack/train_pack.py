@@ -88,7 +88,7 @@ def run_pack(config: Mapping[str, Any]) -> None:
                 raise PackRaised(death.message, death.trace) from None
 
 
-class PackRaised(Exception):  # noqa: N818 - what it says of the pack
+class PackRaised(Exception):  # noqa: N818 - named by what happened to the pack
     """An exception of a pack as text: text reaches the driver, whatever the class of the exception."""
 
     def __init__(self, message: str, trace: str | None) -> None:
@@ -99,7 +99,7 @@ class PackRaised(Exception):  # noqa: N818 - what it says of the pack
 def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     """Train the members of decoded work here, resuming from the pack's newest good checkpoint if there is one.
 
-    Of a sweep that has an address, code and checkpoints come from there, and what is written here is copied there.
+    If the sweep has an address, code and checkpoints come from there, and written files are copied there.
     """
     from orchestrator.record.kept.code import import_on_worker
     from orchestrator.running.pack.environment import environment

@@ -1,1 +1,1 @@
-"""Ray: its start, its session, Tune as the scheduler, what it leaves behind."""
+"""Ray: its start, its session, Tune as the scheduler, and its leftover processes and files."""

@@ -23,7 +23,7 @@ _MADE_UP = "node_"  # begins the type of a node that no autoscaler has started
 
 
 def needs(cpus: float, gpus: float) -> dict[str, float]:
-    """Return what a pack needs of a node, without what it does not need."""
+    """Return the resources that a pack needs of a node, without those that are zero."""
     return {name: amount for name, amount in (("CPU", cpus), ("GPU", gpus)) if amount > 0}
 
 

@@ -25,7 +25,7 @@ PASSES = 50  # a process that cannot be killed is not waited for without end
 
 @contextmanager
 def marked(folder: Path) -> Iterator[None]:
-    """Mark what is started in the block, and what that starts, as processes of the Ray in `folder`."""
+    """Mark the processes started in the block, and their children, as processes of the Ray in `folder`."""
     os.environ[MARK] = str(folder)
     try:
         yield

@@ -68,7 +68,7 @@ def _join(address: str | None) -> Callable[[], None]:
 
         ray.init(address=address, **QUIET)
         return ray.shutdown
-    except (Exception, SystemExit) as error:  # Ray raises what it likes, Exception itself too
+    except (Exception, SystemExit) as error:  # Ray raises many types, also Exception itself
         why = str(error).strip() or type(error).__name__
         raise UserError(
             f"RAY_ADDRESS={address}: Ray cannot be reached: {why}; start its cluster, or unset RAY_ADDRESS"

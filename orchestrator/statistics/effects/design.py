@@ -13,7 +13,7 @@ ADAPTIVE = "tpe chose later configurations by the scores of earlier ones, so no 
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """How the configurations of a sweep were drawn. The unit is what is independent; n counts units.
+    """How the configurations of a sweep were drawn. Units are independent of each other; n counts units.
 
     random          each configuration is an independent draw: the unit is the configuration
     grid_by_random  every draw is combined with every grid point: the unit is the draw, grid points are compared within
