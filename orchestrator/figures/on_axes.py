@@ -33,7 +33,7 @@ def plot_curves(
     """Draw a metric against length on `axes`: medians over seeds with quartiles and every seed, and a legend.
 
     `rows` are the configurations to draw, by default the first ones by score in colour and the others in grey. `metric`
-    and `average` are by default what the sweep is judged by. Raises UserError where there is nothing to draw.
+    and `average` are by default those of the objective. Raises UserError if there is nothing to draw.
     """
     metric = choose_name("metric", metric or summary.objective.metric, summary.metrics)
     average = choose_name("average", average or summary.objective.average, summary.averages)

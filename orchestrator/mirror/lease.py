@@ -97,7 +97,7 @@ class Lease:
 
 
 def read_remote_owner(store: Store) -> bytes:
-    """Return what the last owner has written, empty if it has ended or there is none."""
+    """Return the entry of the last owner, empty if it has ended or there is none."""
     names = list(store.sizes(OWNERS))[-1:]
     return b"".join(store.read(names).values())
 

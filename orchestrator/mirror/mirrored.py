@@ -1,4 +1,4 @@
-"""The ledger of a sweep that has an address: what is recorded is copied there by a thread, within about a second.
+"""The ledger of a sweep that has an address: a thread copies records there within about a second.
 
 An outage is logged once and does not stop training; the copy catches up later. `close` waits a minute for it at most.
 """
@@ -87,7 +87,7 @@ class MirroredLedger(Ledger):
         return super().append_all(kind, entries)
 
     def close(self) -> None:
-        """Copy what is missing, then close the ledger; `problem` says what could not be copied."""
+        """Copy missing records, then close the ledger; `problem` names those that could not be copied."""
         lease, self._lease = self._lease, None
         if lease is not None:
             self._closing.set()

@@ -1,1 +1,1 @@
-"""The verbs plan and data: what would run, and on what."""
+"""The verbs plan and data: forecasts of a sweep, and its examples."""

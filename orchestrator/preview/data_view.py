@@ -1,4 +1,4 @@
-"""Show what a sweep trains and evaluates on, before training: as text, tables and a figure."""
+"""Show the examples that a sweep will train and evaluate on: as text, tables and a figure."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Forecast what a sweep would run: configurations, packs, memory, and time from a short calibration."""
+"""Forecast a sweep: configurations, packs, memory, and time from a short calibration."""
 
 import sys
 from collections import Counter
@@ -96,7 +96,7 @@ class Forecast:
         ]
 
     def _uses(self) -> str:
-        """Return what the sweep uses of each quantity that a budget can limit, and the share beyond the budget."""
+        """Return the use of each quantity that a budget can limit, and the share beyond the budget."""
         hours = None if self.seconds is None else self.seconds / 3600
         used = {
             "hours": (hours, self.budget.hours),

@@ -53,7 +53,7 @@ class LaterEvaluation:
 
 
 def evaluation_key(fields: Mapping[str, Any]) -> tuple[str, str, int, tuple[int, ...]]:
-    """Return what identifies a recorded evaluation: configuration, task settings, samples and lengths.
+    """Return the key of a recorded evaluation: configuration, task settings, samples and lengths.
 
     Of several records with one key the last one counts.
     """
@@ -64,7 +64,7 @@ def evaluation_key(fields: Mapping[str, Any]) -> tuple[str, str, int, tuple[int,
 def read_later_evaluations(state: SweepState, objective: Objective) -> tuple[LaterEvaluation, ...]:
     """Return the later evaluations of a sweep by configuration number, in the order of their records.
 
-    Raises DamagedCurves naming a file of curves that is missing or not what was written, LedgerError for a record of a
+    Raises DamagedCurves naming a file of curves that is missing or damaged, LedgerError for a record of a
     configuration that the sweep does not have.
     """
     if unknown := {fields["config_id"] for fields in state.later_evaluations} - state.configurations.keys():

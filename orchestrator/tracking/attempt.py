@@ -1,4 +1,4 @@
-"""One attempt to publish a sweep, which never raises: what it published, or the problem in words."""
+"""One attempt to publish a sweep, which never raises: its results, or the problem in words."""
 
 import logging
 import threading

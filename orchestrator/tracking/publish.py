@@ -46,12 +46,12 @@ def publish(
     curves: pd.DataFrame | None = None,
     told: Callable[[int, int], None] = lambda done, total: None,
 ) -> Published:
-    """Bring MLflow at `uri` up to what the ledger of `folder` says; unfinished sweeps as far as they are.
+    """Bring MLflow at `uri` up to date with the ledger of `folder`; unfinished sweeps as far as they are.
 
     `uri` and `experiment` default to the sweep file's `tracking` section, then to SQLite beside the sweep and to the
     study. An address that is named by a sweep of another machine is not used: there `uri` defaults to
     MLFLOW_TRACKING_URI. `artifacts` makes figures and report where they are to be uploaded. `sweep_files=False` leaves
-    what is made from all configurations (comparison, report, curves.parquet, figures of the first ones) to a later
+    artifacts made from all configurations (comparison, report, curves.parquet, figures of the first ones) to a later
     call. `summarised` and `curves` (all of `read_curves`, written to curves.parquet) save reading a sweep that has
     ended; `told` is called with how many configurations are sent, and of how many. Raises TrackingError when MLflow
     cannot be reached or refuses, UserError where there is only the address of another machine's sweep, and what reading

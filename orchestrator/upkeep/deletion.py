@@ -1,4 +1,4 @@
-"""Delete a sweep: what lengthwise wrote of it, and its MLflow runs if asked. Files of the user stay."""
+"""Delete a sweep: the files that lengthwise wrote, and its MLflow runs if asked. Files of the user stay."""
 
 import shutil
 from contextlib import suppress
@@ -27,7 +27,7 @@ _OTHERS = (f"{LEDGER_FILE}.damaged-*", ".*.tmp")  # a ledger before its repair; 
 
 @dataclass(frozen=True, kw_only=True)
 class Deletion:
-    """What would be deleted of a sweep folder and at its address, and what is there that lengthwise has not written."""
+    """The files that would be deleted of a sweep folder and at its address, and those that are not lengthwise's."""
 
     folder: Path
     entries: tuple[Path, ...]
@@ -48,7 +48,7 @@ class Deletion:
 
 
 def plan_deletion(folder: Path) -> Deletion:
-    """Return what deleting the sweep in `folder` would delete, at its address too.
+    """Return the files that deleting the sweep in `folder` would remove, at its address too.
 
     Raises UserError for a folder that is no sweep, StorageError and StorageRefused.
     """
@@ -74,7 +74,7 @@ def plan_deletion(folder: Path) -> Deletion:
 
 
 def delete_sweep(planned: Deletion) -> None:
-    """Delete what was planned, the ledger last, and the folder if it is empty then.
+    """Delete the planned files, the ledger last, and the folder if it is empty then.
 
     Raises SweepLocked, naming the driver, while the sweep is being run, UserError for what cannot be deleted,
     StorageError and StorageRefused. A deletion that was interrupted can be repeated.

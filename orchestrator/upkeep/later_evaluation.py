@@ -137,7 +137,7 @@ def _request(
     samples: int | None,
     task: Sequence[str],
 ) -> Request:
-    """Return what is to be evaluated of a configuration; raises UserError where that is not possible."""
+    """Return the request to evaluate a configuration; raises UserError if that is impossible."""
     resolved = copy.deepcopy(found.resolved)
     replaced = _replace_task(resolved, task)
     evaluation = dict(resolved.get("evaluation", {}))
@@ -191,7 +191,7 @@ def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, An
 
 
 def _measured(member: MemberConfig) -> dict[str, Any]:
-    """Return what is measured, as the ledger keeps it: all metrics but those derived from earlier evaluations."""
+    """Return the metrics as the ledger records them: all but those derived from earlier evaluations."""
     derived, every = member.task.derived_metrics, Measured.from_member(member)
     metrics = {name: metric for name, metric in every.metrics.items() if metric.base not in derived}
     headline = tuple(name for name in every.headline if name not in derived)

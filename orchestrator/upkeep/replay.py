@@ -24,7 +24,7 @@ KEYS = ["average", "metric", "length"]
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """What came of training a member again: the steps of its evaluations that agree bit for bit, and what does not.
+    """The result of training a member again: the steps of its evaluations that agree bit for bit, and the others.
 
     `difference` says in words what differs at the first evaluation that does, None if all agree. `environment` has the
     keys in which this process differs from the worker that trained it; `notices` are those of the training.

@@ -83,7 +83,7 @@ class Arm(_Strict):
     configurations: Literal["best", "all"] = Field(
         default="best",
         description="best: of several, the one that the sweep's objective chooses at its selection lengths. all: every "
-        "one, paired with the other arm's by what else was searched.",
+        "one, paired with the other arm's by the other searched values.",
     )
     metric: Names | None = Field(default=None, description="By default the claim's.")
     average: Names | None = Field(

@@ -37,7 +37,7 @@ def evaluate_stored(
     """Evaluate the weights {average: {parameter: array}} of each member at its own task and evaluation settings.
 
     Members have one structural key and the same averages. Raises ConfigError, with the key `model`, for weights whose
-    shapes differ from what the model needs for the task, and the errors of `evaluate` for its batches.
+    shapes differ from those that the model needs for the task, and the errors of `evaluate` for its batches.
     """
     pack = Pack(members, torch.device(device))
     averages = tuple(weights[0])

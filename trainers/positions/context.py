@@ -27,7 +27,7 @@ CHUNK_SITES = 2**13
 
 @dataclass(frozen=True, kw_only=True)
 class Pass:
-    """A forward pass over tokens: what its layers share.
+    """A forward pass over tokens, with the values that its layers share.
 
     The keys are all tokens, the queries `count` tokens from `first` on: all tokens, the last ones with a KV cache, or a
     chunk.

@@ -122,7 +122,7 @@ class Position(Settings):
         return None
 
     def mix(self, context: Context, attention_MBHTK: Tensor) -> Tensor | None:
-        """Return what is added to the mixed values of each query, (M, B, H, T, E); None for nothing."""
+        """Return a term to add to the mixed values of each query, (M, B, H, T, E), or None."""
         return None
 
     def measure_rows(self, lengths: tuple[int, ...], recorded: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:

@@ -96,7 +96,7 @@ class CudaGraphStep:
 
 
 def _shape(batch: Batch) -> Hashable:
-    """Return what batches of one graph have in common: everything but the numbers in their tensors."""
+    """Return the key that batches of one graph share: everything but the numbers in their tensors."""
     return type(batch), tuple(_field_shape(getattr(batch, item.name)) for item in fields(batch))
 
 

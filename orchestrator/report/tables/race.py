@@ -1,4 +1,4 @@
-"""The tables of a race over seeds: its rounds and the rungs of the first one, what decided them and who stayed."""
+"""The tables of a race over seeds: its rounds and the rungs of the first one, the deciding values and the survivors."""
 
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -78,7 +78,7 @@ def race_lines(result: Summary) -> list[dict[str, Any]]:
 
 
 def rung_lines(result: Summary) -> list[dict[str, Any]]:
-    """Return a line for every configuration of every rung of a race, with what decided.
+    """Return a line for every configuration of every rung of a race, with the value that decided.
 
     `value` is its median score at the step; `improvement`, the median since an earlier step, and `spread` are those of
     the guard; `outcome` is ahead, guarded or pruned.

@@ -41,7 +41,7 @@ def headlines(result: Summary) -> list[str]:
 
 
 def threshold_words(result: Summary) -> str:
-    """Return what a median must be to count for the reach: "at most 0.1"."""
+    """Return the threshold of the reach in words: "at most 0.1"."""
     return f"{'at most' if result.objective.direction == 'minimize' else 'at least'} {result.objective.threshold:g}"
 
 
@@ -96,7 +96,7 @@ def median_step(stopped_at: Sequence[int]) -> str:
 
 
 def selection_sentence(result: Summary) -> str:
-    """Return by what and at which lengths configurations were selected, and which lengths had no influence."""
+    """Return the metric and lengths by which configurations were selected, and the lengths without influence."""
     (metric, average), objective = result.objective_curve, result.objective
     groups = {row.groups for row in result.rows}
     common = groups.pop() if len(groups) == 1 else None

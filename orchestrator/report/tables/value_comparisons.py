@@ -71,7 +71,7 @@ def _sentence(result: Summary, found: ValueComparison) -> str:
 
 
 def _relation(other: RankedValue) -> str:
-    """Return what the value that is ranked first is beside another one."""
+    """Return how the value that is ranked first compares with another one."""
     one = other.against_first
     if one is None or not one.holm_p < ALPHA:
         return UNCLEAR

@@ -1,4 +1,4 @@
-"""Match the configurations of two sweeps by their searched values, and say in what the two sweeps differ."""
+"""Match the configurations of two sweeps by their searched values, and list the keys in which they differ."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass

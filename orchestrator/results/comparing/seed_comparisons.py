@@ -159,7 +159,7 @@ def compare_sides(
 
 
 def find_shared(first: Side, second: Side) -> Shared:
-    """Return what members of one seed of two configurations share."""
+    """Return which randomness members of one seed share between two configurations."""
     one, other = (side.result.recorded[side.row.config_id] for side in (first, second))
     return shared_streams(one, other, first.result.import_code)
 

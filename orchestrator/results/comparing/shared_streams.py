@@ -23,7 +23,7 @@ MOST_STRUCTURES = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """What members of one seed have in common (`same`), and what differs (`apart`), with the keys that cause it.
+    """Randomness that members of one seed share (`same`) or not (`apart`), with the keys that cause it.
 
     Names in `unsure` may be the same after all. `differing` has every resolved key and every part of the code in which
     the two differ, with both values (None for a missing one); `code` has only the parts of the code.
@@ -49,7 +49,7 @@ class Shared:
 def shared_streams(
     first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None] = lambda: None
 ) -> Shared:
-    """Return what members of one seed of two configurations share.
+    """Return which randomness members of one seed share between two configurations.
 
     If tasks or models differ, today's classes tell, after `import_code`, whether the parameters are the same (as for
     another dropout rate). Data of different tasks are not compared: they may differ, and so may everything that was

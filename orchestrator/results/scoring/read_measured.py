@@ -7,7 +7,7 @@ from orchestrator.record.state.state import SweepState
 
 
 def read_measured(state: SweepState) -> dict[str, Measured]:
-    """Return what every configuration measures, by config_id.
+    """Return the metrics and lengths of every configuration, by config_id.
 
     Raises UserError if the ledger lacks it and today's code cannot build the configuration.
     """

@@ -32,7 +32,7 @@ Scores = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True, kw_only=True)
 class RungOutcome:
-    """Who trains on, `guarded` only because of the guard, and by config_id what decided; None for a failed one."""
+    """The survivors of a rung, those `guarded`, and the deciding values by config_id; None for a failed one."""
 
     survivors: tuple[str, ...]
     guarded: tuple[str, ...]

@@ -26,7 +26,7 @@ def decided_by(one: Round) -> str:
 
 
 def race_sentence(race: Race) -> str:
-    """Return what the race has trained, and what ranks mean after it."""
+    """Return how much the race has trained, and how its ranks are to be read."""
     seeds, parts = 0, []
     for one in race.rounds:
         seeds += len(one.new_seeds)

@@ -166,7 +166,7 @@ class SweepDriver:
         self._seconds[pack_id] = progress["seconds"]
 
     def noticed(self, pack_id: str, text: str) -> None:
-        """Pass on what a worker wants the user to know."""
+        """Pass on a message of a worker to the user."""
         self._say(f"pack {pack_id}: {text}")
 
     def ran_out_of_memory(self, pack_id: str, error: str) -> bool:
@@ -219,7 +219,7 @@ class SweepDriver:
                 self._seen(record)
 
     def remove_stop_file(self) -> None:
-        """Remove what stops packs, once none is running."""
+        """Remove the stop file, once no pack is running."""
         with suppress(NotADirectoryError):  # every pack will say so
             self._stop_file.unlink(missing_ok=True)
 

@@ -16,7 +16,7 @@ from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.running.pack.train_pack import checkpoint_folder
 
 Room = tuple[int, float | None]
-"""How many workers there are, and the bytes of each; None as long as these are what packs were planned for at first."""
+"""How many workers there are, and the bytes of each; None while it is the amount packs were first planned for."""
 
 Recutting = Callable[[Sequence[Pack], Sequence[tuple[Pack, float]], Mapping[str, Configuration], Room], Sequence[Pack]]
 """`orchestrator.plan.packing.packs.Packer.recut`."""

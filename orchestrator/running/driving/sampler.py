@@ -16,7 +16,7 @@ from search_spaces import SweepSpec
 
 
 class ConfigurationSampler:
-    """Draws what the ledger does not have yet, with the defaults that its configurations were built with.
+    """Draws the configurations that the ledger lacks, with the defaults that its configurations were built with.
 
     `built` are those of the first generation where `spec` has just been held against today's code, which spares
     building them again.

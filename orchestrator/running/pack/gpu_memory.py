@@ -53,7 +53,7 @@ def hold_to_share(gpus: float) -> None:
 
 
 def free_memory() -> None:
-    """Free what a pack that died has left in this process."""
+    """Free the memory that a dead pack has left in this process."""
     import torch
 
     gc.collect()

@@ -43,7 +43,7 @@ class Driver(Protocol):
     def resized(self, workers: int, memory: float | None = None) -> None:
         """Called when another number of packs can run at once than before, or with other bytes for each.
 
-        memory: None as long as it is what packs were planned for at first.
+        memory: None while it is the amount that packs were first planned for.
         """
 
     def started(self, pack_id: str) -> None:

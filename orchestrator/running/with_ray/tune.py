@@ -1,4 +1,4 @@
-"""The seam to Ray Tune: hands packs to Tune and passes what comes back to a driver; knows nothing of sweeps.
+"""The seam to Ray Tune: hands packs to Tune and passes its events to a driver; knows nothing of sweeps.
 
 Tune would end a whole run for one exception in a callback, and hides others; here an exception of the driver always
 leaves through `run_packs` as it was raised.
@@ -24,7 +24,7 @@ from orchestrator.running.pack.train_pack import PackRaised, run_pack
 from orchestrator.running.with_ray.nodes import Workers
 from orchestrator.running.with_ray.scratch import scratch_folder
 
-LOST_NODES = 20  # so often a pack may lose its node beside its retries; more often it may be what ends nodes
+LOST_NODES = 20  # losses of a node beside a pack's retries; with more the pack itself may be what kills nodes
 PASSED_ON = {"RAY_CHDIR_TO_TRIAL_DIR"}  # variables; Tune's own list has keys of AWS, and Ray logs what is passed on
 
 
@@ -46,7 +46,7 @@ def run_packs(driver: Driver, workers: Workers, *, cpus: float, gpus: float, ret
     usage.tag_callbacks = lambda callbacks: False  # it imports MLflow, to count callbacks for statistics that are off
     class_cache.ENV_VARS_TO_PROPAGATE = PASSED_ON
     for name in ("ray.tune", "ray.train", "ray.air"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong reaches the driver, in words
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # errors reach the driver, in words
     with scratch_folder() as scratch:
         tuner = tune.Tuner(
             tune.with_resources(run_pack, {"cpu": cpus, "gpu": gpus}),
@@ -220,7 +220,7 @@ def is_lost_node(error: BaseException | None) -> bool:
 
 
 def explain(error: BaseException | None) -> Death:
-    """Return in one line what ended a worker, and the line of code that raised."""
+    """Return in one line the error that ended a worker, and the line of code that raised it."""
     if is_lost_node(error):
         return Death(message="the worker was lost with its node, or cannot be reached")
     if isinstance(error, RayActorError):

@@ -44,7 +44,7 @@ class TrackingError(LengthwiseError):
 
 
 class TrackingRefused(TrackingError):  # noqa: N818 - reads as the sentence it prints
-    """MLflow rejects the user, what the user may do, or the name by which it was addressed."""
+    """MLflow rejects the user, the user's permissions, or the host name."""
 
     exit_code = 2
 

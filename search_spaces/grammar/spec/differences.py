@@ -1,4 +1,4 @@
-"""Differences between two specifications in what is computed."""
+"""Differences between two specifications that change results."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from search_spaces.grammar.spec.spec import PASSIVE, SweepSpec
 
 
 def differences(before: SweepSpec, now: SweepSpec) -> list[tuple[str, object, object]]:
-    """Return (dotted key, before, now) of every difference in what is computed."""
+    """Return (dotted key, before, now) of every difference that changes results."""
     old, new = _flat(_computed(before)), _flat(_computed(now))
     keys = [*old, *(key for key in new if key not in old)]
     return [(key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)]

@@ -3,7 +3,7 @@
 import unicodedata
 
 MAX_CHARACTERS = 100
-MAX_BYTES = 200  # many file systems stop at 255 bytes; what is added to a name must fit too
+MAX_BYTES = 200  # many file systems stop at 255 bytes, suffixes included
 ALLOWED = "letters, digits, space, '.', '_' and '-', at most 100 characters, starting and ending with none of ' ' '.'"
 
 _WINDOWS = {"con", "prn", "aux", "nul"} | {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}

@@ -1,4 +1,4 @@
-"""The objective of a sweep: what configurations are judged by."""
+"""The objective of a sweep, by which configurations are judged."""
 
 from typing import Literal
 

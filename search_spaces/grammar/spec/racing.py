@@ -103,6 +103,6 @@ class Racing(Strict):
         return configurations if self.keep is None else count_share(self.keep, configurations)
 
     def resolved(self) -> dict[str, Any]:
-        """Return what was given and the defaults that are read."""
+        """Return the given values and the defaults that are read."""
         level = {"level": self.level or LEVEL} if self.test else {}
         return self.model_dump(exclude_none=True) | level

@@ -95,7 +95,7 @@ class Search(Strict):
 
 
 class Resources(Strict):
-    """What one pack of members may use, and what happens when it dies."""
+    """Resources of one pack of members, and how often it is retried when it dies."""
 
     cpus: int = Field(default=1, ge=1, description="CPU cores for each pack.")
     gpus: Gpus = Field(default=0.0, description="GPUs for each pack: 0, a fraction up to 1, or a whole number.")
@@ -151,7 +151,7 @@ class Tracking(Strict):
 
 
 class SweepSpec(Strict):
-    """A sweep: what is fixed, what is varied, how it is scored, what it may use. Made by `load_sweep` alone."""
+    """A sweep: fixed and searched values, objective and resources. Made by `load_sweep` alone."""
 
     name: Name = Field(description="The sweep's name, and its folder in the storage folder.")
     study: Name = Field(description="The study it belongs to: the MLflow experiment.")
@@ -179,7 +179,7 @@ class SweepSpec(Strict):
     resources: Resources = Field(default_factory=Resources, description="What a pack may use.")
     budget: Budget = Field(
         default_factory=Budget,
-        description="What the sweep may use; what does not fit is left out, until a larger budget is given.",
+        description="Limits of the sweep; packs that would exceed them do not start until a larger budget is given.",
     )
     tracking: Tracking = Field(default_factory=Tracking, description="Where results are published.")
     notify: Address | None = Field(
@@ -261,7 +261,7 @@ class SweepSpec(Strict):
 
     @property
     def spec_hash(self) -> str:
-        """Hash of what is computed, 16 hexadecimal digits: without the sections of PASSIVE."""
+        """Hash of everything that changes results, 16 hexadecimal digits: without the sections of PASSIVE."""
         kept = {key: value for key, value in self.resolved().items() if key not in PASSIVE}
         text = json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
