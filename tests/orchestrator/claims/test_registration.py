@@ -11,12 +11,13 @@ import pytest
 from rich.console import Console
 
 from orchestrator.claims import verb
-from orchestrator.claims.registration import changes_since
+from orchestrator.claims.registration import changes_since, deciding_values, digest
 from orchestrator.errors import SpecChanged, UserError
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.extend import extend_sweep
 from orchestrator.sweep.sweep import resume_sweep
 from search_spaces import SweepFileError, load_claims, load_sweep
+from search_spaces.grammar.claims import Claim
 from tests.command_line import STARTUP
 from tests.orchestrator.claims.conftest import CLAIM, claim, write_claims
 
@@ -81,6 +82,15 @@ def test_claims_are_registered_before_the_first_evaluation(tiny: Path, run_inlin
     assert f"{changed}." in page_of(file, folder.parent), "the copy is not what the ledger has the digest of"
     copy.unlink()
     assert f"{changed}." in page_of(file, folder.parent)
+
+
+def test_a_claim_keeps_the_digest_that_ledgers_have_of_it() -> None:
+    """With another digest every registered claim would have changed: a new field at its default must not enter it."""
+    bare = Claim.model_validate(claim())
+    full = Claim.model_validate(
+        claim(question="share", success={"least": 0.9}, compare=["pre"], lengths=[8], bound=0.4)
+    )
+    assert digest(deciding_values(bare)) == "24a888d73cfe319d" and digest(deciding_values(full)) == "ad282d120859165e"
 
 
 def test_a_sweep_without_claims_has_none_registered(tiny: Path, run_inline: Callable[..., Path]) -> None:
