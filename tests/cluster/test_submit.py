@@ -287,7 +287,7 @@ def test_nobody_at_the_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch) 
         JobServer(None)
     with pytest.raises(UserError, match=r"127\.0\.0\.1:9: no"):
         JobServer("http://127.0.0.1:9")
-    with pytest.raises(UserError, match="no address of a cluster; allowed"):
+    with pytest.raises(UserError, match="not the address of a cluster; allowed"):
         JobServer("auto")
 
 

@@ -254,7 +254,7 @@ def test_a_copy_of_a_sweep_that_another_machine_has_deleted_is_neither_shown_as_
     assert lengthwise("status", folder).returncode == 0
     listed = lengthwise("list", "sweeps", "--storage", f"file://{bucket.parent}").stdout.splitlines()
     assert listed[1].split()[:3] == ["s", "tests", "deleted"]
-    assert "holds no sweep any more" in lengthwise("resume", folder).stderr
+    assert "no longer holds a sweep" in lengthwise("resume", folder).stderr
     assert (folder / "events.jsonl").read_bytes() == before and not list(bucket.rglob("*.jsonl"))
     (tmp_path / "kept").mkdir()
     moved = folder.rename(tmp_path / "kept" / "s")
