@@ -35,7 +35,7 @@ def packed_claims(tmp_path_factory: pytest.TempPathFactory) -> tuple[ClaimsFile,
     )  # its pictures are not copied
     (folder / "claims.yaml").write_text(text)
     file = load_claims(folder / "claims.yaml")
-    for name in ("fig10_nocarry_cpu", "fig2_addition_cpu"):
+    for name in ("fig10_nocarry_cpu", "fig2_lengths"):
         source = STUDIES / "arithmetic" / f"{name}.yaml"
         pretended_sweep(source, folder / "sweeps", noisy_values, evaluations=3)
     return file, folder / "sweeps"
