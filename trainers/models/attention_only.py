@@ -42,6 +42,8 @@ from trainers.tensors.parameters import Parameter
 class AttentionOnly(Model):
     """One causal attention head on a residual stream: no MLP, no positions, no biases."""
 
+    supports_bfloat16 = False  # its table form works in place
+
     width: int = setting(32, low=1, help="embedding width d")
     value_width: int | None = setting(None, low=1, help="value width d_v; null: the same as width")
     norm: str = setting(
@@ -72,11 +74,6 @@ class AttentionOnly(Model):
             return "norm: post"
         others = [site for site in self.dropout_sites if site != "attention"]
         return f"dropout at {others[0]}" if self.dropout > 0 and others else None
-
-    @property
-    def supports_bfloat16(self) -> bool:
-        """False, because its table form works in place."""
-        return False
 
     @property
     def metrics(self) -> Mapping[str, str]:

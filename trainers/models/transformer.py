@@ -33,6 +33,7 @@ NORM_HELP = "norm before each branch, after each sum, of the residual stream bef
 class Transformer(Model):
     """Embedding, blocks of attention and MLP, and a head without bias, which may be tied to the embedding."""
 
+    supports_groups = True  # its attention masks other groups
     causal: ClassVar[bool]
     embedding_norm: ClassVar[bool] = False
     epsilon: ClassVar[float] = 1e-5
@@ -215,11 +216,6 @@ class Transformer(Model):
         visible = None if visible_MBK is None else visible_MBK[..., :last]
         seen = self._pass(weights, extended.batch.tokens, first, ids, noise, visible=visible)
         return self._logits(seen, state.layers), extended
-
-    @property
-    def supports_groups(self) -> bool:
-        """True: its attention masks other groups."""
-        return True
 
     @property
     def supports_masked_cache(self) -> bool:

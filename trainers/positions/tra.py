@@ -34,6 +34,8 @@ class ThresholdRelative(Position):
     causal; in a bidirectional one, keys on both sides are counted in the same way.
     """
 
+    max_metrics = frozenset({"contextual_distance"})
+
     threshold: bool = setting(True, help="drop keys without a positive score; otherwise all keys count")
     distance: str = setting("contextual", choices=("contextual", "absolute"), help="in remaining keys, or in positions")
     gate: str = setting("query", choices=("query", "head", "off"), help="per query and head, per head, or none")
@@ -58,11 +60,6 @@ class ThresholdRelative(Position):
         names += ["gate"] if self.gate != "off" else []
         names += ["contextual_distance"] if self.distance == "contextual" else []
         return dict.fromkeys(names, "none")
-
-    @property
-    def max_metrics(self) -> frozenset[str]:
-        """The metric that is a maximum."""
-        return frozenset({"contextual_distance"})
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
         """Return the gate: D H + H numbers, or H for one per head."""
