@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainers import train
-from trainers.random import Stream, draws, library, native, reference
+from trainers.random import Stream, draws, library, reference
 
 REPOSITORY = Path(__file__).parents[3]
 seed = st.integers(-(2**63), 2**63 - 1)
@@ -31,10 +31,10 @@ def test_words_are_those_of_the_torch_code(seeds, data, count, site) -> None:
     steps = data.draw(number | st.lists(number, min_size=len(seeds), max_size=len(seeds)))
     given_ = (torch.tensor(seeds), torch.tensor(steps), 2, site, count)
     whole = reference.words(*given_)
-    assert torch.equal(native.words(*given_, 0, count), whole)
+    assert torch.equal(library.words(*given_, 0, count), whole)
     first = data.draw(st.integers(0, count))
     last = data.draw(st.integers(first, count))
-    part = native.words(*given_, first, last)
+    part = library.words(*given_, first, last)
     assert torch.equal(part, whole[:, first:last])
     if first < last:
         assert torch.equal(part, reference.some_words(*given_, (first, last)))
@@ -47,14 +47,14 @@ def test_permutations_are_those_of_the_torch_code(seeds, batch, n, data, high) -
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 2**32)))
     take = data.draw(st.integers(1, n))
     words = torch.randint(0, high, (seeds, batch, n), generator=generator)
-    assert torch.equal(native.argsort_smallest(words, take), reference.argsort_smallest(words, take))
+    assert torch.equal(library.argsort_smallest(words, take), reference.argsort_smallest(words, take))
     few = torch.randint(0, 2**32, (seeds, min(take, 12), batch), generator=generator)
-    assert torch.equal(native.draw_prefixes(few, n), reference.draw_prefixes(few, n))
+    assert torch.equal(library.draw_prefixes(few, n), reference.draw_prefixes(few, n))
 
 
 def test_what_does_not_lie_in_one_piece_is_read_right() -> None:
     seeds, steps = torch.arange(8)[::2], torch.arange(8)[1::2]
-    assert torch.equal(native.words(seeds, steps, 1, 0, 9, 0, 9), reference.words(seeds, steps, 1, 0, 9))
+    assert torch.equal(library.words(seeds, steps, 1, 0, 9, 0, 9), reference.words(seeds, steps, 1, 0, 9))
 
 
 def test_a_step_for_each_seed_draws_what_each_step_draws() -> None:
