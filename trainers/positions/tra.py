@@ -20,7 +20,6 @@ from torch.nn import functional
 from trainers.positions.context import Context, Scores
 from trainers.positions.gates import cumulative_sums, gate_parameters, log_gates
 from trainers.positions.position import Position, Sizes
-from trainers.positions.qk_norm import normalize
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tensors.parameters import Parameter
@@ -67,7 +66,7 @@ class ThresholdRelative(Position):
 
     def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
         """Return queries and keys of norm sqrt(E)."""
-        return normalize(context) if self.qk_norm else (context.q, context.k)
+        return context.normalized() if self.qk_norm else (context.q, context.k)
 
     def score(self, context: Context) -> Scores:
         """Return the logits S + D, and the remaining keys."""
