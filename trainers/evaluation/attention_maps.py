@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, Problem, nearest
-from trainers.packs.evaluation_inputs import evaluation_inputs, noise_stream
+from trainers.packs.evaluation_inputs import evaluation_inputs, evaluation_stream
 from trainers.packs.pack import Pack
 from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.noise import Noise
@@ -79,7 +79,7 @@ def compute_input_attention(
         raise ConfigError([Problem(key="length", given=length, message=message, allowed=f"<= {MAX_POSITIONS} tokens")])
     views = {key: torch.as_tensor(value)[None] for key, value in weights.items()}
     index = torch.zeros(1, dtype=torch.int64)
-    noise = Noise(noise_stream(pack), index, training=False, first=row, total=rows)
+    noise = Noise(evaluation_stream(pack, "dropout"), index, training=False, first=row, total=rows)
     layers = member.model.compute_attention(views, test.batch.slice_rows(row, row + 1), noise)
     if not layers:
         given = member.model.name

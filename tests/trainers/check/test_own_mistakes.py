@@ -13,7 +13,7 @@ from tests.trainers.own_tasks import TOKENS, Bag, Last, Ragged, Sets
 from trainers.check.trial import check_task, collect_problems
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
-from trainers.evaluation.evaluate import evaluate, rows_at_once
+from trainers.evaluation.evaluate import count_at_once, evaluate
 from trainers.models.attention_only import AttentionOnly
 from trainers.models.decoder import Decoder
 from trainers.models.model import Model
@@ -242,10 +242,10 @@ def test_pieces_of_long_rows_are_as_small_as_their_attention(pack, monkeypatch) 
     mine = pack(Last(), Decoder(layers=1, width=8, heads=8, position="alibi"))
     for length, cached, most in ((16, 512, 2**19), (256, 2, 2048), (1024, 1, 128), (2**14, 1, 1)):
         batch = Batch(tokens := torch.zeros(1, 1, length, dtype=torch.int64), tokens)
-        assert rows_at_once(mine, batch) == cached
+        assert count_at_once(mine, batch)[0] == cached
         with monkeypatch.context() as without:
             without.setattr(Model, "scores_per_pair", 0)  # as on a GPU: bounded by memory alone
-            assert rows_at_once(mine, batch) == most
+            assert count_at_once(mine, batch)[0] == most
 
 
 def test_a_task_that_ends_the_process_is_a_fault_that_is_said() -> None:

@@ -354,7 +354,7 @@ def test_kept_keys_bound_how_much_is_evaluated_together(member, monkeypatch) -> 
     rows, costs = dict[type, int](), dict[type, int]()
     for task in (Wide(), Texts()):
         one = replace(member(evaluation__samples=500), task=task, model=model)
-        rows[type(task)] = evaluation.rows_at_once(Pack([one], torch.device("cpu")), Batch(tokens, tokens))
+        rows[type(task)] = evaluation.count_at_once(Pack([one], torch.device("cpu")), Batch(tokens, tokens))[0]
         costs[type(task)] = estimate(one).bytes_per_member
     assert model.cache_size_per_token == 2 * 8 * 64
     assert rows[Texts] == evaluation.LOGITS_PER_MEMBER // (24 * 1024) < rows[Wide]
