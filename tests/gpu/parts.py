@@ -72,7 +72,7 @@ def stepped(pack: Pack, state: State, steps: int, plain: bool = False) -> State:
     for done in range(first, first + steps):
         learning(state, step_batches.batches(done, first + steps, state.stage))
     if isinstance(learning, CudaGraphStep) and steps > 2 * MAX_GRAPHS:
-        assert learning.graph_count, "no step was recorded"
+        assert learning.graphs, "no step was recorded"
     assert plain or isinstance(learning, CudaGraphStep) == (pack.device.type == "cuda")
     return state
 

@@ -6,7 +6,6 @@ running it. The same kernels compute the same numbers.
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,30 +40,25 @@ class CudaGraphStep:
     def __init__(self, learn: Learn, notice: Callable[[str], None]) -> None:
         self._learn, self._notice, self._noticed = learn, notice, False
         self._peaks: dict[Hashable, float] = {}  # peak memory of the eager step, by the shapes of its batches
-        self._graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, list[Tensor]]] = {}
+        self.graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, list[Tensor]]] = {}
         self._state: State | None = None
-
-    @property
-    def graph_count(self) -> int:
-        """Number of captured graphs."""
-        return len(self._graphs)
 
     def __call__(self, state: State, batches: Sequence[Batch]) -> None:
         """Train one step on these batches."""
         if self._state is not state:
             self._state = state
             self._peaks.clear()
-            self._graphs.clear()
+            self.graphs.clear()
         key = tuple(_shape(batch) for batch in batches)
         if key not in self._peaks:  # the eager step allocates everything that is made once: tables, workspaces
             torch.cuda.reset_peak_memory_stats()
             self._learn(state, batches)
             self._peaks[key] = torch.cuda.max_memory_allocated()
             return
-        if key not in self._graphs and not self._capture(key, state, batches):
+        if key not in self.graphs and not self._capture(key, state, batches):
             self._learn(state, batches)
             return
-        graph, inputs = self._graphs[key]
+        graph, inputs = self.graphs[key]
         torch._foreach_copy_(inputs, [tensor for batch in batches for tensor in batch.tensors()])
         graph.replay()
 
@@ -74,11 +68,11 @@ class CudaGraphStep:
         memory = total * torch.cuda.get_per_process_memory_fraction()
         if _outcome.failed or self._peaks[key] > LARGE * memory:
             return False
-        if len(self._graphs) == MAX_GRAPHS:
+        if len(self.graphs) == MAX_GRAPHS:
             self._notice_once(f"batches have more than {MAX_GRAPHS} different shapes")
             return False
         own = [batch.clone() for batch in batches]
-        graph, first = torch.cuda.CUDAGraph(), next(iter(self._graphs.values()), None)
+        graph, first = torch.cuda.CUDAGraph(), next(iter(self.graphs.values()), None)
         try:
             with torch.cuda.graph(graph, pool=first and first[0].pool()):
                 self._learn(state, own)
@@ -86,7 +80,7 @@ class CudaGraphStep:
             _outcome.failed = True
             self._notice_once(str(error).splitlines()[0])
             return False
-        self._graphs[key] = graph, [tensor for batch in own for tensor in batch.tensors()]
+        self.graphs[key] = graph, [tensor for batch in own for tensor in batch.tensors()]
         return True
 
     def _notice_once(self, reason: str) -> None:
@@ -97,8 +91,5 @@ class CudaGraphStep:
 
 def _shape(batch: Batch) -> Hashable:
     """Return the key that batches of one graph share: everything but the numbers in their tensors."""
-    return type(batch), tuple(_field_shape(getattr(batch, item.name)) for item in fields(batch))
-
-
-def _field_shape(value: Any) -> Hashable:
-    return (value.shape, value.dtype) if isinstance(value, Tensor) else repr(value)
+    values = [getattr(batch, item.name) for item in fields(batch)]
+    return type(batch), tuple((one.shape, one.dtype) if isinstance(one, Tensor) else repr(one) for one in values)
