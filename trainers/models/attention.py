@@ -14,7 +14,7 @@ from torch.nn import functional
 from trainers.models.key_value_cache import LayerCache
 from trainers.positions.context import Context, Pass, Recorder, Scores
 from trainers.positions.position import Position
-from trainers.tensors.linear import linear
+from trainers.tensors.layers import linear
 from trainers.tensors.precision import product, wide
 
 Drop = Callable[[Tensor, int], Tensor]

@@ -30,11 +30,9 @@ from trainers.tasks.supervised import counted
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.device_constants import constant
-from trainers.tensors.embedding import embed
-from trainers.tensors.linear import linear
+from trainers.tensors.layers import embed, layer_norm, linear
 from trainers.tensors.masked import subtract_largest, weighted_exp_
 from trainers.tensors.noise import Noise
-from trainers.tensors.norm import layer_norm
 from trainers.tensors.parameters import Parameter
 
 

@@ -10,9 +10,8 @@ from trainers.models.attention import Drop, attention
 from trainers.models.key_value_cache import LayerCache
 from trainers.positions.context import CHUNK_SITES, HIDDEN_SITE, Pass
 from trainers.positions.position import Position
-from trainers.tensors.linear import linear
+from trainers.tensors.layers import layer_norm, linear, rms_norm
 from trainers.tensors.noise import Noise
-from trainers.tensors.norm import layer_norm, rms_norm
 from trainers.tensors.parameters import Parameter, uniform_parameter
 
 Drops = tuple[Drop | None, Drop | None, Drop | None, Drop | None]

@@ -19,8 +19,7 @@ from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
-from trainers.tensors.embedding import embed
-from trainers.tensors.linear import linear
+from trainers.tensors.layers import embed, linear
 from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter, uniform_parameter
 from trainers.tensors.precision import product

@@ -20,8 +20,7 @@ from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import setting
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
-from trainers.tensors.embedding import embed, embedding_parameter
-from trainers.tensors.linear import linear
+from trainers.tensors.layers import embed, embedding_parameter, linear
 from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter
 from trainers.tensors.position_maps import Map, Weights

@@ -12,7 +12,7 @@ from trainers.positions.context import EMBED_SITE, Pass
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import Settings, setting
 from trainers.settings.registry import register
-from trainers.tensors.embedding import embed
+from trainers.tensors.layers import embed
 from trainers.tensors.parameters import Parameter
 
 

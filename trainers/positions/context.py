@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from trainers.tensors.layers import rms_norm
 from trainers.tensors.noise import Noise
-from trainers.tensors.norm import rms_norm
 from trainers.tensors.precision import product, wide
 
 Recorder = Callable[[str, Tensor], None]
