@@ -46,7 +46,7 @@ class _UnusableError(Exception):
 
 @dataclass
 class _Outcome:
-    """The library, or why it cannot be used; neither before the first draw."""
+    """The library, or why it cannot be used, for the user; neither before the first draw."""
 
     tried: bool = False
     library: ctypes.CDLL | None = None
@@ -54,7 +54,7 @@ class _Outcome:
     reported: bool = False
 
 
-_outcome = _Outcome()  # a plain object, because torch's compiler traces `is_available`
+outcome = _Outcome()  # a plain object, because torch's compiler traces `is_available`
 
 
 def is_available() -> bool:
@@ -62,20 +62,9 @@ def is_available() -> bool:
 
     Nothing is loaded while torch compiles a program, because its compiler could not trace that.
     """
-    if not _outcome.tried and not torch.compiler.is_compiling():
+    if not outcome.tried and not torch.compiler.is_compiling():
         _load()
-    return _outcome.library is not None
-
-
-def take_notice() -> str | None:
-    """Return why the library cannot be used, once in a process; None if it can, or after that."""
-    if _outcome.failure is None or _outcome.reported:
-        return None
-    _outcome.reported = True
-    return (
-        f"random numbers are drawn by torch, ten times slower but the same: {_outcome.failure}; install a C compiler "
-        "(cc, gcc or clang), or name one in $CC, to draw them in C"
-    )
+    return outcome.library is not None
 
 
 def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, first: int, last: int) -> Tensor:
@@ -110,16 +99,19 @@ def argsort_smallest(words_SBN: Tensor, take: int) -> Tensor:
 
 
 def _loaded() -> ctypes.CDLL:
-    assert _outcome.library is not None
-    return _outcome.library
+    assert outcome.library is not None
+    return outcome.library
 
 
 def _load() -> None:
     try:
-        _outcome.library = _open_library()
+        outcome.library = _open_library()
     except (_UnusableError, OSError) as error:
-        _outcome.failure = str(error)
-    _outcome.tried = True
+        outcome.failure = (
+            f"random numbers are drawn by torch, ten times slower but the same: {error}; install a C compiler "
+            "(cc, gcc or clang), or name one in $CC, to draw them in C"
+        )
+    outcome.tried = True
 
 
 def _open_library() -> ctypes.CDLL:

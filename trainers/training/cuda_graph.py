@@ -5,7 +5,8 @@ running it. The same kernels compute the same numbers.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,21 +22,13 @@ LARGE = 0.25
 MAX_GRAPHS = 8  # shapes of batches that are captured
 
 
-@dataclass
-class _Outcome:
-    """Whether this process has failed to capture a step; the GPU memory of a failed capture may never be freed."""
-
-    failed: bool = False
-
-
-_outcome = _Outcome()
-
-
 class CudaGraphStep:
     """`learn` for one state, changed in place; the first step with batches of new shapes runs eagerly.
 
     A step that cannot be captured, because it reads a number on the host, stays eager; `notice` gets the reason.
     """
+
+    failed: ClassVar[bool] = False  # in this process; the GPU memory of a failed capture may never be freed
 
     def __init__(self, learn: Learn, notice: Callable[[str], None]) -> None:
         self._learn, self._notice, self._noticed = learn, notice, False
@@ -66,7 +59,7 @@ class CudaGraphStep:
         """Capture a graph for batches of these shapes without taking a step; return whether that worked."""
         total = torch.cuda.get_device_properties(state.theta.device).total_memory
         memory = total * torch.cuda.get_per_process_memory_fraction()
-        if _outcome.failed or self._peaks[key] > LARGE * memory:
+        if self.failed or self._peaks[key] > LARGE * memory:
             return False
         if len(self.graphs) == MAX_GRAPHS:
             self._notice_once(f"batches have more than {MAX_GRAPHS} different shapes")
@@ -77,7 +70,7 @@ class CudaGraphStep:
             with torch.cuda.graph(graph, pool=first and first[0].pool()):
                 self._learn(state, own)
         except RuntimeError as error:
-            _outcome.failed = True
+            CudaGraphStep.failed = True
             self._notice_once(str(error).splitlines()[0])
             return False
         self.graphs[key] = graph, [tensor for batch in own for tensor in batch.tensors()]

@@ -13,7 +13,6 @@ import torch
 from trainers.models.model import Model
 from trainers.packs.pack import Pack
 from trainers.tensors.batch import Batch
-from trainers.training import cuda_graph
 from trainers.training.cuda_graph import LARGE, MAX_GRAPHS, CudaGraphStep
 from trainers.training.step import make_learner
 
@@ -42,7 +41,7 @@ class Graph:
 @pytest.fixture
 def cuda(monkeypatch):
     seen = SimpleNamespace(pools=[], peak=0.0, fraction=1.0, failing=False, resets=0)
-    monkeypatch.setattr(cuda_graph, "_outcome", cuda_graph._Outcome())
+    monkeypatch.setattr(CudaGraphStep, "failed", False)
 
     @contextlib.contextmanager
     def graph(into, pool):
