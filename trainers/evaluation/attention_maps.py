@@ -69,7 +69,8 @@ def compute_input_attention(
     if problem := _problem(member, name, length):
         raise ConfigError([problem])
     pack = Pack([member], torch.device("cpu"))
-    test = _test(pack, name, length)
+    first, tests = member.task.distributions[0].name, evaluation_inputs(pack)
+    test = next(one for one in tests if length in one.lengths and (one.distribution or first) == name)
     rows, positions = test.batch.tokens.shape[1:]
     if not 0 <= row < rows:
         allowed = f"0..{rows - 1}, the rows evaluated at length {length}"
@@ -102,11 +103,6 @@ def _problem(member: MemberConfig, name: str, length: int) -> Problem | None:
         message = f"{length} was not evaluated" + (f" in {name}" if name else "")
         return Problem(key="length", given=length, message=message, allowed=", ".join(map(str, evaluated)))
     return None
-
-
-def _test(pack: Pack, name: str, length: int) -> EvaluationBatch:
-    first = pack.task.distributions[0].name
-    return next(one for one in evaluation_inputs(pack) if length in one.lengths and (one.distribution or first) == name)
 
 
 def _words(task: Task, test: EvaluationBatch, row: int, length: int) -> tuple[str, ...]:

@@ -108,17 +108,14 @@ class _MaskedSoftmax(torch.autograd.Function):
 
     @staticmethod
     def forward(logits: Tensor, dropped: Tensor) -> Tensor:
-        """Return the weights."""
         return _masked_softmax(logits, dropped)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        """Keep the weights."""
         ctx.save_for_backward(output)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        """Return the gradient of the logits."""
         (weights,) = ctx.saved_tensors
         return torch.ops.aten._softmax_backward_data(gradient, weights, -1, weights.dtype), None
 

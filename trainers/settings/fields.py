@@ -17,12 +17,7 @@ from trainers.errors import ConfigError, Problem, nearest
 from trainers.settings.nested import build_nested, is_nested
 from trainers.settings.values import check_bounds, convert_value, describe_values
 
-
-class Nothing:
-    """The type of NOTHING: no value, as opposed to the value None."""
-
-
-NOTHING: Final = Nothing()
+NOTHING: Final = object()  # no value, as opposed to the value None
 
 
 def setting(
