@@ -1,14 +1,11 @@
 """What holds for the hooks of every encoding: random sites, optional biases, ids, what layers record."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
-from typing import get_type_hints
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from tests.trainers.own_tasks import Last
 from tests.trainers.positions.passes import TASK, B, D, E, H, M, T, attended, drawn, layer, layer_of, noise, tokens_of
@@ -19,10 +16,8 @@ from trainers.models.encoder import Encoder
 from trainers.packs.pack import Pack, State
 from trainers.positions.context import Scores
 from trainers.positions.nope import Nope
-from trainers.positions.position import Position
 from trainers.positions.tra import ThresholdRelative
 from trainers.settings import registry
-from trainers.settings.contract import contract_problems
 from trainers.tensors.batch import Batch
 
 CPU = torch.device("cpu")
@@ -110,23 +105,3 @@ def test_of_a_batch_of_one_length_a_metric_is_the_mean_or_greatest_of_its_positi
 
 def pack_stream(pack: Pack):
     return replace(noise(0).stream, seeds_S=pack.seeds_S, name="eval", step=torch.zeros((), dtype=torch.int64))
-
-
-class Before(Position):
-    """Takes other arguments than the hooks are called with."""
-
-    def score(
-        self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
-    ) -> Tensor | None:
-        return None
-
-    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple:
-        return ()
-
-
-def test_an_encoding_with_other_arguments_is_refused_by_name() -> None:
-    assert list(contract_problems("position", Before, Position, get_type_hints(Before))) == [
-        "Before.parameters takes (longest, width, heads, std), but is called with (sizes)",
-        "Before.score takes (q_MBHTK, tokens_MBT, weights, name, causal), but is called with (context)",
-    ]
-    assert not list(contract_problems("position", Nope, Position, get_type_hints(Nope)))
