@@ -10,7 +10,7 @@ from typing import Any
 
 from trainers.config.member import MemberConfig
 from trainers.errors import Problem
-from trainers.settings.fields import allowed_values, check_value, settings_fields, type_hints
+from trainers.settings.fields import allowed_values, check_value, field_problems, settings_fields, type_hints
 from trainers.settings.nested import is_nested
 from trainers.settings.parts import walk_parts
 from trainers.settings.values import convert_value
@@ -69,6 +69,8 @@ def slot_of(sections: Mapping[str, Any], key: str) -> Slot | None:
 
 def single_problems(sections: Mapping[str, Any]) -> list[Problem]:
     """Return unknown names and keys, missing keys and wrong values of plain sections; combinations are not checked."""
-    problems: list[Problem] = []
-    found = [problem for part in walk_parts(MemberConfig, sections, problems) for problem in part.problems()]
-    return [*found, *problems]
+    found, unknown = list[Problem](), list[Problem]()
+    for part in walk_parts(MemberConfig, sections, unknown):
+        values = {key: value for key, value in part.values.items() if key != part.name_key}
+        found += [problem.under(part.key) for problem in field_problems(part.cls, values, nested=False)]
+    return [*found, *unknown]
