@@ -254,13 +254,6 @@ def test_a_corpus_is_read_where_it_lies(member, recorder, tmp_path) -> None:
     assert sum(file.stat().st_size for file in folder.iterdir()) < text.nbytes / 10
 
 
-@pytest.mark.parametrize("cls", [Last, Sets, Timed, Spoken], ids=lambda cls: cls.__name__)
-def test_what_these_tasks_are_is_a_contract_that_is_kept(registered, cls) -> None:
-    registered("task", "throw_away", cls)
-    problems = [said for said in check_class("task", "throw_away") if "worked examples" not in said]
-    assert [said for said in problems if not said.startswith("field ")] == []
-
-
 def test_a_distribution_that_is_tested_at_other_lengths_is_reported(registered) -> None:
     class Wrong(Sets):
         """Declares that the long set has other lengths than it tests."""
