@@ -114,7 +114,6 @@ class _RecordingStream(Stream):
     sites: list[int] = field(default_factory=list)
 
     def bits(self, site: int, shape: tuple[int, ...], rows: tuple[int, int] | None = None) -> Tensor:
-        """Return the numbers of the stream."""
         self.sites.append(site)
         return super().bits(site, shape, rows)
 

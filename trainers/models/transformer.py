@@ -232,7 +232,6 @@ class Transformer(Model):
         return self.causal and not self.position.looks_ahead
 
     def _full_pass(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None, **more: Any) -> Pass:
-        """Return a pass over all tokens of a batch."""
         m, b, t = batch.tokens.shape
         ids = self.position.assign_ids(batch.ids, (m, b, t), noise)
         return self._pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups, **more)

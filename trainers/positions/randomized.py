@@ -88,5 +88,4 @@ class Randomized(Position):
 
 
 def _under_base(problem: Problem) -> Problem:
-    """Return a problem of the base with the key of the base."""
     return replace(problem, key=problem.key.replace("position", "position.base", 1))

@@ -130,7 +130,6 @@ def _open_library() -> ctypes.CDLL:
 
 
 def _compiler() -> list[str]:
-    """Return the command of the C compiler."""
     try:
         wanted = shlex.split(os.environ.get("CC", ""))
     except ValueError as error:
