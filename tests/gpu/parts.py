@@ -72,7 +72,7 @@ def stepped(pack: Pack, state: State, steps: int, plain: bool = False) -> State:
     for done in range(first, first + steps):
         learning(state, step_batches.batches(done, first + steps, state.stage))
     if isinstance(learning, CudaGraphStep) and steps > 2 * MAX_GRAPHS:
-        assert learning.graph_count, "no step was recorded"
+        assert learning.graphs, "no step was recorded"
     assert plain or isinstance(learning, CudaGraphStep) == (pack.device.type == "cuda")
     return state
 
@@ -127,8 +127,8 @@ def random_numbers(device: str, size: Size) -> Iterator[Case]:
             (fused.words(few, step, 2, site, count), reference.words(few, step, 2, site, count)) for site in (0, 1, 7)
         ] + [(fused.some_words(few, step, 2, 3, count, part), reference.some_words(few, step, 2, 3, count, part))]
         return {
-            "note": fused.take_notice(),
-            "good": all(torch.equal(*pair) for pair in pairs) and fused.take_notice() is None,
+            "note": fused.outcome.failure,
+            "good": all(torch.equal(*pair) for pair in pairs) and fused.outcome.failure is None,
         }
 
     draws = ((1001, 4, 1), (2**26, 4, 1), (4000, 1, 1), (1002, 4, 4))

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from tests import forks
+from tests.trainers.runs import Recorder
 from trainers.config.member import MemberConfig
-from trainers.evaluation.results import Evaluation, Progress
+from trainers.settings import registry
 
 
 @pytest.fixture(autouse=True)
@@ -35,24 +36,6 @@ def _nothing_compiled_is_left() -> Iterator[None]:
 def processes() -> ForkServerContext:
     """Makes processes that have imported the engine."""
     return forks.CONTEXT
-
-
-class Recorder:
-    """A reporter that keeps everything."""
-
-    def __init__(self) -> None:
-        self.evaluations: list[Evaluation] = []
-        self.beats: list[Progress] = []
-        self.notices: list[str] = []
-
-    def report(self, evaluation: Evaluation) -> None:
-        self.evaluations.append(evaluation)
-
-    def progress(self, progress: Progress) -> None:
-        self.beats.append(progress)
-
-    def notice(self, text: str) -> None:
-        self.notices.append(text)
 
 
 @pytest.fixture
@@ -93,3 +76,14 @@ def sections() -> Callable[..., dict[str, Any]]:
 @pytest.fixture(scope="session")
 def member() -> Callable[..., MemberConfig]:
     return lambda seed=0, **changes: MemberConfig.from_dict(plain_member(seed, **changes))
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, type[Any]], None]:
+    """Registers a class for one test, also in the place of another."""
+
+    def register(kind: str, name: str, cls: type[Any]) -> None:
+        monkeypatch.setitem(registry._classes[kind], name, cls)
+        monkeypatch.setattr(cls, "name", name)
+
+    return register

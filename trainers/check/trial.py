@@ -12,6 +12,7 @@ from torch import Tensor
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, place_in_user_code
 from trainers.evaluation.evaluate import evaluate
+from trainers.packs.batches import same_batches
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.settings import registry
@@ -113,7 +114,6 @@ class _RecordingStream(Stream):
     sites: list[int] = field(default_factory=list)
 
     def bits(self, site: int, shape: tuple[int, ...], rows: tuple[int, int] | None = None) -> Tensor:
-        """Return the numbers of the stream."""
         self.sites.append(site)
         return super().bits(site, shape, rows)
 
@@ -150,9 +150,9 @@ def _draw_problems(task: Task) -> Iterator[str]:
             "random numbers; give each draw its own site, the first argument"
         )
     both, alone = _train_batches(task, [3, 5]), _train_batches(task, [5])
-    if not _equal(both, _train_batches(task, [3, 5])):
+    if not same_batches(both, _train_batches(task, [3, 5])):
         yield "the same stream gives another batch the second time: random numbers must come from the stream alone"
-    if not _equal([batch.slice_seeds(1, 2) for batch in both], alone):
+    if not same_batches([batch.slice_seeds(1, 2) for batch in both], alone):
         yield "the batch of a seed depends on the other seeds of the pack"
     if sum(batch.tokens.shape[1] for batch in both) != ROWS or any(len(batch.tokens) != 2 for batch in both):
         shapes = ", ".join(str(tuple(batch.tokens.shape)) for batch in both)
@@ -178,15 +178,11 @@ def _stage_problems(task: Task) -> Iterator[str]:
         yield f"sample_staged gives tokens of shapes {shapes}; allowed: equal at all stages, with {ROWS} rows in total"
         return
     both = _train_batches(task, [5, 5], [0, last])
-    if any(not _equal([batch.slice_seeds(m, m + 1) for batch in both], stages[k]) for m, k in ((0, 0), (1, last))):
+    own = [[batch.slice_seeds(m, m + 1) for batch in both] for m in range(2)]
+    if not all(map(same_batches, own, (stages[0], stages[last]))):
         yield "the batch of a seed at its stage depends on the other seeds and stages of the pack"
 
 
 def _train_batches(task: Task, seeds: Sequence[int], stages: Sequence[int] | None = None) -> tuple[Batch, ...]:
     stream = Stream(torch.tensor(seeds), "data", torch.tensor(1))
     return task.training_batches(stream, ROWS, None if stages is None else torch.tensor(stages))
-
-
-def _equal(one: Sequence[Batch], other: Sequence[Batch]) -> bool:
-    pairs = [(a, b) for x, y in zip(one, other, strict=True) for a, b in zip(x.tensors(), y.tensors(), strict=True)]
-    return all(torch.equal(a, b) for a, b in pairs)

@@ -10,9 +10,10 @@ from typing import Any
 
 from trainers.config.member import MemberConfig
 from trainers.errors import Problem
-from trainers.settings.fields import accepts_type, allowed_values, settings_fields, value_problems
+from trainers.settings.fields import allowed_values, check_value, field_problems, settings_fields, type_hints
 from trainers.settings.nested import is_nested
 from trainers.settings.parts import walk_parts
+from trainers.settings.values import convert_value
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,15 @@ class Slot:
 
     def problems(self, value: Any) -> list[Problem]:
         """Return the problems of a value for this field."""
-        return value_problems(self.cls, self.item, value)
+        return check_value(self.cls, self.item, value)[1]
 
     def takes(self, value: Any) -> bool:
         """Whether the field accepts values of this type, ignoring bounds and choices."""
-        return accepts_type(self.cls, self.item, value)
+        try:
+            convert_value(type_hints(self.cls)[self.item.name], value)
+        except ValueError:
+            return False
+        return True
 
     @property
     def allowed(self) -> str:
@@ -64,6 +69,8 @@ def slot_of(sections: Mapping[str, Any], key: str) -> Slot | None:
 
 def single_problems(sections: Mapping[str, Any]) -> list[Problem]:
     """Return unknown names and keys, missing keys and wrong values of plain sections; combinations are not checked."""
-    problems: list[Problem] = []
-    found = [problem for part in walk_parts(MemberConfig, sections, problems) for problem in part.problems()]
-    return [*found, *problems]
+    found, unknown = list[Problem](), list[Problem]()
+    for part in walk_parts(MemberConfig, sections, unknown):
+        values = {key: value for key, value in part.values.items() if key != part.name_key}
+        found += [problem.under(part.key) for problem in field_problems(part.cls, values, nested=False)]
+    return [*found, *unknown]

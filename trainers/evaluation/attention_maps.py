@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, Problem, nearest
-from trainers.packs.evaluation_inputs import evaluation_inputs, noise_stream
+from trainers.packs.evaluation_inputs import evaluation_inputs, evaluation_stream
 from trainers.packs.pack import Pack
 from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.noise import Noise
@@ -69,7 +69,8 @@ def compute_input_attention(
     if problem := _problem(member, name, length):
         raise ConfigError([problem])
     pack = Pack([member], torch.device("cpu"))
-    test = _test(pack, name, length)
+    first, tests = member.task.distributions[0].name, evaluation_inputs(pack)
+    test = next(one for one in tests if length in one.lengths and (one.distribution or first) == name)
     rows, positions = test.batch.tokens.shape[1:]
     if not 0 <= row < rows:
         allowed = f"0..{rows - 1}, the rows evaluated at length {length}"
@@ -79,7 +80,7 @@ def compute_input_attention(
         raise ConfigError([Problem(key="length", given=length, message=message, allowed=f"<= {MAX_POSITIONS} tokens")])
     views = {key: torch.as_tensor(value)[None] for key, value in weights.items()}
     index = torch.zeros(1, dtype=torch.int64)
-    noise = Noise(noise_stream(pack), index, training=False, first=row, total=rows)
+    noise = Noise(evaluation_stream(pack, "dropout"), index, training=False, first=row, total=rows)
     layers = member.model.compute_attention(views, test.batch.slice_rows(row, row + 1), noise)
     if not layers:
         given = member.model.name
@@ -102,11 +103,6 @@ def _problem(member: MemberConfig, name: str, length: int) -> Problem | None:
         message = f"{length} was not evaluated" + (f" in {name}" if name else "")
         return Problem(key="length", given=length, message=message, allowed=", ".join(map(str, evaluated)))
     return None
-
-
-def _test(pack: Pack, name: str, length: int) -> EvaluationBatch:
-    first = pack.task.distributions[0].name
-    return next(one for one in evaluation_inputs(pack) if length in one.lengths and (one.distribution or first) == name)
 
 
 def _words(task: Task, test: EvaluationBatch, row: int, length: int) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trainers.evaluation.forward import Forward
 from trainers.evaluation.results import Validation
-from trainers.packs.evaluation_inputs import evaluation_inputs, noise_stream, validation_inputs, validation_stream
+from trainers.packs.evaluation_inputs import evaluation_inputs, evaluation_stream, validation_inputs
 from trainers.packs.pack import Pack, State, average_weights, collect_weights
 from trainers.random import Stream
 from trainers.tasks.metrics import Curves, Evaluated
@@ -40,7 +40,7 @@ def evaluate(
     ascending. beat: called after every piece. Raises ValueError for a batch of an unknown distribution or length, a
     metric that is undeclared or missing, and one with two batches at the same length.
     """
-    names, noise = tuple(pack.metrics), noise_stream(pack)
+    names, noise = tuple(pack.metrics), evaluation_stream(pack, "dropout")
     weights = tuple(average_weights(pack, state).values())
     values, filled = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, beat)
     given = {name for name, _ in filled}
@@ -66,7 +66,8 @@ def evaluate_weights(
     """
     derived = pack.task.derived_metrics
     names = tuple(name for name, metric in pack.metrics.items() if metric.base not in derived)
-    values, _ = _curves(pack, weights, evaluation_inputs(pack), noise_stream(pack), names, pack.lengths, beat)
+    noise = evaluation_stream(pack, "dropout")
+    values, _ = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, beat)
     return names, values
 
 
@@ -82,8 +83,8 @@ def validate(pack: Pack, state: State, beat: Callable[[], None] = lambda: None) 
     decided = tuple(dict.fromkeys((one.metric, one.average) for one in pack.criteria))
     names, labels = (tuple(dict.fromkeys(column)) for column in zip(*decided, strict=True))
     lengths = tuple(sorted(pack.task.distributions[0].trained_lengths))
-    noise = validation_stream(pack)
-    noise = replace(noise, step=torch.ones_like(noise.step))  # the inputs are drawn at step 0
+    inputs = evaluation_stream(pack, "validation")
+    noise = replace(inputs, step=torch.ones_like(inputs.step))  # the inputs are drawn at step 0
     weights = collect_weights(pack, state)
     averages = tuple(weights[label] for label in labels)
     values, filled = _curves(pack, averages, validation_inputs(pack), noise, names, lengths, beat)
@@ -111,8 +112,7 @@ def _curves(
     for test in tests:
         _check_lengths(pack, test, lengths)
         columns = constant(tuple(column[length] for length in test.lengths), pack.device)
-        rows = rows_at_once(pack, test.batch)
-        count = _members_at_once(pack, test.batch, rows)
+        rows, count = count_at_once(pack, test.batch)
         for first in range(0, len(values), count):
             some = range(first, min(first + count, len(values)))
             scores = _scores(pack, weights, test, some, rows, noise, beat)
@@ -189,43 +189,27 @@ def _scores(
     return {**scores, **pack.model.reduce(_join(model_rows), weights, test.lengths)}
 
 
-def _members_at_once(pack: Pack, batch: Batch, rows: int) -> int:
-    """Return how many members are evaluated together on pieces of `rows` rows."""
-    count = min(rows, batch.tokens.shape[1])
-    logits = LOGITS_PER_PASS if pack.device.type == "cpu" else LOGITS_PER_MEMBER
-    cached = LOGITS_PER_MEMBER // _cache_size(pack, batch, count)
-    return max(1, min(logits // _logits(pack, batch, count), cached, _rows_in_cache(pack, batch) // count))
-
-
 def _join(pieces: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
     return pieces[0] if len(pieces) == 1 else {name: torch.cat([p[name] for p in pieces], dim=1) for name in pieces[0]}
 
 
-def rows_at_once(pack: Pack, batch: Batch) -> int:
-    """Return how many rows of a batch are evaluated together: limited by memory for one member, not by the pack."""
-    operations = pack.model.operations(pack.task, 1, batch.tokens.shape[-1])
-    logits = LOGITS_PER_MEMBER // max(_logits(pack, batch, 1), _cache_size(pack, batch, 1))
-    pairs = PAIRS_PER_MEMBER // batch.tokens.shape[-1] ** 2
-    most = int(OPERATIONS_PER_MEMBER // max(operations, 1.0))
-    return max(1, min(logits, pairs, most, _rows_in_cache(pack, batch)))
+def count_at_once(pack: Pack, batch: Batch) -> tuple[int, int]:
+    """Return how many rows of a batch, and how many members on so many rows, are evaluated together.
 
-
-def _rows_in_cache(pack: Pack, batch: Batch) -> int:
-    """Return of how many rows the attention scores stay in the cache of a CPU; a generated token has few scores."""
-    scores = pack.model.scores_per_pair * batch.tokens.shape[-1] ** 2
-    if pack.device.type != "cpu" or pack.task.passes > 1 or not scores:
-        return LOGITS_PER_MEMBER
-    return SCORES_PER_PASS // scores
-
-
-def _logits(pack: Pack, batch: Batch, rows: int) -> int:
-    """Return the number of logits of `rows` rows of one member."""
-    return rows * batch.tokens.shape[-1] * pack.task.outputs
-
-
-def _cache_size(pack: Pack, batch: Batch, rows: int) -> int:
-    """Return the size of the KV cache for `rows` rows of one member, at least 1; without generation there is none."""
-    return max(1, rows * batch.tokens.shape[-1] * pack.model.cache_size_per_token if pack.task.passes > 1 else 0)
+    The rows are limited by memory for one member, not by the pack. On a CPU their attention scores stay in the cache; a
+    generated token has few. Keys and values are kept only where texts are generated.
+    """
+    on_cpu, generates, positions = pack.device.type == "cpu", pack.task.passes > 1, batch.tokens.shape[-1]
+    logits = positions * pack.task.outputs  # of a row of one member, as the following
+    kept = positions * pack.model.cache_size_per_token if generates else 0
+    scores = pack.model.scores_per_pair * positions**2 if on_cpu and not generates else 0
+    operations = pack.model.operations(pack.task, 1, positions)
+    cached = SCORES_PER_PASS // scores if scores else LOGITS_PER_MEMBER
+    most = (PAIRS_PER_MEMBER // positions**2, int(OPERATIONS_PER_MEMBER // max(operations, 1.0)), cached)
+    rows = max(1, min(LOGITS_PER_MEMBER // max(logits, kept), *most))
+    count = min(rows, batch.tokens.shape[1])
+    together = (LOGITS_PER_PASS if on_cpu else LOGITS_PER_MEMBER) // (count * logits)
+    return rows, max(1, min(together, LOGITS_PER_MEMBER // max(1, count * kept), cached // count))
 
 
 def _derive(

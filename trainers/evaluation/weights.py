@@ -97,11 +97,12 @@ class StoredWeights(Mapping[str, Array]):
     def __init__(self, path: Path, sha256: str, average: str) -> None:
         self.path, self._average = path, average
         metadata = _read_metadata(path, sha256)
-        self.member, self.step = metadata.member, metadata.step
-        self.averages = tuple(metadata.sha256s)
+        self.member: dict[str, Any] = metadata["member"]
+        self.step: int = metadata["step"]
+        self.averages = tuple(metadata["sha256"])
         if average not in self.averages:
             raise WeightsError(f"{path} has no average {average!r}; it has {', '.join(self.averages)}")
-        self._sha256s = metadata.sha256s[average]
+        self._sha256s: dict[str, str] = metadata["sha256"][average]
 
     def __getitem__(self, name: str) -> Array:
         from safetensors import SafetensorError, safe_open
@@ -123,16 +124,8 @@ class StoredWeights(Mapping[str, Array]):
         return len(self._sha256s)
 
 
-class _Metadata(NamedTuple):
-    """The checked metadata of a file; checksums by average and parameter."""
-
-    member: dict[str, Any]
-    step: int
-    sha256s: dict[str, dict[str, str]]
-
-
-def _read_metadata(path: Path, sha256: str) -> _Metadata:
-    """Return the metadata of a file whose header has this checksum."""
+def _read_metadata(path: Path, sha256: str) -> dict[str, Any]:
+    """Return the checked metadata of a file whose header has this checksum."""
     from safetensors import SafetensorError, safe_open
 
     if path.exists() and not path.is_file():  # reading a pipe would block
@@ -148,7 +141,7 @@ def _read_metadata(path: Path, sha256: str) -> _Metadata:
         raise _damaged(path, "its header does not match its checksum")
     try:
         with safe_open(path, framework="np") as opened:
-            metadata = json.loads((opened.metadata() or {})["lengthwise"])
+            metadata: Any = json.loads((opened.metadata() or {})["lengthwise"])
     except (SafetensorError, OSError, KeyError, ValueError, RecursionError) as error:
         raise _damaged(path, f"it is not a .safetensors file of lengthwise: {error}") from error
     schema = metadata.get("schema") if isinstance(metadata, dict) else None
@@ -156,12 +149,11 @@ def _read_metadata(path: Path, sha256: str) -> _Metadata:
         raise WeightsError(f"weights {path} have schema {schema}; this version reads {_SCHEMA}")
     if schema != _SCHEMA:
         raise _damaged(path, "its metadata has no schema")
-    found = _Metadata(metadata.get("member"), metadata.get("step"), metadata.get("sha256"))
-    tables = list(found.sha256s.values()) if isinstance(found.sha256s, dict) else [None]
-    good = isinstance(found.member, dict) and is_count(found.step)
-    if not good or not all(isinstance(table, dict) for table in tables):
+    tables = metadata.get("sha256")
+    good = isinstance(metadata.get("member"), dict) and is_count(metadata.get("step")) and isinstance(tables, dict)
+    if not good or not all(isinstance(table, dict) for table in tables.values()):
         raise _damaged(path, "its metadata lacks member, step or checksums")
-    return found
+    return dict(metadata)
 
 
 def _damaged(path: Path, why: str) -> WeightsError:

@@ -5,6 +5,7 @@ stored names and shapes of the parameters do.
 """
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,8 @@ def _reorder_columns(arrays: Arrays, stored: Snapshot, parameters: Shapes) -> di
     before, now = dict(stored.parameters), dict(parameters)
     if before != now:
         raise _layout_error(stored, _compare_parameters(before, now))
-    ends = np.cumsum([_size(shape) for shape in before.values()])
-    columns = {name: np.arange(end - _size(before[name]), end) for name, end in zip(before, ends, strict=True)}
+    ends = np.cumsum([prod(shape) for shape in before.values()])
+    columns = {name: np.arange(end - prod(before[name]), end) for name, end in zip(before, ends, strict=True)}
     order = np.concatenate([columns[name] for name in now])
     weights = arrays["theta"].shape if "theta" in arrays else None
     # take, not array[:, order]: products of rows that are not contiguous differ in the last bits
@@ -68,7 +69,3 @@ def _layout_error(stored: Snapshot, difference: str) -> CheckpointError:
 
 def _describe(array: NDArray[Any]) -> str:
     return f"{array.dtype} {array.shape}"
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    return int(np.prod(shape, dtype=np.int64))

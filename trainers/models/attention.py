@@ -14,7 +14,7 @@ from torch.nn import functional
 from trainers.models.key_value_cache import LayerCache
 from trainers.positions.context import Context, Pass, Recorder, Scores
 from trainers.positions.position import Position
-from trainers.tensors.linear import linear
+from trainers.tensors.layers import linear
 from trainers.tensors.precision import product, wide
 
 Drop = Callable[[Tensor, int], Tensor]
@@ -108,17 +108,14 @@ class _MaskedSoftmax(torch.autograd.Function):
 
     @staticmethod
     def forward(logits: Tensor, dropped: Tensor) -> Tensor:
-        """Return the weights."""
         return _masked_softmax(logits, dropped)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        """Keep the weights."""
         ctx.save_for_backward(output)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        """Return the gradient of the logits."""
         (weights,) = ctx.saved_tensors
         return torch.ops.aten._softmax_backward_data(gradient, weights, -1, weights.dtype), None
 

@@ -30,17 +30,17 @@ from trainers.tasks.supervised import counted
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.device_constants import constant
-from trainers.tensors.embedding import embed
-from trainers.tensors.linear import linear
+from trainers.tensors.layers import embed, layer_norm, linear
 from trainers.tensors.masked import subtract_largest, weighted_exp_
 from trainers.tensors.noise import Noise
-from trainers.tensors.norm import layer_norm
 from trainers.tensors.parameters import Parameter
 
 
 @register("model", "attention_only")
 class AttentionOnly(Model):
     """One causal attention head on a residual stream: no MLP, no positions, no biases."""
+
+    supports_bfloat16 = False  # its table form works in place
 
     width: int = setting(32, low=1, help="embedding width d")
     value_width: int | None = setting(None, low=1, help="value width d_v; null: the same as width")
@@ -72,11 +72,6 @@ class AttentionOnly(Model):
             return "norm: post"
         others = [site for site in self.dropout_sites if site != "attention"]
         return f"dropout at {others[0]}" if self.dropout > 0 and others else None
-
-    @property
-    def supports_bfloat16(self) -> bool:
-        """False, because its table form works in place."""
-        return False
 
     @property
     def metrics(self) -> Mapping[str, str]:

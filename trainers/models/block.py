@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
+from torch.nn import functional
 
 from trainers.models.attention import Drop, attention
 from trainers.models.key_value_cache import LayerCache
 from trainers.positions.context import CHUNK_SITES, HIDDEN_SITE, Pass
 from trainers.positions.position import Position
-from trainers.tensors.mlp import mlp
+from trainers.tensors.layers import layer_norm, linear, rms_norm
 from trainers.tensors.noise import Noise
-from trainers.tensors.norm import layer_norm, rms_norm
 from trainers.tensors.parameters import Parameter, uniform_parameter
 
 Drops = tuple[Drop | None, Drop | None, Drop | None, Drop | None]
@@ -106,9 +106,25 @@ def block(
     x = x + (branch if on_attention is None else on_attention(branch, 0))
     x = form.normalize(x, seen.weights, f"{name}.norm1") if form.norm == "post" else x
     x, read = _read(x, seen, form, f"{name}.norm2")
-    branch = mlp(read, seen.weights, name, form.mlp, on_hidden)
+    branch = _mlp(read, seen.weights, name, form.mlp, on_hidden)
     x = x + (branch if on_mlp is None else on_mlp(branch, 0))
     return form.normalize(x, seen.weights, f"{name}.norm2") if form.norm == "post" else x
+
+
+def _mlp(x: Tensor, weights: Mapping[str, Tensor], name: str, kind: str, drop: Drop | None) -> Tensor:
+    """Apply `<name>.in` (D, F), the activation, `drop` and `<name>.out`, with their biases if they have any.
+
+    gelu: exact GELU (arXiv:1606.08415), `out` is (F, D). gated: the first half of F times SiLU of the second half
+    (SwiGLU, arXiv:2002.05202), `out` is (F / 2, D).
+    """
+    hidden = linear(x, weights[f"{name}.in"], weights.get(f"{name}.in_bias"))
+    if kind == "gated":
+        first, second = hidden.chunk(2, dim=-1)
+        hidden = first * functional.silu(second)
+    else:
+        hidden = functional.gelu(hidden)
+    hidden = hidden if drop is None else drop(hidden, 0)
+    return linear(hidden, weights[f"{name}.out"], weights.get(f"{name}.out_bias"))
 
 
 def _read(x: Tensor, seen: Pass, form: Form, name: str) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,8 @@ class LayerCache:
     def append(self, context: Context) -> Context:
         """Append keys, values and key state of the new tokens; return the context with those of all tokens."""
         last = context.first + context.count
-        for name, new in {"k": context.k, "v": context.v, **_prefixed(context)}.items():
+        state = {f"state.{name}": value for name, value in context.state.items()}
+        for name, new in {"k": context.k, "v": context.v, **state}.items():
             if name not in self.tensors:
                 self.tensors[name] = new.new_zeros(*new.shape[:3], self.width, *new.shape[4:])
             self.tensors[name][:, :, :, context.first : last] = new
@@ -46,7 +47,3 @@ class TokenCache:
             ids = placed.new_zeros(*placed.shape[:2], width)
             ids[..., : placed.shape[-1]] = placed
         return cls(tuple(LayerCache(width) for _ in range(layers)), ids)
-
-
-def _prefixed(context: Context) -> dict[str, Tensor]:
-    return {f"state.{name}": value for name, value in context.state.items()}

@@ -32,6 +32,7 @@ class LinearAttention(Model):
     """Linear attention for ring regression: a Gram matrix of positions, or one coefficient per difference."""
 
     trial_task: ClassVar[Mapping[str, Any]] = {"name": "ring_regression", "ring": 9, "window": 3}
+    supports_bfloat16 = False  # its losses are exact
 
     width: int = setting(200, low=2, help="width d of inputs and positional vectors")
     encoding: str = setting("rpe", choices=("ape", "rpe"), help="absolute or relative positional vectors")
@@ -42,11 +43,6 @@ class LinearAttention(Model):
         if not isinstance(task, RingRegression):
             message = "returns coefficients, not logits"
             yield Problem(key="name", given=self.name, message=message, allowed="task ring_regression")
-
-    @property
-    def supports_bfloat16(self) -> bool:
-        """False, because its losses are exact."""
-        return False
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Return positional vectors of squared norm about 1, with weight decay; for RPE also u, fixed, and a free v."""

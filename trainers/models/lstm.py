@@ -19,8 +19,7 @@ from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
-from trainers.tensors.embedding import embed
-from trainers.tensors.linear import linear
+from trainers.tensors.layers import embed, linear
 from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter, uniform_parameter
 from trainers.tensors.precision import product
@@ -34,6 +33,8 @@ class Lstm(Model):
     on the input of the head (`residual`).
     """
 
+    compiling = "asked"  # a program unrolls all positions and takes long to compile
+
     width: int = setting(128, low=1, help="embedding width")
     hidden: int | None = setting(None, low=1, help="width of the state; null: the same as width")
     dropout: float = dropout_rate()
@@ -45,11 +46,6 @@ class Lstm(Model):
             given, message = list(self.dropout_sites), "an LSTM has no attention"
             yield Problem(key="dropout_sites", given=given, message=message, allowed="embedding, residual")
         yield from repeated_name_problems("dropout_sites", self.dropout_sites)
-
-    @property
-    def compiling(self) -> str:
-        """Only on request: a program unrolls all positions and takes long to compile."""
-        return "asked"
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Return embedding, maps of input and state to the four gates, and head; biases have no weight decay."""

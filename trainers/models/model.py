@@ -27,6 +27,10 @@ class Model(Settings, ABC):
     """Base of every model. Its weights arrive by name, (M, *shape). A field `dropout` may differ between members."""
 
     trial_task: ClassVar[Mapping[str, Any]] = {}  # a small task for checks of the class, if set_complement does not fit
+    supports_groups: ClassVar[bool] = False  # batches with groups, whose tokens do not see other groups
+    supports_bfloat16: ClassVar[bool] = True  # whether `training.compute_dtype` may be bfloat16
+    # When its steps are compiled: `auto`, if it saves time; `asked`, only with `compile: true`; or `never`.
+    compiling: ClassVar[str] = "auto"
 
     @abstractmethod
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
@@ -56,11 +60,6 @@ class Model(Settings, ABC):
         return False
 
     @property
-    def supports_groups(self) -> bool:
-        """Whether it supports batches with groups, whose tokens do not see other groups."""
-        return False
-
-    @property
     def supports_masked_cache(self) -> bool:
         """Whether its KV cache works with masked positions."""
         return False
@@ -74,16 +73,6 @@ class Model(Settings, ABC):
     def scores_per_pair(self) -> int:
         """Attention scores that a layer computes for each pair of positions: its field `heads`, 0 without one."""
         return int(getattr(self, "heads", 0))
-
-    @property
-    def compiling(self) -> str:
-        """When its steps are compiled: `auto`, if it saves time; `asked`, only with `compile: true`; or `never`."""
-        return "auto"
-
-    @property
-    def supports_bfloat16(self) -> bool:
-        """Whether `training.compute_dtype` may be bfloat16."""
-        return True
 
     @property
     def metrics(self) -> Mapping[str, str]:

@@ -20,8 +20,7 @@ from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import setting
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
-from trainers.tensors.embedding import embed, embedding_parameter
-from trainers.tensors.linear import linear
+from trainers.tensors.layers import embed, embedding_parameter, linear
 from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter
 from trainers.tensors.position_maps import Map, Weights
@@ -33,6 +32,7 @@ NORM_HELP = "norm before each branch, after each sum, of the residual stream bef
 class Transformer(Model):
     """Embedding, blocks of attention and MLP, and a head without bias, which may be tied to the embedding."""
 
+    supports_groups = True  # its attention masks other groups
     causal: ClassVar[bool]
     embedding_norm: ClassVar[bool] = False
     epsilon: ClassVar[float] = 1e-5
@@ -217,11 +217,6 @@ class Transformer(Model):
         return self._logits(seen, state.layers), extended
 
     @property
-    def supports_groups(self) -> bool:
-        """True: its attention masks other groups."""
-        return True
-
-    @property
     def supports_masked_cache(self) -> bool:
         """Whether it has a KV cache and its encoding does not depend on adjacent tokens."""
         return self._caches and not self.position.depends_on_adjacency
@@ -237,7 +232,6 @@ class Transformer(Model):
         return self.causal and not self.position.looks_ahead
 
     def _full_pass(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None, **more: Any) -> Pass:
-        """Return a pass over all tokens of a batch."""
         m, b, t = batch.tokens.shape
         ids = self.position.assign_ids(batch.ids, (m, b, t), noise)
         return self._pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups, **more)

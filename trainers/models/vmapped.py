@@ -35,19 +35,12 @@ class Vmapped(Model):
     except those of torch.nn.Embedding.
     """
 
+    compiling = "never"  # a module may have graph breaks
+    supports_bfloat16 = False  # the module chooses its dtypes itself
+
     @abstractmethod
     def build(self, inputs: int, outputs: int, positions: int) -> nn.Module:
         """Return the module for these numbers of input tokens, output tokens and positions."""
-
-    @property
-    def compiling(self) -> str:
-        """Never: a module may have graph breaks."""
-        return "never"
-
-    @property
-    def supports_bfloat16(self) -> bool:
-        """No: the module chooses its dtypes itself."""
-        return False
 
     def choose_form(self, task: Task) -> str:
         """Return how members are computed, and the sizes of the module, because `logits` does not have the task."""

@@ -51,6 +51,5 @@ def adamw(
 
 
 def _decay_weights(theta: Tensor, rate: Tensor, decay_mask: Tensor | None, h: Mapping[str, Tensor]) -> Tensor:
-    """Return the weights after weight decay."""
     lost = (rate * h["weight_decay"]).to(theta.dtype)
     return theta * (1.0 - (lost if decay_mask is None else lost * decay_mask.to(theta.dtype)))

@@ -80,12 +80,12 @@ def elements_per_row(task: Task, staged: bool = False) -> int | None:
     except Exception:  # any type: it is the user's code, and other errors were raised by the draws above
         return None
     for k, one in enumerate(alone):
-        if not _equal([batch.slice_seeds(k * len(seeds), (k + 1) * len(seeds)) for batch in together], one):
+        if not same_batches([batch.slice_seeds(k * len(seeds), (k + 1) * len(seeds)) for batch in together], one):
             return None
     return -(-sum(tensor.numel() for batch in together for tensor in batch.tensors()) // (len(step_S) * _ROWS))
 
 
-def _equal(some: Sequence[Batch], others: Sequence[Batch]) -> bool:
+def same_batches(some: Sequence[Batch], others: Sequence[Batch]) -> bool:
     """Whether batches have the same types and the same values, bit by bit."""
     if [type(one) for one in some] != [type(one) for one in others]:
         return False

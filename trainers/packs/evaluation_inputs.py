@@ -1,7 +1,6 @@
 """The evaluation and validation inputs of a pack: drawn once, and cached if they are small."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -18,39 +17,27 @@ def evaluation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
 
     They are cached in the pack once all have been drawn, unless together they are larger than CACHED_BYTES.
     """
-    stream = evaluation_stream(pack)
-    return _cached(
-        pack, stream.name, lambda: pack.task.evaluation_batches(stream, pack.evaluation.samples, pack.lengths)
-    )
+    return _cached(pack, "eval", pack.task.evaluation_batches, pack.evaluation.samples, pack.lengths)
 
 
 def validation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
     """Yield the batches of early stopping and curricula, from the validation streams; cached in the same way."""
-    stream = validation_stream(pack)
-    return _cached(pack, stream.name, lambda: pack.task.validation_batches(stream, pack.criteria[0].samples))
+    return _cached(pack, "validation", pack.task.validation_batches, pack.criteria[0].samples)
 
 
-def noise_stream(pack: Pack) -> Stream:
-    """Return the stream of random numbers in evaluation other than its inputs: step 0 of the dropout stream."""
-    return replace(evaluation_stream(pack), name="dropout")
+def evaluation_stream(pack: Pack, name: str) -> Stream:
+    """Return a stream at step 0: `eval` and `validation` draw inputs, `dropout` what else is random in evaluation."""
+    return Stream(pack.seeds_S, name, torch.zeros((), dtype=torch.int64, device=pack.device))
 
 
-def evaluation_stream(pack: Pack) -> Stream:
-    """Return the stream of the evaluation inputs."""
-    return Stream(pack.seeds_S, "eval", torch.zeros((), dtype=torch.int64, device=pack.device))
-
-
-def validation_stream(pack: Pack) -> Stream:
-    """Return the stream of the validation inputs."""
-    return Stream(pack.seeds_S, "validation", torch.zeros((), dtype=torch.int64, device=pack.device))
-
-
-def _cached(pack: Pack, name: str, draw: Callable[[], Iterable[EvaluationBatch]]) -> Iterator[EvaluationBatch]:
+def _cached(
+    pack: Pack, name: str, draw: Callable[..., Iterable[EvaluationBatch]], *arguments: object
+) -> Iterator[EvaluationBatch]:
     if name in pack.cached_inputs:
         yield from pack.cached_inputs[name]
         return
     kept, size = list[EvaluationBatch](), 0
-    for test in draw():
+    for test in draw(evaluation_stream(pack, name), *arguments):
         size += sum(
             value.untyped_storage().nbytes() for value in vars(test.batch).values() if isinstance(value, Tensor)
         )

@@ -62,7 +62,6 @@ class Pack:
         return len(self.members)
 
     def _seed(self, members: Sequence[MemberConfig]) -> None:
-        """Set the members and their seeds."""
         seeds = sorted({member.seed for member in members})
         self.members = tuple(members)
         self.seeds_S = torch.tensor(seeds, dtype=torch.int64, device=self.device)
@@ -204,7 +203,6 @@ class State:
 
 
 def _buffer(label: str, index: int) -> str:
-    """Return the name of a buffer of the weight average `label`."""
     return f"averages.{label}.{index}"
 
 

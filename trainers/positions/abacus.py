@@ -12,7 +12,7 @@ from trainers.positions.context import EMBED_SITE, Pass
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import Settings, setting
 from trainers.settings.registry import register
-from trainers.tensors.embedding import embed
+from trainers.tensors.layers import embed
 from trainers.tensors.parameters import Parameter
 
 
@@ -27,6 +27,7 @@ class Abacus(Position):
     """
 
     trial_task: ClassVar[Mapping[str, Any]] = {"name": "padded_addition", "width": 4, "train_digits": 2}
+    depends_on_adjacency = True  # a run of digits ends at a masked token
 
     max_offset: int = setting(99, low=0, help="largest random shift of the places of a training batch")
     digits: int = setting(10, low=1, help="input ids below this are digits")
@@ -36,11 +37,6 @@ class Abacus(Position):
     def draws_random_numbers(self) -> bool:
         """Whether training draws random offsets."""
         return self.max_offset > 0
-
-    @property
-    def depends_on_adjacency(self) -> bool:
-        """True: a run of digits ends at a masked token."""
-        return True
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
         """Yield problems if the task has other digits, or no pad to count."""

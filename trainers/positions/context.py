@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from trainers.tensors.layers import rms_norm
 from trainers.tensors.noise import Noise
 from trainers.tensors.precision import product, wide
 
@@ -129,6 +130,14 @@ class Context(Pass):
         q, k = (part.to(wide(part.dtype)) for part in (self.q, self.k))
         with torch.autocast(self.q.device.type, enabled=False):
             return torch.matmul(q / math.sqrt(q.shape[-1]), k.mT)
+
+    def normalized(self) -> tuple[Tensor, Tensor]:
+        """Return queries and keys of norm sqrt(E), by the RMS norm without a gain (Henry et al., arXiv:2010.04245).
+
+        They are float32 at least: rounding might change the sign of a score.
+        """
+        dtype = wide(self.q.dtype)
+        return rms_norm(self.q.to(dtype)), rms_norm(self.k.to(dtype))
 
     def site(self, place: int) -> int:
         """Return the random site number `place`, 0..15, of this layer. Raises ValueError for other numbers."""

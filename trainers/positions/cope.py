@@ -72,17 +72,14 @@ class _Interpolate(torch.autograd.Function):
 
     @staticmethod
     def forward(of_places: Tensor, rises: Tensor, places: Tensor) -> Tensor:
-        """Return the values."""
         return torch.cat([_interpolate(*rows) for rows in _in_pieces(of_places, rises, places)], dim=1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        """Keep the rises and the places."""
         ctx.save_for_backward(*inputs[1:])
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-        """Return the gradients of the values at whole places, of their rises and of the places."""
         pieces = [_gradients(*rows) for rows in _in_pieces(gradient, *ctx.saved_tensors)]
         return tuple(torch.cat(part, dim=1) for part in zip(*pieces, strict=True))
 

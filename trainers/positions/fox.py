@@ -8,7 +8,6 @@ from torch import Tensor
 from trainers.positions.context import Context, Scores
 from trainers.positions.gates import cumulative_sums, gate_parameters, log_gates
 from trainers.positions.position import Position, Sizes
-from trainers.positions.qk_norm import normalize
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tensors.parameters import Parameter
@@ -31,7 +30,7 @@ class Fox(Position):
 
     def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
         """Return queries and keys, normalised if `qk_norm` is set."""
-        return normalize(context) if self.qk_norm else (context.q, context.k)
+        return context.normalized() if self.qk_norm else (context.q, context.k)
 
     def key_state(self, context: Context) -> Mapping[str, Tensor]:
         """Return log f of each token."""

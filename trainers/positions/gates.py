@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from trainers.positions.context import Context
 from trainers.positions.position import Sizes
-from trainers.tensors.linear import linear
+from trainers.tensors.layers import linear
 from trainers.tensors.parameters import Parameter, uniform_parameter
 from trainers.tensors.precision import wide
 

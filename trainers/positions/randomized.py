@@ -1,18 +1,29 @@
 """Randomized positions around any encoding (Ruoss et al., arXiv:2305.16843)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from trainers.errors import Problem
-from trainers.positions.context import PLACE_SITE, Context, Pass, Scores
+from trainers.positions.context import PLACE_SITE
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import Settings, setting
 from trainers.settings.registry import register
 from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter
+
+
+def _property_of_base(name: str) -> Any:
+    """Return a property of an encoding with a `base`: that of the base."""
+    return property(lambda self: getattr(self.base, name))
+
+
+def _hook_of_base(name: str) -> Any:
+    """Return a hook of an encoding with a `base`, which calls that of the base."""
+    return lambda self, *arguments: getattr(self.base, name)(*arguments)
 
 
 @register("position", "randomized")
@@ -23,44 +34,23 @@ class Randomized(Position):
     own. Encodings that do not use position ids are unchanged.
     """
 
+    draws_random_numbers = True  # its positions
+
     base: Position = setting("rope", kind="position", help="the encoding, by name or as {name: ...}")
     longest: int = setting(2048, low=1, help="positions are drawn from 0..longest - 1; at least the longest input")
     draw: str = setting("batch", choices=("batch", "row"), help="whether each batch or each row has its own draw")
 
-    @property
-    def draws_random_numbers(self) -> bool:
-        """True: positions are drawn."""
-        return True
-
-    @property
-    def looks_ahead(self) -> bool:
-        """As the base does."""
-        return self.base.looks_ahead
-
-    @property
-    def depends_on_adjacency(self) -> bool:
-        """As the base does."""
-        return self.base.depends_on_adjacency
-
-    @property
-    def has_mix(self) -> bool:
-        """As the base does."""
-        return self.base.has_mix
-
-    @property
-    def drops_scores(self) -> bool:
-        """As the base does."""
-        return self.base.drops_scores
-
-    @property
-    def metrics(self) -> Mapping[str, str]:
-        """Those of the base."""
-        return self.base.metrics
-
-    @property
-    def max_metrics(self) -> frozenset[str]:
-        """Those of the base."""
-        return self.base.max_metrics
+    looks_ahead = _property_of_base("looks_ahead")
+    depends_on_adjacency = _property_of_base("depends_on_adjacency")
+    has_mix = _property_of_base("has_mix")
+    drops_scores = _property_of_base("drops_scores")
+    metrics = _property_of_base("metrics")
+    max_metrics = _property_of_base("max_metrics")
+    embed = _hook_of_base("embed")
+    rotate = _hook_of_base("rotate")
+    key_state = _hook_of_base("key_state")
+    score = _hook_of_base("score")
+    mix = _hook_of_base("mix")
 
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
         """Those of the base."""
@@ -96,27 +86,6 @@ class Randomized(Position):
         drawn = (drawn[:, None] if shared else drawn).expand(shape)
         return drawn if ids_MBT is None else torch.gather(drawn, -1, ids_MBT)
 
-    def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
-        """As the base does."""
-        return self.base.embed(x_MBTD, seen)
-
-    def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
-        """As the base does."""
-        return self.base.rotate(context)
-
-    def key_state(self, context: Context) -> Mapping[str, Tensor]:
-        """As the base does."""
-        return self.base.key_state(context)
-
-    def score(self, context: Context) -> Scores | None:
-        """As the base does."""
-        return self.base.score(context)
-
-    def mix(self, context: Context, attention_MBHTK: Tensor) -> Tensor | None:
-        """As the base does."""
-        return self.base.mix(context, attention_MBHTK)
-
 
 def _under_base(problem: Problem) -> Problem:
-    """Return a problem of the base with the key of the base."""
     return replace(problem, key=problem.key.replace("position", "position.base", 1))

@@ -8,7 +8,6 @@ from torch import Tensor
 from trainers.errors import Problem
 from trainers.positions.context import Context
 from trainers.positions.position import Position
-from trainers.positions.qk_norm import normalize
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tensors.precision import wide
@@ -28,7 +27,7 @@ class Rope(Position):
 
     def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
         """Rotate coordinates i and i + K/2 by the angle position * base^(-2i/K)."""
-        q, k = normalize(context) if self.qk_norm else (context.q, context.k)
+        q, k = context.normalized() if self.qk_norm else (context.q, context.k)
         width = q.shape[-1]
         turns = self.base ** (-torch.arange(0, width, 2, device=q.device, dtype=torch.float64) / width)
         angle = context.query_ids.to(torch.float64)[..., None] * turns

@@ -32,14 +32,10 @@ class Significance(Position):
     """
 
     trial_task: ClassVar[Mapping[str, Any]] = {"name": "padded_addition", "width": 4, "train_digits": 2}
+    looks_ahead = True  # significance counts from the right
 
     ordinary: int | None = setting(None, low=0, help="first heads, without pairwise vectors; null: half of the heads")
     uniform: int = setting(0, low=0, help="multiplier digits with a vector for all queries; 0: significance alone")
-
-    @property
-    def looks_ahead(self) -> bool:
-        """True: significance counts from the right."""
-        return True
 
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
         """Yield a problem if no head is left for significance."""

@@ -20,7 +20,6 @@ from torch.nn import functional
 from trainers.positions.context import Context, Scores
 from trainers.positions.gates import cumulative_sums, gate_parameters, log_gates
 from trainers.positions.position import Position, Sizes
-from trainers.positions.qk_norm import normalize
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tensors.parameters import Parameter
@@ -33,6 +32,8 @@ class ThresholdRelative(Position):
     The count has no gradient. Scores are float32 at least, so that rounding sets none to zero. The paper's models are
     causal; in a bidirectional one, keys on both sides are counted in the same way.
     """
+
+    max_metrics = frozenset({"contextual_distance"})
 
     threshold: bool = setting(True, help="drop keys without a positive score; otherwise all keys count")
     distance: str = setting("contextual", choices=("contextual", "absolute"), help="in remaining keys, or in positions")
@@ -59,18 +60,13 @@ class ThresholdRelative(Position):
         names += ["contextual_distance"] if self.distance == "contextual" else []
         return dict.fromkeys(names, "none")
 
-    @property
-    def max_metrics(self) -> frozenset[str]:
-        """The metric that is a maximum."""
-        return frozenset({"contextual_distance"})
-
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
         """Return the gate: D H + H numbers, or H for one per head."""
         return {"query": gate_parameters(name, sizes), "head": gate_parameters(name, sizes)[1:], "off": ()}[self.gate]
 
     def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
         """Return queries and keys of norm sqrt(E)."""
-        return normalize(context) if self.qk_norm else (context.q, context.k)
+        return context.normalized() if self.qk_norm else (context.q, context.k)
 
     def score(self, context: Context) -> Scores:
         """Return the logits S + D, and the remaining keys."""

@@ -10,4 +10,8 @@ __all__ = ["STREAMS", "Stream", "fuse", "philox4x32", "take_notice"]
 
 def take_notice() -> str | None:
     """Return why random numbers are drawn slowly in this process, once; None if they are not, or after that."""
-    return library.take_notice() or fused.take_notice()
+    for outcome in (library.outcome, fused.outcome):
+        if outcome.failure is not None and not outcome.reported:
+            outcome.reported = True
+            return outcome.failure
+    return None

@@ -65,7 +65,7 @@ void lengthwise_words(int64_t *out, const int64_t *seeds, const int64_t *steps, 
     }
 }
 
-#define MOST 64 /* as in native.py */
+#define MOST 64 /* as in library.py */
 
 /* The first `take` (at most MOST) entries of permutations of 0..n-1, n < 2^31, one entry after another.
    words (count, take, batch); out (count, batch, take). */

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.random import fused, library, native, reference
+from trainers.random import fused, library, reference
 
 
 def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, part: tuple[int, int] | None) -> Tensor:
@@ -28,7 +28,7 @@ def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, par
 def draw_prefixes(words_STB: Tensor, n: int) -> Tensor:
     """Return first entries of permutations of 0..n-1, int64 (S, batch, min(take, n)), from words (S, take, batch)."""
     words_STB = words_STB[:, :n]  # an entry after the n-th would be n
-    if _uses_library(words_STB) and words_STB.shape[1] <= native.MAX_ENTRIES:
+    if _uses_library(words_STB) and words_STB.shape[1] <= library.MAX_ENTRIES:
         drawn: Tensor = torch.ops.lengthwise.sequential.default(words_STB, n)
         return drawn
     return reference.draw_prefixes(words_STB, n)
@@ -68,9 +68,9 @@ _operators.define(
 _operators.define("sequential(Tensor words, SymInt n) -> Tensor")
 _operators.define("order(Tensor words, SymInt take) -> Tensor")
 for _name, _computed, _shape in (
-    ("words", native.words, _words_shape),
-    ("sequential", native.draw_prefixes, _prefixes_shape),
-    ("order", native.argsort_smallest, _argsort_shape),
+    ("words", library.words, _words_shape),
+    ("sequential", library.draw_prefixes, _prefixes_shape),
+    ("order", library.argsort_smallest, _argsort_shape),
 ):
     _operators.impl(_name, _computed, "CPU")
     torch.library.register_fake(f"lengthwise::{_name}", _shape, lib=_operators)

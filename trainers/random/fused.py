@@ -19,24 +19,24 @@ from trainers.random import reference
 
 @dataclass
 class _Outcome:
-    """Whether draws are fused, and why they cannot be."""
+    """Whether draws are fused, and why they cannot be, for the user."""
 
     enabled: bool = False
     failure: str | None = None
     reported: bool = False
 
 
-_outcome = _Outcome()
+outcome = _Outcome()
 
 
 def fuse(draws: bool = True) -> None:
     """Enable or disable fused draws in this process; they stay disabled after a failure."""
-    _outcome.enabled = draws and _outcome.failure is None
+    outcome.enabled = draws and outcome.failure is None
 
 
 def is_enabled(seeds: Tensor) -> bool:
     """Whether draws with these seeds are fused: only on a GPU; a compiled program fuses its own draws."""
-    return _outcome.enabled and seeds.device.type == "cuda" and not torch.compiler.is_compiling()
+    return outcome.enabled and seeds.device.type == "cuda" and not torch.compiler.is_compiling()
 
 
 def words(*arguments: Any) -> Tensor:
@@ -47,14 +47,6 @@ def words(*arguments: Any) -> Tensor:
 def some_words(*arguments: Any) -> Tensor:
     """Return what `reference.some_words` returns."""
     return _call(reference.some_words, arguments)
-
-
-def take_notice() -> str | None:
-    """Return why draws cannot be fused, once in a process; None if they can, or after that."""
-    if _outcome.failure is None or _outcome.reported:
-        return None
-    _outcome.reported = True
-    return f"random numbers are drawn by many kernels instead of one, slower but the same: {_outcome.failure}"
 
 
 def _call(function: Callable[..., Tensor], arguments: tuple[Any, ...]) -> Tensor:
@@ -78,7 +70,8 @@ def _count_programs() -> int:
 
 
 def _disable(function: Callable[..., Tensor], arguments: tuple[Any, ...], failure: str) -> Tensor:
-    _outcome.enabled, _outcome.failure = False, failure
+    outcome.enabled = False
+    outcome.failure = f"random numbers are drawn by many kernels instead of one, slower but the same: {failure}"
     return function(*arguments)
 
 

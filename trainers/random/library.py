@@ -1,8 +1,9 @@
-"""The library compiled from draws.c: cached on the machine, loaded and checked when the first number is drawn.
+"""The library compiled from draws.c, and its calls on CPU tensors; the same numbers as reference.py.
 
-It is in $XDG_CACHE_HOME/lengthwise/native (default ~/.cache), named by a hash of its source, the compiler and the CPU,
-and written atomically, so several processes may compile it at once. If the folder cannot be written, each process
-compiles its own. Without a working compiler the torch code draws the same numbers.
+It is loaded and checked when the first number is drawn. It is cached in $XDG_CACHE_HOME/lengthwise/native (default
+~/.cache), named by a hash of its source, the compiler and the CPU, and written atomically, so several processes may
+compile it at once. If the folder cannot be written, each process compiles its own. Without a working compiler the torch
+code draws the same numbers.
 """
 
 import ctypes
@@ -18,9 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from trainers.files.cache_folder import cache_folder
 
+MAX_ENTRIES = 64  # of `draw_prefixes`, as in draws.c
 _SOURCE = Path(__file__).with_name("draws.c")
 _FLAGS = (("-O3", "-march=native", "-shared", "-fPIC"), ("-O3", "-shared", "-fPIC"))  # tried in order
 _COMPILERS = ("cc", "gcc", "clang")
@@ -43,7 +46,7 @@ class _UnusableError(Exception):
 
 @dataclass
 class _Outcome:
-    """The library, or why it cannot be used; neither before the first draw."""
+    """The library, or why it cannot be used, for the user; neither before the first draw."""
 
     tried: bool = False
     library: ctypes.CDLL | None = None
@@ -51,7 +54,7 @@ class _Outcome:
     reported: bool = False
 
 
-_outcome = _Outcome()  # a plain object, because torch's compiler traces `is_available`
+outcome = _Outcome()  # a plain object, because torch's compiler traces `is_available`
 
 
 def is_available() -> bool:
@@ -59,34 +62,56 @@ def is_available() -> bool:
 
     Nothing is loaded while torch compiles a program, because its compiler could not trace that.
     """
-    if not _outcome.tried and not torch.compiler.is_compiling():
+    if not outcome.tried and not torch.compiler.is_compiling():
         _load()
-    return _outcome.library is not None
+    return outcome.library is not None
 
 
-def get_library() -> ctypes.CDLL:
-    """Return the library. Call only if `is_available()`."""
-    assert _outcome.library is not None
-    return _outcome.library
+def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, first: int, last: int) -> Tensor:
+    """Return words first..last-1 of the `count` words of a draw for every seed, int64 (S, last - first)."""
+    seeds_S, step = seeds_S.contiguous(), step.contiguous()
+    seeds = len(seeds_S)
+    out = torch.empty((seeds, last - first), dtype=torch.int64)
+    step_per_seed = int(step.dim() > 0 and len(step) > 1)
+    pointers = (out.data_ptr(), seeds_S.data_ptr(), step.data_ptr())
+    _loaded().lengthwise_words(*pointers, step_per_seed, seeds, site, stream, -(-count // 4), first, last)
+    return out
 
 
-def take_notice() -> str | None:
-    """Return why the library cannot be used, once in a process; None if it can, or after that."""
-    if _outcome.failure is None or _outcome.reported:
-        return None
-    _outcome.reported = True
-    return (
-        f"random numbers are drawn by torch, ten times slower but the same: {_outcome.failure}; install a C compiler "
-        "(cc, gcc or clang), or name one in $CC, to draw them in C"
-    )
+def draw_prefixes(words_STB: Tensor, n: int) -> Tensor:
+    """Return the first take <= MAX_ENTRIES entries of permutations of 0..n-1, int64 (S, batch, take)."""
+    words_STB = words_STB.contiguous()
+    seeds, take, batch = words_STB.shape
+    out = torch.empty((seeds, batch, take), dtype=torch.int64)
+    _loaded().lengthwise_sequential(out.data_ptr(), words_STB.data_ptr(), seeds, batch, n, take)
+    return out
+
+
+def argsort_smallest(words_SBN: Tensor, take: int) -> Tensor:
+    """Return the indices of the `take` <= N smallest words of each row, ascending and stable."""
+    words_SBN = words_SBN.contiguous()
+    n = words_SBN.shape[-1]
+    out = torch.empty((*words_SBN.shape[:-1], take), dtype=torch.int64)
+    scratch = torch.empty(8 * n, dtype=torch.int64)
+    rows = words_SBN.numel() // n if n else 0
+    _loaded().lengthwise_order(out.data_ptr(), words_SBN.data_ptr(), scratch.data_ptr(), rows, n, take)
+    return out
+
+
+def _loaded() -> ctypes.CDLL:
+    assert outcome.library is not None
+    return outcome.library
 
 
 def _load() -> None:
     try:
-        _outcome.library = _open_library()
+        outcome.library = _open_library()
     except (_UnusableError, OSError) as error:
-        _outcome.failure = str(error)
-    _outcome.tried = True
+        outcome.failure = (
+            f"random numbers are drawn by torch, ten times slower but the same: {error}; install a C compiler "
+            "(cc, gcc or clang), or name one in $CC, to draw them in C"
+        )
+    outcome.tried = True
 
 
 def _open_library() -> ctypes.CDLL:
@@ -105,7 +130,6 @@ def _open_library() -> ctypes.CDLL:
 
 
 def _compiler() -> list[str]:
-    """Return the command of the C compiler."""
     try:
         wanted = shlex.split(os.environ.get("CC", ""))
     except ValueError as error:

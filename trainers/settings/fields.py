@@ -17,12 +17,7 @@ from trainers.errors import ConfigError, Problem, nearest
 from trainers.settings.nested import build_nested, is_nested
 from trainers.settings.values import check_bounds, convert_value, describe_values
 
-
-class Nothing:
-    """The type of NOTHING: no value, as opposed to the value None."""
-
-
-NOTHING: Final = Nothing()
+NOTHING: Final = object()  # no value, as opposed to the value None
 
 
 def setting(
@@ -97,7 +92,7 @@ class Settings:
     def __post_init__(self) -> None:
         problems: list[Problem] = []
         for item in settings_fields(type(self)):
-            value, found = _check_value(type(self), item, getattr(self, item.name))
+            value, found = check_value(type(self), item, getattr(self, item.name))
             object.__setattr__(self, item.name, value)
             problems += found
         if not problems:
@@ -150,7 +145,7 @@ def absent_value(cls: type, item: Field[Any]) -> Any:
     absent = item.metadata["absent"]
     if absent is NOTHING or is_nested(item):
         return absent
-    return _cached_on_class(cls, f"_absent_{item.name}", lambda: convert_value(_hints(cls)[item.name], absent))
+    return _cached_on_class(cls, f"_absent_{item.name}", lambda: convert_value(type_hints(cls)[item.name], absent))
 
 
 def plain_value(value: Any, of_settings: Callable[[Settings], dict[str, Any]] = Settings.to_dict) -> Any:
@@ -179,41 +174,27 @@ def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -
             if item.default is MISSING:
                 problems.append(Problem(key=name, message="is required", allowed=allowed_values(cls, item)))
         elif nested or not is_nested(item):
-            problems += value_problems(cls, item, data[name])
+            problems += check_value(cls, item, data[name])[1]
     return problems
-
-
-def value_problems(cls: type, item: Field[Any], value: Any) -> list[Problem]:
-    """Return the problems of a value for one field of a settings class."""
-    return _check_value(cls, item, value)[1]
-
-
-def accepts_type(cls: type, item: Field[Any], value: Any) -> bool:
-    """Whether a field accepts values of this type, ignoring its bounds and choices."""
-    try:
-        convert_value(_hints(cls)[item.name], value)
-    except ValueError:
-        return False
-    return True
 
 
 def allowed_values(cls: type, item: Field[Any]) -> str:
     """Return the allowed values of a field as text: its choices, or its type and bounds."""
-    return describe_values(item, _hints(cls).get(item.name))
+    return describe_values(item, type_hints(cls).get(item.name))
 
 
-def _hints(cls: type) -> dict[str, Any]:
-    return _cached_on_class(cls, "_resolved_hints", lambda: _resolve_hints(cls))  # type: ignore[no-any-return]
-
-
-def _resolve_hints(cls: type) -> dict[str, Any]:
+def type_hints(cls: type) -> dict[str, Any]:
     """Return the types of the plain fields; types of nested fields may be names imported only for type checking."""
-    nested = {item.name for item in settings_fields(cls) if is_nested(item)}
-    hints: dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        own = {name: hint for name, hint in vars(base).get("__annotations__", {}).items() if name not in nested}
-        hints |= typing.get_type_hints(type("", (), {"__annotations__": own, "__module__": base.__module__}))
-    return hints
+
+    def resolve() -> dict[str, Any]:
+        nested = {item.name for item in settings_fields(cls) if is_nested(item)}
+        hints: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            own = {name: hint for name, hint in vars(base).get("__annotations__", {}).items() if name not in nested}
+            hints |= typing.get_type_hints(type("", (), {"__annotations__": own, "__module__": base.__module__}))
+        return hints
+
+    return _cached_on_class(cls, "_resolved_hints", resolve)  # type: ignore[no-any-return]
 
 
 def _cached_on_class(cls: type, name: str, make: Callable[[], Any]) -> Any:
@@ -223,7 +204,7 @@ def _cached_on_class(cls: type, name: str, make: Callable[[], Any]) -> Any:
     return cls.__dict__[name]
 
 
-def _check_value(cls: type, item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
+def check_value(cls: type, item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
     """Return the value in its declared type, and its problems."""
     if isinstance(value, Settings):
         return value, []
@@ -231,7 +212,7 @@ def _check_value(cls: type, item: Field[Any], value: Any) -> tuple[Any, list[Pro
         built = isinstance(value, Mapping) and value and all(isinstance(one, Settings) for one in value.values())
         return (value, []) if built else build_nested(item, value)
     try:
-        converted = convert_value(_hints(cls)[item.name], value)
+        converted = convert_value(type_hints(cls)[item.name], value)
         check_bounds(item.metadata, converted)
     except ValueError as error:
         choices = item.metadata["choices"]

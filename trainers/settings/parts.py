@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainers.errors import Problem
-from trainers.settings.fields import Settings, field_problems, settings_fields
+from trainers.settings.fields import Settings, settings_fields
 from trainers.settings.nested import is_nested, read_nested
 
 
@@ -17,11 +17,6 @@ class Part:
     cls: type[Settings]
     values: dict[str, Any]
     name_key: str | None = None
-
-    def problems(self) -> list[Problem]:
-        """Return problems of the plain values of this class, with keys dotted from the top."""
-        values = {key: value for key, value in self.values.items() if key != self.name_key}
-        return [problem.under(self.key) for problem in field_problems(self.cls, values, nested=False)]
 
 
 def walk_parts(cls: type[Settings], values: Mapping[str, Any], problems: list[Problem]) -> Iterator[Part]:

@@ -98,17 +98,13 @@ def call_first(function: Callable[..., Any], *arguments: Any) -> None:
     try:
         function(*arguments)
     except Exception as error:
+        from torch._inductor.runtime.cache_dir_utils import cache_dir
+
         truncated = _TRUNCATED_LIBRARY.search(str(error))
-        if truncated is None or not _in_cache(Path(truncated[1])):
+        if truncated is None or not Path(truncated[1]).resolve().is_relative_to(Path(cache_dir()).resolve()):
             raise
         Path(truncated[1]).unlink(missing_ok=True)
         function(*arguments)
-
-
-def _in_cache(path: Path) -> bool:
-    from torch._inductor.runtime.cache_dir_utils import cache_dir
-
-    return path.resolve().is_relative_to(Path(cache_dir()).resolve())
 
 
 def mark_dynamic(tensors: Sequence[Tensor]) -> None:

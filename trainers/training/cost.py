@@ -84,7 +84,8 @@ def calibrate(member: MemberConfig, members: int, seconds: float = 2.0) -> float
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        step = _seconds_per_step(_pack(member, members), seconds)
+        copies = [MemberConfig.from_dict({**member.to_dict(), "seed": seed}) for seed in range(members)]
+        step = _seconds_per_step(Pack(copies, torch.device("cpu")), seconds)
         lone, share = _with_some_rows(member)
         for _ in (*evaluation_inputs(lone), *(validation_inputs(lone) if lone.criteria else ())):
             pass  # inputs are drawn once per run, so outside of the measurement
@@ -112,11 +113,6 @@ def _with_some_rows(member: MemberConfig) -> tuple[Pack, float]:
     training = replace(member.training, **fewer)
     some = replace(member, training=training, evaluation=replace(evaluation, samples=samples))
     return Pack([some], torch.device("cpu")), samples / evaluation.samples
-
-
-def _pack(member: MemberConfig, members: int) -> Pack:
-    copies = [MemberConfig.from_dict({**member.to_dict(), "seed": seed}) for seed in range(members)]
-    return Pack(copies, torch.device("cpu"))
 
 
 def _seconds_per_step(pack: Pack, seconds: float) -> float:

@@ -5,8 +5,8 @@ running it. The same kernels compute the same numbers.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import fields
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,49 +22,36 @@ LARGE = 0.25
 MAX_GRAPHS = 8  # shapes of batches that are captured
 
 
-@dataclass
-class _Outcome:
-    """Whether this process has failed to capture a step; the GPU memory of a failed capture may never be freed."""
-
-    failed: bool = False
-
-
-_outcome = _Outcome()
-
-
 class CudaGraphStep:
     """`learn` for one state, changed in place; the first step with batches of new shapes runs eagerly.
 
     A step that cannot be captured, because it reads a number on the host, stays eager; `notice` gets the reason.
     """
 
+    failed: ClassVar[bool] = False  # in this process; the GPU memory of a failed capture may never be freed
+
     def __init__(self, learn: Learn, notice: Callable[[str], None]) -> None:
         self._learn, self._notice, self._noticed = learn, notice, False
         self._peaks: dict[Hashable, float] = {}  # peak memory of the eager step, by the shapes of its batches
-        self._graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, list[Tensor]]] = {}
+        self.graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, list[Tensor]]] = {}
         self._state: State | None = None
-
-    @property
-    def graph_count(self) -> int:
-        """Number of captured graphs."""
-        return len(self._graphs)
 
     def __call__(self, state: State, batches: Sequence[Batch]) -> None:
         """Train one step on these batches."""
         if self._state is not state:
             self._state = state
             self._peaks.clear()
-            self._graphs.clear()
+            self.graphs.clear()
         key = tuple(_shape(batch) for batch in batches)
         if key not in self._peaks:  # the eager step allocates everything that is made once: tables, workspaces
             torch.cuda.reset_peak_memory_stats()
             self._learn(state, batches)
             self._peaks[key] = torch.cuda.max_memory_allocated()
             return
-        if key not in self._graphs and not self._capture(key, state, batches):
+        if key not in self.graphs and not self._capture(key, state, batches):
             self._learn(state, batches)
             return
-        graph, inputs = self._graphs[key]
+        graph, inputs = self.graphs[key]
         torch._foreach_copy_(inputs, [tensor for batch in batches for tensor in batch.tensors()])
         graph.replay()
 
@@ -72,21 +59,21 @@ class CudaGraphStep:
         """Capture a graph for batches of these shapes without taking a step; return whether that worked."""
         total = torch.cuda.get_device_properties(state.theta.device).total_memory
         memory = total * torch.cuda.get_per_process_memory_fraction()
-        if _outcome.failed or self._peaks[key] > LARGE * memory:
+        if self.failed or self._peaks[key] > LARGE * memory:
             return False
-        if len(self._graphs) == MAX_GRAPHS:
+        if len(self.graphs) == MAX_GRAPHS:
             self._notice_once(f"batches have more than {MAX_GRAPHS} different shapes")
             return False
         own = [batch.clone() for batch in batches]
-        graph, first = torch.cuda.CUDAGraph(), next(iter(self._graphs.values()), None)
+        graph, first = torch.cuda.CUDAGraph(), next(iter(self.graphs.values()), None)
         try:
             with torch.cuda.graph(graph, pool=first and first[0].pool()):
                 self._learn(state, own)
         except RuntimeError as error:
-            _outcome.failed = True
+            CudaGraphStep.failed = True
             self._notice_once(str(error).splitlines()[0])
             return False
-        self._graphs[key] = graph, [tensor for batch in own for tensor in batch.tensors()]
+        self.graphs[key] = graph, [tensor for batch in own for tensor in batch.tensors()]
         return True
 
     def _notice_once(self, reason: str) -> None:
@@ -97,8 +84,5 @@ class CudaGraphStep:
 
 def _shape(batch: Batch) -> Hashable:
     """Return the key that batches of one graph share: everything but the numbers in their tensors."""
-    return type(batch), tuple(_field_shape(getattr(batch, item.name)) for item in fields(batch))
-
-
-def _field_shape(value: Any) -> Hashable:
-    return (value.shape, value.dtype) if isinstance(value, Tensor) else repr(value)
+    values = [getattr(batch, item.name) for item in fields(batch)]
+    return type(batch), tuple((one.shape, one.dtype) if isinstance(one, Tensor) else repr(one) for one in values)

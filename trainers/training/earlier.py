@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation
@@ -62,7 +61,10 @@ def join_earlier(
         return None, [*notices, "the kept states of its members are of different steps: the pack starts from step 0"]
     first = rows[0][0]
     states = rows * 2 if compiled and len(rows) == 1 else rows  # such a member is trained as two copies of it
-    arrays = {name: _rows(states, name) if value.ndim else value for name, value in first.arrays.items()}
+    arrays = {
+        name: np.stack([one.arrays[name][place] for one, place in states]) if value.ndim else value
+        for name, value in first.arrays.items()
+    }
     read = {id(one): [Evaluation.from_bytes(data) for data in one.evaluations] for one, _ in rows}
     evaluations = [
         _join([(read[id(one)][place], member) for one, member in rows]).to_bytes()
@@ -73,10 +75,6 @@ def join_earlier(
 
 def _factor(member: MemberConfig, step: int) -> float:
     return float(member.training.schedule.factor(torch.tensor(step), member.training.steps))
-
-
-def _rows(states: Sequence[tuple[Snapshot, int]], name: str) -> NDArray[Any]:
-    return np.stack([one.arrays[name][place] for one, place in states])
 
 
 def _join(parts: Sequence[tuple[Evaluation, int]]) -> Evaluation:

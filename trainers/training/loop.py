@@ -128,7 +128,6 @@ class _Run:
                 self.prepare()
 
     def prepare(self) -> None:
-        """Prepare to train the active members, if there are any."""
         if not len(self.active):
             return
         self.beat("compile" if self.compiled else "train")

@@ -136,7 +136,8 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     _write_active(on, state.v, v)
     for source, buffers, h in zip(pack.sources, state.averages, pack.average_h, strict=True):
         updates = [
-            _clone_alias(new, own, buffers) for own, new in enumerate(source.update(buffers, state.theta, step, h))
+            new.clone() if any(new is other for other in buffers if other is not own) else new  # else overwritten first
+            for own, new in zip(buffers, source.update(buffers, state.theta, step, h), strict=True)
         ]
         for buffer, updated in zip(buffers, updates, strict=True):
             _write_active(on, buffer, updated)
@@ -149,11 +150,6 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
 def _all_known_alive(alive_M: Tensor) -> bool:
     """Whether it is known without waiting for a GPU that all members are alive."""
     return not torch.compiler.is_compiling() and alive_M.device.type == "cpu" and bool(alive_M.all())
-
-
-def _clone_alias(new: Tensor, own: int, buffers: Sequence[Tensor]) -> Tensor:
-    """Return the update of buffer `own`, cloned if it is another buffer, which would be overwritten first."""
-    return new.clone() if any(new is other for place, other in enumerate(buffers) if place != own) else new
 
 
 def _write_active(on: Tensor | None, kept: Tensor, new: Tensor) -> None:

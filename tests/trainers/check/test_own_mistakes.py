@@ -13,13 +13,12 @@ from tests.trainers.own_tasks import TOKENS, Bag, Last, Ragged, Sets
 from trainers.check.trial import check_task, collect_problems
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
-from trainers.evaluation.evaluate import evaluate, rows_at_once
+from trainers.evaluation.evaluate import count_at_once, evaluate
 from trainers.models.attention_only import AttentionOnly
 from trainers.models.decoder import Decoder
 from trainers.models.model import Model
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
-from trainers.settings import registry
 from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.batch import Batch
 from trainers.training.cost import estimate
@@ -164,18 +163,15 @@ def test_initial_values_are_those_of_parameters(pack) -> None:
             State.initial(pack(Last(), model))
 
 
-def test_a_metric_is_measured_by_the_task_or_by_the_model(sections) -> None:
+def test_a_metric_is_measured_by_the_task_or_by_the_model(sections, registered) -> None:
     """Else the model's values would stand in the place of the task's."""
 
     class Claims(AttentionOnly):
         metrics: ClassVar[Mapping[str, str]] = {"kl": "none"}
 
-    registry.register("model", "claims")(Claims)
-    try:
-        with pytest.raises(ConfigError, match="both claims and the task set_complement have metrics named kl"):
-            MemberConfig.from_dict(sections(model__name="claims"))
-    finally:
-        registry._classes["model"].pop("claims")
+    registered("model", "claims", Claims)
+    with pytest.raises(ConfigError, match="both claims and the task set_complement have metrics named kl"):
+        MemberConfig.from_dict(sections(model__name="claims"))
 
 
 def test_a_model_without_groups_refuses_a_batch_with_some(pack) -> None:
@@ -206,18 +202,14 @@ def test_the_first_distribution_has_two_names_and_one_place(pack) -> None:
         evaluate(mine, State.initial(mine))
 
 
-def test_a_metric_has_one_of_three_directions(sections) -> None:
+def test_a_metric_has_one_of_three_directions(sections, registered) -> None:
     class Up(AttentionOnly):
         metrics: ClassVar[Mapping[str, str]] = {"height": "up"}
 
-    registry.register("model", "up")(Up)
-    try:
-        with pytest.raises(
-            ConfigError, match=r"model.name: the better direction of the metric height is 'up'; allowed: minimize"
-        ):
-            MemberConfig.from_dict(sections(model__name="up"))
-    finally:
-        registry._classes["model"].pop("up")
+    registered("model", "up", Up)
+    said = r"model.name: the better direction of the metric height is 'up'; allowed: minimize"
+    with pytest.raises(ConfigError, match=said):
+        MemberConfig.from_dict(sections(model__name="up"))
 
 
 def test_what_a_model_draws_in_tests_is_not_what_the_inputs_are_made_of(pack) -> None:
@@ -242,10 +234,10 @@ def test_pieces_of_long_rows_are_as_small_as_their_attention(pack, monkeypatch) 
     mine = pack(Last(), Decoder(layers=1, width=8, heads=8, position="alibi"))
     for length, cached, most in ((16, 512, 2**19), (256, 2, 2048), (1024, 1, 128), (2**14, 1, 1)):
         batch = Batch(tokens := torch.zeros(1, 1, length, dtype=torch.int64), tokens)
-        assert rows_at_once(mine, batch) == cached
+        assert count_at_once(mine, batch)[0] == cached
         with monkeypatch.context() as without:
             without.setattr(Model, "scores_per_pair", 0)  # as on a GPU: bounded by memory alone
-            assert rows_at_once(mine, batch) == most
+            assert count_at_once(mine, batch)[0] == most
 
 
 def test_a_task_that_ends_the_process_is_a_fault_that_is_said() -> None:

@@ -12,7 +12,6 @@ from trainers.check.trial import check_member, collect_problems
 from trainers.models.decoder import Decoder
 from trainers.models.model import Recorder
 from trainers.models.vmapped import Vmapped
-from trainers.settings import registry
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
@@ -34,19 +33,6 @@ class Attends(nn.Module):
         x = self.table(tokens) + self.places.weight[:length]
         hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
         return self.head(self.attention(x, x, x, attn_mask=hidden, need_weights=False)[0])
-
-
-class Encodes(Attends):
-    """A layer of the library's encoder in its place."""
-
-    def __init__(self, inputs: int, outputs: int, positions: int) -> None:
-        super().__init__(inputs, outputs, positions)
-        self.attention = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        length = tokens.shape[-1]
-        hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
-        return self.head(self.attention(self.table(tokens) + self.places.weight[:length], src_mask=hidden))
 
 
 class _Rounded:
@@ -73,11 +59,6 @@ class RoundedDecoder(_Rounded, Decoder):
 class RoundedAttention(_Rounded, Vmapped):
     def build(self, inputs: int, outputs: int, positions: int) -> nn.Module:
         return Attends(inputs, outputs, positions)
-
-
-class RoundedEncoder(_Rounded, Vmapped):
-    def build(self, inputs: int, outputs: int, positions: int) -> nn.Module:
-        return Encodes(inputs, outputs, positions)
 
 
 class Normed(Decoder):
@@ -130,10 +111,9 @@ class Starts(Decoder):
 
 
 @pytest.fixture
-def problems(sections, monkeypatch):
+def problems(sections, registered):
     def tried(model: type[Any], **changes: Any) -> list[str]:
-        monkeypatch.setitem(registry._classes["model"], "tried", model)
-        model.name = "tried"  # type: ignore[attr-defined]
+        registered("model", "tried", model)
         sizes = {"width": 16, "layers": 2, "heads": 2} if issubclass(model, Decoder) else {}
         position = {"position": "learned"} if issubclass(model, Decoder) else {}
         return list(
@@ -143,7 +123,7 @@ def problems(sections, monkeypatch):
     return tried
 
 
-@pytest.mark.parametrize("model", [RoundedDecoder, RoundedAttention, RoundedEncoder])
+@pytest.mark.parametrize("model", [RoundedDecoder, RoundedAttention])
 def test_what_only_rounds_otherwise_is_no_fault(problems, model: type[Any]) -> None:
     """AdamW makes a step of a gradient that is nothing but rounding, as that of a bias of keys."""
     assert problems(model) == []

@@ -13,7 +13,7 @@ from trainers.errors import ConfigError
 from trainers.evaluation import attention_maps as module
 from trainers.evaluation.attention_maps import compute_input_attention
 from trainers.models import attention
-from trainers.packs.evaluation_inputs import evaluation_inputs, noise_stream
+from trainers.packs.evaluation_inputs import evaluation_inputs, evaluation_stream
 from trainers.packs.pack import Pack, State
 from trainers.tensors.noise import Noise
 from trainers.tensors.position_maps import Map
@@ -85,7 +85,9 @@ def test_the_row_is_one_that_was_evaluated_with_its_random_numbers() -> None:
     test = next(one for one in evaluation_inputs(pack) if 8 in one.lengths)
     views = {name: torch.as_tensor(value)[None] for name, value in weights.items()}
     rows = test.batch.tokens.shape[1]
-    noise = Noise(noise_stream(pack), torch.zeros(1, dtype=torch.int64), training=False, first=0, total=rows)
+    noise = Noise(
+        evaluation_stream(pack, "dropout"), torch.zeros(1, dtype=torch.int64), training=False, first=0, total=rows
+    )
     every = of.model.compute_attention(views, test.batch, noise)
     for row in (0, 3):
         found = compute_input_attention(of, weights, length=8, row=row)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
+from tests.trainers.runs import KilledError, Recorder
 from trainers import Checkpoints, train
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
@@ -36,22 +37,12 @@ def write_one(folder, *values):
     return file
 
 
-class KilledError(Exception):
-    pass
-
-
-class Fatal:
+class Fatal(Recorder):
     """Dies where the final evaluation is reported."""
 
     def report(self, evaluation) -> None:
         if evaluation.final:
             raise KilledError
-
-    def progress(self, progress) -> None:
-        pass
-
-    def notice(self, text: str) -> None:
-        pass
 
 
 def evaluated_again(member: MemberConfig, weights) -> np.ndarray:

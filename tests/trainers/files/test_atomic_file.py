@@ -41,18 +41,6 @@ def test_a_checkpoint_that_was_written_half_is_deleted_where_a_pack_resumes(tmp_
     assert [left.name for left in tmp_path.iterdir()] == [".step-notes"]
 
 
-def test_the_new_content_is_there_at_once(tmp_path) -> None:
-    path = tmp_path / "file"
-
-    def pieces() -> Iterator[bytes]:
-        yield b"one "
-        assert not path.exists()
-        yield b"two"
-
-    write_atomic(path, pieces())
-    assert path.read_bytes() == b"one two" and list(path.parent.iterdir()) == [path]
-
-
 def test_an_interruption_leaves_nothing_behind(tmp_path) -> None:
     def pieces() -> Iterator[bytes]:
         yield b"new"

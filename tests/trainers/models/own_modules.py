@@ -1,5 +1,7 @@
 """Throw-away torch modules: some that vmap can run for all members at once, and one for each thing it cannot."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -34,46 +36,11 @@ class Attends(nn.Module):
         )
 
 
-class Drops(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.dropout(x, 0.1)
-
-
-class Noisy(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x + torch.randn_like(x)
-
-
-class Renorms(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.renorm(x.flatten(0, 1), 2, 0, 1.0).unflatten(0, x.shape[:2])
-
-
-class Reads(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x * float(x.detach()[:, 0].sum())
-
-
 class Refuses(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[-2] > 3:
             raise ValueError("no more than 3")
         return x
-
-
-class Infinite(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x / 0
-
-
-class Sees(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x + x.mean(dim=-2, keepdim=True)
-
-
-class Narrow(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x[..., :2, :]
 
 
 class Drawn(nn.Module):
@@ -150,20 +117,35 @@ class OfWidth(Vmapped):
         )
 
 
-def _of(inner: type[nn.Module], *arguments: object, **more: object) -> type[nn.Module]:
+class Does(nn.Module):
+    """A function without parameters."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def _of(inner: type[nn.Module], *arguments: object, name: str = "", **more: object) -> type[nn.Module]:
     class Of(Net):
         def __init__(self, inputs: int, outputs: int, positions: int) -> None:
             super().__init__(inputs, outputs, positions, inner(*arguments, **more))
 
-    Of.__name__ = f"With{inner.__name__}"
+    Of.__name__ = name or f"With{inner.__name__}"
     return Of
 
 
-WithAttends, WithDrops, WithNoisy, WithReads, WithSees, WithNarrow, WithDrawn, WithFrozen = map(
-    _of, (Attends, Drops, Noisy, Reads, Sees, Narrow, Drawn, Frozen)
-)
+WithDrops = _of(Does, lambda x: functional.dropout(x, 0.1))
+WithNoisy = _of(Does, lambda x: x + torch.randn_like(x))
+WithRenorms = _of(Does, lambda x: torch.renorm(x.flatten(0, 1), 2, 0, 1.0).unflatten(0, x.shape[:2]))
+WithReads = _of(Does, lambda x: x * float(x.detach()[:, 0].sum()))
+WithInfinite = _of(Does, lambda x: x / 0)
+WithSees = _of(Does, lambda x: x + x.mean(dim=-2, keepdim=True), name="WithSees")
+WithNarrow = _of(Does, lambda x: x[..., :2, :])
+WithAttends, WithDrawn, WithFrozen, WithRefuses = map(_of, (Attends, Drawn, Frozen, Refuses))
 WithDropout = _of(nn.Dropout, 0.25)
-WithRenorms, WithRefuses, WithInfinite = map(_of, (Renorms, Refuses, Infinite))
 WithoutDropout = _of(nn.Dropout, 0.0)
 WithLstm, WithGru = (_of(layer, 8, 8, batch_first=True) for layer in (nn.LSTM, nn.GRU))
 WithDeepGru = _of(nn.GRU, 8, 8, num_layers=2, dropout=0.5, batch_first=True)

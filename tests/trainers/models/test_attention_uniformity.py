@@ -14,7 +14,6 @@ from trainers.evaluation.evaluate import evaluate
 from trainers.packs.evaluation_inputs import evaluation_inputs
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
-from trainers.settings import registry
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.batch import Batch
@@ -71,10 +70,9 @@ TASKS = {
 @pytest.mark.parametrize("form", ["plain", "table"])
 @pytest.mark.parametrize(("name", "settings"), TASKS.items(), ids=TASKS)
 def test_only_scored_positions_count_over_the_keys_they_see(
-    member, monkeypatch, name: str, settings: dict[str, Any], form: str
+    member, registered, name: str, settings: dict[str, Any], form: str
 ) -> None:
-    Padded.name = "padded"
-    monkeypatch.setitem(registry._classes["task"], "padded", Padded)
+    registered("task", "padded", Padded)
     task = {"name": name, **settings}
     changes = {"model__init_std": 0.6, "model__form": form, "evaluation__samples": 12}
     pack = Pack([member(seed, task=task, **changes) for seed in (0, 1)], CPU)

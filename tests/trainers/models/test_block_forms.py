@@ -8,17 +8,17 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.trainers.positions.passes import noise
+from tests.trainers.positions.passes import drawn, noise
+from tests.trainers.runs import check_alone
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.decoder import Decoder
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack
 from trainers.positions.alibi import Alibi
 from trainers.positions.tra import ThresholdRelative
 from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.batch import Batch
 from trainers.tensors.parameters import ParameterLayout
-from trainers.training.step import step_once
 
 TASK = SetComplement(vocabulary=9, train_length=4)
 TOKENS = torch.tensor([[[1, 5, 2, 8, 0], [3, 4, 7, 6, 1]]])
@@ -50,13 +50,6 @@ def test_the_sizes_of_the_paper(preset, tokens: int, count: float) -> None:
     assert ParameterLayout(replace(model, position=Alibi()).parameters(task)).size == size - gates
 
 
-def copied(model: Decoder) -> dict[str, torch.Tensor]:
-    layout = ParameterLayout(model.parameters(TASK))
-    theta = layout.initial(torch.tensor([3]), torch.float64)
-    theta = theta + 0.3 * torch.randn(theta.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    return layout.views(theta)
-
-
 def of_linear(weights: dict[str, torch.Tensor], name: str) -> nn.Linear:
     matrix, bias = weights[name][0], weights.get(f"{name}_bias")
     layer = nn.Linear(*matrix.shape, bias=bias is not None, dtype=torch.float64)
@@ -70,7 +63,7 @@ def of_linear(weights: dict[str, torch.Tensor], name: str) -> nn.Linear:
 def test_a_block_is_the_layers_of_torch(norm: str, norm_type: str, biases) -> None:
     settings = {**NOTEBOOK, "norm": norm, "norm_type": norm_type, "biases": biases, "hidden": 12}
     model = Decoder(layers=2, heads=2, width=8, **settings)
-    weights = copied(model)
+    weights = drawn(model, TASK, 1)
 
     def normed(x: torch.Tensor, name: str) -> torch.Tensor:
         gain = weights.get(f"{name}_gain")
@@ -113,7 +106,7 @@ def test_initial_weights_are_those_of_torch_linear_and_the_notebook() -> None:
 
 
 def test_dropout_inside_the_mlp_has_a_mask_of_its_own() -> None:
-    weights = copied(Decoder(layers=2, heads=2, width=8, **NOTEBOOK))
+    weights = drawn(Decoder(layers=2, heads=2, width=8, **NOTEBOOK), TASK, 1)
     found = []
     for sites in ((), ("hidden",), ("residual",)):
         model = Decoder(layers=2, heads=2, width=8, dropout=0.5, **{**NOTEBOOK, "dropout_sites": sites})
@@ -125,24 +118,9 @@ def test_dropout_inside_the_mlp_has_a_mask_of_its_own() -> None:
 
 def test_a_member_with_the_block_of_the_notebook_is_alone_what_it_is_in_a_pack(sections) -> None:
     model = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "dropout": 0.1, **NOTEBOOK, "position": "tra"}
-    found = []
-    for seeds in ((7,), (2, 7, 5, 2)):
-        members = [MemberConfig.from_dict(sections(seed, model=model)) for seed in seeds]
-        pack = Pack(members, torch.device("cpu"))
-        state = State.initial(pack)
-        for _ in range(8):
-            step_once(pack, state)
-        found.append(torch.cat([state.theta[seeds.index(7)], state.v[seeds.index(7)]]))
-    assert torch.equal(*found) and torch.isfinite(found[0]).all()
-
-
-def test_forms_that_are_said_are_no_other_configuration(sections) -> None:
-    plain = {"name": "decoder", "layers": 2, "width": 8, "heads": 2}
-    said = {"mlp": "gelu", "norm_type": "layer", "biases": ["qkv", "output", "mlp"], "init": "normal"}
-    one, other = (MemberConfig.from_dict(sections(model=model)) for model in (plain, {**plain, **said}))
-    assert one.config_id == other.config_id and one.structural_key == other.structural_key
-    changed = MemberConfig.from_dict(sections(model={**plain, "mlp": "gated"}))
-    assert changed.config_id != one.config_id
+    check_alone(
+        lambda seeds: Pack([MemberConfig.from_dict(sections(seed, model=model)) for seed in seeds], torch.device("cpu"))
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,14 @@ import pytest
 import torch
 from torch import nn
 
-from tests.trainers.positions.passes import layer_of, noise, pass_of, sizes
-from trainers.evaluation.evaluate import evaluate
+from tests.trainers.positions.passes import drawn, layer_of, noise, pass_of, sizes
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
-from trainers.packs.pack import Pack, State
 from trainers.positions.learned import Learned
 from trainers.positions.rope import Rope
+from trainers.settings import registry
 from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.batch import Batch
-from trainers.tensors.parameters import ParameterLayout
-from trainers.training.step import make_stepper
 
 CPU = torch.device("cpu")
 TASK = SetComplement(vocabulary=9, train_length=4)
@@ -23,26 +20,12 @@ TOKENS = torch.tensor([[[1, 5, 2, 8, 0], [3, 4, 7, 6, 1]]])
 BATCH = Batch(TOKENS, TOKENS)
 
 
-def decoder_member(member, seed: int, **changes):
-    model = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, **changes.pop("model", {})}
-    return member(
-        seed, **{"model": model, "training__steps": 20, "task__vocabulary": 9, "task__train_length": 4, **changes}
-    )
-
-
-def collect_weights(model: Decoder, seed: int = 0) -> dict[str, torch.Tensor]:
-    layout = ParameterLayout(model.parameters(TASK))
-    theta = layout.initial(torch.tensor([seed]), torch.float64)
-    noise = torch.randn(theta.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return layout.views(theta + 0.3 * noise)
-
-
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("kind", [Decoder, Encoder])
 def test_equals_torch_transformer_with_copied_weights(kind, norm: str) -> None:
     model = kind(layers=2, width=8, heads=2, hidden=12, norm=norm, dropout=0.0)
     causal, epsilon = model.causal, model.epsilon
-    w = {name: value[0] for name, value in collect_weights(model).items()}
+    w = {name: value[0] for name, value in drawn(model, TASK, 1).items()}
     x = w["embedding"][TOKENS[0]]
     if not causal:
         x = nn.functional.layer_norm(x, (8,), w["embedded_gain"], w["embedded_bias"], epsilon)
@@ -75,50 +58,22 @@ def test_equals_torch_transformer_with_copied_weights(kind, norm: str) -> None:
 def test_fused_attention_equals_written_out_attention() -> None:
     """Dropout of rate zero at the attention weights takes the written-out path."""
     model = Decoder(layers=2, width=8, heads=2)
-    weights = collect_weights(model)
+    weights = drawn(model, TASK, 1)
     torch.testing.assert_close(
         model.logits(weights, BATCH, noise(0, rate=0.0), "plain"), model.logits(weights, BATCH, None, "plain")
     )
 
 
-CAUSAL = [
-    "nope",
-    "learned",
-    "sinusoidal",
-    "rope",
-    "rpe",
-    "t5",
-    "alibi",
-    "kerple",
-    "fire",
-    "abacus",
-    "shaw",
-    "fox",
-    "cope",
-    "tra",
-]
+CAUSAL = [name for name in registry.names("position") if name not in ("significance", "randomized")]
 
 
 @pytest.mark.parametrize("position", [*CAUSAL, {"name": "tra", "threshold": False}], ids=str)
 def test_later_tokens_do_not_change_earlier_logits(position) -> None:
     model = Decoder(layers=2, width=8, heads=2, position=position)
-    weights = collect_weights(model)
+    weights = drawn(model, TASK, 1)
     long = model.logits(weights, BATCH, None, "plain")
     short = model.logits(weights, Batch(TOKENS[..., :3], TOKENS[..., :3]), None, "plain")
     torch.testing.assert_close(long[:, :, :3], short)
-
-
-def test_rope_scores_depend_on_distance_alone() -> None:
-    generator = torch.Generator().manual_seed(0)
-    q, k = (
-        torch.randn(1, 1, 1, 1, 6, generator=generator, dtype=torch.float64).expand(1, 1, 1, 9, 6) for _ in range(2)
-    )
-    q, k = Rope().rotate(layer_of(q, {}, k=k))
-    scores = (q @ k.mT)[0, 0, 0]
-    for distance in range(-8, 9):
-        line = torch.diagonal(scores, distance)
-        torch.testing.assert_close(line, line[:1].expand_as(line))
-    assert not torch.allclose(scores[0, 0], scores[3, 0])
 
 
 def test_rope_is_a_rotation_by_position_times_frequency() -> None:
@@ -140,48 +95,3 @@ def test_learned_positions_and_their_offsets() -> None:
     shifted = position.embed(x, pass_of(tokens, {"positions": table}, True, noise=noise(0)))[0, :, :, 0]
     assert set(shifted[:, 0].tolist()) == {0, 1, 2, 3}
     torch.testing.assert_close(shifted - shifted[:, :1], torch.arange(5.0).expand(50, 5))
-
-
-CASES = {
-    "pre, nope": {},
-    "post, rope, dropout": {"norm": "post", "position": "rope", "dropout": 0.2},
-    "none, learned with offsets": {"norm": "none", "position": {"name": "learned", "max_offset": 4}},
-    "residual dropout": {"dropout": 0.3, "dropout_sites": ["residual"]},
-    "rpe": {"position": "rpe"},
-    "t5": {"position": "t5"},
-    "alibi": {"position": "alibi", "dropout": 0.2},
-    "kerple": {"position": "kerple"},
-    "fire": {"position": {"name": "fire", "threshold": 4}},
-}
-
-
-@pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
-@pytest.mark.parametrize("task", ["set_complement", "othello"])
-def test_alone_equals_packed_bit_for_bit(member, changes, task) -> None:
-    reference = None
-    board = {"task": {"name": "othello", "board": 4, "train_moves": 6}, "evaluation__samples": 16}
-    for size, place in ((1, 0), (3, 1), (6, 5)):
-        members = []
-        for i in range(size):
-            own = {"dropout": 0.1 + 0.05 * i} if changes.get("dropout") else {}
-            members.append({"model": {**changes, **own}, "training__learning_rate": 1e-3 * (i + 1)})
-        members[place] = {"model": changes, "training__learning_rate": 2e-2}
-        seeds = [i % 3 for i in range(size)]
-        seeds[place] = 7
-        configs = []
-        for seed, own in zip(seeds, members, strict=True):
-            given = {
-                "training__steps": 20,
-                **own,
-                "model": {"name": "decoder", "layers": 2, "width": 8, "heads": 2, **own["model"]},
-            }
-            given.update(board if task == "othello" else {"task__vocabulary": 9, "task__train_length": 4})
-            configs.append(member(seed, **given))
-        pack = Pack(configs, CPU)
-        state, step = State.initial(pack), make_stepper(pack)
-        for _ in range(8):
-            step(state)
-        found = [state.theta[place], state.loss_sum[place], torch.from_numpy(evaluate(pack, state)[1][place])]
-        reference = reference or found
-        for one, other in zip(reference, found, strict=True):
-            assert torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)), f"a pack of {size} differs"

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tests.trainers.own_tasks import TOKENS, Last
+from tests.trainers.runs import stepped
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.attention import QUERIES_AT_ONCE
@@ -18,7 +19,7 @@ from trainers.positions.randomized import Randomized
 from trainers.random import Stream
 from trainers.tensors.batch import Batch
 from trainers.tensors.parameters import ParameterLayout
-from trainers.training.step import compute_gradients, make_stepper
+from trainers.training.step import compute_gradients
 
 CPU = torch.device("cpu")
 FORM = {
@@ -225,9 +226,6 @@ def test_long_rows_learn_compiled_as_they_do_eager(member) -> None:
     states = []
     for compiled in (False, True):
         pack = long_rows(member, 5, training__compile=compiled)  # 168 tokens, two chunks
-        state, step = State.initial(pack), make_stepper(pack)
-        for _ in range(2):
-            step(state)
-        states.append(state)
+        states.append(stepped(pack, 2))
     assert int(states[1].failed_at.max()) == -1
     torch.testing.assert_close(states[1].theta, states[0].theta, rtol=1e-3, atol=1e-4)

@@ -38,7 +38,6 @@ def test_it_is_the_lstm_of_torch(length: int, hidden) -> None:
         layer.load_state_dict({name: weights[mine][m].t() for name, mine in names.items()})
         states, _ = layer(functional.embedding(tokens[m], weights["embedding"][m]))
         expected = states @ weights["head"][m] + weights["head_bias"][m]
-        torch.testing.assert_close(found[m], expected.detach(), rtol=1e-6, atol=1e-6)
         torch.testing.assert_close(found[m], expected.detach(), rtol=1e-12, atol=1e-12)
 
 
@@ -53,16 +52,10 @@ def test_it_starts_as_torch_does() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.2])
-def test_a_member_is_alone_what_it_is_in_a_pack_and_nothing_waits(member, rate: float) -> None:
-    found = []
-    for seeds in ((7,), (2, 7, 5, 2)):
-        pack = Pack([member(seed, model={"name": "lstm", "width": 8, "dropout": rate}) for seed in seeds], CPU)
-        state, place = State.initial(pack), seeds.index(7)
-        for _ in range(8):
-            step_once(pack, state)
-        curves = torch.from_numpy(evaluate(pack, state)[1][place]).flatten().nan_to_num()
-        found.append(torch.cat([state.theta[place], state.v[place], curves]))
-    assert torch.equal(*found) and torch.isfinite(found[0]).all()
+def test_nothing_waits(member, rate: float) -> None:
+    model = {"name": "lstm", "width": 8, "dropout": rate}
+    pack = Pack([member(seed, model=model) for seed in (2, 7)], CPU)
+    state = State.initial(pack)
     assert waits(lambda: step_once(pack, state)) == set() == waits(lambda: evaluate(pack, state))
 
 

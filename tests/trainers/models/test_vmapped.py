@@ -8,10 +8,10 @@ import torch
 from tests.trainers.models import own_modules
 from tests.trainers.models.own_modules import OfWidth
 from tests.trainers.own_tasks import mean_loss
+from tests.trainers.runs import check_alone
 from trainers.check.classes import check_class
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
-from trainers.evaluation.evaluate import evaluate
 from trainers.models.model import Model
 from trainers.models.vmapped import _built, _tried
 from trainers.packs.pack import Pack, State
@@ -55,15 +55,8 @@ def test_building_a_pack_leaves_the_random_numbers_of_the_library(member) -> Non
 
 @pytest.mark.parametrize("name", ["Net", "WithAttends", "WithGru", "WithLstm", "WithSteps"])
 def test_a_member_is_alone_what_it_is_in_a_pack(member, name: str) -> None:
-    found = []
-    for seeds in ((7,), (2, 7, 5, 2)):
-        pack = Pack([member(seed, model=vmapped(name), training__learning_rate=1e-2) for seed in seeds], CPU)
-        state, place = State.initial(pack), seeds.index(7)
-        for _ in range(8):
-            step_once(pack, state)
-        curves = torch.from_numpy(evaluate(pack, state)[1][place]).flatten().nan_to_num()
-        found.append(torch.cat([state.theta[place], state.v[place], curves]))
-    assert torch.equal(*found) and torch.isfinite(found[0]).all()
+    changes = {"model": vmapped(name), "training__learning_rate": 1e-2}
+    check_alone(lambda seeds: Pack([member(seed, **changes) for seed in seeds], CPU))
 
 
 @pytest.mark.parametrize("name", ["Net", "WithGru"])
@@ -110,10 +103,9 @@ def test_a_module_that_vmap_cannot_run_is_called_member_by_member(member, name: 
     assert Pack([member(model=vmapped("Net"))], CPU).form.startswith("vmapped ")
 
 
-def test_a_check_of_the_class_says_what_a_configuration_says(monkeypatch) -> None:
+def test_a_check_of_the_class_says_what_a_configuration_says(monkeypatch, registered) -> None:
     monkeypatch.setattr(OfWidth, "build", lambda self, *sizes: own_modules.WithSees(*sizes))
-    monkeypatch.setitem(registry._classes["model"], "of_width", OfWidth)
-    monkeypatch.setattr(OfWidth, "name", "of_width")
+    registered("model", "of_width", OfWidth)
     _tried.cache_clear(), _built.cache_clear()
     (problem,) = check_class("model", "of_width")
     assert problem.startswith("cannot be used with the task set_complement: model.name: WithSees: is not causal")

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.config.member import MemberConfig
-from trainers.optimization.averaging import Bema, Ema, NormMatched, Raw
+from tests.trainers.runs import stepped
+from trainers.optimization.averaging import Bema, Ema, NormMatched
+from trainers.packs.pack import Pack
 from trainers.tensors.parameters import Parameter, ParameterLayout
 
 LAYOUT = ParameterLayout([Parameter(name="a", shape=(3,), std=1.0), Parameter(name="b", shape=(2,), std=1.0)])
@@ -44,18 +45,6 @@ def test_ema_is_the_weighted_sum_of_its_history(trajectory: torch.Tensor) -> Non
             np.testing.assert_allclose(got[t - 1, i].numpy(), expected, rtol=1e-12)
 
 
-def test_ema_with_burn_in_and_period(trajectory: torch.Tensor) -> None:
-    got = run(Ema(decay=0.5), trajectory, columns(decay=[0.8] * 3, burn_in=[0, 10, 10], update_period=[4, 1, 4]))
-    for i, (burn_in, period) in enumerate([(0, 4), (10, 1), (10, 4)]):
-        ema = trajectory[0, i].clone()
-        for t in range(1, 41):
-            if t <= burn_in:
-                ema = trajectory[t, i].clone()
-            elif (t - burn_in) % period == 0:
-                ema = 0.8 * ema + 0.2 * trajectory[t, i]
-            torch.testing.assert_close(got[t - 1, i], ema, rtol=1e-12, atol=1e-12)
-
-
 def test_bema_follows_the_paper(trajectory: torch.Tensor) -> None:
     settings = dict(
         kappa=[0.5, 0.3, 0.8],
@@ -80,65 +69,16 @@ def test_bema_follows_the_paper(trajectory: torch.Tensor) -> None:
             torch.testing.assert_close(got[t - 1, i], bema, rtol=1e-12, atol=1e-12)
 
 
-def test_reference_values_of_the_defaults() -> None:
-    assert (10 + 1e3) ** -0.5 == pytest.approx(0.0315, abs=5e-5)
-    one = torch.ones(1, 1, dtype=torch.float64)
-    h = columns(kappa=[0.5], eta=[0.2], rho=[10.0], gamma=[1.0], burn_in=[0], update_period=[1])
-    ema, _, bema = Bema().update((0 * one, 0 * one, 0 * one), one, torch.tensor(10_000), h)
-    assert float(ema) == pytest.approx(0.0100, abs=5e-5)
-    assert float(bema - ema) == pytest.approx(0.158, abs=5e-4)
-
-
-def test_negative_powers_switch_a_term_off(trajectory: torch.Tensor) -> None:
-    base = dict(rho=[10.0] * 3, gamma=[1.0] * 3, burn_in=[0] * 3, update_period=[1] * 3)
-    no_extrapolation = run(Bema(), trajectory, columns(kappa=[0.5] * 3, eta=[-1.0] * 3, **base))
-    ema = trajectory[0]
-    for t in range(1, 41):
-        beta = (10.0 + t) ** -0.5
-        ema = (1 - beta) * ema + beta * trajectory[t]
-        torch.testing.assert_close(no_extrapolation[t - 1], ema)
-    no_averaging = run(Bema(), trajectory, columns(kappa=[-1.0] * 3, eta=[-1.0] * 3, **base))
-    torch.testing.assert_close(no_averaging, trajectory[1:])
-
-
-def test_raw_is_the_trajectory_and_a_constant_one_is_its_own_average(trajectory: torch.Tensor) -> None:
-    assert torch.equal(run(Raw(), trajectory, {}), trajectory[1:])
-    constant = trajectory[:1].expand(20, -1, -1)
-    h = columns(
-        kappa=[0.5] * 3,
-        eta=[0.2] * 3,
-        rho=[10.0] * 3,
-        gamma=[1.0] * 3,
-        burn_in=[0] * 3,
-        update_period=[1] * 3,
-        decay=[0.9] * 3,
-    )
-    torch.testing.assert_close(run(Bema(), constant, h)[-1], constant[0])
-    torch.testing.assert_close(run(Ema(decay=0.9), constant, h)[-1], constant[0])
-
-
-def test_averages_do_not_change_training(member, recorder) -> None:
-    import torch as _torch
-
-    from trainers.packs.pack import Pack, State
-    from trainers.training.step import step_once
-
-    weights = []
-    many = {
+def test_averages_do_not_change_training(member) -> None:
+    several = {
         "raw": {},
         "ema": {"decay": 0.9},
         "slow": {"kind": "ema", "decay": 0.999},
         "bema": {},
         "ema_t": {"kind": "bema", "eta": -1.0},
     }
-    for averages in ({"raw": {}}, many):
-        config: MemberConfig = member(training__averages=averages)
-        pack = Pack([config], _torch.device("cpu"))
-        state = State.initial(pack)
-        for _ in range(20):
-            step_once(pack, state)
-        weights.append(state.theta)
-    assert _torch.equal(*weights)
+    packs = [Pack([member(training__averages=averages)], torch.device("cpu")) for averages in ({"raw": {}}, several)]
+    assert torch.equal(*(stepped(pack, 20).theta for pack in packs))
 
 
 @pytest.mark.parametrize("chosen", [None, ("b",)])

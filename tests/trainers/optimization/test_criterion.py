@@ -1,7 +1,5 @@
 """What of stopping and curricula does not fit the rest of a member, and how they name a configuration."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -11,14 +9,9 @@ from trainers.config.recorded import corrections, recorded_member
 from trainers.config.slots import single_problems, slot_of
 from trainers.errors import ConfigError
 from trainers.optimization.criterion import is_reached
-from trainers.settings import registry
 
 STOP = {"metric": "accuracy", "threshold": 0.9}
 RISING = {"name": "threshold", **STOP}
-
-
-class Echoing(Echo):
-    """A task with stages that has a name."""
 
 
 class Single(Echo):
@@ -27,19 +20,10 @@ class Single(Echo):
     stages = (4,)
 
 
-class Lasting(Last):
-    """A task without stages that has a name."""
-
-
 @pytest.fixture(autouse=True)
-def _tasks() -> Iterator[None]:
-    """Tasks that are there for these tests alone."""
-    names = {"echo": Echoing, "last": Lasting, "single": Single}
-    for name, cls in names.items():
-        registry.register("task", name)(cls)
-    yield
-    for name in names:
-        registry._classes["task"].pop(name)
+def _tasks(registered) -> None:
+    for name, cls in {"echo": Echo, "last": Last, "single": Single}.items():
+        registered("task", name, cls)
 
 
 def built(sections, **changes) -> MemberConfig:

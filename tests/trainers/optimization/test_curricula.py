@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from tests.trainers.own_tasks import Bag, Echo, Last
-from tests.trainers.training.test_stopping import ENOUGH, EVERY, kept, quick, same
+from tests.trainers.runs import kept, same
+from tests.trainers.training.test_stopping import ENOUGH, EVERY, quick
 from trainers import Checkpoints
 from trainers.config.member import MemberConfig
 from trainers.errors import PackError

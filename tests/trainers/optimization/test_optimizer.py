@@ -42,14 +42,6 @@ def test_equals_torch_adamw(dtype: torch.dtype) -> None:
     torch.testing.assert_close(theta, torch.stack(expected), rtol=tolerance, atol=tolerance)
 
 
-def test_weight_decay_acts_only_where_the_mask_says() -> None:
-    one = torch.ones(1, 1, dtype=torch.float64)
-    h = {"weight_decay": 0.5 * one, "epsilon": 1e-8 * one, "beta1": 0.9 * one, "beta2": 0.99 * one}
-    zero = torch.zeros(1, 2)
-    theta, _, _ = adamw(torch.ones(1, 2), zero, zero, zero, torch.tensor(1), 0.1 * one, torch.tensor([1.0, 0.0]), h)
-    torch.testing.assert_close(theta, torch.tensor([[0.95, 1.0]]))
-
-
 def test_clipping_equals_clip_grad_norm_per_member() -> None:
     gradient = torch.randn(4, 50, generator=torch.Generator().manual_seed(1))
     limits = [0.1, 1.0, 100.0, 5.0]

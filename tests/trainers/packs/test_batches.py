@@ -1,6 +1,5 @@
 """Batches of several steps in one draw are those of one step at a time, for every task, wherever training stops."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -9,8 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.side_by_side.cases import EAGER
 from tests.trainers.own_tasks import TOKENS, Bag, Last, Ragged
-from trainers import Checkpoints, train
+from tests.trainers.runs import check_resumed
+from trainers import train
 from trainers.packs import batches as step_batches
 from trainers.packs.batches import StepBatches, elements_per_row, steps_per_draw
 from trainers.packs.pack import Pack
@@ -21,27 +22,7 @@ from trainers.tensors.batch import Batch
 from trainers.training.step import sample_batches
 
 CPU = torch.device("cpu")
-SHIPPED: tuple[dict[str, Any], ...] = (
-    {"name": "set_complement", "vocabulary": 9, "train_length": 4},
-    {"name": "set_complement", "vocabulary": 40, "train_length": 20, "target": "soft"},
-    {"name": "othello", "board": 4, "train_moves": 12},
-    {"name": "othello", "board": 6, "train_moves": 5, "target": "soft"},
-    {"name": "padded_addition", "width": 5, "train_digits": 3, "text_tokens": 2},
-    {"name": "padded_addition", "width": 5, "train_digits": 3, "fixed_set": 50, "zero_shift": True},
-    {"name": "padded_addition", "width": 5, "train_digits": 3, "distribution": "mixed"},
-    {"name": "padded_addition", "width": 5, "train_digits": 3, "carries": "sum_le_9"},
-    {"name": "padded_multiplication", "number_digits": 5, "train_digits": 3, "text_tokens": 2, "zero_shift": True},
-    {"name": "padded_multiplication", "number_digits": 5, "train_digits": 3, "fixed_set": 7},
-    {"name": "ring_regression", "ring": 9, "window": 3},
-    {"name": "flip_flop", "pairs": 6},
-    {"name": "flip_flop", "pairs": 6, "fixed_set": 40},
-    {"name": "copy_string", "train_length": 5, "test_lengths": [7]},
-    {"name": "copy_string", "train_length": 5, "test_lengths": [7], "fixed_set": 40},
-    {"name": "induction", "train_length": 5, "test_lengths": [7]},
-    {"name": "induction", "train_length": 5, "test_lengths": [7], "repeats": True},
-    {"name": "multi_instruction", "train_length": 5, "test_lengths": [7]},
-    {"name": "language", "train_window": 6},
-)
+SHIPPED = {str(members[0]["task"]): members[0]["task"] for members in EAGER.values()}.values()
 
 
 @dataclass(frozen=True)
@@ -187,22 +168,6 @@ def test_training_is_the_same_however_far_ahead(member, recorder, monkeypatch, t
             assert mine.loss_M.tobytes() == theirs.loss_M.tobytes()
 
 
-def test_a_pack_resumed_in_the_middle_of_a_draw_goes_on_with_the_same_batches(
-    member, recorder, tmp_path, monkeypatch
-) -> None:
-    class EndsError(Exception):
-        pass
-
-    def stop(progress: Any) -> None:
-        if progress.step == 5:
-            raise EndsError
-
-    monkeypatch.setattr(sys.modules["trainers.training.loop"], "_HEARTBEAT_SECONDS", -1.0)
+def test_a_pack_resumed_in_the_middle_of_a_draw_goes_on_with_the_same_batches(member, tmp_path) -> None:
     members = [replace(member(seed, training__steps=12), task=Rich(), model=Bag()) for seed in (1, 2)]
-    whole = train(members, recorder)
-    recorder.progress, going_on = stop, recorder.progress
-    with pytest.raises(EndsError):
-        train(members, recorder, checkpoints=Checkpoints(folder=tmp_path, every_seconds=0.0))
-    recorder.progress = going_on
-    again = train(members, recorder, checkpoints=Checkpoints(folder=tmp_path, every_seconds=0.0))
-    assert [result.curves for result in again] == [result.curves for result in whole]
+    check_resumed(members, tmp_path, 5, every_seconds=0.0)

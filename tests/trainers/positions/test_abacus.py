@@ -7,14 +7,11 @@ import pytest
 import torch
 
 from tests.trainers.positions.passes import noise, pass_of, sizes
-from trainers.config.member import MemberConfig
-from trainers.packs.pack import Pack, State
 from trainers.positions import abacus
 from trainers.positions.abacus import Abacus
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.numerals import PAD, PLUS
-from trainers.training.step import step_once
 
 
 def test_places_of_a_worked_example() -> None:
@@ -65,35 +62,6 @@ def test_training_shifts_the_places_of_a_whole_batch() -> None:
         seen.add(tuple(offsets.tolist()))
     assert {a for a, _ in seen} == {0, 1, 2, 3} and any(a != b for a, b in seen)
     assert position.draws_random_numbers and not Abacus(max_offset=0).draws_random_numbers
-
-
-def test_a_seed_draws_its_offsets_in_any_pack() -> None:
-    found = []
-    for seeds in ([7], [2, 7, 7, 5]):
-        members = [
-            MemberConfig.from_dict(
-                {
-                    "task": {"name": "padded_addition", "width": 4, "train_digits": 2},
-                    "model": {
-                        "name": "encoder",
-                        "layers": 1,
-                        "width": 8,
-                        "heads": 2,
-                        "position": {"name": "abacus", "max_offset": 5},
-                        "dropout": 0.0,
-                    },
-                    "training": {"steps": 6, "batch_size": 4, "learning_rate": 0.01, "compile": False},
-                    "seed": seed,
-                }
-            )
-            for seed in seeds
-        ]
-        pack = Pack(members, torch.device("cpu"))
-        state = State.initial(pack)
-        for _ in range(6):
-            step_once(pack, state)
-        found.append(state.theta[seeds.index(7)])
-    assert torch.isfinite(found[0]).all() and torch.equal(*found)
 
 
 @pytest.mark.parametrize(

@@ -187,50 +187,6 @@ def test_fire_starts_at_the_numbers_of_its_paper() -> None:
     assert decays == {"in", "out"}
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", POSITIONS)
-def test_biases_do_not_change_under_a_common_shift(name: str, causal: bool) -> None:
-    """FIRE only up to its threshold, and then as if the threshold were farther."""
-    position = Fire(threshold=50.0) if name == "fire" else POSITIONS[name]
-    got = bias(position, drawn(position), causal)
-    torch.testing.assert_close(got[..., 1:, 1:], got[..., :-1, :-1], rtol=1e-12, atol=1e-12)
-    assert got[:, :, 5].std(dim=-1).min() > 0
-
-
-@pytest.mark.parametrize("name", POSITIONS)
-def test_only_t5_sees_on_which_side_a_key_is(name: str) -> None:
-    got = bias(POSITIONS[name], drawn(POSITIONS[name]), False)
-    assert torch.equal(got, got.mT) == (name != "t5")
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", POSITIONS)
-def test_members_do_not_mix_and_the_bias_is_added_to_scaled_scores(name: str, causal: bool) -> None:
-    position, weights = POSITIONS[name], drawn(POSITIONS[name])
-    generator = torch.Generator().manual_seed(5)
-    shapes = {"qkv": (8, 3 * H * K), "qkv_bias": (3 * H * K,), "output": (H * K, 8), "output_bias": (8,)}
-    weights |= {
-        f"block0.{key}": torch.randn(M, *shape, generator=generator, dtype=torch.float64)
-        for key, shape in shapes.items()
-    }
-    x = torch.randn(M, B, T, 8, generator=generator, dtype=torch.float64)
-    options = {"name": "block0", "layer": 0, "heads": H, "position": position}
-    together = attention(x, pass_of(TOKENS, weights, causal), **options)
-    added = bias(position, weights, causal)
-    for m in range(M):
-        alone = {key: value[m : m + 1] for key, value in weights.items()}
-        solo = attention(x[m : m + 1], pass_of(TOKENS[:1], alone, causal), **options)
-        torch.testing.assert_close(solo, together[m : m + 1])
-        qkv = x[m] @ weights["block0.qkv"][m] + weights["block0.qkv_bias"][m]
-        q, k, v = (part.unflatten(-1, (H, K)).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
-        scores = q @ k.mT / math.sqrt(K) + added[m]
-        if causal:
-            scores = scores + torch.full((T, T), -torch.inf, dtype=torch.float64).triu(1)
-        mixed = (torch.softmax(scores, dim=-1) @ v).transpose(1, 2).flatten(-2)
-        expected = mixed @ weights["block0.output"][m] + weights["block0.output_bias"][m]
-        torch.testing.assert_close(together[m], expected)
-
-
 @pytest.mark.slow
 def test_a_bias_that_is_not_trained_compiles() -> None:
     """Inductor has patterns for scores + mask, which do not fit tensors with a member dimension."""

@@ -1,14 +1,11 @@
 """What holds for the hooks of every encoding: random sites, optional biases, ids, what layers record."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
-from typing import get_type_hints
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from tests.trainers.own_tasks import Last
 from tests.trainers.positions.passes import TASK, B, D, E, H, M, T, attended, drawn, layer, layer_of, noise, tokens_of
@@ -19,10 +16,9 @@ from trainers.models.encoder import Encoder
 from trainers.packs.pack import Pack, State
 from trainers.positions.context import Scores
 from trainers.positions.nope import Nope
-from trainers.positions.position import Position
 from trainers.positions.tra import ThresholdRelative
 from trainers.settings import registry
-from trainers.settings.contract import contract_problems
+from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.batch import Batch
 
 CPU = torch.device("cpu")
@@ -73,60 +69,28 @@ def test_tokens_in_another_order_with_their_ids_are_the_same_tokens(base) -> Non
 MEANS, GREATEST = ("surviving_keys", "dead_rows", "gate"), "contextual_distance"
 
 
-def test_what_layers_record_becomes_a_metric_at_every_length(member) -> None:
+@pytest.mark.parametrize("task", [SetComplement(vocabulary=8, train_length=3), Last()], ids=["together", "apart"])
+def test_what_layers_record_becomes_a_metric_at_every_length(member, task) -> None:
+    """The mean or greatest value at the last position of each length; of a batch of one length, at all positions."""
     model = Decoder(layers=2, width=D, heads=H, position=ThresholdRelative())
     assert tuple(model.metrics) == (*MEANS, GREATEST)
-    pack = Pack([replace(member(seed, evaluation={"samples": 4}), model=model) for seed in (0, 1)], CPU)
+    pack = Pack([replace(member(seed, evaluation={"samples": 4}), model=model, task=task) for seed in (0, 1)], CPU)
     state = State.initial(pack)
     names, values = evaluate(pack, state)
-    test, *others = pack.task.evaluation_batches(pack_stream(pack), 4, pack.lengths)
-    assert len(test.lengths) > 1 and not others
-    forward = Forward(model, pack.layout.views(state.theta), "plain", noise(0, 1, training=False))
-    forward(test.batch)
-    for name in (*MEANS, GREATEST):
-        layers = forward.recorded[name]
-        assert len(layers) == 2 and layers[0].shape[:3] == (2, test.batch.tokens.shape[1], H)
-        both = torch.stack(layers)
-        for column, length in enumerate(test.lengths):
-            at = both[..., length - 1]
-            expected = at.amax(dim=(0, 2, 3)) if name == GREATEST else at.mean(dim=(0, 2, 3))
-            np.testing.assert_allclose(values[:, 0, names.index(name), column], expected, rtol=1e-5)
-
-
-def test_of_a_batch_of_one_length_a_metric_is_the_mean_or_greatest_of_its_positions(member) -> None:
-    model = Decoder(layers=1, width=D, heads=H, position=ThresholdRelative())
-    pack = Pack([replace(member(seed), model=model, task=Last()) for seed in (0, 1)], CPU)
-    names, values = evaluate(pack, State.initial(pack))
-    for test in pack.task.evaluation_batches(pack_stream(pack), 64, pack.lengths):
-        forward = Forward(model, pack.layout.views(State.initial(pack).theta), "plain", noise(0, 1, training=False))
+    tests = list(pack.task.evaluation_batches(pack_stream(pack), 4, pack.lengths))
+    assert len(tests) == (len(pack.lengths) if isinstance(task, Last) else 1)
+    for test in tests:
+        forward = Forward(model, pack.layout.views(state.theta), "plain", noise(0, 1, training=False))
         forward(test.batch)
-        (length,) = test.lengths
-        column = pack.lengths.index(length)
         for name in (*MEANS, GREATEST):
-            of = forward.recorded[name][0]
-            expected = of.amax(dim=(1, 2, 3)) if name == GREATEST else of.mean(dim=(1, 2, 3))
-            np.testing.assert_allclose(values[:, 0, names.index(name), column], expected, rtol=1e-5)
+            layers = forward.recorded[name]
+            assert len(layers) == 2 and layers[0].shape[:3] == (2, test.batch.tokens.shape[1], H)
+            for length in test.lengths:
+                at = torch.stack(layers)[..., length - 1 if len(test.lengths) > 1 else 0 : length]
+                expected = (torch.amax if name == GREATEST else torch.mean)(at, dim=(0, 2, 3, 4))
+                column = pack.lengths.index(length)
+                np.testing.assert_allclose(values[:, 0, names.index(name), column], expected, rtol=1e-5)
 
 
 def pack_stream(pack: Pack):
     return replace(noise(0).stream, seeds_S=pack.seeds_S, name="eval", step=torch.zeros((), dtype=torch.int64))
-
-
-class Before(Position):
-    """Takes other arguments than the hooks are called with."""
-
-    def score(
-        self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
-    ) -> Tensor | None:
-        return None
-
-    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple:
-        return ()
-
-
-def test_an_encoding_with_other_arguments_is_refused_by_name() -> None:
-    assert list(contract_problems("position", Before, Position, get_type_hints(Before))) == [
-        "Before.parameters takes (longest, width, heads, std), but is called with (sizes)",
-        "Before.score takes (q_MBHTK, tokens_MBT, weights, name, causal), but is called with (context)",
-    ]
-    assert not list(contract_problems("position", Nope, Position, get_type_hints(Nope)))

@@ -5,9 +5,10 @@ import random
 import pytest
 import torch
 
+from tests.trainers.runs import check_alone
 from tests.trainers.training.test_waits import check_one_program, waits
 from trainers.evaluation.evaluate import evaluate
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack
 from trainers.training.step import step_once
 
 CPU = torch.device("cpu")
@@ -32,15 +33,8 @@ def pack_of(member, position, seeds: tuple[int, ...], layers: int = 2) -> Pack:
 
 @pytest.mark.parametrize("position", POSITIONS.values(), ids=POSITIONS)
 def test_a_member_is_alone_what_it_is_in_a_pack_and_nothing_waits(member, position) -> None:
-    found = []
-    for seeds in ((7,), (2, 7, 2, 5), (7, 1, 3)):
-        pack = pack_of(member, position, seeds)
-        state, place = State.initial(pack), seeds.index(7)
-        for _ in range(6):
-            step_once(pack, state)
-        curves = torch.from_numpy(evaluate(pack, state)[1][place])
-        found.append(torch.cat([state.theta[place], state.v[place], curves.flatten().nan_to_num()]))
-    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2]) and torch.isfinite(found[0]).all()
+    packs = ((7,), (2, 7, 2, 5), (7, 1, 3))
+    pack, state = check_alone(lambda seeds: pack_of(member, position, seeds), packs, steps=6)
     assert waits(lambda: step_once(pack, state)) == set() == waits(lambda: evaluate(pack, state))
 
 

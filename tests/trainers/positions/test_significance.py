@@ -8,23 +8,17 @@ import torch
 from torch.nn import functional
 
 from tests.trainers.positions.passes import bias_of, pass_of, sizes
-from trainers.config.member import MemberConfig
-from trainers.evaluation.evaluate import evaluate
 from trainers.models.attention import attention
 from trainers.models.encoder import Encoder
-from trainers.packs.pack import Pack, State
 from trainers.positions.learned import Learned
-from trainers.positions.rpe import Rpe
 from trainers.positions.significance import Significance
-from trainers.positions.upe import Upe
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 from trainers.tasks.set_complement import SetComplement
 from trainers.tensors import numerals
 from trainers.tensors.batch import Batch
-from trainers.tensors.numerals import PAD, PLUS, TEXT, TIMES
+from trainers.tensors.numerals import PAD, PLUS, TEXT
 from trainers.tensors.parameters import ParameterLayout
-from trainers.training.step import step_once
 
 M, K, LONGEST = 2, 4, 12
 ADDED = Significance(ordinary=0)
@@ -84,52 +78,12 @@ def test_each_pair_has_the_vector_of_its_virtual_indices(uniform: int) -> None:
                     torch.testing.assert_close(got[:, row, head, i, j], expected)
 
 
-@pytest.mark.parametrize("uniform", [0, 3])
-def test_text_before_between_and_after_does_not_change_pairs_of_numbers(uniform: int) -> None:
-    position = Significance(ordinary=0, uniform=uniform)
-    weights, plain = table(position), None
-    own = torch.randn(M, 1, 3, 7, K, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    for tokens, first, second in SEQUENCES:
-        q = queries(1)
-        q[..., first + second, :] = own  # a digit's query is its own, wherever it stands
-        at = torch.tensor(first + second)
-        pairs = scored(position, q, [tokens], weights)[..., at[:, None], at]
-        plain = pairs if plain is None else plain
-        assert torch.equal(pairs, plain) and pairs.abs().min() > 0
-
-
-def test_pairs_with_text_or_the_operator_and_ordinary_heads_have_no_vector() -> None:
-    q, weights = queries(len(SEQUENCES)), table(Significance())
-    got = scored(Significance(ordinary=2), q, [tokens for tokens, _, _ in SEQUENCES], weights)
-    assert not got[:, :, :2].any()
-    for row, (_, first, second) in enumerate(SEQUENCES):
-        others = sorted(set(range(LONGEST)) - set(first + second))
-        assert len(others) == LONGEST - 7
-        assert not got[:, row, :, others].any() and not got[:, row, :, :, others].any()
-        assert got[:, row, 2, first][..., second].all()
-
-
 def test_half_of_the_heads_are_ordinary_unless_said() -> None:
     q, weights = queries(1, heads=4), table(Significance())
     torch.testing.assert_close(
         scored(Significance(), q, [SEQUENCES[0][0]], weights),
         scored(Significance(ordinary=2), q, [SEQUENCES[0][0]], weights),
     )
-
-
-@pytest.mark.parametrize(
-    ("position", "plain", "sign", "first"),
-    [(ADDED, Rpe(), PLUS, [1, 2, 3, 4]), (Significance(ordinary=0, uniform=3), Upe(uniform=3), TIMES, [1, 2, 3])],
-)
-def test_without_text_it_is_rpe_or_upe_on_pairs_of_numbers(position, plain, sign: int, first: list[int]) -> None:
-    longest = len(first) + 5
-    tokens, one, two = written(first, [PAD, 6, 5, 4], (0, 0, 0), sign, longest)
-    q, weights = queries(1, length=longest), table(position, longest=longest)
-    assert weights["block0.pairs"].shape == table(plain, longest=longest)["block0.pairs"].shape
-    at = torch.tensor(one + two)
-    assert len(at) == longest - 1
-    got, expected = (scored(each, q, [tokens], weights)[..., at[:, None], at] for each in (position, plain))
-    assert torch.equal(got, expected)
 
 
 def test_the_table_learns_and_decays_but_only_where_pairs_are() -> None:
@@ -146,47 +100,6 @@ def test_the_table_learns_and_decays_but_only_where_pairs_are() -> None:
 
 def test_the_examples_of_numerals() -> None:
     assert doctest.testmod(numerals).attempted >= 2 and doctest.testmod(numerals).failed == 0
-
-
-TEXT_TASKS = [
-    ({"name": "padded_addition", "width": 4, "train_digits": 2, "text_tokens": 3, "text_ids": 5}, 0),
-    ({"name": "padded_multiplication", "multiplier_digits": 2, "number_digits": 3, "train_digits": 2}, 2),
-    (
-        {
-            "name": "padded_multiplication",
-            "multiplier_digits": 2,
-            "number_digits": 3,
-            "train_digits": 2,
-            "text_tokens": 2,
-        },
-        2,
-    ),
-]
-
-
-def text_member(seed: int, task: dict, uniform: int, **model) -> MemberConfig:
-    position = {"name": "significance", "uniform": uniform}
-    model = {"name": "encoder", "layers": 2, "width": 8, "heads": 4, "head_width": 4, "position": position, **model}
-    training = {"steps": 12, "batch_size": 8, "learning_rate": 0.01, "weight_decay": 0.1, "compile": False}
-    return MemberConfig.from_dict(
-        {"task": task, "model": model, "training": training, "evaluation": {"samples": 8}, "seed": seed}
-    )
-
-
-@pytest.mark.parametrize(("task", "uniform"), TEXT_TASKS)
-def test_alone_equals_packed_bit_for_bit(task: dict, uniform: int) -> None:
-    found = []
-    for seeds in ([5], [1, 5, 2]):
-        pack = Pack(
-            [text_member(seed, task, uniform, dropout=0.1 + 0.1 * (seed == 1)) for seed in seeds], torch.device("cpu")
-        )
-        state = State.initial(pack)
-        for _ in range(8):
-            step_once(pack, state)
-        place = seeds.index(5)
-        found.append((state.theta[place], torch.from_numpy(evaluate(pack, state)[1][place])))
-    for one, other in zip(*found, strict=True):
-        assert torch.isfinite(one).any() and torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
 
 
 def test_heads_of_a_width_of_their_own_attend_one_by_one() -> None:
@@ -214,18 +127,6 @@ TASK = PaddedAddition(width=4, train_digits=2, text_tokens=3, text_ids=5)
 
 def shapes_of(**model) -> dict[str, tuple[int, ...]]:
     return {p.name: p.shape for p in Encoder(dropout=0.0, **model).parameters(TASK)}
-
-
-def test_a_head_width_that_fills_the_width_changes_nothing() -> None:
-    plain, same = ({"layers": 1, "width": 8, "heads": 2, "head_width": width} for width in (None, 4))
-    assert shapes_of(**plain) == shapes_of(**same)
-    assert Encoder(**plain).operations(TASK, 3, 5) == Encoder(**same).operations(TASK, 3, 5)
-    assert list(shapes_of(**plain).items())[3:7] == [
-        ("block0.qkv", (8, 24)),
-        ("block0.qkv_bias", (24,)),
-        ("block0.output", (8, 8)),
-        ("block0.output_bias", (8,)),
-    ]
 
 
 def test_the_size_of_the_paper() -> None:

@@ -9,15 +9,10 @@ import torch
 from torch import Tensor
 
 from tests.trainers.positions.passes import B, D, E, H, M, T, attended, heads_of, layer, layer_of, pass_of, projected
+from tests.trainers.runs import check_alone
 from trainers.models.attention import attention, attention_weights
-from trainers.packs.pack import Pack, State
-from trainers.positions.alibi import Alibi
-from trainers.positions.context import Context, Scores
-from trainers.positions.fox import Fox
-from trainers.positions.position import Position
-from trainers.positions.rope import Rope
+from trainers.packs.pack import Pack
 from trainers.positions.tra import ThresholdRelative
-from trainers.training.step import step_once
 
 SWITCHES = {
     "the paper's": {},
@@ -118,42 +113,6 @@ def test_a_query_without_keys_mixes_nothing_and_does_not_see_the_future() -> Non
     assert all(torch.isfinite(grad).all() and grad.any() for grad in grads)
 
 
-@pytest.mark.parametrize(
-    ("position", "same"),
-    [
-        (ThresholdRelative(), True),
-        (ThresholdRelative(distance="absolute"), False),
-        (ThresholdRelative(threshold=False), False),
-        (Alibi(), False),
-        (Rope(), False),
-        (Fox(), False),
-    ],
-    ids=["tra", "absolute", "no threshold", "alibi", "rope", "fox"],
-)
-def test_keys_of_negative_scores_may_be_put_anywhere(position: Position, same: bool) -> None:
-    weights, x = with_dead_rows()
-    alive = [1, 3, 4, 5]
-    with_others, alone = attended(position, weights, x)[:, :, alive], attended(position, weights, x[:, :, alive])
-    assert torch.allclose(with_others, alone, rtol=1e-13, atol=1e-13) == same
-    assert same or (with_others - alone).abs().max() > 1e-3
-
-
-class Slopes(Position):
-    """ALiBi with a slope for each query, which its gate says."""
-
-    def score(self, context: Context) -> Scores:
-        gate = ThresholdRelative()._gate(context, context.q.dtype)
-        return Scores(bias=gate * context.differences().abs())
-
-
-def test_with_every_score_positive_it_is_alibi_with_trained_slopes() -> None:
-    weights, x = layer(ThresholdRelative())
-    q, k, v = torch.rand(3, M, B, H, T, E, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    context = layer_of(q, weights, True, k=k, v=v, x=x)
-    tra, slopes = (attention_weights(context, one.score(context)) for one in (ThresholdRelative(), Slopes()))
-    torch.testing.assert_close(tra, slopes, rtol=1e-12, atol=1e-15)
-
-
 def test_the_distance_gives_a_gradient_to_the_gate_and_none_to_the_scores() -> None:
     weights, x = layer(ThresholdRelative())
     leaves = {name: value.detach().requires_grad_() for name, value in weights.items()}
@@ -163,15 +122,6 @@ def test_the_distance_gives_a_gradient_to_the_gate_and_none_to_the_scores() -> N
     (ThresholdRelative().score(found).logits - found.exact_products()).sum().backward()
     assert leaves["block0.gate"].grad.abs().sum() > 0 and leaves["block0.gate_bias"].grad.abs().sum() > 0
     assert not qkv.grad.abs().max() > 1e-12
-
-
-def test_scores_of_normalised_queries_and_keys_are_at_most_the_root_of_the_width() -> None:
-    weights, x = layer(ThresholdRelative())
-    q, k = 100 * torch.randn(2, M, B, H, T, E, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    q, k = ThresholdRelative().rotate(layer_of(q, weights, True, k=k, x=x))
-    scores = layer_of(q, weights, True, k=k, x=x).exact_products()
-    assert scores.abs().max() <= math.sqrt(E)
-    torch.testing.assert_close(layer_of(q, weights, k=q, x=x).exact_products().diagonal(0, -2, -1).min().item(), 2.0)
 
 
 def test_narrow_numbers_do_not_decide_a_threshold() -> None:
@@ -253,11 +203,4 @@ def test_what_it_records_of_a_small_layer() -> None:
 def test_one_head_is_alone_what_it_is_in_a_pack(member) -> None:
     """A product with one column would have bits of its own: the gate is written out there."""
     model = {"name": "decoder", "layers": 1, "width": 16, "heads": 1, "position": "tra"}
-    found = []
-    for seeds in ((7,), (2, 7, 5)):
-        pack = Pack([member(seed, model=model) for seed in seeds], torch.device("cpu"))
-        state = State.initial(pack)
-        for _ in range(5):
-            step_once(pack, state)
-        found.append(state.theta[seeds.index(7)])
-    assert torch.equal(*found)
+    check_alone(lambda seeds: Pack([member(seed, model=model) for seed in seeds], torch.device("cpu")))

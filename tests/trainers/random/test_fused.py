@@ -21,7 +21,7 @@ PROGRAM = fused._program
 @pytest.fixture(autouse=True)
 def without_kernels(monkeypatch):
     monkeypatch.setattr(fused, "_program", lambda function: PROGRAM(function, "eager"))
-    monkeypatch.setattr(fused, "_outcome", fused._Outcome())
+    monkeypatch.setattr(fused, "outcome", fused._Outcome())
 
 
 @pytest.mark.slow
@@ -43,7 +43,7 @@ def test_fused_draws_are_those_of_the_reference(seeds, step, stream, site, count
     first = data.draw(st.integers(0, count - 1))
     last = data.draw(st.integers(first + 1, count))
     assert torch.equal(fused.some_words(seeds, step, stream, site, count, (first, last)), whole[:, first:last])
-    assert fused.take_notice() is None
+    assert take_notice() is None
 
 
 def test_where_no_kernel_can_be_made_the_reference_draws_and_it_is_said_once(monkeypatch):
@@ -63,7 +63,7 @@ def test_where_no_kernel_can_be_made_the_reference_draws_and_it_is_said_once(mon
     )
     assert take_notice() is None
     fused.fuse()
-    assert not fused._outcome.enabled
+    assert not fused.outcome.enabled
 
 
 @pytest.mark.slow
@@ -81,8 +81,8 @@ def test_kernels_that_draw_other_numbers_are_not_used(monkeypatch, every):
     for count in (17, 19, 20, 24):
         drawn = torch.tensor([3, 4]), torch.tensor(5), 2, 9, count
         assert torch.equal(fused.words(*drawn), reference.words(*drawn))
-        assert fused._outcome.enabled is (count < 20 and not every)
-        if not fused._outcome.enabled:
+        assert fused.outcome.enabled is (count < 20 and not every)
+        if not fused.outcome.enabled:
             break
     assert take_notice() == (
         "random numbers are drawn by many kernels instead of one, slower but the same: "
@@ -129,7 +129,7 @@ def test_memory_that_runs_out_is_no_reason_to_go_on_without_kernels(monkeypatch)
     monkeypatch.setattr(fused, "_program", full)
     with pytest.raises(torch.OutOfMemoryError):
         fused.words(torch.tensor([3]), torch.tensor(5), 2, 0, 17)
-    assert fused.take_notice() is None
+    assert take_notice() is None
 
 
 def test_a_cpu_has_its_own_draws():

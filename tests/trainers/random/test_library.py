@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainers import train
-from trainers.random import Stream, draws, library, native, reference
+from trainers.random import Stream, draws, library, reference, take_notice
 
 REPOSITORY = Path(__file__).parents[3]
 seed = st.integers(-(2**63), 2**63 - 1)
@@ -21,7 +21,7 @@ seed = st.integers(-(2**63), 2**63 - 1)
 
 @pytest.fixture(autouse=True)
 def made() -> None:
-    assert library.is_available(), library.take_notice()
+    assert library.is_available(), take_notice()
 
 
 @settings(max_examples=150, deadline=None)
@@ -31,10 +31,10 @@ def test_words_are_those_of_the_torch_code(seeds, data, count, site) -> None:
     steps = data.draw(number | st.lists(number, min_size=len(seeds), max_size=len(seeds)))
     given_ = (torch.tensor(seeds), torch.tensor(steps), 2, site, count)
     whole = reference.words(*given_)
-    assert torch.equal(native.words(*given_, 0, count), whole)
+    assert torch.equal(library.words(*given_, 0, count), whole)
     first = data.draw(st.integers(0, count))
     last = data.draw(st.integers(first, count))
-    part = native.words(*given_, first, last)
+    part = library.words(*given_, first, last)
     assert torch.equal(part, whole[:, first:last])
     if first < last:
         assert torch.equal(part, reference.some_words(*given_, (first, last)))
@@ -47,20 +47,14 @@ def test_permutations_are_those_of_the_torch_code(seeds, batch, n, data, high) -
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 2**32)))
     take = data.draw(st.integers(1, n))
     words = torch.randint(0, high, (seeds, batch, n), generator=generator)
-    assert torch.equal(native.argsort_smallest(words, take), reference.argsort_smallest(words, take))
+    assert torch.equal(library.argsort_smallest(words, take), reference.argsort_smallest(words, take))
     few = torch.randint(0, 2**32, (seeds, min(take, 12), batch), generator=generator)
-    assert torch.equal(native.draw_prefixes(few, n), reference.draw_prefixes(few, n))
+    assert torch.equal(library.draw_prefixes(few, n), reference.draw_prefixes(few, n))
 
 
 def test_what_does_not_lie_in_one_piece_is_read_right() -> None:
     seeds, steps = torch.arange(8)[::2], torch.arange(8)[1::2]
-    assert torch.equal(native.words(seeds, steps, 1, 0, 9, 0, 9), reference.words(seeds, steps, 1, 0, 9))
-
-
-def test_a_step_for_each_seed_draws_what_each_step_draws() -> None:
-    together = Stream(torch.tensor([7, 7, 9]), "data", torch.tensor([1, 2, 2])).bits(3, (5, 2))
-    for row, (key, step) in enumerate([(7, 1), (7, 2), (9, 2)]):
-        assert torch.equal(together[row], Stream(torch.tensor([key]), "data", torch.tensor(step)).bits(3, (5, 2))[0])
+    assert torch.equal(library.words(seeds, steps, 1, 0, 9, 0, 9), reference.words(seeds, steps, 1, 0, 9))
 
 
 def test_a_gradient_and_a_compiler_see_an_operator() -> None:
@@ -84,7 +78,7 @@ def draw(answers: Connection, environment: dict[str, str]) -> None:
     os.environ.update(environment)
     stream = Stream(torch.tensor([3, 2**40]), "data", torch.tensor(5))
     found = [stream.bits(1, (7,)), stream.permutations(2, 3, 9, 4), stream.permutations(3, 2, 30, 20)]
-    answers.send({"found": [one.tolist() for one in found], "c": library.is_available(), "said": library.take_notice()})
+    answers.send({"found": [one.tolist() for one in found], "c": library.is_available(), "said": take_notice()})
 
 
 @pytest.fixture
@@ -117,7 +111,7 @@ def test_without_a_compiler_the_torch_code_draws_the_same_and_says_what_is_lost(
 
 
 def test_a_run_says_once_that_there_is_no_library(member, recorder, monkeypatch) -> None:
-    monkeypatch.setattr(library, "_outcome", library._Outcome(tried=True, failure="no C compiler was found"))
+    monkeypatch.setattr(library, "outcome", library._Outcome(tried=True, failure="no C compiler was found"))
     for _ in range(2):
         train([member()], recorder)
     assert len(recorder.notices) == 1 and "no C compiler was found" in recorder.notices[0]
@@ -146,9 +140,9 @@ def test_without_any_home_it_is_made_for_the_process(tmp_path, monkeypatch) -> N
 @pytest.mark.parametrize("command", ['cc "', "sh -c 'printf \\\\344 >&2; exit 1'"], ids=["no command", "other letters"])
 def test_what_cannot_be_read_of_a_compiler_is_no_crash(command, monkeypatch) -> None:
     monkeypatch.setenv("CC", command)
-    monkeypatch.setattr(library, "_outcome", library._Outcome())
+    monkeypatch.setattr(library, "outcome", library._Outcome())
     assert not library.is_available()
-    assert "is not a command" in str(library.take_notice()) or "cannot compile" in str(library._outcome.failure)
+    assert "is not a command" in str(library.outcome.failure) or "cannot compile" in str(library.outcome.failure)
 
 
 def test_a_library_that_is_damaged_or_draws_other_numbers_is_not_used(tmp_path, drawn) -> None:

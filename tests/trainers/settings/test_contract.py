@@ -1,7 +1,6 @@
 """A class that lacks a member of its kind, or has one of another form, is refused by name."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,31 +18,23 @@ from trainers.settings.registry import class_problems
 from trainers.tasks.task import Task
 
 
-@pytest.fixture
-def half_a_task() -> Iterator[type[Settings]]:
+class Half(Task):
     """A task with a method in the place of a property, and little else."""
 
-    @registry.register("task", "half")
-    class Half(Task):
-        """Half a task."""
+    inputs: int = setting(help="a field without a default is a value too")
+    outputs: int = setting(4, help="so is one with")
+    causal = False
+    compiles = True  # a name that said something once
+    loss = 0.5  # type: ignore[assignment]
 
-        inputs: int = setting(help="a field without a default is a value too")
-        outputs: int = setting(4, help="so is one with")
-        causal = False
-        compiles = True  # a name that said something once
-        loss = 0.5  # type: ignore[assignment]
+    def lengths(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (1, 2)
 
-        def lengths(self) -> tuple[int, ...]:  # type: ignore[override]
-            return (1, 2)
+    def sample(self, stream: Any, rows: int) -> Any:
+        return None
 
-        def sample(self, stream: Any, rows: int) -> Any:
-            return None
-
-        def score_rows(self, logits: Tensor, batch: Any) -> Any:  # type: ignore[override]
-            return {}
-
-    yield Half
-    registry._classes["task"].pop("half")
+    def score_rows(self, logits: Tensor, batch: Any) -> Any:  # type: ignore[override]
+        return {}
 
 
 def refused(name: str) -> list[str]:
@@ -55,7 +46,8 @@ def refused(name: str) -> list[str]:
     return [problem.message.split(": ", 1)[1] for problem in found]
 
 
-def test_every_absent_or_mistaken_member_is_named(half_a_task: type[Settings]) -> None:
+def test_every_absent_or_mistaken_member_is_named(registered) -> None:
+    registered("task", "half", Half)
     said = refused("half")
     assert "Half.lengths is a method; write @property above it" in said
     assert "Half.loss is not a method" in said

@@ -44,11 +44,12 @@ def declared(draw: st.DrawFn) -> dict[str, tuple[type, dict[str, Any]]]:
     return fields
 
 
-def made(fields: dict[str, tuple[type, dict[str, Any]]]) -> type[Settings]:
-    """A class of settings with these fields."""
+def made(fields: dict[str, tuple[Any, dict[str, Any]]], base: type[Settings] = Settings) -> type[Settings]:
+    """A class of settings with these fields beside those of its base."""
     annotations = {name: kind for name, (kind, _) in fields.items()}
     defaults = {name: setting(**options) for name, (_, options) in fields.items()}
-    return type("Made", (Settings,), {"__annotations__": annotations, **defaults})
+    about = {"__annotations__": annotations, "__module__": base.__module__, "__doc__": base.__doc__}
+    return type(base.__name__, (base,), {**about, **defaults})
 
 
 def values_of(draw: st.DrawFn, fields: dict[str, tuple[type, dict[str, Any]]]) -> dict[str, Any]:
@@ -122,39 +123,16 @@ def test_the_order_of_keys_does_not_matter(sections, random) -> None:
 # Fields added to shipped classes --------------------------------------------------------------------------------------
 
 
-class GrownTask(SetComplement):
-    more: int = setting(3)
-
-
-class GrownModel(AttentionOnly):
-    more: float = setting(0.5)
-
-
-class GrownDecoder(Decoder):
-    more: str = setting("alibi", kind="position")
-
-
-class GrownPosition(Rope):
-    more: tuple[int, ...] = setting((1, 2))
-
-
-class GrownAverage(Ema):
-    more: float = setting(0.5, member=True, variant=lambda value: value > 0)
-
-
-class GrownSchedule(Cosine):
-    more: bool = setting(True)
-
-
-class GrownTraining(TrainingConfig):
-    more: int | None = setting(None, member=True, variant=lambda value: value is not None)
-
-
-class GrownEvaluation(EvaluationConfig):
-    more: str | tuple[int, ...] = setting("all")
-
-
-GROWN = [GrownTask, GrownModel, GrownDecoder, GrownPosition, GrownAverage, GrownSchedule]
+GROWN = [
+    made({"more": (int, {"default": 3})}, SetComplement),
+    made({"more": (float, {"default": 0.5})}, AttentionOnly),
+    made({"more": (str, {"default": "alibi", "kind": "position"})}, Decoder),
+    made({"more": (tuple[int, ...], {"default": (1, 2)})}, Rope),
+    made({"more": (float, {"default": 0.5, "member": True, "variant": lambda value: value > 0})}, Ema),
+    made({"more": (bool, {"default": True})}, Cosine),
+    made({"more": (int | None, {"default": None, "member": True, "variant": bool})}, TrainingConfig),
+    made({"more": (str | tuple[int, ...], {"default": "all"})}, EvaluationConfig),
+]
 
 
 @pytest.fixture
@@ -184,7 +162,7 @@ def keys(plain: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(one.config_id, one.structural_key) for one in members]
 
 
-@pytest.mark.parametrize("cls", [*GROWN, GrownTraining, GrownEvaluation], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", GROWN, ids=lambda cls: cls.__name__)
 def test_a_field_added_to_a_shipped_class_changes_no_name(monkeypatch, plain, cls) -> None:
     before = keys(plain)
     put_in(monkeypatch, cls)
@@ -321,39 +299,20 @@ def test_a_revision_is_not_something_to_ask_for(sections) -> None:
 # Records of older code ------------------------------------------------------------------------------------------------
 
 
-class ChangedDefault(AttentionOnly):
-    width: int = setting(32, low=1)
-    more: float = setting(0.5, absent=0.25)
-
-
-class ChangedPosition(Rope):
-    more: int = setting(2, absent=1)
-
-
-class ChangedAverage(Ema):
-    more: int = setting(2, absent=1)
-
-
-class ChangedSchedule(Cosine):
-    more: int = setting(2, absent=1)
-
-
-class ChangedTraining(TrainingConfig):
-    more: int = setting(2, absent=1)
-
-
-@pytest.mark.parametrize(
-    "cls",
-    [ChangedDefault, ChangedPosition, ChangedAverage, ChangedSchedule, ChangedTraining],
-    ids=lambda cls: cls.__name__,
+WIDER = made(
+    {"width": (int, {"default": 32, "low": 1}), "more": (float, {"default": 0.5, "absent": 0.25})}, AttentionOnly
 )
+LATER = [made({"more": (int, {"default": 2, "absent": 1})}, base) for base in (Rope, Ema, Cosine, TrainingConfig)]
+
+
+@pytest.mark.parametrize("cls", [WIDER, *LATER], ids=lambda cls: cls.__name__)
 def test_a_field_newer_than_a_record_has_its_absent_value(monkeypatch, plain, cls) -> None:
     recorded = [MemberConfig.from_dict(sections).to_dict() for sections in plain]
     before = keys(plain)
     put_in(monkeypatch, cls)
     members = [recorded_member(one, 0) for one in recorded]
     assert [(one.config_id, one.structural_key) for one in members] == before
-    absent = "'more': 0.25" if cls is ChangedDefault else "'more': 1"
+    absent = "'more': 0.25" if cls is WIDER else "'more': 1"
     assert absent in str([one.to_dict() for one in members])
     assert keys(plain) != before, "the sweep file of then means something else today"
 

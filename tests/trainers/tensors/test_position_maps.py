@@ -1,7 +1,6 @@
 """Maps of weights: every registered model and positional encoding keeps to the hook, and the numbers are right."""
 
 from collections.abc import Iterator, Mapping
-from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -9,12 +8,10 @@ import torch
 
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
-from trainers.models.model import Model
 from trainers.models.transformer import Transformer
 from trainers.packs.pack import Pack, State
 from trainers.positions.position import Position
 from trainers.settings import registry
-from trainers.settings.contract import contract_problems
 from trainers.tensors.batch import Batch
 from trainers.tensors.position_maps import Map
 
@@ -106,17 +103,6 @@ def test_maps_are_pure_and_read_no_more_than_they_draw(model) -> None:
     for name, array in before.items():
         assert np.array_equal(weights.arrays[name], array)
     assert all(np.array_equal(again[name].values, one.values) for name, one in maps.items())
-
-
-@pytest.mark.parametrize("name", ["rpe", "upe", "learned"])
-def test_these_encodings_have_maps(name) -> None:
-    member = member_with({"name": "encoder", **SIZES, "position": name}, TASKS[1])
-    assert member.model.maps(initial(member), member.task)
-
-
-def test_a_hook_that_is_no_method_is_named() -> None:
-    cls = type("Wrong", (registry.lookup("model", "encoder"),), {"maps": ()})
-    assert list(contract_problems("model", cls, Model, get_type_hints(cls))) == ["Wrong.maps is not a method"]
 
 
 def test_relative_vectors_and_their_norms() -> None:

@@ -8,12 +8,9 @@ import sys
 import pytest
 import torch
 
-from tests.trainers.files.test_checkpoint import Fatal, KilledError
 from tests.trainers.positions.passes import layer_of
-from trainers import Checkpoints, train
-from trainers.config.member import MemberConfig
+from tests.trainers.runs import check_alone, check_resumed, stepped
 from trainers.errors import ConfigError
-from trainers.evaluation.evaluate import evaluate
 from trainers.evaluation.forward import Forward
 from trainers.models.attention import _fused, attention_weights
 from trainers.packs.pack import Pack, State
@@ -22,7 +19,7 @@ from trainers.positions.cope import Cope
 from trainers.positions.tra import ThresholdRelative
 from trainers.tasks.decoding import Decoding
 from trainers.tensors.precision import computing, product, wide
-from trainers.training.step import make_stepper, sample_batches, training_noise
+from trainers.training.step import sample_batches, training_noise
 
 CPU = torch.device("cpu")
 TASK = {"name": "copy_string", "train_length": 5, "test_lengths": [8], "symbols": 6}
@@ -36,27 +33,14 @@ def pack_of(member, seeds: tuple[int, ...], position: str = "nope", **changes) -
     return Pack([member(seed, **{**NARROW, "model": model, **changes}) for seed in seeds], CPU)
 
 
-def stepped(pack: Pack, steps: int = 12) -> State:
-    state, step = State.initial(pack), make_stepper(pack)
-    for _ in range(steps):
-        step(state)
-    return state
-
-
 @pytest.mark.parametrize("position", ["nope", "rope", "tra", "cope"])
 def test_a_member_is_alone_what_it_is_in_a_pack(member, position: str) -> None:
-    found = []
-    for seeds in ((7,), (2, 7, 5, 7)):
-        pack = pack_of(member, seeds, position)
-        state, at = stepped(pack), seeds.index(7)
-        curves = torch.from_numpy(evaluate(pack, state)[1][at])
-        found.append([state.theta[at], state.m[at], state.v[at], state.loss_sum[at], curves])
-    assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
+    check_alone(lambda seeds: pack_of(member, seeds, position), steps=12)
 
 
 def test_what_is_kept_and_the_loss_are_float32_and_near_those_of_float32(member) -> None:
     narrow, plain = (pack_of(member, (0, 1), "rope", training__compute_dtype=d) for d in ("bfloat16", "float32"))
-    one, other = stepped(narrow), stepped(plain)
+    one, other = stepped(narrow, 12), stepped(plain, 12)
     for state in (one, other):
         assert {state.theta.dtype, state.m.dtype, state.v.dtype, *(b.dtype for b in state.averages[0])} == {
             torch.float32
@@ -120,14 +104,9 @@ def test_a_compiled_step_is_near_an_eager_one(member) -> None:
     assert torch.equal(both[0].theta[0], both[1].theta[1]) and int(both[0].failed_at.max()) == -1
 
 
-def test_a_run_that_was_killed_goes_on_bit_for_bit(member, recorder, tmp_path) -> None:
+def test_a_run_that_was_killed_goes_on_bit_for_bit(member, tmp_path) -> None:
     changes = {"evaluation__every": 4, "training__steps": 12, "evaluation__samples": 16}
-    members = pack_of(member, (0, 1), "tra", **changes).members
-    whole = train(members, recorder)
-    with pytest.raises(KilledError):
-        train(members, Fatal(2), checkpoints=Checkpoints(folder=tmp_path, every_steps=3))
-    resumed = train(members, recorder, checkpoints=Checkpoints(folder=tmp_path, every_steps=3))
-    assert [result.curves for result in resumed] == [result.curves for result in whole]
+    check_resumed(pack_of(member, (0, 1), "tra", **changes).members, tmp_path, 12, every_steps=3)
 
 
 def test_keys_are_kept_and_counted_in_float32() -> None:
@@ -205,14 +184,6 @@ def test_the_softmax_and_the_fused_kernel_sum_in_float32() -> None:
 def test_what_cannot_be_narrow_is_refused(member, changes, message: str) -> None:
     with pytest.raises(ConfigError, match=rf"(?s){message}"):
         member(**{**NARROW, "model": MODEL, **changes})
-
-
-def test_float32_that_is_said_is_no_other_configuration(sections) -> None:
-    said = {**sections(), "training": {**sections()["training"], "compute_dtype": "float32"}}
-    one, other = MemberConfig.from_dict(sections()), MemberConfig.from_dict(said)
-    assert (one.config_id, one.structural_key) == (other.config_id, other.structural_key)
-    narrow = sections(task=TASK, model=MODEL), sections(**NARROW, model=MODEL)
-    assert len({MemberConfig.from_dict(each).structural_key for each in narrow}) == 2
 
 
 TRAINED = """

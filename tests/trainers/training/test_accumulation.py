@@ -5,15 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.trainers.own_tasks import TOKENS, Bag, Echo, Last, Ragged
-from trainers import Checkpoints, train
+from tests.trainers.own_tasks import TOKENS, Bag, Last, Ragged
+from tests.trainers.runs import check_alone, check_resumed
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.decoder import Decoder
 from trainers.packs.pack import Pack, State
-from trainers.random import Stream
 from trainers.training.cost import estimate
-from trainers.training.step import compute_gradients, compute_losses, learn, sample_batches, step_once
+from trainers.training.step import compute_gradients, compute_losses, sample_batches, training_noise
 
 CPU = torch.device("cpu")
 DECODER = Decoder(layers=1, width=8, heads=2, dropout=0.3, position="learned")
@@ -62,7 +61,6 @@ def test_one_slice_is_the_step_there_was(member) -> None:
     pack = sliced(member, 1, training__dtype="float32")
     step, theta = torch.tensor(3), State.initial(pack).theta
     (batch,) = sample_batches(pack, step, 10)
-    from trainers.training.step import training_noise
 
     def mean(theta: torch.Tensor) -> torch.Tensor:
         total, weight = compute_losses(pack, theta, batch, training_noise(pack, step))
@@ -81,52 +79,16 @@ def test_what_a_model_draws_besides_dropout_goes_by_rows(member) -> None:
 
 @pytest.mark.parametrize("model", [DECODER, Bag(shaken=True)], ids=["decoder", "random"])
 def test_a_member_alone_equals_itself_in_a_pack(member, model) -> None:
-    packs = [sliced(member, 3, Ragged(two=True), model, seeds, training__dtype="float32") for seeds in ((1,), (0, 1))]
-    states = [State.initial(pack) for pack in packs]
-    for pack, state in zip(packs, states, strict=True):
-        for _ in range(5):
-            step_once(pack, state)
-    assert torch.equal(states[0].theta[0], states[1].theta[1])
+    check_alone(
+        lambda seeds: sliced(member, 3, Ragged(two=True), model, seeds, training__dtype="float32"),
+        packs=((7,), (0, 7)),
+        steps=5,
+    )
 
 
-def test_members_at_different_stages_train_side_by_side(member) -> None:
-    """What a curriculum needs of a step: batches of members, each at its own stage, in one pack."""
-    task, stage = Echo(), torch.tensor([0, 1])
-    pack = sliced(member, 1, task, training__dtype="float32", seeds=(5, 5))
-    seeds_M = torch.tensor([5, 5])
-    state = State.initial(pack)
-    for step in range(1, 4):
-        batch = task.sample_staged(Stream(seeds_M, "data", torch.tensor(step)), 10, stage)
-        assert int(batch.tokens[0].max()) <= 2 and int(batch.tokens[1].max()) > 2
-        learn(pack, state, (batch,))
-    for m in range(2):
-        alone = sliced(member, 1, task, training__dtype="float32", seeds=(5,))
-        mine = State.initial(alone)
-        for step in range(1, 4):
-            stream = Stream(torch.tensor([5]), "data", torch.tensor(step))
-            learn(alone, mine, (task.sample_staged(stream, 10, stage[m : m + 1]),))
-        assert torch.equal(mine.theta[0], state.theta[m])
-
-
-def test_it_is_resumed_exactly(member, recorder, tmp_path) -> None:
-    def members() -> list[MemberConfig]:
-        plain = member(training__accumulation=3, training__batch_size=10, training__steps=8, evaluation__every=4)
-        return [replace(plain, task=Last(), model=DECODER)]
-
-    class EndsError(Exception):
-        pass
-
-    def stop(evaluation) -> None:
-        if evaluation.step == 8:
-            raise EndsError
-
-    whole = train(members(), recorder)
-    recorder.report = stop
-    with pytest.raises(EndsError):
-        train(members(), recorder, checkpoints=Checkpoints(folder=tmp_path, every_steps=3))
-    recorder.report = recorder.evaluations.append
-    again = train(members(), recorder, checkpoints=Checkpoints(folder=tmp_path, every_steps=3))
-    assert [curve.values for curve in again[0].curves] == [curve.values for curve in whole[0].curves]
+def test_it_is_resumed_exactly(member, tmp_path) -> None:
+    plain = member(training__accumulation=3, training__batch_size=10, training__steps=8, evaluation__every=4)
+    check_resumed([replace(plain, task=Last(), model=DECODER)], tmp_path, 8, every_steps=3)
 
 
 def test_fewer_rows_at_once_need_less_memory(member) -> None:
@@ -142,12 +104,6 @@ def test_fewer_rows_at_once_need_less_memory(member) -> None:
 def test_more_slices_than_rows_are_refused(sections) -> None:
     with pytest.raises(ConfigError, match="cannot have 17 slices"):
         MemberConfig.from_dict(sections(training__accumulation=17))
-
-
-def test_it_is_part_of_the_name_only_where_it_is_asked_for(member) -> None:
-    assert member(training__accumulation=1).config_id == member().config_id
-    other = member(training__accumulation=2)
-    assert other.config_id != member().config_id and other.structural_key != member().structural_key
 
 
 def test_the_cost_counts_the_tokens_of_the_batch(member) -> None:

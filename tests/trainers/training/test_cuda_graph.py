@@ -13,7 +13,6 @@ import torch
 from trainers.models.model import Model
 from trainers.packs.pack import Pack
 from trainers.tensors.batch import Batch
-from trainers.training import cuda_graph
 from trainers.training.cuda_graph import LARGE, MAX_GRAPHS, CudaGraphStep
 from trainers.training.step import make_learner
 
@@ -42,7 +41,7 @@ class Graph:
 @pytest.fixture
 def cuda(monkeypatch):
     seen = SimpleNamespace(pools=[], peak=0.0, fraction=1.0, failing=False, resets=0)
-    monkeypatch.setattr(cuda_graph, "_outcome", cuda_graph._Outcome())
+    monkeypatch.setattr(CudaGraphStep, "failed", False)
 
     @contextlib.contextmanager
     def graph(into, pool):
@@ -74,7 +73,7 @@ def state():
 
 
 def learn(state, batches):
-    """Adds up tokens; while a graph graph_count, it keeps that for later."""
+    """Adds up tokens; while a graph records, it keeps that for later."""
 
     def step():
         state.theta += sum(batch.tokens.sum() for batch in batches)
@@ -137,7 +136,7 @@ def test_batches_that_differ_in_more_than_numbers_are_recorded_apart(cuda, state
     like = Kinds(other.tokens, other.targets) if isinstance(other, Kinds) and other.kind == "b" else batch(1)
     for one in (like, other, like, other):
         run(state, [one])
-    assert state.theta.item() == 24 and state.plain == 2 and run.graph_count == 2
+    assert state.theta.item() == 24 and state.plain == 2 and len(run.graphs) == 2
 
 
 def test_many_shapes_are_not_all_recorded_which_is_said_once(cuda, state):
@@ -170,7 +169,7 @@ def test_what_cannot_be_recorded_goes_on_as_it_is_and_is_said_once(cuda, state):
     again = CudaGraphStep(learn, pytest.fail)
     for value in (1, 10, 100):
         again(state, [batch(value)])
-    assert again.graph_count == 0 and len(cuda.pools) == recorded, "this process has failed, and does not try again"
+    assert not again.graphs and len(cuda.pools) == recorded, "this process has failed, and does not try again"
 
 
 @pytest.mark.parametrize("fraction", [1.0, 0.5])

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
+from tests.trainers.runs import kept, same
 from trainers import Checkpoints, train
 from trainers.training.earlier import join_earlier, step_dependence
 
@@ -38,18 +38,11 @@ def test_trained_on_equals_trained_long(member, recorder, tmp_path: Path, every:
     train(few[2:], recorder, checkpoints=second)
     order = [2, 0, 1]
     earlier = [((first, second)[place == 2].folder, (few[place].config_id, few[place].seed)) for place in order]
+    longer = [many[place] for place in order]
     recorder.evaluations.clear()
-    train([many[place] for place in order], recorder, earlier=earlier)
-    joined = list(recorder.evaluations)
+    train(longer, recorder, earlier=earlier)
     assert not recorder.notices
-    recorder.evaluations.clear()
-    train([many[place] for place in order], recorder)
-    assert [one.step for one in joined] == [one.step for one in recorder.evaluations]
-    for one, other in zip(joined, recorder.evaluations, strict=True):
-        assert one.final == other.final and np.array_equal(one.values_MAKL, other.values_MAKL, equal_nan=True)
-        assert np.array_equal(one.loss_M, other.loss_M, equal_nan=True) and np.array_equal(
-            one.failed_at_M, other.failed_at_M
-        )
+    same(recorder.evaluations, kept(longer)[0])
 
 
 def test_states_that_do_not_fit_together_are_not_used(member, recorder, tmp_path: Path) -> None:

@@ -64,16 +64,6 @@ def test_the_heart_beats_after_every_piece_of_an_evaluation(member, recorder, mo
     assert len(evaluating) >= 2 * 7 and {beat.step for beat in evaluating} == {50}
 
 
-def test_evaluation_bytes_round_trip(member, recorder) -> None:
-    train([member(), member(1, training__learning_rate=1e38)], recorder)
-    one = recorder.evaluations[0]
-    other = Evaluation.from_bytes(one.to_bytes())
-    for name, value in vars(one).items():
-        np.testing.assert_array_equal(value, getattr(other, name))
-    with pytest.raises(ValueError, match="checksum does not match"):
-        Evaluation.from_bytes(one.to_bytes()[:-1])
-
-
 def test_training_learns_the_task(member, recorder) -> None:
     changes = {
         "model__init_std": 0.3,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.trainers.runs import stepped
 from trainers.optimization import averaging
 from trainers.optimization.averaging import Bema, Ema, NormMatched
 from trainers.optimization.optimizer import adamw, gradient_descent
@@ -127,24 +128,17 @@ def test_averages_of_one_source_share_their_buffers(member) -> None:
     pack = packed(member)
     assert pack.buffers_at == (0, 1, 2, 2, 2, 3)
     assert [type(source) for source in pack.sources[1:]] == [Ema, Bema, Bema]
-    states = [State.initial(one) for one in (pack, *(packed(member, {label: EVERY[label]}) for label in EVERY))]
-    for _ in range(4):
-        step_once(pack, states[0])
-    together = average_weights(pack, states[0])
-    for (label, values), state in zip(EVERY.items(), states[1:], strict=True):
+    together = average_weights(pack, stepped(pack, 4))
+    for label, values in EVERY.items():
         alone = packed(member, {label: values})
-        for _ in range(4):
-            step_once(alone, state)
-        assert torch.equal(average_weights(alone, state)[label], together[label]), label
+        assert torch.equal(average_weights(alone, stepped(alone, 4))[label], together[label]), label
     rho = [member(seed, training__averages={**EVERY, "bema": {"rho": 2.0 + seed}}) for seed in (0, 1)]
     assert Pack(rho, CPU).buffers_at == (0, 1, 2, 3, 3, 4), "what differs in one member is kept apart"
 
 
 def test_a_checkpoint_has_the_buffers_of_every_average_by_its_label(member) -> None:
     pack = packed(member)
-    state = State.initial(pack)
-    for _ in range(3):
-        step_once(pack, state)
+    state = stepped(pack, 3)
     stored = state.snapshot(pack, [], False)
     buffers = {"ema": 1, "bema": 3, "norm_matched": 3, "queries": 3, "other": 3}
     named = {f"averages.{label}.{j}" for label, count in buffers.items() for j in range(count)}

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trainers.conftest import Recorder
 from tests.trainers.own_tasks import Bag, Echo
-from trainers import Checkpoints, Evaluation, train
+from tests.trainers.runs import kept, killed, same
+from trainers import Checkpoints, Evaluation
 from trainers.config.member import MemberConfig
 from trainers.evaluation.weights import StoredWeights
 from trainers.optimization.criterion import Stop
@@ -27,12 +26,6 @@ def quick(member, seed: int, stop: Stop | None = ENOUGH, **changes) -> MemberCon
     numbers = {"training__learning_rate": 0.05, "training__steps": STEPS, "evaluation__every": EVERY}
     plain = member(seed, **{**numbers, "evaluation__samples": 20, "training__batch_size": 4, **changes})
     return replace(plain, task=Echo(), model=Bag(), training=replace(plain.training, stop=stop))
-
-
-def kept(members, **more) -> tuple[list[Evaluation], list]:
-    """The evaluations of a pack, and its results."""
-    recorder = Recorder()
-    return recorder.evaluations, train(members, recorder, **more)
 
 
 @pytest.fixture(scope="module")
@@ -192,48 +185,20 @@ def test_weights_are_those_at_the_stop(member, eight, tmp_path) -> None:
         np.testing.assert_array_equal(stored["vectors"], alone["vectors"])
 
 
-class KilledError(Exception):
-    """The process is gone."""
-
-
-def killed(members, folder: Path, at: int) -> None:
-    """Train up to a step at which the process is gone; a checkpoint is written every three steps."""
-
-    class Dies(Recorder):
-        def progress(self, progress) -> None:
-            if progress.step >= at:
-                raise KilledError
-
-    module = sys.modules["trainers.training.loop"]
-    beat, module._HEARTBEAT_SECONDS = module._HEARTBEAT_SECONDS, 0.0
-    try:
-        with pytest.raises(KilledError):
-            train(members, Dies(), checkpoints=Checkpoints(folder=folder, every_steps=3))
-    finally:
-        module._HEARTBEAT_SECONDS = beat
-
-
 @pytest.mark.parametrize("at", [10, 13, 22, 31])
 def test_a_pack_resumed_in_the_middle_goes_on_bit_for_bit(member, eight, tmp_path, at) -> None:
     """Whatever has stopped by then."""
     members = [quick(member, seed) for seed in SEEDS]
-    killed(members, tmp_path, at)
+    killed(members, tmp_path, at, every_steps=3)
     evaluations, results = kept(members, checkpoints=Checkpoints(folder=tmp_path, every_steps=1000))
     same(evaluations, eight[0])
     assert results == eight[1]
 
 
-def same(some: list[Evaluation], others: list[Evaluation]) -> None:
-    """The same evaluations but for how long they took."""
-    assert [replace(one, seconds=0.0).to_bytes() for one in some] == [
-        replace(one, seconds=0.0).to_bytes() for one in others
-    ]
-
-
 def test_a_metric_that_is_newer_than_a_checkpoint_is_measured_of_those_that_go_on(member, eight, tmp_path) -> None:
     """Here accuracy; of members that had stopped before there is none."""
     members = [quick(member, seed) for seed in SEEDS]
-    killed(members, tmp_path, 31)
+    killed(members, tmp_path, 31, every_steps=3)
     names = [(one.config_id, one.seed) for one in members]
     snapshot, _ = Checkpoints(folder=tmp_path).load(names)
     before = [Evaluation.from_bytes(data) for data in snapshot.evaluations]

@@ -10,6 +10,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import trainers
+from tests.side_by_side.cases import EAGER
+from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.batches import StepBatches
 from trainers.packs.pack import Pack, State
@@ -22,38 +24,22 @@ READ = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero"
 COPIED = ("lift_fresh",)  # what torch.tensor ends with
 # Functions that may wait: one looks at the end of an evaluation, the others on a CPU alone.
 MAY = {"_derive", "play", "_all_known_alive", "_all_ended"}
-TASKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "set_complement": ({"vocabulary": 8, "train_length": 3}, {"name": "attention_only", "width": 8}),
-    "othello": (
-        {"board": 4, "train_moves": 5, "target": "soft"},
-        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "dropout": 0.1, "position": "t5"},
-    ),
-    "padded_addition": (
-        {"width": 4, "train_digits": 2, "measured_cascades": [0, 1], "measured_samples": 9, "text_tokens": 2},
-        {"name": "encoder", "layers": 1, "width": 8, "heads": 2, "position": "significance"},
-    ),
-    "padded_multiplication": (
-        {"multiplier_digits": 1, "number_digits": 4, "train_digits": 2, "zero_shift": True, "fixed_set": 20},
-        {"name": "encoder", "layers": 1, "width": 8, "heads": 2, "position": "upe"},
-    ),
-    "cycles": (
-        {"smallest": 2, "size": 3, "names": 9},
-        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
-    ),
-    "reachability": (
-        {"nodes": 6, "edges": 6, "farthest": 2, "probes": [2], "other_cycles": [1], "names": 9},
-        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
-    ),
-    "shift_addition": (
-        {"canvas": 2, "train_digits": 1, "test_digits": [2], "temperature": 0.5, "top_k": 5, "slices": 2},
-        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
-    ),
-    "ring_regression": ({"ring": 8, "window": 4}, {"name": "linear_attention", "width": 8}),
-    "parity": (
-        {"canvas": 4, "train_bits": 2, "row_form": "split", "slices": 2},
-        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
-    ),
-}
+CASES = (
+    "set_complement: sampled",
+    "othello: soft",
+    "decoder: t5 buckets 8 max_distance 6",
+    "padded_addition: measured apart",
+    "padded_multiplication: fixed set",
+    "encoder: significance, in text",
+    "encoder: upe, 1 digits",
+    "cycles: inductive",
+    "reachability",
+    "shift_addition",
+    "ring_regression: relative",
+    "parity: split rows, in slices",
+    "average: bema",
+    "average: norm_matched",
+)
 
 
 class Watch(TorchDispatchMode):
@@ -95,31 +81,29 @@ def evaluated_anew(pack: Pack, state: State) -> None:
     evaluate(pack, state)
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_neither_a_step_nor_an_evaluation_waits(member, name: str) -> None:
-    task, model = TASKS[name]
-    labels = {"raw": {}, "ema": {"decay": 0.9}, "bema": {}, "norm_matched": {}}
-    changes = {"task": {"name": name, **task}, "model": model, "training__averages": labels}
-    pack = Pack([member(seed, **changes) for seed in (0, 1, 0)], torch.device("cpu"))
+def pack_of(name: str) -> Pack:
+    return Pack([MemberConfig.from_dict(one) for one in EAGER[name]], torch.device("cpu"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_neither_a_step_nor_an_evaluation_waits(name: str) -> None:
+    pack = pack_of(name)
     state = State.initial(pack)
     assert waits(lambda: step_once(pack, state)) == set()
     assert waits(lambda: evaluated_anew(pack, state)) == set()
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_batches_of_several_steps_are_drawn_without_waiting(member, name: str) -> None:
-    task, model = TASKS[name]
-    pack = Pack([member(seed, task={"name": name, **task}, model=model) for seed in (0, 1, 0)], torch.device("cpu"))
-    drawn = StepBatches(pack)
+@pytest.mark.parametrize("name", CASES)
+def test_batches_of_several_steps_are_drawn_without_waiting(name: str) -> None:
+    drawn = StepBatches(pack_of(name))
     drawn.steps_at_once = 3
     assert waits(lambda: [drawn.batches(done, 7) for done in range(7)]) == set()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TASKS)
-def test_a_step_is_one_program(member, name: str) -> None:
-    task, model = TASKS[name]
-    check_one_program(Pack([member(0, task={"name": name, **task}, model=model)] * 2, torch.device("cpu")))
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_is_one_program(name: str) -> None:
+    check_one_program(pack_of(name))
 
 
 def test_stages_are_drawn_without_waiting() -> None:

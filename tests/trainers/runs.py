@@ -1,0 +1,105 @@
+"""What many tests do with packs: take steps, compare a member with itself in other packs, kill a run and resume it."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainers import Checkpoints, train
+from trainers.config.member import MemberConfig
+from trainers.evaluation.evaluate import evaluate
+from trainers.evaluation.results import Evaluation, MemberResult, Progress
+from trainers.packs.pack import Pack, State
+from trainers.training.step import make_stepper
+
+
+class Recorder:
+    """A reporter that keeps everything."""
+
+    def __init__(self) -> None:
+        self.evaluations: list[Evaluation] = []
+        self.beats: list[Progress] = []
+        self.notices: list[str] = []
+
+    def report(self, evaluation: Evaluation) -> None:
+        self.evaluations.append(evaluation)
+
+    def progress(self, progress: Progress) -> None:
+        self.beats.append(progress)
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+
+def stepped(pack: Pack, steps: int = 8) -> State:
+    """The state of a pack after so many steps."""
+    state, step = State.initial(pack), make_stepper(pack)
+    for _ in range(steps):
+        step(state)
+    return state
+
+
+def everything(pack: Pack, state: State, place: int) -> torch.Tensor:
+    """Weights, moments, averages, loss and curves of one member."""
+    averages = [buffer for buffers in state.averages for buffer in buffers]
+    own = [state.theta, state.m, state.v, *averages, state.loss_sum[:, None], state.failed_at[:, None]]
+    curves = torch.from_numpy(evaluate(pack, state)[1][place])
+    return torch.cat([*(tensor[place].double() for tensor in own), curves.double().flatten().nan_to_num()])
+
+
+def check_alone(
+    pack_of: Callable[[tuple[int, ...]], Pack],
+    packs: Sequence[tuple[int, ...]] = ((7,), (2, 7, 5, 2)),
+    steps: int = 8,
+) -> tuple[Pack, State]:
+    """Seed 7 has the same bits in packs of these seeds; return the last of them and its state."""
+    found = []
+    for seeds in packs:
+        pack = pack_of(seeds)
+        state = stepped(pack, steps)
+        found.append(everything(pack, state, seeds.index(7)))
+    assert all(torch.equal(found[0], other) for other in found[1:]) and torch.isfinite(found[0]).all()
+    return pack, state
+
+
+def kept(members: Sequence[MemberConfig], **more: Any) -> tuple[list[Evaluation], list[MemberResult]]:
+    """The evaluations of a pack, and its results."""
+    recorder = Recorder()
+    return recorder.evaluations, train(members, recorder, **more)
+
+
+def same(some: Sequence[Evaluation], others: Sequence[Evaluation]) -> None:
+    """The same evaluations but for how long they took."""
+    one, other = ([replace(each, seconds=0.0).to_bytes() for each in given] for given in (some, others))
+    assert one == other
+
+
+class KilledError(Exception):
+    """The process is gone."""
+
+
+def killed(members: Sequence[MemberConfig], folder: Path, at: int, **when: Any) -> None:
+    """Train up to a step at which the process is gone; `when` says when checkpoints are written."""
+
+    class Dies(Recorder):
+        def progress(self, progress: Progress) -> None:
+            if progress.step >= at:
+                raise KilledError
+
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(KilledError):
+        patched.setattr(sys.modules["trainers.training.loop"], "_HEARTBEAT_SECONDS", -1.0)
+        train(members, Dies(), checkpoints=Checkpoints(folder=folder, **when))
+
+
+def check_resumed(members: Sequence[MemberConfig], folder: Path, at: int, **when: Any) -> list[Evaluation]:
+    """A run killed at a step and resumed ends as one that was not; return its evaluations."""
+    killed(members, folder, at, **when)
+    evaluations, results = kept(members, checkpoints=Checkpoints(folder=folder, **when))
+    whole, expected = kept(members)
+    same(evaluations, whole)
+    assert results == expected
+    return evaluations
