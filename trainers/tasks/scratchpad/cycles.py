@@ -20,7 +20,6 @@ from trainers.tasks.scratchpad.graphs import cycle_graph, draw_names
 from trainers.tasks.scratchpad.lengths import StagedSlice
 from trainers.tasks.scratchpad.scratchpad_task import NONE
 from trainers.tasks.scratchpad.text import Text
-from trainers.tasks.scratchpad.training_rows import training_rows
 from trainers.tensors.batch import Batch
 from trainers.tensors.device_constants import constant
 
@@ -142,7 +141,7 @@ class Cycles(GraphTask):
         laws = tuple(tuple(map(self._law(stage), self.stages)) for stage in self.stages)
         part = StagedSlice(0, 0, rows, self.stages, laws[-1], laws, stage_S)
         longest_S1 = constant(self.stages, stage_S.device)[stage_S][:, None]
-        return training_rows(self, part, _Grown(part.draws(stream, rows, self.fixed_set), longest_S1))
+        return self.training_rows(part, _Grown(part.draws(stream, rows, self.fixed_set), longest_S1))
 
     def staged_problems(self) -> Iterator[Problem]:
         """Yield a problem of several slices, because a batch of members at several stages has one width."""

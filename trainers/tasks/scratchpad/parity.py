@@ -13,9 +13,8 @@ from trainers.random.draws import argsort_smallest
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.scratchpad.scratchpad_task import NONE, ScratchpadTask
+from trainers.tasks.scratchpad.scratchpad_task import FULL, NONE, ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
-from trainers.tasks.scratchpad.training_rows import FULL
 from trainers.tensors.device_constants import constant
 
 # The 23 characters of the authors' code, of which `$`, `;`, `?` and `|` never occur; sorted, the pad first.

@@ -17,9 +17,8 @@ from trainers.tasks.scratchpad.graph_task import GraphTask, write_answers
 from trainers.tasks.scratchpad.graphs import DIGIT, Graph, cycle_graph, draw_names
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
 from trainers.tasks.scratchpad.random_graphs import draw_at_distance, planted_graph
-from trainers.tasks.scratchpad.scratchpad_task import NONE
+from trainers.tasks.scratchpad.scratchpad_task import NONE, SITES
 from trainers.tasks.scratchpad.text import Text
-from trainers.tasks.scratchpad.training_rows import SITES
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch
 from trainers.tensors.device_constants import constant
 

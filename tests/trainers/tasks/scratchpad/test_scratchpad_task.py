@@ -20,7 +20,6 @@ from trainers.tasks.scratchpad.layout import make_batch, masked_rows, transition
 from trainers.tasks.scratchpad.lengths import split_batch
 from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
-from trainers.tasks.scratchpad.training_rows import training_rows
 from trainers.tensors.batch import Batch
 from trainers.training.step import compute_gradients, compute_losses
 
@@ -135,7 +134,7 @@ def test_single_transitions_are_on_average_the_masked_rows(member) -> None:
     def mean(task: Shrinking, law: tuple[tuple[int, int], ...]) -> tuple[Tensor, Tensor]:
         total = sum(weight for _, weight in law)
         (part,) = split_batch(law, total * 6, 1)
-        batch = training_rows(task, part, Grid((total, 6), (0, 3)))
+        batch = task.training_rows(part, Grid((total, 6), (0, 3)))
         loss, weight = compute_losses(pack, theta, batch, None)
         return torch.autograd.grad(loss.sum(), theta)[0] / batch.tokens.shape[1], weight / batch.tokens.shape[1]
 
