@@ -12,18 +12,9 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.arithmetic import carry_chains
-from trainers.tasks.arithmetic.digit_scores import GENERAL
-from trainers.tasks.arithmetic.digits import (
-    add,
-    carry_run,
-    cascade_length,
-    digit_count,
-    digits_of_integers,
-    shift_digits,
-    write_digits,
-)
+from trainers.tasks.arithmetic.digits import add, carry_run, cascade_length, digit_count, shift_digits, write_digits
 from trainers.tasks.arithmetic.operand_layout import OperandLayout
-from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, write_number
+from trainers.tasks.arithmetic.padded_numbers import GENERAL, SHIFTED, PaddedNumbers, write_number
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch
@@ -130,17 +121,6 @@ class PaddedAddition(PaddedNumbers):
             cascade=("cascade length", "exact_match_cascade", self.measured_cascades),
             run=("run of carries", "exact_match_run", self.measured_runs),
         )
-
-    def example(self, first: int, second: int) -> tuple[str, str]:
-        """Return tokens and targets of one sum, without text between the numbers, as text."""
-        layout = OperandLayout(self.width, self.width, PLUS)
-        a, b = (digits_of_integers([number], self.width)[None] for number in (first, second))
-        answer = self._answer(a, b)
-        batch = layout.batch(
-            write_number(a), write_number(b), answer, Stream(torch.tensor([0]), "data", torch.tensor(0)), (0, 0)
-        )
-        tokens, targets = self.format_row(batch, 0)
-        return " ".join(tokens), " ".join(targets)
 
     def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
         """Return the difficulty of each sequence (..., T), int64 (...): its `cascade` length and `run` of carries."""

@@ -10,10 +10,9 @@ from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
-from trainers.tasks.arithmetic.digit_scores import GENERAL, GroupedBatch
-from trainers.tasks.arithmetic.digits import digits_of_integers, multiply, parallel_multiplication, shift_digits
+from trainers.tasks.arithmetic.digits import multiply, parallel_multiplication, shift_digits
 from trainers.tasks.arithmetic.operand_layout import OperandLayout
-from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, write_number
+from trainers.tasks.arithmetic.padded_numbers import GENERAL, SHIFTED, GroupedBatch, PaddedNumbers, write_number
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch
@@ -111,16 +110,6 @@ class PaddedMultiplication(PaddedNumbers):
     def _groups(self) -> Mapping[str, Family]:
         """The family of inputs by the parallel rounds that their carries take."""
         return families(rounds=("carry rounds", "exact_match_rounds", self.measured_rounds))
-
-    def example(self, multiplier: int, number: int) -> tuple[str, str]:
-        """Return tokens and targets of one product, without text between the numbers, as text."""
-        layout = OperandLayout(self.multiplier_digits, self.block, TIMES)
-        first = digits_of_integers([multiplier], self.multiplier_digits)[None]
-        second = digits_of_integers([number], self.block)[None]
-        draws = Stream(torch.tensor([0]), "data", torch.tensor(0))
-        batch = layout.batch(first.flip(-1), write_number(second), self._answer(first, second), draws, (0, 0))
-        tokens, targets = self.format_row(batch, 0)
-        return " ".join(tokens), " ".join(targets)
 
     def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
         """Return the difficulty of each sequence (..., T), int64 (...): the `rounds` that its carries take."""

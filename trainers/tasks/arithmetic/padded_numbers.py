@@ -2,10 +2,12 @@
 
 A subclass defines the layout of its numbers (`layout`), the largest length (`longest`), its draws (`_draw_training` and
 `_draw_evaluation`) and the groups of inputs that have their own metrics (`_groups`).
+Shapes: S seeds, M members, B rows, T positions, W digits, A supervised positions of a row.
 """
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -14,16 +16,22 @@ from torch import Tensor
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.settings.fields import setting
-from trainers.tasks.arithmetic import digit_scores
-from trainers.tasks.arithmetic.digit_scores import GENERAL, OUTPUTS, GroupedBatch
-from trainers.tasks.arithmetic.digits import digit_count, write_digits
-from trainers.tasks.arithmetic.operand_layout import OperandLayout, symbols
+from trainers.tasks.arithmetic.digits import digit_count, digits_of_integers, write_digits
+from trainers.tasks.arithmetic.operand_layout import OperandLayout, answers, symbols
 from trainers.tasks.fixed_set import Draws, training_draws
 from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 from trainers.tensors.numerals import DIGITS, PAD, Places, find_places
 
+GENERAL = "exact_match"  # the group of rows drawn without a condition
 SHIFTED = "exact_match_shifted"  # the group of training numbers with zeros appended
+
+
+@dataclass(frozen=True)
+class GroupedBatch(Batch):
+    """A batch of consecutive groups of rows; kinds: (metric of the exact match, number of rows) of each group."""
+
+    kinds: tuple[tuple[str, int], ...] = ()
 
 
 class PaddedNumbers(Task):
@@ -37,6 +45,7 @@ class PaddedNumbers(Task):
     measured_digits: int = setting(0, low=0, help="number of lowest digits of the answer with their own metrics")
 
     causal: ClassVar[bool] = False
+    outputs = 11  # ten digits and the pad
     digits: ClassVar[int] = DIGITS
     pad: ClassVar[int] = PAD
     shift_site: ClassVar[int]  # of the random words for the number of appended zeros
@@ -78,6 +87,10 @@ class PaddedNumbers(Task):
     def _draw_evaluation(self, stream: Stream, samples: int, length: int) -> dict[str, Batch]:
         """Draw sequences of one length, by the metric of their exact match, GENERAL first."""
 
+    @abstractmethod
+    def _answer(self, first: Tensor, second: Tensor) -> Tensor:
+        """Return the tokens (S, B, W) of the answer to two numbers."""
+
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of training numbers that do not fit, and of more measured digits than an answer has."""
         if self.train_digits > self.longest:
@@ -99,11 +112,6 @@ class PaddedNumbers(Task):
     def inputs(self) -> int:
         """Number of input tokens."""
         return self.layout.inputs
-
-    @property
-    def outputs(self) -> int:
-        """Number of output tokens: ten digits and the pad."""
-        return OUTPUTS
 
     @property
     def positions(self) -> int:
@@ -148,6 +156,16 @@ class PaddedNumbers(Task):
         """Metrics that are charted."""
         return (GENERAL, *([SHIFTED] if self.zero_shift else []), "digit_accuracy")
 
+    def example(self, first: int, second: int) -> tuple[str, str]:
+        """Return tokens and targets of two numbers, without text between them, as text."""
+        layout = replace(self.layout, gap=0)
+        widths = ((first, layout.first), (second, layout.second))
+        a, b = (digits_of_integers([number], width)[None] for number, width in widths)
+        draws = Stream(torch.tensor([0]), "data", torch.tensor(0))
+        batch = layout.batch(write_number(a), write_number(b), self._answer(a, b), draws, (0, 0))
+        tokens, targets = self.format_row(batch, 0)
+        return " ".join(tokens), " ".join(targets)
+
     def places(self, tokens: Tensor) -> Places:
         """Return role and significance of each position, (..., T), of sequences (..., T)."""
         return find_places(tokens)
@@ -172,16 +190,30 @@ class PaddedNumbers(Task):
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield one batch for each length: `samples` uniform inputs, then the groups with their own metrics."""
         for length in lengths:
-            yield EvaluationBatch(digit_scores.group_batches(self._draw_evaluation(stream, samples, length)), (length,))
+            groups = self._draw_evaluation(stream, samples, length)
+            tokens = torch.cat([batch.tokens for batch in groups.values()], dim=1)
+            targets = torch.cat([batch.targets for batch in groups.values()], dim=1)
+            kinds = tuple((name, batch.tokens.shape[1]) for name, batch in groups.items())
+            yield EvaluationBatch(GroupedBatch(tokens, targets, kinds=kinds), (length,))
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return whether each supervised position is right, units first, bool (M, B, A)."""
-        return {"right": digit_scores.correct_digits(logits_MBTV, batch.targets, self.answer_width)}
+        right = logits_MBTV.argmax(dim=-1) == batch.targets
+        return {"right": answers(right, batch.targets, self.answer_width)}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return each metric at the one length of the batch, (M, 1); NaN for empty groups."""
         assert isinstance(batch, GroupedBatch)
-        return digit_scores.compute_scores(rows["right"], batch, self.metrics)
+        right, start = rows["right"], 0
+        exact, scores = right.all(dim=-1).float(), dict[str, Tensor]()
+        for name, count in batch.kinds:
+            scores[name] = exact[:, start : start + count].mean(dim=1)
+            start += count
+        digits = right[:, : batch.kinds[0][1]].float().mean(dim=1)  # of the general rows
+        scores["digit_accuracy"] = digits.mean(dim=1)
+        scores.update({f"accuracy_digit_{k + 1}": digits[:, k] for k in range(right.shape[-1])})
+        missing = torch.full_like(exact[:, 0], torch.nan)
+        return {name: scores.get(name, missing)[:, None] for name in self.metrics}
 
 
 def write_number(digits: Tensor) -> Tensor:
