@@ -3,7 +3,7 @@
 Shapes: S seeds, B rows, N nodes of the largest graph.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -138,7 +138,7 @@ class Cycles(GraphTask):
         A stage has the lengths up to its own, or only its own with `forget`, and both labels equally often. Without
         `grow_both` pairs of cycles have every length, and every combination of length and label is equally frequent.
         """
-        laws = tuple(tuple(map(self._law(stage), self.stages)) for stage in self.stages)
+        laws = tuple(tuple(self._weight(stage, size) for size in self.stages) for stage in self.stages)
         part = StagedSlice(0, 0, rows, self.stages, laws[-1], laws, stage_S)
         longest_S1 = constant(self.stages, stage_S.device)[stage_S][:, None]
         return self.training_rows(part, _Grown(part.draws(stream, rows, self.fixed_set), longest_S1))
@@ -149,12 +149,8 @@ class Cycles(GraphTask):
             message = f"{self.slices} slices have no effect: with a curriculum all rows are as wide as the longest"
             yield Problem(key="slices", given=self.slices, message=message, allowed="1, or no training.curriculum")
 
-    def _law(self, stage: int) -> Callable[[int], Fraction]:
-        """Return the weight of each length at the stage that adds the length `stage`."""
+    def _weight(self, stage: int, size: int) -> Fraction:
+        """Return the weight of a length at the stage that adds the length `stage`."""
         early, late = (1, 0) if self.forget or self.grow_both else (2, 1)  # later lengths have only one of two labels
-
-        def weight(size: int) -> Fraction:
-            kept = early if size == stage or (size < stage and not self.forget) else late
-            return Fraction(kept * self.examples(size))
-
-        return weight
+        kept = early if size == stage or (size < stage and not self.forget) else late
+        return Fraction(kept * self.examples(size))

@@ -104,5 +104,4 @@ def sum_alone(question_SBQ: Tensor, numbers: Operands, many_SB: Tensor, longest:
         question_length=torch.full_like(many_SB, question_SBQ.shape[-1]),
         states=answer[..., None, :],
         state_length=many_SB[..., None] + 1,
-        given=None,
     )

@@ -59,6 +59,8 @@ class RandomSpaceAddition(Sums):
     '_57+_48='
     """
 
+    state_fields = FIELDS
+
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem of a canvas whose places need more than two digits, and the problems of all sums."""
         if self.canvas > LARGEST_CANVAS:
@@ -71,11 +73,6 @@ class RandomSpaceAddition(Sums):
     def start(self) -> str | None:
         """The token between filler and states."""
         return None if self.scratchpad == NONE else START
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The parts of a state."""
-        return () if self.scratchpad == NONE else FIELDS
 
     @property
     def filler_width(self) -> int:

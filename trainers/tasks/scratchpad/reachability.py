@@ -53,6 +53,8 @@ class Reachability(GraphTask):
     probes: tuple[int, ...] = setting((2, 3, 4), low=2, help="distances in graphs of cycles")
     other_cycles: tuple[int, ...] = setting((2, 3, 2), low=0, help="for each probe, number of cycles of other nodes")
 
+    generation_metrics = ("exact_match", *_BY_LABEL)  # of label and end mark: in total, and for each label
+
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of graphs that do not exist, and of too few names."""
         yield from super().cross_checks()
@@ -95,11 +97,6 @@ class Reachability(GraphTask):
         """Random graphs as in training; graphs of cycles."""
         random = Distribution("random", self.trained_lengths, self.trained_lengths)
         return (random, Distribution(CYCLES, tuple(sorted(self.probes)))) if self.probes else (random,)
-
-    @property
-    def generation_metrics(self) -> tuple[str, ...]:
-        """exact_match: label and end mark. connected, unconnected: the same for each label."""
-        return ("exact_match", *_BY_LABEL)
 
     def score_generated(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
         """Return whether each row is right by each of `generation_metrics`, (M, B); NaN for rows of the other label."""

@@ -64,6 +64,8 @@ class ScratchpadTask(Task):
 
     mark: ClassVar[str] = "#"  # the token that ends a state
     end: ClassVar[str] = "."  # the token that ends an answer
+    state_fields: ClassVar[tuple[str, ...]] = ()  # parts of a state that have their own metrics, by number
+    generation_metrics: ClassVar[tuple[str, ...]] = ("exact_match",)  # of generated answers
 
     @property
     @abstractmethod
@@ -85,8 +87,8 @@ class ScratchpadTask(Task):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Names of the parts of a state that have their own metrics, by number."""
-        return ()
+        """The `state_fields`; none without a scratchpad."""
+        return () if self.scratchpad == NONE else self.state_fields
 
     @abstractmethod
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
@@ -103,11 +105,6 @@ class ScratchpadTask(Task):
         """Return whether each generated row is right by each of `generation_metrics`, (M, B)."""
         assert batch.answer is not None
         return {"exact_match": (written_MBG == batch.answer).all(dim=-1)}
-
-    @property
-    def generation_metrics(self) -> tuple[str, ...]:
-        """The metrics of generated answers."""
-        return ("exact_match",)
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of settings that need another kind of scratchpad."""

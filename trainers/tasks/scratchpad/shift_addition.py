@@ -48,10 +48,7 @@ class ShiftAddition(Sums):
 
     train_digits: int = setting(4, low=1, help="trained on numbers of up to this many digits")
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The parts of a state."""
-        return () if self.scratchpad == NONE else FIELDS
+    state_fields = FIELDS
 
     @property
     def filler_width(self) -> int:

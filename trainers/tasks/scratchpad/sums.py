@@ -51,6 +51,12 @@ class Sums(ScratchpadTask):
     test_digits: tuple[int, ...] = setting(tuple(range(12, 31, 2)), low=1, help="digits of longer test numbers")
     greedy_states: bool = setting(False, help="sample only the filler, and take the likeliest states; not in the paper")
 
+    vocabulary = CHARACTERS
+    # exact_match: the whole answer is right, given the model's own filler. sum: the end mark is at the right place
+    # after the right sum, whatever the states are.
+    generation_metrics = ("exact_match", "sum")
+    headline = ("sum", "exact_match", "state_accuracy")  # first the one of the paper
+
     @abstractmethod
     def written(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
         """Return the text of given numbers; takes two sites for places and filler."""
@@ -80,11 +86,6 @@ class Sums(ScratchpadTask):
             yield Problem(key="greedy_states", given=True, message=message, allowed=allowed)
 
     @property
-    def vocabulary(self) -> tuple[str, ...]:
-        """All characters."""
-        return CHARACTERS
-
-    @property
     def trained_lengths(self) -> tuple[int, ...]:
         """1 to train_digits."""
         return tuple(range(1, self.train_digits + 1))
@@ -93,20 +94,6 @@ class Sums(ScratchpadTask):
     def lengths(self) -> tuple[int, ...]:
         """The trained ones and those of the tests."""
         return (*self.trained_lengths, *self.test_digits)
-
-    @property
-    def generation_metrics(self) -> tuple[str, ...]:
-        """The metrics of generated answers.
-
-        exact_match: the whole answer is right, given the model's own filler. sum: the end mark is at the right place
-        after the right sum, whatever the states are.
-        """
-        return ("exact_match", "sum")
-
-    @property
-    def headline(self) -> tuple[str, ...]:
-        """Metrics that are charted, first the one of the paper."""
-        return ("sum", "exact_match", "state_accuracy")
 
     @property
     def decoding(self) -> Decoding:
