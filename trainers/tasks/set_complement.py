@@ -40,11 +40,8 @@ class SetComplement(Task):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem if a training row can contain every token."""
         if self.train_length >= self.vocabulary:
-            yield Problem(
-                key="train_length",
-                given=self.train_length,
-                message=f"{self.train_length} leaves no absent token",
-                allowed=f"< vocabulary ({self.vocabulary})",
+            yield self._problem(
+                "train_length", f"{self.train_length} leaves no absent token", f"< vocabulary ({self.vocabulary})"
             )
 
     @property

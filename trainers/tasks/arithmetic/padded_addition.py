@@ -66,33 +66,26 @@ class PaddedAddition(PaddedNumbers):
         """Yield problems of numbers that do not fit, and of measured carries that no sum has."""
         yield from super().cross_checks()
         if self.longest_cascade is not None and self.longest_cascade > self.train_digits:
-            yield Problem(
-                key="longest_cascade",
-                given=self.longest_cascade,
-                message=f"no sum of {self.train_digits} digits has a cascade of {self.longest_cascade}",
-                allowed=f"<= train_digits ({self.train_digits})",
+            yield self._problem(
+                "longest_cascade",
+                f"no sum of {self.train_digits} digits has a cascade of {self.longest_cascade}",
+                f"<= train_digits ({self.train_digits})",
             )
         for key in ("measured_cascades", "measured_runs"):
             asked = getattr(self, key)
             allowed = f"distinct integers >= 0 and <= {self.longest}"
             if long := [c for c in asked if c > self.longest]:
                 message = f"{', '.join(map(str, long))} cannot occur in numbers of {self.longest} digits"
-                yield Problem(key=key, given=list(asked), message=message, allowed=allowed)
+                yield self._problem(key, message, allowed)
             elif len(set(asked)) != len(asked):
-                yield Problem(key=key, given=list(asked), message="names a length twice", allowed=allowed)
+                yield self._problem(key, "names a length twice", allowed)
             if asked and self.carries != "full":
-                message = f"there are no carries with carries: {self.carries}"
-                yield Problem(key=key, given=list(asked), message=message, allowed="an empty list")
+                yield self._problem(key, f"there are no carries with carries: {self.carries}", "an empty list")
         if self.uniform_lengths and self.distribution == "complexity":
             message = "no training pair is uniform with distribution: complexity"
-            yield Problem(key="uniform_lengths", given=True, message=message, allowed="false")
+            yield self._problem("uniform_lengths", message, "false")
         if self.distribution != "uniform" and self.carries != "full":
-            yield Problem(
-                key="distribution",
-                given=self.distribution,
-                message=f"there are no cascades with carries: {self.carries}",
-                allowed="uniform",
-            )
+            yield self._problem("distribution", f"there are no cascades with carries: {self.carries}", "uniform")
 
     @property
     def layout(self) -> OperandLayout:

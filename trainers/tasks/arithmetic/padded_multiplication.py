@@ -55,16 +55,14 @@ class PaddedMultiplication(PaddedNumbers):
         """Yield problems of numbers or products that do not fit, and of multipliers with other digits."""
         least = self.multiplier_digits + self.number_digits
         if self.block < least:
-            yield Problem(
-                key="right_block_width",
-                given=self.right_block_width,
-                message=f"a product of {self.multiplier_digits} and {self.number_digits} digits does not fit",
-                allowed=f">= {least}",
+            yield self._problem(
+                "right_block_width",
+                f"a product of {self.multiplier_digits} and {self.number_digits} digits does not fit",
+                f">= {least}",
             )
         yield from super().cross_checks()
         if len(set(self.measured_rounds)) != len(self.measured_rounds):
-            given = list(self.measured_rounds)
-            yield Problem(key="measured_rounds", given=given, message="names one twice", allowed="distinct integers")
+            yield self._problem("measured_rounds", "names one twice", "distinct integers")
         low, high = self.multipliers
         smallest = 0 if self.multiplier_digits == 1 else 10 ** (self.multiplier_digits - 1)
         if not smallest <= low <= high < 10**self.multiplier_digits:

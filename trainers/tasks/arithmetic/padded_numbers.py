@@ -94,19 +94,9 @@ class PaddedNumbers(Task):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of training numbers that do not fit, and of more measured digits than an answer has."""
         if self.train_digits > self.longest:
-            yield Problem(
-                key="train_digits",
-                given=self.train_digits,
-                message=f"{self.train_digits} digits do not fit",
-                allowed=f"<= {self.longest_text}",
-            )
+            yield self._problem("train_digits", f"{self.train_digits} digits do not fit", f"<= {self.longest_text}")
         if self.measured_digits > self.answer_width:
-            yield Problem(
-                key="measured_digits",
-                given=self.measured_digits,
-                message="is more than the answer has",
-                allowed=f"<= {self.answer_width}",
-            )
+            yield self._problem("measured_digits", "is more than the answer has", f"<= {self.answer_width}")
 
     @property
     def inputs(self) -> int:

@@ -45,10 +45,9 @@ class Language(Task):
         """Yield problems of an invalid name or hash."""
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.corpus):
             allowed = "letters, digits, dots, dashes and underscores"
-            yield Problem(key="corpus", given=self.corpus, message=f"{self.corpus!r} is not a name", allowed=allowed)
+            yield self._problem("corpus", f"{self.corpus!r} is not a name", allowed)
         if self.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
-            allowed = "64 hexadecimal digits, or null"
-            yield Problem(key="sha256", given=self.sha256, message="is not a SHA-256", allowed=allowed)
+            yield self._problem("sha256", "is not a SHA-256", "64 hexadecimal digits, or null")
 
     @property
     def corpora(self) -> tuple[str, ...]:
@@ -69,7 +68,7 @@ class Language(Task):
         try:
             corpus = open_corpus(self.corpus, self.sha256)
         except CorpusError as error:
-            yield Problem(key="corpus", given=self.corpus, message=str(error))
+            yield self._problem("corpus", str(error))
             return
         for key, split, longest in (
             ("train_window", "train", self.train_window),

@@ -36,12 +36,7 @@ class Othello(Task):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem if a game has fewer moves than `train_moves`."""
         if self.train_moves > self.inputs - 1:
-            yield Problem(
-                key="train_moves",
-                given=self.train_moves,
-                message=f"{self.train_moves} is more than a game has",
-                allowed=f"<= {self.inputs - 1}",
-            )
+            yield self._problem("train_moves", f"{self.train_moves} is more than a game has", f"<= {self.inputs - 1}")
 
     @property
     def geometry(self) -> Board:

@@ -55,11 +55,8 @@ class FlipFlop(Task):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem unless distances ascend."""
         if any(first >= second for first, second in pairwise(self.measured_distances)):
-            yield Problem(
-                key="measured_distances",
-                given=list(self.measured_distances),
-                message="do not ascend",
-                allowed="pairs between a read and its write, such as [1, 2, 4, 8]",
+            yield self._problem(
+                "measured_distances", "do not ascend", "pairs between a read and its write, such as [1, 2, 4, 8]"
             )
 
     @property

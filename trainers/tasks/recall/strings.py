@@ -43,13 +43,11 @@ class Strings(Task):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems unless the ends of the buckets ascend."""
         if self.shortest > self.train_length:
-            message = f"{self.shortest} is more than train_length"
             allowed = f"<= train_length ({self.train_length})"
-            yield Problem(key="shortest", given=self.shortest, message=message, allowed=allowed)
+            yield self._problem("shortest", f"{self.shortest} is more than train_length", allowed)
         if any(first >= second for first, second in pairwise(self.lengths)):
-            message, given = "do not ascend from train_length", list(self.test_lengths)
             allowed = f"ends of buckets beyond {self.train_length}, the smallest first"
-            yield Problem(key="test_lengths", given=given, message=message, allowed=allowed)
+            yield self._problem("test_lengths", "do not ascend from train_length", allowed)
 
     @abstractmethod
     def draw_answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:

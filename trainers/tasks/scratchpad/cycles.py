@@ -69,13 +69,11 @@ class Cycles(GraphTask):
         yield from super().cross_checks()
         if self.smallest is not None and self.smallest > self.size:
             message = f"{self.smallest} is more than the largest length"
-            yield Problem(key="smallest", given=self.smallest, message=message, allowed=f"<= size ({self.size})")
+            yield self._problem("smallest", message, f"<= size ({self.size})")
             return
         if self.nodes is not None and self.nodes < max(self.lengths) + 2:
             message = f"{self.nodes} leaves the second cycle fewer than two nodes if the first has {max(self.lengths)}"
-            yield Problem(
-                key="nodes", given=self.nodes, message=message, allowed=f">= {max(self.lengths) + 2}, or null"
-            )
+            yield self._problem("nodes", message, f">= {max(self.lengths) + 2}, or null")
         yield from self.name_problems(self.nodes_of(max(self.lengths)))
 
     @property
@@ -147,7 +145,7 @@ class Cycles(GraphTask):
         """Yield a problem of several slices, because a batch of members at several stages has one width."""
         if self.slices > 1:
             message = f"{self.slices} slices have no effect: with a curriculum all rows are as wide as the longest"
-            yield Problem(key="slices", given=self.slices, message=message, allowed="1, or no training.curriculum")
+            yield self._problem("slices", message, "1, or no training.curriculum")
 
     def _weight(self, stage: int, size: int) -> Fraction:
         """Return the weight of a length at the stage that adds the length `stage`."""

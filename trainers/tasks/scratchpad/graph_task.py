@@ -52,8 +52,7 @@ class GraphTask(ScratchpadTask):
     def name_problems(self, nodes: int) -> Iterator[Problem]:
         """Yield a problem if the largest graph has more nodes than there are names."""
         if self.names < nodes:
-            message = f"{self.names} are too few for a graph of {nodes} nodes"
-            yield Problem(key="names", given=self.names, message=message, allowed=f">= {nodes}")
+            yield self._problem("names", f"{self.names} are too few for a graph of {nodes} nodes", f">= {nodes}")
 
 
 def write_answers(

@@ -52,8 +52,7 @@ class Parity(ScratchpadTask):
         """Yield a problem if the canvas is too small."""
         yield from super().cross_checks()
         if self.train_bits > self.canvas:
-            message, allowed = f"more than the {self.canvas} cells", f"<= canvas ({self.canvas})"
-            yield Problem(key="train_bits", given=self.train_bits, message=message, allowed=allowed)
+            yield self._problem("train_bits", f"more than the {self.canvas} cells", f"<= canvas ({self.canvas})")
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:

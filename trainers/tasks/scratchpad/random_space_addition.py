@@ -65,8 +65,7 @@ class RandomSpaceAddition(Sums):
         """Yield a problem of a canvas whose places need more than two digits, and the problems of all sums."""
         if self.canvas > LARGEST_CANVAS:
             message = f"its {2 * self.canvas + 1} cells need numbers of more than two digits"
-            allowed = f"<= {LARGEST_CANVAS}"
-            yield Problem(key="canvas", given=self.canvas, message=message, allowed=allowed)
+            yield self._problem("canvas", message, f"<= {LARGEST_CANVAS}")
         yield from super().cross_checks()
 
     @property

@@ -63,15 +63,13 @@ class Reachability(GraphTask):
             planted_graph(self.nodes, self.edges, self.farthest)
         except ValueError as error:
             found, _, allowed = str(error).partition("; allowed: ")
-            yield Problem(key="edges", given=self.edges, message=f"there are no graphs of {found}", allowed=allowed)
+            yield self._problem("edges", f"there are no graphs of {found}", allowed)
         if self.probes and self.nodes != self.edges:
             message = f"{self.edges} edges do not make cycles of all {self.nodes} nodes"
-            yield Problem(key="edges", given=self.edges, message=message, allowed=f"{self.nodes}, or probes: []")
-        given = list(self.other_cycles)
+            yield self._problem("edges", message, f"{self.nodes}, or probes: []")
         if len(self.other_cycles) != len(self.probes) or len({*self.probes}) != len(self.probes):
             message = f"does not match the probes {list(self.probes)}"
-            allowed = "one number for each probe, and distinct probes"
-            yield Problem(key="other_cycles", given=given, message=message, allowed=allowed)
+            yield self._problem("other_cycles", message, "one number for each probe, and distinct probes")
             return
         for distance, count in zip(self.probes, self.other_cycles, strict=True):
             others = self.nodes - 2 * distance
@@ -80,7 +78,7 @@ class Reachability(GraphTask):
                     f"{count} equal cycles cannot have the {max(others, 0)} nodes that are left at distance {distance}"
                 )
                 allowed = "divisors of the number of nodes left, with cycles of 2 nodes or more"
-                yield Problem(key="other_cycles", given=given, message=message, allowed=allowed)
+                yield self._problem("other_cycles", message, allowed)
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:

@@ -110,10 +110,10 @@ class ScratchpadTask(Task):
         """Yield problems of settings that need another kind of scratchpad."""
         if self.random_offsets and self.scratchpad != FULL:
             message = f"the scratchpad is {self.scratchpad}"
-            yield Problem(key="random_offsets", given=True, message=message, allowed=f"false, or scratchpad: {FULL}")
+            yield self._problem("random_offsets", message, f"false, or scratchpad: {FULL}")
         if self.fixed_set is not None and self.form == SPLIT:
             message = "a batch of split rows ends in the middle of an example"
-            yield Problem(key="fixed_set", given=self.fixed_set, message=message, allowed="null, or another row_form")
+            yield self._problem("fixed_set", message, "null, or another row_form")
 
     @property
     def inputs(self) -> int:

@@ -75,15 +75,15 @@ class Sums(ScratchpadTask):
         yield from super().cross_checks()
         if self.train_digits > self.canvas:
             message, allowed = f"{self.train_digits} digits do not fit", f"<= canvas ({self.canvas})"
-            yield Problem(key="train_digits", given=self.train_digits, message=message, allowed=allowed)
+            yield self._problem("train_digits", message, allowed)
         elif list(self.test_digits) != sorted({*self.test_digits} & {*range(self.train_digits + 1, self.canvas + 1)}):
             given = list(self.test_digits)
             message = f"{given} are not ascending lengths beyond the trained ones that fit"
             allowed = f"from {self.train_digits + 1} to canvas ({self.canvas}), the smallest first"
-            yield Problem(key="test_digits", given=given, message=message, allowed=allowed)
+            yield self._problem("test_digits", message, allowed)
         if self.greedy_states and not self.temperature:
             message, allowed = "with temperature 0 nothing is sampled", "false, or a temperature above 0"
-            yield Problem(key="greedy_states", given=True, message=message, allowed=allowed)
+            yield self._problem("greedy_states", message, allowed)
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
