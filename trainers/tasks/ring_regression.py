@@ -32,6 +32,8 @@ class RingRegression(Task):
     """
 
     causal: ClassVar[bool] = False
+    # test_loss: expected squared error at a position, all vectors Gaussian; train_loss: within the window.
+    metrics: ClassVar[Mapping[str, str]] = {"test_loss": "minimize", "train_loss": "minimize"}
 
     ring: int = setting(51, low=3, help="positions n")
     window: int = setting(10, low=1, help="positions of the training window")
@@ -75,11 +77,6 @@ class RingRegression(Task):
     def lengths(self) -> tuple[int, ...]:
         """Every position, counted from 1."""
         return tuple(range(1, self.ring + 1))
-
-    @property
-    def metrics(self) -> Mapping[str, str]:
-        """test_loss: expected squared error at a position, all vectors Gaussian; train_loss: within the window."""
-        return {"test_loss": "minimize", "train_loss": "minimize"}
 
     def target(self, dtype: torch.dtype, device: torch.device = _CPU) -> Tensor:
         """Return T_ir, the coefficient of <theta, x_r> in y_i, (n, n)."""

@@ -41,6 +41,9 @@ class Language(Task):
     train_window: int = setting(64, low=1, help="tokens of a training window")
     test_windows: tuple[int, ...] = setting((128, 256, 512), low=1, help="other lengths of test windows")
 
+    # perplexity: exp of the mean negative log likelihood of a token, over all tokens of all windows.
+    metrics: ClassVar[Mapping[str, str]] = {"perplexity": "minimize"}
+
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of an invalid name or hash."""
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.corpus):
@@ -106,11 +109,6 @@ class Language(Task):
             Distribution("test", self.lengths, self.trained_lengths),
             Distribution("validation", self.trained_lengths),
         )
-
-    @property
-    def metrics(self) -> Mapping[str, str]:
-        """perplexity: exp of the mean negative log likelihood of a token, over all tokens of all windows."""
-        return {"perplexity": "minimize"}
 
     def windows(self, split: str, starts_SB: Tensor, length: int | None = None) -> Batch:
         """Return windows of a split of the text that start at these places, by default of the trained length."""

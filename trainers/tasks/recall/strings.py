@@ -7,6 +7,7 @@ Shapes: S seeds, M members, B rows, N symbols of the longest string, T positions
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -39,6 +40,9 @@ class Strings(Task):
     )
     symbols: int = setting(32, low=3, help="number of distinct symbols")
     fixed_set: int | None = setting(None, low=1, below=2**32, help="distinct training rows; null: always fresh ones")
+
+    # The share of rows without a mistake, and of right answer tokens.
+    metrics: ClassVar[Mapping[str, str]] = {"accuracy": "maximize", "token_accuracy": "maximize"}
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems unless the ends of the buckets ascend."""
@@ -84,11 +88,6 @@ class Strings(Task):
     def train_positions(self) -> int:
         """Positions of a training row."""
         return self.width(self.train_length)
-
-    @property
-    def metrics(self) -> Mapping[str, str]:
-        """Each metric and its better direction: the share of rows without a mistake, and of right answer tokens."""
-        return {"accuracy": "maximize", "token_accuracy": "maximize"}
 
     def sample(self, stream: Stream, rows: int) -> Batch:
         """Return a training batch for every seed of the stream."""
