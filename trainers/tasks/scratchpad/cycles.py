@@ -17,7 +17,7 @@ from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad.graph_task import GraphTask, write_answers
 from trainers.tasks.scratchpad.graphs import cycle_graph, draw_names
-from trainers.tasks.scratchpad.lengths import StagedSlice
+from trainers.tasks.scratchpad.lengths import Slice
 from trainers.tasks.scratchpad.scratchpad_task import NONE
 from trainers.tasks.scratchpad.text import Text
 from trainers.tensors.batch import Batch
@@ -137,7 +137,7 @@ class Cycles(GraphTask):
         `grow_both` pairs of cycles have every length, and every combination of length and label is equally frequent.
         """
         laws = tuple(tuple(self._weight(stage, size) for size in self.stages) for stage in self.stages)
-        part = StagedSlice(0, 0, rows, self.stages, laws[-1], laws, stage_S)
+        part = Slice(0, 0, rows, self.stages, laws, stage_S)
         longest_S1 = constant(self.stages, stage_S.device)[stage_S][:, None]
         return self.training_rows(part, _Grown(part.draws(stream, rows, self.fixed_set), longest_S1))
 
