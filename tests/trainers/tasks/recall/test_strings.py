@@ -7,17 +7,12 @@ import pytest
 import torch
 
 from tests.trainers.own_tasks import scores_of
-from trainers import MemberConfig
 from trainers.errors import ConfigError
-from trainers.evaluation.evaluate import evaluate
-from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.settings.registry import build
 from trainers.tasks.recall.strings import Strings
 from trainers.tasks.supervised import IGNORED
-from trainers.training.step import make_stepper
 
-CPU = torch.device("cpu")
 SMALL: dict[str, Any] = {"train_length": 6, "test_lengths": [9, 13], "symbols": 5}
 TASKS: dict[str, dict[str, Any]] = {
     "copy": {"name": "copy_string", **SMALL},
@@ -171,31 +166,6 @@ def test_nothing_and_one_symbol_are_answered() -> None:
 def test_what_is_refused(settings, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         build("task", settings)
-
-
-@pytest.mark.parametrize("case", ["copy", "induction", "instructions"])
-def test_a_member_alone_is_the_same_as_in_a_pack(case: str) -> None:
-    def member(seed: int, rate: float) -> MemberConfig:
-        return MemberConfig.from_dict(
-            {
-                "task": TASKS[case],
-                "model": {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "rope"},
-                "training": {"steps": 5, "batch_size": 8, "learning_rate": rate, "compile": False},
-                "evaluation": {"samples": 16},
-                "seed": seed,
-            }
-        )
-
-    members = [member(4, 0.01), member(4, 0.03), member(9, 0.02)]
-    curves, thetas = [], []
-    for of in (members[:1], members):
-        pack = Pack(of, CPU)
-        state, step = State.initial(pack), make_stepper(pack)
-        for _ in range(5):
-            step(state)
-        thetas.append(state.theta[0])
-        curves.append(evaluate(pack, state)[1][0].tobytes())
-    assert torch.equal(*thetas) and curves[0] == curves[1]
 
 
 def test_what_the_first_rows_of_a_seed_are_stays() -> None:

@@ -21,7 +21,7 @@ from trainers.tasks.scratchpad.lengths import split_batch
 from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
 from trainers.tensors.batch import Batch
-from trainers.training.step import compute_gradients, compute_losses
+from trainers.training.step import compute_losses
 
 CPU = torch.device("cpu")
 DECODER = Decoder(layers=2, width=8, heads=2, position="learned", init_std=0.5)
@@ -229,22 +229,6 @@ def test_a_model_that_cannot_tell_states_apart_is_refused_before_anything_starts
     MemberConfig.from_dict(sections(task={**task, "scratchpad": "full"}, model=model))
 
 
-@pytest.mark.parametrize("form", ["mask", "transition"])
-def test_a_fixed_set_is_seen_again_each_epoch(form: str) -> None:
-    task = Shrinking(longest=4, row_form=form, fixed_set=24, slices=2)
-
-    def epoch(number: int) -> Counter[tuple[str, str]]:
-        steps = (Stream(torch.tensor([5]), "data", torch.tensor(4 * number + step)) for step in (1, 2, 3, 4))
-        return Counter(row for stream in steps for batch in task.sample(stream, 6) for row in read(task, batch))
-
-    assert epoch(0) == epoch(1) and epoch(0).total() == 24
-    fresh = replace(task, fixed_set=None)
-    again = [
-        Counter(read(fresh, fresh.sample(Stream(torch.tensor([5]), "data", torch.tensor(s)), 24)[1])) for s in (1, 2)
-    ]
-    assert again[0] != again[1]
-
-
 def test_random_offsets_train_every_position_and_move_states_alone() -> None:
     task = build("task", {"name": "parity", "canvas": 8, "train_bits": 3, "scratchpad": "full", "random_offsets": True})
     assert isinstance(task, ScratchpadTask)
@@ -273,18 +257,6 @@ def test_random_offsets_train_every_position_and_move_states_alone() -> None:
 def test_what_is_refused(settings, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         build("task", {"name": "parity", **settings})
-
-
-def test_what_a_member_learns_does_not_depend_on_its_pack(member) -> None:
-    task = build("task", {"name": "parity", "canvas": 4, "train_bits": 2, "slices": 2})
-    members = [replace(member(seed), task=task, model=DECODER) for seed in (4, 9)]
-    found = []
-    for some in (members[:1], members):
-        pack = Pack(some, CPU)
-        state = State.initial(pack)
-        stream = Stream(pack.seeds_S, "data", torch.tensor(1))
-        found.append(compute_gradients(pack, state.theta, task.training_batches(stream, 6), torch.tensor(1))[0][0])
-    assert torch.equal(*found)
 
 
 @pytest.mark.parametrize("asks", [True, False])

@@ -120,20 +120,6 @@ def test_training_has_digits_in_proportion_to_their_number(name: str, scratchpad
     assert sum((many - 400 * digits) ** 2 / (400 * digits) for digits, many in counts.items()) < 16.3  # one in 1,000
 
 
-@EACH
-def test_a_fixed_set_is_visited_once_in_every_epoch(name: str) -> None:
-    task = task_of(name, fixed_set=24)
-    epochs = []
-    for epoch in range(2):
-        seen = list[str]()
-        for step in (1, 2, 3):
-            (batch,) = task.training_batches(stream("data", 3 * epoch + step, (5,)), 8)
-            seen += [text_of(row) for row in batch.tokens[0].tolist()]
-        assert len(set(seen)) == 24
-        epochs.append(seen)
-    assert set(epochs[0]) == set(epochs[1]) and epochs[0] != epochs[1]
-
-
 @dataclass
 class Writer:
     """A forward pass whose texts are given, and which says what is asked for behind true tokens."""
