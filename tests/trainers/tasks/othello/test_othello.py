@@ -169,12 +169,6 @@ def test_moves_are_uniform_over_the_legal_ones() -> None:
     assert squares.tolist() == [18, 20, 34] and scipy.stats.chisquare(counts).pvalue > 1e-4
 
 
-def test_games_are_keyed_by_seed_alone() -> None:
-    one = Board(6).play(Stream(torch.tensor([3, 9]), "data", torch.tensor(2)), 8, 20)[0]
-    assert torch.equal(one[1], games(6, 8, 20, 9)[0][0]) is False  # another step
-    assert torch.equal(one[1], Board(6).play(Stream(torch.tensor([9]), "data", torch.tensor(2)), 8, 20)[0][0])
-
-
 def test_six_by_six_opens_as_it_should() -> None:
     assert Othello(board=6, train_moves=16).legal_squares([]) == [8, 13, 22, 27]
     with pytest.raises(ValueError, match="not legal"):

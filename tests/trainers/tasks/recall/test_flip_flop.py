@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.trainers.own_tasks import mean_loss, scores_of
+from tests.trainers.own_tasks import scores_of
 from trainers.errors import ConfigError
 from trainers.random import Stream
 from trainers.tasks.recall.flip_flop import IGNORE, ONE, PAD, READ, WRITE, ZERO, FlipFlop
@@ -118,20 +118,6 @@ def test_scores_are_those_counted_read_by_read() -> None:
                 here = [missed for distance, missed in errors if low <= distance < high]
                 value = float(found[f"read_error_distance_{low}"][member])
                 assert value == pytest.approx(sum(here) / len(here)) if here else math.isnan(value)
-
-
-def test_only_predictions_at_reads_count() -> None:
-    task = FlipFlop(pairs=8)
-    (test, *_) = sets_of(task, 30)
-    logits = torch.randn(1, 30, 16, 6, generator=torch.Generator().manual_seed(1))
-    other = torch.where((test.batch.targets == IGNORED)[..., None], 7 * torch.rand_like(logits), logits)
-    assert torch.equal(mean_loss(task, logits, test.batch), mean_loss(task, other, test.batch))
-    for name, value in scores_of(task, logits, test.batch, (8,)).items():
-        assert torch.equal(value, scores_of(task, other, test.batch, (8,))[name])
-    reads = (test.batch.targets != IGNORED).sum()
-    picked = torch.log_softmax(logits, -1)[test.batch.targets != IGNORED]
-    wanted = test.batch.targets[test.batch.targets != IGNORED]
-    assert float(mean_loss(task, logits, test.batch)) == pytest.approx(float(-picked[range(reads), wanted].mean()))
 
 
 def test_the_names_of_the_metrics_and_what_is_trained() -> None:

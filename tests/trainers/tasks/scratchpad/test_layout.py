@@ -19,7 +19,6 @@ from trainers.tasks.scratchpad.layout import (
 )
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.supervised import IGNORED
-from trainers.tensors.batch import Batch
 
 START = 99
 
@@ -168,23 +167,10 @@ def _plain(one: Token) -> tuple[int, ...]:
     return one.token, one.id, one.use
 
 
-def words(batch: Batch, symbols: str) -> tuple[str, str]:
-    tokens, targets = batch.tokens[0, 0].tolist(), batch.targets[0, 0].tolist()
-    return (
-        "".join(symbols[token] for token in tokens),
-        "".join("~" if target == IGNORED else symbols[target] for target in targets),
-    )
-
-
-def encoded(states: list[str], question: str, symbols: str, given_tokens: int | None) -> Text:
-    row = Row([symbols.index(c) for c in question], [[symbols.index(c) for c in state] for state in states])
-    row.given = given_tokens
-    return text_of([row])
-
-
 def test_the_worked_example_of_parity() -> None:
     symbols = " :#.0123456789_=[],"
-    text = encoded(["[00]1,1#", "[01]1,0#", "[03]1,1#", "[06]_,1."], "11_1__=", symbols, None)
+    said = ("[00]1,1#", "[01]1,0#", "[03]1,1#", "[06]_,1.")
+    text = text_of([Row([*map(symbols.index, "11_1__=")], [[*map(symbols.index, state)] for state in said])])
     widths, start = Widths(7, 1, (8,) * 4), symbols.index(":")
     assert (widths.full, widths.masked, widths.transition) == (40, 64, 24)
     whole = "".join(symbols[token] for token in full_rows(text, start, 40).tokens()[0, 0])
@@ -201,31 +187,11 @@ def test_the_worked_example_of_parity() -> None:
     assert batch.ids is not None and batch.groups is not None and batch.weight is not None
     assert batch.ids[0, 0].tolist() == ids[:-1] and batch.groups[0, 0].tolist() == groups[:-1]
     assert batch.weight[0, 0].tolist() == loss[1:]
-    assert words(batch, symbols) == (
-        "11_1__=:[00]1,1#[00]1,1#[01]1,0#[01]1,0#[03]1,1#[03]1,1#[06]_,1",
-        "1_1__=:[00]1,1#~~~~~~~~[01]1,0#~~~~~~~~[03]1,1#~~~~~~~~[06]_,1.",
-    )
+    targets = ["~" if target == IGNORED else symbols[target] for target in batch.targets[0, 0]]
+    assert "".join(targets) == "1_1__=:[00]1,1#~~~~~~~~[01]1,0#~~~~~~~~[03]1,1#~~~~~~~~[06]_,1."
     without = make_batch(rows, loss_on_question=False)
     assert without.weight is not None and without.ids is None and without.groups is None
     assert without.weight[0, 0].tolist() == [0] * 6 + loss[7:]  # the start mark is part of the answer
-
-
-def test_the_worked_example_without_a_start_mark() -> None:
-    symbols = " #.$0123456789abcdefghijklmnopqrstuvwxyz+=|"
-    text = encoded(["p$9+w$4=$lh|0#", "9p$+4w$=3$l|1#", "13$l."], "", symbols, 8)
-    widths = Widths(0, 0, (14, 14, 5))
-    assert (widths.full, widths.masked, widths.transition) == (33, 47, 28)
-    for fix, first in ((True, 2), (False, 1)):
-        rows = masked_rows(text, None, 47, fix_first_state=fix)
-        row = "".join(symbols[token] for token in rows.tokens()[0, 0])
-        assert row == "p$9+w$4=$lh|0#9p$+4w$=3$l|1#9p$+4w$=3$l|1#13$l."
-        batch = make_batch(rows, loss_on_question=True, ids=True, groups=True)
-        assert batch.ids is not None and batch.groups is not None and batch.weight is not None
-        assert batch.ids[0, 0].tolist() == [*range(28), *range(14), *range(14, 18)]
-        assert batch.groups[0, 0].tolist() == [first] * 14 + [2] * 14 + [3] * 18
-        assert batch.weight[0, 0].tolist() == [1] * 27 + [0] * 14 + [1] * 5
-        asked = make_batch(rows, loss_on_question=False).weight
-        assert asked is not None and asked[0, 0].tolist() == [0] * 7 + [1] * 20 + [0] * 14 + [1] * 5
 
 
 def test_lengths_are_those_of_the_formulas() -> None:

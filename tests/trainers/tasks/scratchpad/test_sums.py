@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from search_spaces import load_sweep
-from tests.trainers.positions.passes import drawn, noise
 from tests.trainers.tasks.scratchpad.sum_rules import (
     answer_by_shifts,
     answer_in_space,
@@ -21,12 +20,10 @@ from tests.trainers.tasks.scratchpad.sum_rules import (
 )
 from tests.trainers.training.test_waits import waits
 from trainers.errors import ConfigError
-from trainers.models.decoder import Decoder
 from trainers.random import Stream
 from trainers.settings.registry import build
 from trainers.tasks.scratchpad import random_space_addition as random_space
 from trainers.tasks.scratchpad import shift_addition as shift
-from trainers.tasks.scratchpad.layout import make_batch, transition_rows
 from trainers.tasks.scratchpad.operands import NOWHERE
 from trainers.tasks.scratchpad.sums import SumBatch, Sums
 from trainers.tasks.supervised import IGNORED
@@ -241,47 +238,6 @@ def test_a_row_that_is_wrong_leaves_the_others_right(name: str) -> None:
     texts[:10] = [_wrong_digit(text, task) for text in texts[:10]]
     scores = scores_of(task, batch, texts, 2)
     assert scores["sum"] == scores["exact_match"] == 0.75
-
-
-@EACH
-@pytest.mark.parametrize("fixed", [True, False])
-def test_logits_of_a_row_with_copies_are_those_of_each_transition(name: str, fixed: bool) -> None:
-    task = task_of(name, canvas=2, train_digits=2, test_digits=(), fix_first_state=fixed)
-    model = Decoder(layers=2, width=16, heads=2, position="learned")
-    weights = {key: value.double() for key, value in drawn(model, task, 2).items()}
-    length = torch.full((2, 6), 2)
-    text = task.text(stream("eval"), 0, length, 2)
-    width = task.state_widths(2)[1]
-
-    def logits(batch: Batch) -> Tensor:
-        quiet = noise(3, 8, training=False, total=6)
-        return model.logits(weights, batch, quiet, model.choose_form(task))
-
-    whole = task.test_batch(text, 2)
-    of_whole = logits(whole)
-    for number in range(1, (text.state_length > 0).shape[-1]):
-        split = _transition(task, text, number)
-        of_split = logits(split)
-        for seed in range(2):
-            for row in range(6):
-                if not text.state_length[seed, row, number]:
-                    continue
-                there = (whole.state[seed, row] == number).nonzero()[:, 0]  # type: ignore[index]
-                judged = split.targets[seed, row] != IGNORED
-                assert split.weight is not None
-                there_too = judged.nonzero()[:, 0][-len(there) :]
-                assert torch.equal(whole.targets[seed, row, there], split.targets[seed, row, there_too])
-                difference = (of_whole[seed, row, there] - of_split[seed, row, there_too]).abs().max()
-                blind = name == "shift_addition" and number == 1 and not fixed
-                assert difference > 1e-3 if blind else difference < 1e-12
-    assert width == max(task.state_widths(2))
-
-
-def _transition(task: Sums, text: Any, number: int) -> Batch:
-    start = None if task.start is None else task.token(task.start)
-    index = torch.full(text.question_length.shape, number)
-    rows = transition_rows(text, start, task.widths(2).transition, index)
-    return make_batch(rows, loss_on_question=False)
 
 
 @EACH
