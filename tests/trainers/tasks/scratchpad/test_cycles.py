@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.trainers.tasks.scratchpad.graph_solver import Solver, answer, distances, following, read, words
+from tests.trainers.tasks.scratchpad.graph_solver import answer, distances, following, read, solver, words
 from trainers.errors import ConfigError
 from trainers.random import Stream
 from trainers.settings.registry import build
@@ -115,7 +115,7 @@ def test_who_reads_the_question_knows_the_answer_at_every_length(case: str, form
             labels[checked(task, question, length, task.nodes_of(length))] += 1
             assert words(task, test.batch.answer[0, row]) == answer(question, form)
         assert 70 < labels["1"] < 130
-        scores = task.reduce(task.score_batch(Solver(task), test.batch, test.lengths), test.batch, test.lengths)
+        scores = task.reduce(task.score_batch(solver(task), test.batch, test.lengths), test.batch, test.lengths)
         assert set(scores) == {name for name in task.metrics if not name.startswith("steps_to")}
         assert all((value == 1).all() for name, value in scores.items() if not name.endswith("_loss"))
 

@@ -8,18 +8,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.trainers.tasks.scratchpad.writer import Writer
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.evaluation_inputs import evaluation_inputs
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.settings.registry import build
-from trainers.tasks.decoding import Decoding
 from trainers.tasks.metrics import Evaluated
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
 from trainers.tasks.scratchpad.parity import SYMBOLS, HalfParity, Parity
 from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
 from trainers.tasks.task import EvaluationBatch
+from trainers.tensors.batch import Batch
 
 CPU = torch.device("cpu")
 Solver = Callable[[str], str]
@@ -57,27 +58,11 @@ def prefixes(row: str) -> str:
     return "".join(str(half[: end + 1].count("1") % 2) for end in range(len(half))) + "."
 
 
-class Oracle:
-    """Writes what a solver says of each prompt; knows each next token of a text."""
+class Oracle(Writer):
+    """Writes what a solver says of each prompt."""
 
     def __init__(self, solver: Solver, spoil: Callable[[int, str], str] = lambda row, said: said) -> None:
-        self.solver, self.spoil = solver, spoil
-
-    def generate(self, prompt: Tensor, decoding: Decoding, *, max_tokens: int) -> Tensor:
-        found = torch.full((*prompt.shape[:2], max_tokens), decoding.pad)
-        for row, given in enumerate(prompt[0]):
-            said = tokens(self.spoil(row, self.solver(text_of(given))))
-            found[0, row, : len(said)] = torch.tensor(said)
-        return found
-
-    def generate_by_state(
-        self, prompt: Tensor, decoding: Decoding, *, shared: int, states: int, width: int, mark: int
-    ) -> Tensor:
-        assert shared == prompt.shape[-1] + 1 and width == 8 and mark == SYMBOLS.index("#")
-        return self.generate(prompt, decoding, max_tokens=shared - prompt.shape[-1] + states * width)
-
-    def __call__(self, batch: ScratchpadBatch) -> Tensor:
-        return torch.nn.functional.one_hot(batch.targets.clamp(min=0), len(SYMBOLS)).float()
+        super().__init__(len(SYMBOLS), lambda row, prompt: tokens(spoil(row, solver(text_of(prompt)))))
 
 
 def batches_of(task: ScratchpadTask, samples: int = 40) -> Iterator[EvaluationBatch]:
@@ -141,7 +126,8 @@ def test_tokens_states_and_fields_are_counted_behind_the_true_tokens() -> None:
     assert isinstance(batch, ScratchpadBatch) and batch.field is not None
 
     class Mistaken(Oracle):
-        def __call__(self, batch: ScratchpadBatch) -> Tensor:
+        def __call__(self, batch: Batch) -> Tensor:
+            assert isinstance(batch, ScratchpadBatch)
             assert batch.field is not None and batch.state is not None
             wrong = (batch.field == 3) & (batch.state == 2)  # the parity of the third state
             wrong[:, 20:] = False

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.trainers.tasks.scratchpad.graph_solver import Solver, answer, distances, read, words
+from tests.trainers.tasks.scratchpad.graph_solver import answer, distances, read, solver, words
 from trainers.errors import ConfigError
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.pack import Pack, State
@@ -58,7 +58,7 @@ def test_tests_ask_for_their_distance_and_who_reads_the_graph_answers_all(case: 
             question = words(task, prompt)
             assert distance(question) == (length if row % 2 else 0)
             assert words(task, test.batch.answer[0, row]) == answer(question, "none")
-        scores = task.reduce(task.score_batch(Solver(task), test.batch, test.lengths), test.batch, test.lengths)
+        scores = task.reduce(task.score_batch(solver(task), test.batch, test.lengths), test.batch, test.lengths)
         assert all((value == 1).all() for name, value in scores.items() if not name.endswith("_loss"))
     probes = [("cycles", length) for length in task.probes]
     assert given == [("random", length) for length in task.trained_lengths] + probes
@@ -92,7 +92,7 @@ def test_each_label_is_scored_apart() -> None:
     written[0, 2, 1] = 0  # no end mark
     written[0, 4, 1] = task.token(";")
     rows = {name: value[..., None] for name, value in task.score_generated(written, test.batch).items()}
-    solved = task.score_rows(Solver(task)(test.batch), test.batch, (1,))
+    solved = task.score_rows(solver(task)(test.batch), test.batch, (1,))
     scores = task.reduce({**rows, **solved}, test.batch, (1,))
     assert [float(scores[name]) for name in task.generation_metrics] == [5 / 8, 2 / 4, 3 / 4]
 

@@ -2,13 +2,12 @@
 
 import random
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from search_spaces import load_sweep
 from tests.trainers.tasks.scratchpad.sum_rules import (
@@ -18,16 +17,16 @@ from tests.trainers.tasks.scratchpad.sum_rules import (
     numbers_of,
     text_of,
 )
+from tests.trainers.tasks.scratchpad.writer import Writer
 from tests.trainers.training.test_waits import waits
 from trainers.errors import ConfigError
 from trainers.random import Stream
 from trainers.settings.registry import build
 from trainers.tasks.scratchpad import random_space_addition as random_space
 from trainers.tasks.scratchpad import shift_addition as shift
-from trainers.tasks.scratchpad.operands import NOWHERE
+from trainers.tasks.scratchpad.operands import NOWHERE, TOKEN
 from trainers.tasks.scratchpad.sums import SumBatch, Sums
 from trainers.tasks.supervised import IGNORED
-from trainers.tensors.batch import Batch
 
 SMALL: dict[str, Any] = {"canvas": 4, "train_digits": 2, "test_digits": (3, 4)}
 NAMES = ("random_space_addition", "shift_addition")
@@ -117,24 +116,6 @@ def test_training_has_digits_in_proportion_to_their_number(name: str, scratchpad
     assert sum((many - 400 * digits) ** 2 / (400 * digits) for digits, many in counts.items()) < 16.3  # one in 1,000
 
 
-@dataclass
-class Writer:
-    """A forward pass whose texts are given, and which says what is asked for behind true tokens."""
-
-    written: Tensor
-    task: Sums
-
-    def generate(self, prompt: Tensor, decoding: Any, **sizes: int) -> Tensor:
-        return self.written
-
-    def generate_by_state(self, prompt: Tensor, decoding: Any, **sizes: int) -> Tensor:
-        return self.written
-
-    def __call__(self, batch: Batch) -> Tensor:
-        predicted = torch.where(batch.targets == IGNORED, 0, batch.targets)
-        return torch.nn.functional.one_hot(predicted, self.task.outputs).float()
-
-
 def answers_of(name: str, task: Sums, batch: SumBatch) -> list[str]:
     """The answer to every prompt, worked out on characters, with other filler than the batch has."""
     assert batch.prompt is not None and batch.answer is not None
@@ -151,10 +132,8 @@ def answers_of(name: str, task: Sums, batch: SumBatch) -> list[str]:
 
 
 def scores_of(task: Sums, batch: SumBatch, texts: list[str], length: int) -> dict[str, float]:
-    assert batch.answer is not None
-    width = batch.answer.shape[-1]
-    written = torch.cat([ids_of(text.ljust(width)[:width]) for text in texts], dim=1).view_as(batch.answer)
-    scores = task.reduce(task.score_batch(Writer(written, task), batch, (length,)), batch, (length,))  # type: ignore[arg-type]
+    writer = Writer(task.outputs, lambda row, prompt: [TOKEN[character] for character in texts[row]])
+    scores = task.reduce(task.score_batch(writer, batch, (length,)), batch, (length,))  # type: ignore[arg-type]
     return {metric: float(value.mean()) for metric, value in scores.items()}
 
 
