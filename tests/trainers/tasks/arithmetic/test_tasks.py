@@ -10,7 +10,6 @@ import torch
 
 from tests.trainers.own_tasks import mean_loss, scores_of
 from tests.trainers.tasks.arithmetic.integers import to_integers
-from trainers.errors import ConfigError
 from trainers.random import Stream
 from trainers.tasks.arithmetic import carry_chains
 from trainers.tasks.arithmetic.digits import cascade_length
@@ -516,30 +515,3 @@ def test_sequences_can_be_read() -> None:
             assert parsed(task, batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()) == (
                 int(first), int(second), int(answer)
             )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("cls", "values", "key"),
-    [
-        (PaddedAddition, {"width": 4, "train_digits": 5}, "train_digits"),
-        (PaddedAddition, {"width": 4, "train_digits": 4, "text_tokens": 1}, "train_digits"),
-        (PaddedAddition, {"width": 9, "train_digits": 3, "longest_cascade": 4}, "longest_cascade"),
-        (PaddedAddition, {"width": 9, "measured_digits": 11}, "measured_digits"),
-        (PaddedAddition, {"width": 9, "measured_cascades": (10,)}, "measured_cascades"),
-        (PaddedAddition, {"width": 9, "measured_runs": (1, 1)}, "measured_runs"),
-        (PaddedAddition, {"carries": "mod10", "distribution": "mixed"}, "distribution"),
-        (PaddedAddition, {"distribution": "complexity", "uniform_lengths": True}, "uniform_lengths"),
-        (PaddedAddition, {"carries": "sum_le_9", "measured_cascades": (1,)}, "measured_cascades"),
-        (PaddedMultiplication, {"right_block_width": 20}, "right_block_width"),
-        (PaddedMultiplication, {"number_digits": 4}, "train_digits"),
-        (PaddedMultiplication, {"measured_digits": 22}, "measured_digits"),
-        (PaddedMultiplication, {"measured_rounds": (1, 1)}, "measured_rounds"),
-        (PaddedMultiplication, {"multiplier_range": (5, 3)}, "multiplier_range"),
-        (PaddedMultiplication, {"multiplier_digits": 2, "multiplier_range": (5, 30)}, "multiplier_range"),
-    ],
-)
-def test_settings_that_contradict_each_other_are_refused(cls: type[Task], values: dict[str, Any], key: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        cls.from_mapping(values)
-    assert [problem.key for problem in caught.value.problems] == [key]
-    assert caught.value.problems[0].allowed

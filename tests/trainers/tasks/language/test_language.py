@@ -13,7 +13,7 @@ import torch
 
 from tests.trainers.own_tasks import mean_loss, scores_of
 from trainers import Checkpoints, MemberConfig, train
-from trainers.errors import ConfigError, CorpusError
+from trainers.errors import CorpusError
 from trainers.random import Stream
 from trainers.tasks.language.corpus import open_corpus, write_corpus
 from trainers.tasks.language.language import Language, Wikitext
@@ -173,12 +173,6 @@ def test_windows_that_are_longer_than_the_text_are_a_problem(texts) -> None:
     assert (found["train_window"].given, found["train_window"].allowed) == (8, "< 8")
     assert found["test_windows"].allowed == "< 60"
     assert not list(small(train_window=7, test_windows=(59,)).data_problems())
-
-
-@pytest.mark.parametrize("settings", [{"corpus": "../secret"}, {"corpus": ""}, {"sha256": "abc"}])
-def test_what_is_refused(settings) -> None:
-    with pytest.raises(ConfigError, match="is no"):
-        Language(**settings)
 
 
 def language_member(seed: int, rate: float, **training) -> MemberConfig:

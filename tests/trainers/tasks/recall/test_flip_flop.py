@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from tests.trainers.own_tasks import scores_of
-from trainers.errors import ConfigError
 from trainers.random import Stream
 from trainers.tasks.recall.flip_flop import IGNORE, ONE, PAD, READ, WRITE, ZERO, FlipFlop
 from trainers.tasks.supervised import IGNORED
@@ -125,19 +124,6 @@ def test_the_names_of_the_metrics_and_what_is_trained() -> None:
     assert set(metrics) == {f"{name}{of}" for name in ("accuracy", "read_error") for of in ("", ".sparse", ".dense")}
     assert metrics["accuracy"].trained_lengths == (4,) and metrics["accuracy.sparse"].trained_lengths == ()
     assert metrics["read_error.dense"].direction == "minimize" and metrics["read_error.dense"].lengths == (4, 8)
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"pairs": 1}, "pairs: 1 is out of bounds"),
-        ({"ignore": 1.1}, "ignore: 1.1 is out of bounds"),
-        ({"measured_distances": [4, 2]}, "measured_distances: do not ascend"),
-    ],
-)
-def test_what_is_refused(settings, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        FlipFlop(**settings)
 
 
 def test_measures_are_the_reads_and_the_longest_way_back_to_a_write() -> None:

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from tests.trainers.own_tasks import scores_of
-from trainers.errors import ConfigError
 from trainers.random import Stream
 from trainers.settings.registry import build
 from trainers.tasks.recall.strings import Strings
@@ -152,20 +151,6 @@ def test_nothing_and_one_symbol_are_answered() -> None:
     copied = build("task", {"name": "copy_string", **SMALL, "shortest": 0})
     parts = copied.copy_parts(torch.full((1, 1, 6), 4), torch.tensor([[0]]))
     assert words_of(copied, copied.batch_of(*parts, 6), 0) == (["B", "|"], ["E"])
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"name": "copy_string", "train_length": 100}, "test_lengths: do not ascend"),
-        ({"name": "copy_string", "shortest": 51}, "shortest: 51 is more than train_length"),
-        ({"name": "induction", "shortest": 1}, "shortest: 1 is out of bounds"),
-        ({"name": "multi_instruction", "marked": 0}, "marked: 0 is out of bounds"),
-    ],
-)
-def test_what_is_refused(settings, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        build("task", settings)
 
 
 def test_what_the_first_rows_of_a_seed_are_stays() -> None:

@@ -1,6 +1,5 @@
 """Graphs of cycles: worked examples, a solver that reads the words, what is drawn, and what counts as right."""
 
-import re
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -9,7 +8,6 @@ import pytest
 import torch
 
 from tests.trainers.tasks.scratchpad.graph_solver import answer, distances, following, read, solver, words
-from trainers.errors import ConfigError
 from trainers.random import Stream
 from trainers.settings.registry import build
 from trainers.tasks.scratchpad.cycles import Cycles
@@ -197,20 +195,6 @@ def test_a_label_counts_only_before_the_first_end_mark() -> None:
     assert task.score_generated(short, test.batch)["label"].tolist() == [[False, True]]
     unended = torch.cat([test.batch.answer[..., :1]] * 2, dim=-1)
     assert task.score_generated(unended, test.batch)["label"].tolist() == [[False, False]]
-
-
-BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "order": ({"size": 3, "smallest": 4}, "smallest: 4 is more than the largest length; allowed: <= size (3)"),
-    "few nodes": ({"size": 3, "test_sizes": [6], "nodes": 7}, "fewer than two nodes if the first has 6"),
-    "few names": ({"smallest": 3, "size": 8, "names": 15}, "15 are too few for a graph of 16 nodes"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_settings_that_do_not_go_together_are_refused(case: str) -> None:
-    settings, message = BAD[case]
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        task_of(**settings)
 
 
 STAGES = {

@@ -244,21 +244,6 @@ def test_random_offsets_train_every_position_and_move_states_alone() -> None:
         assert (mine[:-1] - shared - shift[row] == torch.arange(len(mine) - 1)).all()
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"random_offsets": True}, "random_offsets: the scratchpad is inductive"),
-        ({"fixed_set": 10, "row_form": "split"}, "fixed_set: a batch of split rows"),
-        ({"canvas": 5, "train_bits": 6}, "train_bits: more than the 5 cells"),
-        ({"canvas": 100}, "canvas: 100 is out of bounds"),
-        ({"row_form": "masked"}, "did you mean .mask"),
-    ],
-)
-def test_what_is_refused(settings, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        build("task", {"name": "parity", **settings})
-
-
 @pytest.mark.parametrize("asks", [True, False])
 def test_losses_of_states_and_of_the_question_are_apart(member, asks: bool) -> None:
     """Both by hand, and together, with their numbers of tokens, the training loss of the same rows."""

@@ -19,7 +19,6 @@ from tests.trainers.tasks.scratchpad.sum_rules import (
 )
 from tests.trainers.tasks.scratchpad.writer import Writer
 from tests.trainers.training.test_waits import waits
-from trainers.errors import ConfigError
 from trainers.random import Stream
 from trainers.settings.registry import build
 from trainers.tasks.scratchpad import random_space_addition as random_space
@@ -229,30 +228,6 @@ def test_rows_are_drawn_and_scored_without_waiting(name: str, settings: dict[str
     assert batch.answer is not None
     answer = batch.answer
     assert waits(lambda: task.score_generated(answer, batch)) == set()
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "said"),
-    [
-        (
-            "shift_addition",
-            {"train_digits": 5},
-            "train_digits: 5 digits do not fit; allowed: <= canvas",
-        ),
-        ("shift_addition", {"test_digits": (4, 3)}, "test_digits: .4, 3. are not ascending lengths beyond"),
-        ("shift_addition", {"test_digits": (2, 3)}, "test_digits: .2, 3. are not ascending"),
-        ("shift_addition", {"test_digits": (3, 5)}, "allowed: from 3 to canvas .4., the smallest first"),
-        (
-            "random_space_addition",
-            {"canvas": 50},
-            "canvas: its 101 cells need numbers of more than two digits",
-        ),
-        ("random_space_addition", {"greedy_states": True}, "greedy_states: with temperature 0 nothing is sampled"),
-    ],
-)
-def test_what_is_refused(name: str, settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        task_of(name, **settings)
 
 
 @pytest.mark.parametrize(
