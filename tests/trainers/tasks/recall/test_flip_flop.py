@@ -37,13 +37,6 @@ def remembered(tokens: torch.Tensor) -> torch.Tensor:
     return found
 
 
-def test_the_worked_example_of_the_task() -> None:
-    task = FlipFlop(pairs=5)
-    batch = task.batch_of(torch.tensor([[[1, 3, 1, 3, 2]]]), torch.tensor([[[1, 0, 0, 1, 1]]]))
-    assert batch.tokens.tolist() == [[[1, 5, 3, 4, 1, 4, 3, 5, 2, 4]]]
-    assert batch.targets.tolist() == [[[IGNORED] * 8 + [ZERO, IGNORED]]]
-
-
 def test_rows_have_the_form_and_the_frequencies_of_the_data_set() -> None:
     """256 pairs: the mean number of reads is 1 + 254 (1 - p) / 2, about 26.4, 3.5 and 115.3."""
     for test in sets_of(FlipFlop(), 2000):

@@ -137,22 +137,6 @@ def test_the_symbol_that_is_asked_for_is_any_but_the_last() -> None:
     assert set(counts) == {0, 1, 2, 3} and all(abs(count - 1000) < 150 for count in counts.values())
 
 
-def test_nothing_and_one_symbol_are_answered() -> None:
-    task = build("task", {"name": "multi_instruction", **SMALL})
-    assert isinstance(task, Strings)
-    for count, string in ((0, []), (1, ["a"])):
-        for number, letter in enumerate("CRFLKSX"):
-            marks = torch.tensor([[[0, 6, 6]]]) if letter == "K" and count else torch.tensor([[[6, 6, 6]]])
-            tokens, number_SB = torch.full((1, 1, 6), 4), torch.tensor([[number]])
-            parts = task.instruction_parts(number_SB, tokens, torch.tensor([[count]]), marks)
-            prompt, answer = words_of(task, task.batch_of(*parts, 6), 0)
-            assert [word.rstrip("*") for word in prompt] == ["B", letter, *string, "|"]
-            assert answer == [*(string if letter in "CRFLX" else []), "E"]
-    copied = build("task", {"name": "copy_string", **SMALL, "shortest": 0})
-    parts = copied.copy_parts(torch.full((1, 1, 6), 4), torch.tensor([[0]]))
-    assert words_of(copied, copied.batch_of(*parts, 6), 0) == (["B", "|"], ["E"])
-
-
 def test_what_the_first_rows_of_a_seed_are_stays() -> None:
     """Sweeps are compared over years: the same seed has the same rows for good."""
     found = []

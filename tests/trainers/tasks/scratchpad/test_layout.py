@@ -194,15 +194,7 @@ def test_the_worked_example_of_parity() -> None:
     assert without.weight[0, 0].tolist() == [0] * 6 + loss[7:]  # the start mark is part of the answer
 
 
-def test_lengths_are_those_of_the_formulas() -> None:
-    for n in (2, 5, 9):
-        cycles = Widths(8 * n + 4, 1, (*(2,) * n, 4))
-        assert (cycles.full, cycles.masked) == (10 * n + 9, 12 * n + 9)
-        assert Widths(8 * n + 4, 0, (2 * n + 4,)).full == 10 * n + 8
-        parity = Widths(61, 1, (8,) * (n + 1))
-        assert (parity.full, parity.masked) == (61 + 1 + 8 * n + 8, 61 + 1 + 8 * n + 8 + 8 * n)
-        space = Widths(94, 1, (46,) * (n + 1))
-        assert space.full == 95 + 46 * n + 46 and space.transition == 95 + 92
-        shift = Widths(0, 0, (*(98,) * (n + 1), 33))
-        assert (shift.full, shift.masked) == (98 * (n + 1) + 33, 98 * (2 * n + 1) + 33)
-    assert Widths(94, 1, (46,) * 11).masked == 1061 and Widths(0, 0, (*(98,) * 5, 33)).masked == 915
+def test_widths_of_rows_whose_question_is_the_first_state() -> None:
+    widths = Widths(0, 0, (14, 14, 5))
+    assert (widths.full, widths.masked, widths.transition) == (33, 47, 28)
+    assert Widths(0, 0, (*(98,) * 5, 33)).masked == 915
