@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,14 +12,13 @@ from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.arithmetic import carry_chains
 from trainers.tasks.arithmetic.digits import add, carry_run, cascade_length, digit_count, shift_digits, write_digits
-from trainers.tasks.arithmetic.operand_layout import OperandLayout
 from trainers.tasks.arithmetic.padded_numbers import GENERAL, SHIFTED, PaddedNumbers, write_number
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch
 from trainers.tensors.numerals import PLUS
 
-_PAIRS, _KIND, _MIXTURE, _SHIFT, _GAPS, _TEXT, _DIGITS = range(7)  # sites of random words
+_PAIRS, _KIND, _MIXTURE, _DIGITS = 0, 1, 2, 6  # sites of random words, beside the three from `shift_site` on
 _SITES, _GROUPS = 8, 1024  # sites reserved for one group of evaluation rows, and groups for one length
 
 
@@ -60,7 +58,8 @@ class PaddedAddition(PaddedNumbers):
     measured_runs: tuple[int, ...] = setting((), low=0, help="runs of carries with a metric of their own")
     measured_samples: int = setting(200, low=1, help="inputs per length and cascade length or run")
 
-    shift_site: ClassVar[int] = _SHIFT
+    operator = PLUS
+    shift_site = 3
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of numbers that do not fit, and of measured carries that no sum has."""
@@ -88,9 +87,9 @@ class PaddedAddition(PaddedNumbers):
             yield self._problem("distribution", f"there are no cascades with carries: {self.carries}", "uniform")
 
     @property
-    def layout(self) -> OperandLayout:
-        """The layout of the numbers."""
-        return OperandLayout(self.width, self.width, PLUS, self.text_tokens, self.text_ids)
+    def blocks(self) -> tuple[int, int]:
+        """Positions of the first number and of the second."""
+        return self.width, self.width
 
     @property
     def longest(self) -> int:
@@ -117,7 +116,7 @@ class PaddedAddition(PaddedNumbers):
 
     def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
         """Return the difficulty of each sequence (..., T), int64 (...): its `cascade` length and `run` of carries."""
-        first, second = self.layout.numbers(tokens)
+        first, second = self.numbers(tokens)
         return {"cascade": cascade_length(first + second), "run": carry_run(first + second)}
 
     def _draw_training(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
@@ -177,9 +176,8 @@ class PaddedAddition(PaddedNumbers):
             shift_digits(torch.nn.functional.pad(number, (0, self.width - number.shape[-1])), shift)
             for number in (first, second)
         )
-        sites = (site + _GAPS, site + _TEXT)
         answer = self._answer(first, second)[..., -self.answer_width :]
-        return self.layout.batch(write_number(first), write_number(second), answer, draws, sites)
+        return self._join(write_number(first), write_number(second), answer, draws, site)
 
     def _answer(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the tokens (S, B, width + 1) of the sum."""

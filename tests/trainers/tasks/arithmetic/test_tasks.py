@@ -38,8 +38,8 @@ def parsed(task: Task, tokens: list[int], targets: list[int]) -> tuple[int, int,
     """Both numbers and the answer of one sequence, read without the task's own reader."""
     numbers = [token for token in tokens if token <= PAD]
     sign = PLUS if isinstance(task, PaddedAddition) else TIMES
-    width = task.layout.first
-    assert tokens.count(sign) == 1 and len(numbers) == width + task.layout.second
+    width, _ = task.blocks
+    assert tokens.count(sign) == 1 and len(numbers) == sum(task.blocks)
     scored = [target for target in targets if target != IGNORED]
     return value(numbers[:width]), value(numbers[width:]), value(scored)
 
@@ -280,7 +280,7 @@ def test_text_stands_where_it_should_and_varies(task: Task) -> None:
         text = "".join(kinds)
         first = text.index("n")
         operator = text.index("o")
-        w1, w2 = task.layout.first, task.layout.second
+        w1, w2 = task.blocks
         middle, after = operator - first - w1, len(text) - operator - 1 - w2
         assert text == "t" * first + "n" * w1 + "t" * middle + "o" + "n" * w2 + "t" * after
         gaps |= {(0, first), (1, middle), (2, after)}
@@ -294,7 +294,7 @@ def test_text_stands_where_it_should_and_varies(task: Task) -> None:
 def test_places_follow_from_the_tokens(task: Task) -> None:
     batch = task.sample(stream(3, 4), 30)
     places = task.places(batch.tokens)
-    w1, w2 = task.layout.first, task.layout.second
+    w1, w2 = task.blocks
     for tokens, roles, digits in zip(
         batch.tokens.flatten(0, 1).tolist(),
         places.role.flatten(0, 1).tolist(),
@@ -303,7 +303,7 @@ def test_places_follow_from_the_tokens(task: Task) -> None:
     ):
         assert [d for r, d in zip(roles, digits, strict=True) if r == FIRST] == [*range(w1, 0, -1)]
         assert [d for r, d in zip(roles, digits, strict=True) if r == SECOND] == [*range(w2, 0, -1)]
-        assert [t for t, r in zip(tokens, roles, strict=True) if r == OPERATOR] == [task.layout.operator]
+        assert [t for t, r in zip(tokens, roles, strict=True) if r == OPERATOR] == [task.operator]
         assert all(
             (r == NO_ROLE) == (t >= TEXT) and (d > 0) == (t <= PAD)
             for t, r, d in zip(tokens, roles, digits, strict=True)
@@ -313,7 +313,7 @@ def test_places_follow_from_the_tokens(task: Task) -> None:
     if fixed is not None:
         assert fixed.role.shape == (task.train_positions,)
         assert (places.role == fixed.role).all() and (places.significance == fixed.significance).all()
-    first, second = task.layout.numbers(batch.tokens)
+    first, second = task.numbers(batch.tokens)
     read = [*zip(to_integers(first.flatten(0, 1)), to_integers(second.flatten(0, 1)), strict=True)]
     assert read == [(a, b) for a, b, _ in rows(task, batch)]
 
