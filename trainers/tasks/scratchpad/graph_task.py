@@ -45,7 +45,6 @@ class GraphTask(ScratchpadTask):
 
     def score_generated(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
         """Return whether each generated row is right by each of `generation_metrics`, (M, B)."""
-        assert batch.answer is not None
         (ended, label), (_, wanted) = _read_label(written_MBG), _read_label(batch.answer)
         return {**super().score_generated(written_MBG, batch), "label": ended & (label == wanted)}
 

@@ -103,7 +103,6 @@ class ScratchpadTask(Task):
 
     def score_generated(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
         """Return whether each generated row is right by each of `generation_metrics`, (M, B)."""
-        assert batch.answer is not None
         return {"exact_match": (written_MBG == batch.answer).all(dim=-1)}
 
     def cross_checks(self) -> Iterator[Problem]:
@@ -240,7 +239,7 @@ class ScratchpadTask(Task):
 
     def score_batch(self, forward: ForwardPass, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the scores of generated answers, and of the next token after each true token."""
-        assert isinstance(batch, ScratchpadBatch) and batch.prompt is not None and batch.answer is not None
+        assert isinstance(batch, ScratchpadBatch)
         widths = self.widths(lengths[0])
         if self.scratchpad == INDUCTIVE:
             sizes = {"shared": widths.shared, "states": len(widths.states), "width": max(widths.states)}

@@ -33,11 +33,11 @@ from trainers.tasks.scratchpad.text import Text
 from trainers.tensors.device_constants import constant
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SumBatch(ScratchpadBatch):
     """source: which token of an answer each token repeats, (S, B, G); itself for new filler, NOWHERE for none."""
 
-    source: Tensor | None = None
+    source: Tensor
 
 
 class Sums(ScratchpadTask):
@@ -111,14 +111,13 @@ class Sums(ScratchpadTask):
     def test_batch(self, text: Text, length: int) -> SumBatch:
         """Return the test batch of a text of one length."""
         batch = super().test_batch(text, length)
-        assert batch.answer is not None
         sources = () if self.scratchpad == NONE else self.sources(length)
         sources = (*sources, *[NOWHERE] * (batch.answer.shape[-1] - len(sources)))
         return SumBatch(**vars(batch), source=constant(sources, batch.answer.device).expand(batch.answer.shape))
 
     def score_generated(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
         """Return whether each row is right by each of `generation_metrics`, (M, B)."""
-        assert isinstance(batch, SumBatch) and batch.answer is not None and batch.source is not None
+        assert isinstance(batch, SumBatch)
         answer, source = batch.answer, batch.source
         copied = (source != NOWHERE) & (answer != TOKEN[PAD])
         fillers = tuple(token in FILLER for token in range(len(CHARACTERS)))

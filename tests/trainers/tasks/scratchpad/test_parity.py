@@ -123,12 +123,11 @@ def test_what_is_not_the_whole_scratchpad_is_refused(case: str, spoil: Callable[
 def test_tokens_states_and_fields_are_counted_behind_the_true_tokens() -> None:
     task, test = Parity(canvas=12, train_bits=4), EvaluationBatch
     batch = next(one for one in batches_of(task) if one.lengths == (4,)).batch
-    assert isinstance(batch, ScratchpadBatch) and batch.field is not None
+    assert isinstance(batch, ScratchpadBatch)
 
     class Mistaken(Oracle):
         def __call__(self, batch: Batch) -> Tensor:
             assert isinstance(batch, ScratchpadBatch)
-            assert batch.field is not None and batch.state is not None
             wrong = (batch.field == 3) & (batch.state == 2)  # the parity of the third state
             wrong[:, 20:] = False
             return super().__call__(replace(batch, targets=torch.where(wrong, 0, batch.targets)))
@@ -145,7 +144,7 @@ def test_rows_have_so_many_bits_anywhere_on_the_canvas(case: str) -> None:
     task, _ = CASES[case]
     for test in batches_of(task, 300):
         batch, (length,) = test.batch, test.lengths
-        assert isinstance(batch, ScratchpadBatch) and batch.prompt is not None and batch.answer is not None
+        assert isinstance(batch, ScratchpadBatch)
         rows = [text_of(row) for row in batch.prompt[0]]
         assert all(len(row) == 13 and row.endswith("=") and row.count("_") == 12 - length for row in rows)
         ones = sum(row.count("1") for row in rows)

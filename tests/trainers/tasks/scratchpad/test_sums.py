@@ -69,8 +69,8 @@ def test_shifted_rows_have_the_papers_ids_losses_and_groups(fixed: bool) -> None
     assert batch.ids[0, 0].tolist() == [*range(14), *range(14, 28), *range(14), *range(14, 18)]
     assert ((batch.targets[0, 0] != IGNORED) & (batch.weight[0, 0] == 1)).int().tolist() == loss[1:]
     assert batch.groups[0, 0].tolist() == [2 if fixed else 1] * 14 + [2] * 14 + [3] * 18
-    assert batch.prompt is not None and text_of(batch.prompt[0, 0].tolist()) == "p$9+w$4="
-    assert batch.answer is not None and text_of(batch.answer[0, 0].tolist()).rstrip() == ("$lh|0#9p$+4w$=3$l|1#13$l.")
+    assert text_of(batch.prompt[0, 0].tolist()) == "p$9+w$4="
+    assert text_of(batch.answer[0, 0].tolist()).rstrip() == ("$lh|0#9p$+4w$=3$l|1#13$l.")
 
 
 def test_rows_in_a_canvas_have_the_papers_ids_losses_and_groups() -> None:
@@ -86,8 +86,8 @@ def test_rows_in_a_canvas_have_the_papers_ids_losses_and_groups() -> None:
     assert batch.ids[0, 0].tolist() == [*range(14), *here, *here, *after, *here, *after[:-1]]
     assert ((batch.targets[0, 0] != IGNORED) & (batch.weight[0, 0] == 1)).int().tolist() == loss[1:]
     assert batch.groups[0, 0].tolist() == [0] * 14 + [1] * 19 + [2] * 38 + [3] * 37
-    assert batch.prompt is not None and text_of(batch.prompt[0, 0].tolist()) == "_57+_48="
-    assert batch.answer is not None and text_of(batch.answer[0, 0].tolist()) == f"$keam:{first}{second}{third}"
+    assert text_of(batch.prompt[0, 0].tolist()) == "_57+_48="
+    assert text_of(batch.answer[0, 0].tolist()) == f"$keam:{first}{second}{third}"
 
 
 @pytest.mark.parametrize(("name", "largest"), [("random_space_addition", 186), ("shift_addition", 195)])
@@ -117,7 +117,6 @@ def test_training_has_digits_in_proportion_to_their_number(name: str, scratchpad
 
 def answers_of(name: str, task: Sums, batch: SumBatch) -> list[str]:
     """The answer to every prompt, worked out on characters, with other filler than the batch has."""
-    assert batch.prompt is not None and batch.answer is not None
     source, found = random.Random(5), []
     for prompt, answer in zip(batch.prompt.flatten(0, 1).tolist(), batch.answer.flatten(0, 1).tolist(), strict=True):
         if task.scratchpad == "none":
@@ -225,7 +224,6 @@ def test_rows_are_drawn_and_scored_without_waiting(name: str, settings: dict[str
     assert waits(lambda: task.sample(training, 6)) == set()
     assert waits(lambda: [*task.evaluation_batches(tests, 3, task.lengths)]) == set()
     batch = test_of(task, 2)
-    assert batch.answer is not None
     answer = batch.answer
     assert waits(lambda: task.score_generated(answer, batch)) == set()
 
