@@ -244,10 +244,3 @@ def test_what_a_stage_trains_on_depends_on_all_ended_else() -> None:
         mine = task.sample_staged(alone, 20, torch.tensor([stage]))
         assert all(torch.equal(a[0], b[seed]) for a, b in zip(mine.tensors(), both.tensors(), strict=True))
         assert mine.tokens.shape == task.sample_staged(alone, 20, torch.tensor([0])).tokens.shape
-
-
-def test_random_offsets_train_the_positions_of_a_longer_way() -> None:
-    task = task_of(size=2, test_sizes=[4], nodes=8, scratchpad="full", random_offsets=True)
-    (batch,) = task.sample(DATA, 200)
-    ids = batch.ids[0][:, 36]  # of the first node
-    assert set(ids.tolist()) == {36, 38, 40} and task.positions == 36 + 12 - 1
