@@ -3,11 +3,10 @@
     PYTHONPATH=CODE python tests/side_by_side/train_all.py FOLDER [--only TEXT] [--compiled]
 
 compare.py runs this twice. It knows of the code only `MemberConfig.from_dict`, `train`, what a reporter is given, and
-the files of kept weights, which it reads by itself: a JSON line, then the arrays it lists.
+the files of kept weights.
 """
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from cases import COMPILED, EAGER, Member
 from numpy.typing import NDArray
+from safetensors.numpy import load_file
 
 from trainers import MemberConfig, train
 
@@ -55,27 +55,8 @@ def arrays_of(members: list[Member], folder: Path) -> Arrays:
             if (value := getattr(evaluation, name, None)) is not None:
                 found[f"{at}, {name}"] = value
     for number, file in enumerate(reporter.evaluations[-1].weights):
-        of_member = {"none": np.zeros(0)} if file is None else read_weights(folder / file.name)
-        found |= {f"weights of member {number}, {name}": array for name, array in of_member.items()}
-    return found
-
-
-def read_weights(path: Path) -> Arrays:
-    """The arrays of a file of kept weights, by average and name; also of versions before 1.0.0."""
-    if path.suffix == ".safetensors":
-        from safetensors.numpy import load_file
-
-        return {name.replace("/", " ", 1): array for name, array in load_file(path).items()}
-    header, _, body = path.read_bytes().partition(b"\n")
-    found, offset = {}, 0
-    for entry in json.loads(header)["arrays"]:
-        dtype, shape = np.dtype(entry["dtype"]), entry["shape"]
-        count = int(np.prod(shape, dtype=np.int64))
-        array = np.frombuffer(body, dtype, count, offset).reshape(shape)
-        found[f"{entry['average']} {entry['name']}"] = array
-        offset += array.nbytes
-    if offset != len(body):
-        raise ValueError(f"{path} has {len(body)} bytes of arrays, its header lists {offset}")
+        of_member = {"none": np.zeros(0)} if file is None else load_file(folder / file.name)
+        found |= {f"weights of member {number}, {name}".replace("/", " "): of for name, of in of_member.items()}
     return found
 
 

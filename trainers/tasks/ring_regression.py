@@ -32,6 +32,8 @@ class RingRegression(Task):
     """
 
     causal: ClassVar[bool] = False
+    # test_loss: expected squared error at a position, all vectors Gaussian; train_loss: within the window.
+    metrics: ClassVar[Mapping[str, str]] = {"test_loss": "minimize", "train_loss": "minimize"}
 
     ring: int = setting(51, low=3, help="positions n")
     window: int = setting(10, low=1, help="positions of the training window")
@@ -43,24 +45,12 @@ class RingRegression(Task):
         """Yield problems of a neighbourhood or window that overlaps itself, and of a target that is no Gram matrix."""
         half = (self.ring - 1) // 2
         if self.window > half + 1:
-            yield Problem(
-                key="window",
-                given=self.window,
-                message=f"{self.window} is more than half the ring",
-                allowed=f"<= {half + 1}",
-            )
+            yield self._problem("window", f"{self.window} is more than half the ring", f"<= {half + 1}")
         if len(self.betas) > half:
-            yield Problem(
-                key="betas",
-                given=list(self.betas),
-                message=f"has more than {half} entries",
-                allowed=f"<= {half} entries",
-            )
+            yield self._problem("betas", f"has more than {half} entries", f"<= {half} entries")
         if self.alpha < 2 * sum(abs(beta) for beta in self.betas):
             message = f"{self.alpha} is less than twice the sum of betas: the target need not be a Gram matrix"
-            yield Problem(
-                key="alpha", given=self.alpha, message=message, allowed=f">= {2 * sum(map(abs, self.betas)):g}"
-            )
+            yield self._problem("alpha", message, f">= {2 * sum(map(abs, self.betas)):g}")
 
     @property
     def inputs(self) -> int:
@@ -87,11 +77,6 @@ class RingRegression(Task):
     def lengths(self) -> tuple[int, ...]:
         """Every position, counted from 1."""
         return tuple(range(1, self.ring + 1))
-
-    @property
-    def metrics(self) -> Mapping[str, str]:
-        """test_loss: expected squared error at a position, all vectors Gaussian; train_loss: within the window."""
-        return {"test_loss": "minimize", "train_loss": "minimize"}
 
     def target(self, dtype: torch.dtype, device: torch.device = _CPU) -> Tensor:
         """Return T_ir, the coefficient of <theta, x_r> in y_i, (n, n)."""

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -40,11 +41,8 @@ class SetComplement(Task):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem if a training row can contain every token."""
         if self.train_length >= self.vocabulary:
-            yield Problem(
-                key="train_length",
-                given=self.train_length,
-                message=f"{self.train_length} leaves no absent token",
-                allowed=f"< vocabulary ({self.vocabulary})",
+            yield self._problem(
+                "train_length", f"{self.train_length} leaves no absent token", f"< vocabulary ({self.vocabulary})"
             )
 
     @property
@@ -62,32 +60,19 @@ class SetComplement(Task):
         """Lengths that can be evaluated: at least one token stays absent."""
         return tuple(range(1, self.vocabulary))
 
-    @property
-    def metrics(self) -> Mapping[str, str]:
-        """Each metric and its better direction.
-
-        Means over inputs of the metrics of `trainers.tasks.uniform` with the absent tokens allowed. Extremes:
-        total_variation_p99 and margin_min, the worst input. displacement is the Delta of the balanced closed form with
-        the same invalid mass m: s log(s (1 - m) / ((v - s) m)). margin_bound is the paper's (2/s) C, where C is the
-        smaller of margin_min at lengths 1 and 2: a lower bound of margin_min at length s for a balanced model.
-        """
-        return {
-            **uniform.METRICS,
-            "total_variation_p99": "minimize",
-            "margin_min": "maximize",
-            "displacement": "none",
-            "margin_bound": "none",
-        }
-
-    @property
-    def headline(self) -> tuple[str, ...]:
-        """Metrics that are charted."""
-        return ("total_variation", "invalid_mass", "margin")
-
-    @property
-    def paired_metrics(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of a measured and a predicted metric that are charted against each other."""
-        return (("margin_min", "margin_bound"),)
+    # Means over inputs of the metrics of `trainers.tasks.uniform` with the absent tokens allowed. Extremes:
+    # total_variation_p99 and margin_min, the worst input. displacement is the Delta of the balanced closed form with
+    # the same invalid mass m: s log(s (1 - m) / ((v - s) m)). margin_bound is the paper's (2/s) C, where C is the
+    # smaller of margin_min at lengths 1 and 2: a lower bound of margin_min at length s for a balanced model.
+    metrics: ClassVar[Mapping[str, str]] = {
+        **uniform.METRICS,
+        "total_variation_p99": "minimize",
+        "margin_min": "maximize",
+        "displacement": "none",
+        "margin_bound": "none",
+    }
+    headline = ("total_variation", "invalid_mass", "margin")
+    paired_metrics = (("margin_min", "margin_bound"),)
 
     def targets_of(self, tokens_SBT: Tensor) -> Tensor:
         """Return the uniform distribution over absent tokens after each position, float32 (S, B, T, V)."""

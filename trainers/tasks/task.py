@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trainers.errors import Problem
 from trainers.random import Stream
-from trainers.settings.fields import Settings
+from trainers.settings.fields import Settings, plain_value
 from trainers.tasks import supervised
 from trainers.tasks.forward_pass import EvaluatedModel, ForwardPass
 from trainers.tasks.metrics import Evaluated as Evaluated  # tasks of one's own may name all of these from here
@@ -112,6 +112,10 @@ class Task(Settings, ABC):
         the settings alone, so all stages share their widths; a row depends on its seed, step and stage.
         """
         raise NotImplementedError(f"{type(self).__name__} has no sample_staged")
+
+    def _problem(self, key: str, message: str, allowed: str | None = None) -> Problem:
+        """Return the problem of a setting, with its value."""
+        return Problem(key=key, given=plain_value(getattr(self, key)), message=message, allowed=allowed)
 
     def staged_problems(self) -> Iterator[Problem]:
         """Yield settings that training in stages would ignore; with a curriculum they are refused."""

@@ -67,27 +67,17 @@ def draw_without_carries(draws: Draws, site: int, batch: int, digits: int) -> tu
 
 @lru_cache(maxsize=256)
 def _table(chain: str, classes: tuple[int, ...], digits: int, device: torch.device) -> Tensor:
-    """Return `_thresholds` as a tensor on a device."""
-    return torch.tensor(_thresholds(chain, classes, digits), device=device)
-
-
-@lru_cache(maxsize=256)
-def _thresholds(chain: str, classes: tuple[int, ...], digits: int) -> list[list[list[list[list[int]]]]]:
-    """Return two bounds on a 32-bit word, by class, positions left, k and reached.
+    """Return two bounds on a 32-bit word, by class, positions left, k and reached, int64 (classes, left, k, 2, 2).
 
     Below the first bound the pair sums to 10 or more, below the second to 9, otherwise to less.
     """
-    longest = max(0, *classes)
-    table = []
-    for c in classes:
-        counts = _Counts(chain, c)
-        table.append(
-            [
-                [[counts.bounds(left, k, bool(reached)) for reached in range(2)] for k in range(longest + 1)]
-                for left in range(digits + 1)
-            ]
+    ks, table = range(max(0, *classes) + 1), []
+    for counts in (_Counts(chain, c) for c in classes):
+        by_k = (
+            [[counts.bounds(left, k, reached) for reached in (False, True)] for k in ks] for left in range(digits + 1)
         )
-    return table
+        table.append(list(by_k))
+    return torch.tensor(table, device=device)
 
 
 class _Counts:
@@ -96,12 +86,6 @@ class _Counts:
     def __init__(self, chain: str, c: int) -> None:
         self.chain, self.c = chain, c
         self._known: dict[tuple[int, int, bool], int] = {}
-
-    def after(self, kind: int, k: int) -> int:
-        """Return the chain length after a pair of this kind (0: 10 or more, 1: 9, 2: less)."""
-        if self.chain == "cascade":
-            return (1, k + 1 if k else 0, 0)[kind]
-        return k + 1 if kind == 0 else 0
 
     def ways(self, left: int, k: int, reached: bool) -> int:
         """Return the number of completions of `left` more positions."""
@@ -117,14 +101,15 @@ class _Counts:
         return self._known[key]
 
     def ways_by_kind(self, left: int, k: int, reached: bool) -> list[int]:
-        """Return the number of completions that start with a pair of each kind."""
+        """Return the number of completions that start with a pair of each kind (10 or more, 9, less)."""
+        lengths = (1, k + 1 if k else 0, 0) if self.chain == "cascade" else (k + 1, 0, 0)
         return [
-            size * self.ways(left - 1, after, reached or after == self.c)
-            for size, after in ((size, self.after(kind, k)) for kind, size in enumerate(_SIZES))
+            size * self.ways(left - 1, length, reached or length == self.c)
+            for size, length in zip(_SIZES, lengths, strict=True)
         ]
 
     def bounds(self, left: int, k: int, reached: bool) -> list[int]:
-        """Return the two bounds of `_thresholds`; arbitrary in unreachable states."""
+        """Return the two bounds of `_table`; arbitrary in unreachable states."""
         if left == 0 or self.ways(left, k, reached) == 0:
             return [0, 0]
         carry, nine, less = self.ways_by_kind(left, k, reached)

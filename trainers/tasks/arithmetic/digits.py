@@ -96,11 +96,7 @@ def parallel_multiplication(multiplier: Tensor, digits: Tensor, width: int) -> t
     m_i = multiplier * d_i; then m_j <- (m_j mod 10) + sum over k >= 1 of the k-th decimal digit of m_(j-k), for all j
     at once, while any m_i >= 10. The multiplier is an int64 below 10^17.
     """
-    return _rounds(torch.nn.functional.pad(multiplier[..., None] * digits, (0, width - digits.shape[-1])))
-
-
-def _rounds(columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Reduce columns (..., W) of any size to digits by parallel rounds; return them and each number's rounds (...)."""
+    columns = torch.nn.functional.pad(multiplier[..., None] * digits, (0, width - digits.shape[-1]))
     rounds = torch.zeros_like(columns[..., 0])
     while bool((columns >= 10).any()):
         rounds = rounds + (columns >= 10).any(dim=-1)

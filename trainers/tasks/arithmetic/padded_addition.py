@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,24 +11,14 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.arithmetic import carry_chains
-from trainers.tasks.arithmetic.digit_scores import GENERAL
-from trainers.tasks.arithmetic.digits import (
-    add,
-    carry_run,
-    cascade_length,
-    digit_count,
-    digits_of_integers,
-    shift_digits,
-    write_digits,
-)
-from trainers.tasks.arithmetic.operand_layout import OperandLayout
-from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, write_number
+from trainers.tasks.arithmetic.digits import add, carry_run, cascade_length, digit_count, shift_digits, write_digits
+from trainers.tasks.arithmetic.padded_numbers import GENERAL, SHIFTED, PaddedNumbers, write_number
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch
 from trainers.tensors.numerals import PLUS
 
-_PAIRS, _KIND, _MIXTURE, _SHIFT, _GAPS, _TEXT, _DIGITS = range(7)  # sites of random words
+_PAIRS, _KIND, _MIXTURE, _DIGITS = 0, 1, 2, 6  # sites of random words, beside the three from `shift_site` on
 _SITES, _GROUPS = 8, 1024  # sites reserved for one group of evaluation rows, and groups for one length
 
 
@@ -69,44 +58,38 @@ class PaddedAddition(PaddedNumbers):
     measured_runs: tuple[int, ...] = setting((), low=0, help="runs of carries with a metric of their own")
     measured_samples: int = setting(200, low=1, help="inputs per length and cascade length or run")
 
-    shift_site: ClassVar[int] = _SHIFT
+    operator = PLUS
+    shift_site = 3
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of numbers that do not fit, and of measured carries that no sum has."""
         yield from super().cross_checks()
         if self.longest_cascade is not None and self.longest_cascade > self.train_digits:
-            yield Problem(
-                key="longest_cascade",
-                given=self.longest_cascade,
-                message=f"no sum of {self.train_digits} digits has a cascade of {self.longest_cascade}",
-                allowed=f"<= train_digits ({self.train_digits})",
+            yield self._problem(
+                "longest_cascade",
+                f"no sum of {self.train_digits} digits has a cascade of {self.longest_cascade}",
+                f"<= train_digits ({self.train_digits})",
             )
         for key in ("measured_cascades", "measured_runs"):
             asked = getattr(self, key)
             allowed = f"distinct integers >= 0 and <= {self.longest}"
             if long := [c for c in asked if c > self.longest]:
                 message = f"{', '.join(map(str, long))} cannot occur in numbers of {self.longest} digits"
-                yield Problem(key=key, given=list(asked), message=message, allowed=allowed)
+                yield self._problem(key, message, allowed)
             elif len(set(asked)) != len(asked):
-                yield Problem(key=key, given=list(asked), message="names a length twice", allowed=allowed)
+                yield self._problem(key, "names a length twice", allowed)
             if asked and self.carries != "full":
-                message = f"there are no carries with carries: {self.carries}"
-                yield Problem(key=key, given=list(asked), message=message, allowed="an empty list")
+                yield self._problem(key, f"there are no carries with carries: {self.carries}", "an empty list")
         if self.uniform_lengths and self.distribution == "complexity":
             message = "no training pair is uniform with distribution: complexity"
-            yield Problem(key="uniform_lengths", given=True, message=message, allowed="false")
+            yield self._problem("uniform_lengths", message, "false")
         if self.distribution != "uniform" and self.carries != "full":
-            yield Problem(
-                key="distribution",
-                given=self.distribution,
-                message=f"there are no cascades with carries: {self.carries}",
-                allowed="uniform",
-            )
+            yield self._problem("distribution", f"there are no cascades with carries: {self.carries}", "uniform")
 
     @property
-    def layout(self) -> OperandLayout:
-        """The layout of the numbers."""
-        return OperandLayout(self.width, self.width, PLUS, self.text_tokens, self.text_ids)
+    def blocks(self) -> tuple[int, int]:
+        """Positions of the first number and of the second."""
+        return self.width, self.width
 
     @property
     def longest(self) -> int:
@@ -131,20 +114,9 @@ class PaddedAddition(PaddedNumbers):
             run=("run of carries", "exact_match_run", self.measured_runs),
         )
 
-    def example(self, first: int, second: int) -> tuple[str, str]:
-        """Return tokens and targets of one sum, without text between the numbers, as text."""
-        layout = OperandLayout(self.width, self.width, PLUS)
-        a, b = (digits_of_integers([number], self.width)[None] for number in (first, second))
-        answer = self._answer(a, b)
-        batch = layout.batch(
-            write_number(a), write_number(b), answer, Stream(torch.tensor([0]), "data", torch.tensor(0)), (0, 0)
-        )
-        tokens, targets = self.format_row(batch, 0)
-        return " ".join(tokens), " ".join(targets)
-
     def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
         """Return the difficulty of each sequence (..., T), int64 (...): its `cascade` length and `run` of carries."""
-        first, second = self.layout.numbers(tokens)
+        first, second = self.numbers(tokens)
         return {"cascade": cascade_length(first + second), "run": carry_run(first + second)}
 
     def _draw_training(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
@@ -204,9 +176,8 @@ class PaddedAddition(PaddedNumbers):
             shift_digits(torch.nn.functional.pad(number, (0, self.width - number.shape[-1])), shift)
             for number in (first, second)
         )
-        sites = (site + _GAPS, site + _TEXT)
         answer = self._answer(first, second)[..., -self.answer_width :]
-        return self.layout.batch(write_number(first), write_number(second), answer, draws, sites)
+        return self._join(write_number(first), write_number(second), answer, draws, site)
 
     def _answer(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the tokens (S, B, width + 1) of the sum."""

@@ -1,7 +1,6 @@
 """Multiplication of a padded number by a short one: all digits in one pass (arXiv:2406.01895, section 3.2)."""
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -10,16 +9,14 @@ from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
-from trainers.tasks.arithmetic.digit_scores import GENERAL, GroupedBatch
-from trainers.tasks.arithmetic.digits import digits_of_integers, multiply, parallel_multiplication, shift_digits
-from trainers.tasks.arithmetic.operand_layout import OperandLayout
-from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, write_number
+from trainers.tasks.arithmetic.digits import multiply, parallel_multiplication, shift_digits
+from trainers.tasks.arithmetic.padded_numbers import GENERAL, SHIFTED, GroupedBatch, PaddedNumbers, write_number
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch
 from trainers.tensors.numerals import TIMES
 
-_MULTIPLIER, _NUMBER, _SHIFT, _GAPS, _TEXT = range(5)  # sites of random words
+_MULTIPLIER, _NUMBER = range(2)  # sites of random words, beside the three from `shift_site` on
 _SITES = 16  # reserved for one length
 
 
@@ -50,22 +47,21 @@ class PaddedMultiplication(PaddedNumbers):
     )
     measured_rounds: tuple[int, ...] = setting((), low=0, help="numbers of carry rounds with a metric of their own")
 
-    shift_site: ClassVar[int] = _SHIFT
+    operator = TIMES
+    shift_site = 2
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of numbers or products that do not fit, and of multipliers with other digits."""
         least = self.multiplier_digits + self.number_digits
         if self.block < least:
-            yield Problem(
-                key="right_block_width",
-                given=self.right_block_width,
-                message=f"a product of {self.multiplier_digits} and {self.number_digits} digits does not fit",
-                allowed=f">= {least}",
+            yield self._problem(
+                "right_block_width",
+                f"a product of {self.multiplier_digits} and {self.number_digits} digits does not fit",
+                f">= {least}",
             )
         yield from super().cross_checks()
         if len(set(self.measured_rounds)) != len(self.measured_rounds):
-            given = list(self.measured_rounds)
-            yield Problem(key="measured_rounds", given=given, message="names one twice", allowed="distinct integers")
+            yield self._problem("measured_rounds", "names one twice", "distinct integers")
         low, high = self.multipliers
         smallest = 0 if self.multiplier_digits == 1 else 10 ** (self.multiplier_digits - 1)
         if not smallest <= low <= high < 10**self.multiplier_digits:
@@ -88,9 +84,9 @@ class PaddedMultiplication(PaddedNumbers):
         return self.right_block_width or self.multiplier_digits + self.number_digits
 
     @property
-    def layout(self) -> OperandLayout:
-        """The layout of the numbers."""
-        return OperandLayout(self.multiplier_digits, self.block, TIMES, self.text_tokens, self.text_ids)
+    def blocks(self) -> tuple[int, int]:
+        """Positions of the multiplier and of the number."""
+        return self.multiplier_digits, self.block
 
     @property
     def longest(self) -> int:
@@ -112,19 +108,9 @@ class PaddedMultiplication(PaddedNumbers):
         """The family of inputs by the parallel rounds that their carries take."""
         return families(rounds=("carry rounds", "exact_match_rounds", self.measured_rounds))
 
-    def example(self, multiplier: int, number: int) -> tuple[str, str]:
-        """Return tokens and targets of one product, without text between the numbers, as text."""
-        layout = OperandLayout(self.multiplier_digits, self.block, TIMES)
-        first = digits_of_integers([multiplier], self.multiplier_digits)[None]
-        second = digits_of_integers([number], self.block)[None]
-        draws = Stream(torch.tensor([0]), "data", torch.tensor(0))
-        batch = layout.batch(first.flip(-1), write_number(second), self._answer(first, second), draws, (0, 0))
-        tokens, targets = self.format_row(batch, 0)
-        return " ".join(tokens), " ".join(targets)
-
     def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
         """Return the difficulty of each sequence (..., T), int64 (...): the `rounds` that its carries take."""
-        first, second = self.layout.numbers(tokens)
+        first, second = self.numbers(tokens)
         powers = 10 ** torch.arange(self.multiplier_digits, device=tokens.device)
         return {"rounds": parallel_multiplication((first * powers).sum(dim=-1), second, self.block)[1]}
 
@@ -163,7 +149,7 @@ class PaddedMultiplication(PaddedNumbers):
         number = (draws.bits(site + _NUMBER, (batch, digits)) * 10) >> 32
         second = shift_digits(torch.nn.functional.pad(number, (0, self.block - digits)), shift)
         answer = self._answer(first, second)
-        return self.layout.batch(first.flip(-1), write_number(second), answer, draws, (site + _GAPS, site + _TEXT))
+        return self._join(first.flip(-1), write_number(second), answer, draws, site)
 
     def _answer(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the tokens (S, B, block) of the product."""

@@ -1,11 +1,20 @@
-"""The base of addition and multiplication of padded numbers: settings, lengths, metrics, the fixed set.
+"""The base of addition and multiplication of padded numbers: settings, rows, lengths, metrics, the fixed set.
 
-A subclass defines the layout of its numbers (`layout`), the largest length (`longest`), its draws (`_draw_training` and
-`_draw_evaluation`) and the groups of inputs that have their own metrics (`_groups`).
+A row has two blocks of tokens around an operator, optionally among up to N tokens of random text in each of three gaps:
+
+    text^n0  first  text^n1  operator  second  text^n2  end^(3 N - n0 - n1 - n2)        n0, n1, n2 ~ U{0..N}
+
+Ids: 0..9 digits, 10 pad, 11 `+`, 12 `x`; with text, `text_ids` more from 13 up and then `end`, which fills sequences up
+to one size. The role of every position follows from the tokens (`trainers.tensors.numerals.find_places`).
+
+A subclass defines the widths of the two blocks (`blocks`), the largest length (`longest`), its draws (`_draw_training`
+and `_draw_evaluation`) and the groups of inputs that have their own metrics (`_groups`).
+Shapes: S seeds, M members, B rows, T positions, W digits, A supervised positions of a row.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -14,16 +23,23 @@ from torch import Tensor
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.settings.fields import setting
-from trainers.tasks.arithmetic import digit_scores
-from trainers.tasks.arithmetic.digit_scores import GENERAL, OUTPUTS, GroupedBatch
-from trainers.tasks.arithmetic.digits import digit_count, write_digits
-from trainers.tasks.arithmetic.operand_layout import OperandLayout, symbols
+from trainers.tasks.arithmetic.digits import digit_count, digits_of_integers, read_digits, write_digits
 from trainers.tasks.fixed_set import Draws, training_draws
 from trainers.tasks.metrics import Family, families
+from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, EvaluationBatch, Task
-from trainers.tensors.numerals import DIGITS, PAD, Places, find_places
+from trainers.tensors.numerals import DIGITS, FIRST, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES, Places, find_places
 
+_SYMBOLS = {PAD: "P", PLUS: "+", TIMES: "x", IGNORED: "_"}
+GENERAL = "exact_match"  # the group of rows drawn without a condition
 SHIFTED = "exact_match_shifted"  # the group of training numbers with zeros appended
+
+
+@dataclass(frozen=True)
+class GroupedBatch(Batch):
+    """A batch of consecutive groups of rows; kinds: (metric of the exact match, number of rows) of each group."""
+
+    kinds: tuple[tuple[str, int], ...] = ()
 
 
 class PaddedNumbers(Task):
@@ -37,14 +53,16 @@ class PaddedNumbers(Task):
     measured_digits: int = setting(0, low=0, help="number of lowest digits of the answer with their own metrics")
 
     causal: ClassVar[bool] = False
+    outputs = 11  # ten digits and the pad
     digits: ClassVar[int] = DIGITS
     pad: ClassVar[int] = PAD
-    shift_site: ClassVar[int]  # of the random words for the number of appended zeros
+    operator: ClassVar[int]
+    shift_site: ClassVar[int]  # of the words for the number of appended zeros; the next are for the gaps and the text
 
     @property
     @abstractmethod
-    def layout(self) -> OperandLayout:
-        """The layout of the numbers."""
+    def blocks(self) -> tuple[int, int]:
+        """Positions of the first number and of the second."""
 
     @property
     @abstractmethod
@@ -78,37 +96,26 @@ class PaddedNumbers(Task):
     def _draw_evaluation(self, stream: Stream, samples: int, length: int) -> dict[str, Batch]:
         """Draw sequences of one length, by the metric of their exact match, GENERAL first."""
 
+    @abstractmethod
+    def _answer(self, first: Tensor, second: Tensor) -> Tensor:
+        """Return the tokens (S, B, W) of the answer to two numbers."""
+
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of training numbers that do not fit, and of more measured digits than an answer has."""
         if self.train_digits > self.longest:
-            yield Problem(
-                key="train_digits",
-                given=self.train_digits,
-                message=f"{self.train_digits} digits do not fit",
-                allowed=f"<= {self.longest_text}",
-            )
+            yield self._problem("train_digits", f"{self.train_digits} digits do not fit", f"<= {self.longest_text}")
         if self.measured_digits > self.answer_width:
-            yield Problem(
-                key="measured_digits",
-                given=self.measured_digits,
-                message="is more than the answer has",
-                allowed=f"<= {self.answer_width}",
-            )
+            yield self._problem("measured_digits", "is more than the answer has", f"<= {self.answer_width}")
 
     @property
     def inputs(self) -> int:
         """Number of input tokens."""
-        return self.layout.inputs
-
-    @property
-    def outputs(self) -> int:
-        """Number of output tokens: ten digits and the pad."""
-        return OUTPUTS
+        return TEXT + (self.text_ids + 1 if self.text_tokens else 0)
 
     @property
     def positions(self) -> int:
         """Positions of every row, in training and in evaluation."""
-        return self.layout.positions
+        return sum(self.blocks) + 1 + 3 * self.text_tokens
 
     @property
     def train_positions(self) -> int:
@@ -148,17 +155,41 @@ class PaddedNumbers(Task):
         """Metrics that are charted."""
         return (GENERAL, *([SHIFTED] if self.zero_shift else []), "digit_accuracy")
 
+    def example(self, first: int, second: int) -> tuple[str, str]:
+        """Return tokens and targets of two numbers, without text between them, as text."""
+        numbers = zip((first, second), self.blocks, strict=True)
+        a, b = (digits_of_integers([number], width)[None] for number, width in numbers)
+        draws = Stream(torch.tensor([0]), "data", torch.tensor(0))
+        plain = replace(self, text_tokens=0)
+        tokens, targets = self.format_row(
+            plain._join(write_number(a), write_number(b), self._answer(a, b), draws, 0), 0
+        )
+        return " ".join(tokens), " ".join(targets)
+
     def places(self, tokens: Tensor) -> Places:
         """Return role and significance of each position, (..., T), of sequences (..., T)."""
         return find_places(tokens)
 
     def fixed_places(self) -> Places | None:
-        """Return the places (T,) shared by all sequences; None with text."""
-        return self.layout.fixed_places()
+        """Return the places (T,) shared by all sequences; None with text, where they differ."""
+        if self.text_tokens:
+            return None
+        first, second = self.blocks
+        role = [FIRST] * first + [OPERATOR] + [SECOND] * second
+        return Places(torch.tensor(role), torch.tensor([*range(first, 0, -1), 0, *range(second, 0, -1)]))
+
+    def numbers(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the digits of both numbers of sequences (..., T), units first, (..., W) each."""
+        role, (first, second) = find_places(tokens).role, self.blocks
+        return read_digits(_block(tokens, role == FIRST, first)), read_digits(_block(tokens, role == SECOND, second))
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Return tokens and targets of a row of the first seed as text."""
-        return symbols(batch.tokens[0, row].tolist()), symbols(batch.targets[0, row].tolist())
+        """Return tokens and targets as text: digits, P for pad, + and x, _ for ignored, t for text."""
+
+        def said(ids: Sequence[int]) -> list[str]:
+            return [_SYMBOLS.get(token, str(token) if token < PAD else "t") for token in ids]
+
+        return said(batch.tokens[0, row].tolist()), said(batch.targets[0, row].tolist())
 
     def sample(self, stream: Stream, batch: int) -> Batch:
         """Return a training batch for every seed of the stream; zero shifts are drawn anew in every epoch."""
@@ -172,16 +203,59 @@ class PaddedNumbers(Task):
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield one batch for each length: `samples` uniform inputs, then the groups with their own metrics."""
         for length in lengths:
-            yield EvaluationBatch(digit_scores.group_batches(self._draw_evaluation(stream, samples, length)), (length,))
+            groups = self._draw_evaluation(stream, samples, length)
+            tokens = torch.cat([batch.tokens for batch in groups.values()], dim=1)
+            targets = torch.cat([batch.targets for batch in groups.values()], dim=1)
+            kinds = tuple((name, batch.tokens.shape[1]) for name, batch in groups.items())
+            yield EvaluationBatch(GroupedBatch(tokens, targets, kinds=kinds), (length,))
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return whether each supervised position is right, units first, bool (M, B, A)."""
-        return {"right": digit_scores.correct_digits(logits_MBTV, batch.targets, self.answer_width)}
+        right = logits_MBTV.argmax(dim=-1) == batch.targets
+        return {"right": _block(right, batch.targets != IGNORED, self.answer_width).flip(-1)}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return each metric at the one length of the batch, (M, 1); NaN for empty groups."""
         assert isinstance(batch, GroupedBatch)
-        return digit_scores.compute_scores(rows["right"], batch, self.metrics)
+        right, start = rows["right"], 0
+        exact, scores = right.all(dim=-1).float(), dict[str, Tensor]()
+        for name, count in batch.kinds:
+            scores[name] = exact[:, start : start + count].mean(dim=1)
+            start += count
+        digits = right[:, : batch.kinds[0][1]].float().mean(dim=1)  # of the general rows
+        scores["digit_accuracy"] = digits.mean(dim=1)
+        scores.update({f"accuracy_digit_{k + 1}": digits[:, k] for k in range(right.shape[-1])})
+        missing = torch.full_like(exact[:, 0], torch.nan)
+        return {name: scores.get(name, missing)[:, None] for name in self.metrics}
+
+    def _join(self, first_SBW: Tensor, second_SBW: Tensor, answer_SBW: Tensor, draws: Draws, site: int) -> Batch:
+        """Return rows of two blocks; the answer ends where the second block ends, and may be longer."""
+        operator = torch.full_like(first_SBW[..., :1], self.operator)
+        tokens = torch.cat([first_SBW, operator, second_SBW], dim=-1)
+        targets = torch.nn.functional.pad(answer_SBW, (tokens.shape[-1] - answer_SBW.shape[-1], 0), value=IGNORED)
+        if not self.text_tokens:
+            return Batch(tokens, targets)
+        rows, width, first = tokens.shape[1], self.positions, self.blocks[0]
+        gaps = (draws.bits(site + self.shift_site + 1, (rows, 3)) * (self.text_tokens + 1)) >> 32
+        text = TEXT + ((draws.bits(site + self.shift_site + 2, (rows, width)) * self.text_ids) >> 32)
+        at = torch.arange(width, device=tokens.device)
+        before, until = gaps[..., :1], gaps[..., :2].sum(dim=-1, keepdim=True)
+        end = until + tokens.shape[-1]
+        later = at >= before + first + gaps[..., 1:2]  # from the operator on
+        source = torch.where(later, at - until, at - before)
+        number = torch.where(later, at < end, (at >= before) & (at < before + first))
+        source = torch.where(number, source, 0)
+        filled = torch.where(at < end + gaps[..., 2:], text, TEXT + self.text_ids)
+        return Batch(
+            torch.where(number, torch.gather(tokens, -1, source), filled),
+            torch.where(number, torch.gather(targets, -1, source), IGNORED),
+        )
+
+
+def _block(values: Tensor, inside: Tensor, width: int) -> Tensor:
+    """Return the `width` adjacent entries of each row where `inside` holds."""
+    start = inside.long().argmax(dim=-1, keepdim=True)
+    return torch.gather(values, -1, start + torch.arange(width, device=values.device))
 
 
 def write_number(digits: Tensor) -> Tensor:

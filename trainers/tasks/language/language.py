@@ -41,14 +41,16 @@ class Language(Task):
     train_window: int = setting(64, low=1, help="tokens of a training window")
     test_windows: tuple[int, ...] = setting((128, 256, 512), low=1, help="other lengths of test windows")
 
+    # perplexity: exp of the mean negative log likelihood of a token, over all tokens of all windows.
+    metrics: ClassVar[Mapping[str, str]] = {"perplexity": "minimize"}
+
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of an invalid name or hash."""
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.corpus):
             allowed = "letters, digits, dots, dashes and underscores"
-            yield Problem(key="corpus", given=self.corpus, message=f"{self.corpus!r} is not a name", allowed=allowed)
+            yield self._problem("corpus", f"{self.corpus!r} is not a name", allowed)
         if self.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
-            allowed = "64 hexadecimal digits, or null"
-            yield Problem(key="sha256", given=self.sha256, message="is not a SHA-256", allowed=allowed)
+            yield self._problem("sha256", "is not a SHA-256", "64 hexadecimal digits, or null")
 
     @property
     def corpora(self) -> tuple[str, ...]:
@@ -69,7 +71,7 @@ class Language(Task):
         try:
             corpus = open_corpus(self.corpus, self.sha256)
         except CorpusError as error:
-            yield Problem(key="corpus", given=self.corpus, message=str(error))
+            yield self._problem("corpus", str(error))
             return
         for key, split, longest in (
             ("train_window", "train", self.train_window),
@@ -107,11 +109,6 @@ class Language(Task):
             Distribution("test", self.lengths, self.trained_lengths),
             Distribution("validation", self.trained_lengths),
         )
-
-    @property
-    def metrics(self) -> Mapping[str, str]:
-        """perplexity: exp of the mean negative log likelihood of a token, over all tokens of all windows."""
-        return {"perplexity": "minimize"}
 
     def windows(self, split: str, starts_SB: Tensor, length: int | None = None) -> Batch:
         """Return windows of a split of the text that start at these places, by default of the trained length."""

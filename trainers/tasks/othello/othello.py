@@ -1,6 +1,7 @@
 """Othello: predict the next move of random games (Li et al., arXiv:2210.13382; EMA claim of arXiv:2510.08341)."""
 
 from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -33,15 +34,16 @@ class Othello(Task):
     train_moves: int = setting(30, low=2, help="trained on the first moves of each game")
     target: str = setting("sampled", choices=("sampled", "soft"), help="next move, or the whole distribution")
 
+    # The metrics of `trainers.tasks.uniform` with the legal moves allowed, and `games`, the share not ended.
+    # invalid_mass is the probability of illegal moves and of the pad. Means are over games with a next move; NaN if
+    # there are none.
+    metrics: ClassVar[Mapping[str, str]] = {**uniform.METRICS, "games": "none"}
+    headline = ("total_variation", "invalid_mass", "invalid_top1")
+
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem if a game has fewer moves than `train_moves`."""
         if self.train_moves > self.inputs - 1:
-            yield Problem(
-                key="train_moves",
-                given=self.train_moves,
-                message=f"{self.train_moves} is more than a game has",
-                allowed=f"<= {self.inputs - 1}",
-            )
+            yield self._problem("train_moves", f"{self.train_moves} is more than a game has", f"<= {self.inputs - 1}")
 
     @property
     def geometry(self) -> Board:
@@ -62,20 +64,6 @@ class Othello(Task):
     def lengths(self) -> tuple[int, ...]:
         """Numbers of moves after which there can be another move."""
         return tuple(range(1, self.inputs - 1))
-
-    @property
-    def metrics(self) -> Mapping[str, str]:
-        """The metrics of `trainers.tasks.uniform` with the legal moves allowed, and `games`, the share not ended.
-
-        invalid_mass is the probability of illegal moves and of the pad. Means are over games with a next move; NaN if
-        there are none.
-        """
-        return {**uniform.METRICS, "games": "none"}
-
-    @property
-    def headline(self) -> tuple[str, ...]:
-        """Metrics that are charted."""
-        return ("total_variation", "invalid_mass", "invalid_top1")
 
     def legal_squares(self, moves: list[int]) -> list[int]:
         """Return the legal squares after `moves` (squares, without passes). Raises ValueError for an illegal move."""

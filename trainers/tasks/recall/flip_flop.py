@@ -52,20 +52,15 @@ class FlipFlop(Task):
         (), low=1, help="the read error is also measured for distances from each of these up to the next one"
     )
 
+    inputs = 6
+    headline = ("accuracy", "read_error")
+
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem unless distances ascend."""
         if any(first >= second for first, second in pairwise(self.measured_distances)):
-            yield Problem(
-                key="measured_distances",
-                given=list(self.measured_distances),
-                message="do not ascend",
-                allowed="pairs between a read and its write, such as [1, 2, 4, 8]",
+            yield self._problem(
+                "measured_distances", "do not ascend", "pairs between a read and its write, such as [1, 2, 4, 8]"
             )
-
-    @property
-    def inputs(self) -> int:
-        """Number of input tokens."""
-        return 6
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
@@ -104,11 +99,6 @@ class FlipFlop(Task):
         """
         distances = (metric for family in self.families.values() for metric in family.metrics.values())
         return {"accuracy": "maximize", "read_error": "minimize", **dict.fromkeys(distances, "minimize")}
-
-    @property
-    def headline(self) -> tuple[str, ...]:
-        """Metrics that are charted."""
-        return ("accuracy", "read_error")
 
     @property
     def families(self) -> Mapping[str, Family]:

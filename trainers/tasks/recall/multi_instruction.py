@@ -5,6 +5,7 @@ that test strings have 51 to 500. The instructions are chosen here.
 """
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -46,6 +47,13 @@ class MultiInstruction(Strings):
     )
     marked: int = setting(2, low=1, help="which marked symbol, counted from 1, the instruction K asks for")
 
+    # accuracy and token_accuracy over all instructions; accuracy_NAME: the share of rows of one instruction answered
+    # without a mistake, NaN if there are none.
+    metrics: ClassVar[Mapping[str, str]] = {
+        **Strings.metrics,
+        **{f"accuracy_{name}": "maximize" for name in INSTRUCTIONS},
+    }
+
     @property
     def inputs(self) -> int:
         """Number of input tokens: pad, begin, separator, end, symbols, marked symbols, instructions."""
@@ -55,15 +63,6 @@ class MultiInstruction(Strings):
     def outputs(self) -> int:
         """Number of output tokens: the input tokens without marked symbols and instructions."""
         return FIRST_SYMBOL + self.symbols
-
-    @property
-    def metrics(self) -> Mapping[str, str]:
-        """Each metric and its better direction.
-
-        accuracy and token_accuracy over all instructions; accuracy_NAME: the share of rows of one instruction answered
-        without a mistake, NaN if there are none.
-        """
-        return {**super().metrics, **{f"accuracy_{name}": "maximize" for name in INSTRUCTIONS}}
 
     def width(self, longest: int) -> int:
         """Return the positions of a row whose string has at most `longest` symbols."""

@@ -7,6 +7,7 @@ Shapes: S seeds, M members, B rows, N symbols of the longest string, T positions
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -40,16 +41,17 @@ class Strings(Task):
     symbols: int = setting(32, low=3, help="number of distinct symbols")
     fixed_set: int | None = setting(None, low=1, below=2**32, help="distinct training rows; null: always fresh ones")
 
+    # The share of rows without a mistake, and of right answer tokens.
+    metrics: ClassVar[Mapping[str, str]] = {"accuracy": "maximize", "token_accuracy": "maximize"}
+
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems unless the ends of the buckets ascend."""
         if self.shortest > self.train_length:
-            message = f"{self.shortest} is more than train_length"
             allowed = f"<= train_length ({self.train_length})"
-            yield Problem(key="shortest", given=self.shortest, message=message, allowed=allowed)
+            yield self._problem("shortest", f"{self.shortest} is more than train_length", allowed)
         if any(first >= second for first, second in pairwise(self.lengths)):
-            message, given = "do not ascend from train_length", list(self.test_lengths)
             allowed = f"ends of buckets beyond {self.train_length}, the smallest first"
-            yield Problem(key="test_lengths", given=given, message=message, allowed=allowed)
+            yield self._problem("test_lengths", "do not ascend from train_length", allowed)
 
     @abstractmethod
     def draw_answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
@@ -86,11 +88,6 @@ class Strings(Task):
     def train_positions(self) -> int:
         """Positions of a training row."""
         return self.width(self.train_length)
-
-    @property
-    def metrics(self) -> Mapping[str, str]:
-        """Each metric and its better direction: the share of rows without a mistake, and of right answer tokens."""
-        return {"accuracy": "maximize", "token_accuracy": "maximize"}
 
     def sample(self, stream: Stream, rows: int) -> Batch:
         """Return a training batch for every seed of the stream."""

@@ -3,7 +3,7 @@
 Shapes: S seeds, B rows, N nodes of the largest graph.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,10 +17,9 @@ from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad.graph_task import GraphTask, write_answers
 from trainers.tasks.scratchpad.graphs import cycle_graph, draw_names
-from trainers.tasks.scratchpad.lengths import StagedSlice
+from trainers.tasks.scratchpad.lengths import Slice
 from trainers.tasks.scratchpad.scratchpad_task import NONE
 from trainers.tasks.scratchpad.text import Text
-from trainers.tasks.scratchpad.training_rows import training_rows
 from trainers.tensors.batch import Batch
 from trainers.tensors.device_constants import constant
 
@@ -70,13 +69,11 @@ class Cycles(GraphTask):
         yield from super().cross_checks()
         if self.smallest is not None and self.smallest > self.size:
             message = f"{self.smallest} is more than the largest length"
-            yield Problem(key="smallest", given=self.smallest, message=message, allowed=f"<= size ({self.size})")
+            yield self._problem("smallest", message, f"<= size ({self.size})")
             return
         if self.nodes is not None and self.nodes < max(self.lengths) + 2:
             message = f"{self.nodes} leaves the second cycle fewer than two nodes if the first has {max(self.lengths)}"
-            yield Problem(
-                key="nodes", given=self.nodes, message=message, allowed=f">= {max(self.lengths) + 2}, or null"
-            )
+            yield self._problem("nodes", message, f">= {max(self.lengths) + 2}, or null")
         yield from self.name_problems(self.nodes_of(max(self.lengths)))
 
     @property
@@ -139,23 +136,19 @@ class Cycles(GraphTask):
         A stage has the lengths up to its own, or only its own with `forget`, and both labels equally often. Without
         `grow_both` pairs of cycles have every length, and every combination of length and label is equally frequent.
         """
-        laws = tuple(tuple(map(self._law(stage), self.stages)) for stage in self.stages)
-        part = StagedSlice(0, 0, rows, self.stages, laws[-1], laws, stage_S)
+        laws = tuple(tuple(self._weight(stage, size) for size in self.stages) for stage in self.stages)
+        part = Slice(0, 0, rows, self.stages, laws, stage_S)
         longest_S1 = constant(self.stages, stage_S.device)[stage_S][:, None]
-        return training_rows(self, part, _Grown(part.draws(stream, rows, self.fixed_set), longest_S1))
+        return self.training_rows(part, _Grown(part.draws(stream, rows, self.fixed_set), longest_S1))
 
     def staged_problems(self) -> Iterator[Problem]:
         """Yield a problem of several slices, because a batch of members at several stages has one width."""
         if self.slices > 1:
             message = f"{self.slices} slices have no effect: with a curriculum all rows are as wide as the longest"
-            yield Problem(key="slices", given=self.slices, message=message, allowed="1, or no training.curriculum")
+            yield self._problem("slices", message, "1, or no training.curriculum")
 
-    def _law(self, stage: int) -> Callable[[int], Fraction]:
-        """Return the weight of each length at the stage that adds the length `stage`."""
+    def _weight(self, stage: int, size: int) -> Fraction:
+        """Return the weight of a length at the stage that adds the length `stage`."""
         early, late = (1, 0) if self.forget or self.grow_both else (2, 1)  # later lengths have only one of two labels
-
-        def weight(size: int) -> Fraction:
-            kept = early if size == stage or (size < stage and not self.forget) else late
-            return Fraction(kept * self.examples(size))
-
-        return weight
+        kept = early if size == stage or (size < stage and not self.forget) else late
+        return Fraction(kept * self.examples(size))

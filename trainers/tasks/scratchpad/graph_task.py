@@ -15,11 +15,10 @@ from trainers.errors import Problem
 from trainers.settings.fields import setting
 from trainers.tasks.scratchpad.graphs import DIGIT, EDGE, END, PAD, SEPARATOR, SPECIALS, START, STATE, vocabulary
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
-from trainers.tasks.scratchpad.scratchpad_task import INDUCTIVE, NONE, ScratchpadTask
+from trainers.tasks.scratchpad.scratchpad_task import INDUCTIVE, ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
 
-FIELDS = ("node", "mark", "label")
-_NODE, _MARK, _LABEL = range(len(FIELDS))
+_MARK, _LABEL = 1, 2  # numbers of fields
 _TAIL = 4  # tokens of the last state: a node, ;, the label and the end mark
 
 
@@ -29,6 +28,10 @@ class GraphTask(ScratchpadTask):
     trial_settings: ClassVar[Mapping[str, Any]] = {"names": 30}
 
     names: int = setting(1000, low=2, help="number of names of nodes")
+
+    state_fields = ("node", "mark", "label")
+    # exact_match: of whole answers. label: of the first end mark and the label before it.
+    generation_metrics: ClassVar[tuple[str, ...]] = ("exact_match", "label")
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
@@ -40,26 +43,15 @@ class GraphTask(ScratchpadTask):
         """The token between the question and the first state of an inductive scratchpad."""
         return SPECIALS[START] if self.scratchpad == INDUCTIVE else None
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Names of the parts of a state."""
-        return FIELDS if self.scratchpad != NONE else ()
-
-    @property
-    def generation_metrics(self) -> tuple[str, ...]:
-        """exact_match: of whole answers. label: of the first end mark and the label before it."""
-        return ("exact_match", "label")
-
     def score_generated(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
         """Return whether each generated row is right by each of `generation_metrics`, (M, B)."""
-        assert batch.answer is not None
-        return {**super().score_generated(written_MBG, batch), "label": is_label_right(written_MBG, batch.answer)}
+        (ended, label), (_, wanted) = _read_label(written_MBG), _read_label(batch.answer)
+        return {**super().score_generated(written_MBG, batch), "label": ended & (label == wanted)}
 
     def name_problems(self, nodes: int) -> Iterator[Problem]:
         """Yield a problem if the largest graph has more nodes than there are names."""
         if self.names < nodes:
-            message = f"{self.names} are too few for a graph of {nodes} nodes"
-            yield Problem(key="names", given=self.names, message=message, allowed=f">= {nodes}")
+            yield self._problem("names", f"{self.names} are too few for a graph of {nodes} nodes", f">= {nodes}")
 
 
 def write_answers(
@@ -73,38 +65,25 @@ def write_answers(
     label = DIGIT + label_SB[..., None]
     if form == "none":
         answer = torch.cat([label, torch.full_like(label, END)], dim=-1)[:, :, None]
-        return Text(*question, answer, torch.full_like(label, 2), None)
-    way, fields = _way(label, nodes_SBP, steps_SB, EDGE if form == "full" else STATE)
-    number = torch.arange(nodes_SBP.shape[-1], device=way.device)
-    steps = steps_SB[..., None]
+        return Text(*question, answer, torch.full_like(label, 2))
+    # Nodes with marks between them, `;`, the label and the end mark, and the field of each, (S, B, 2 P + 2).
+    nodes, steps = nodes_SBP.shape[-1], steps_SB[..., None]
+    place = torch.arange(2 * nodes + 2, device=label.device).expand(*label.shape[:2], -1)
+    node = nodes_SBP.gather(-1, (place // 2).clamp(max=nodes - 1))
+    way = torch.where(place % 2 == 0, node, EDGE if form == "full" else STATE)
+    fields = torch.where(place <= 2 * steps, place % 2, _MARK)
+    way = torch.where(place == 2 * steps + 1, SEPARATOR, way)
+    way = torch.where(place == 2 * steps + 2, label, way)
+    way = torch.where(place == 2 * steps + 3, END, way)
+    fields = torch.where(place == 2 * steps + 2, _LABEL, fields)
+    number = torch.arange(nodes, device=label.device)
     length = torch.where(number < steps, 2, torch.where(number == steps, _TAIL, 0))
     states, fields = (of.unfold(-1, _TAIL, 2).clone() for of in (way, fields))
-    place = torch.arange(_TAIL, device=way.device)
-    states = torch.where(place < length[..., None], states, PAD)
-    return Text(*question, states, length, None, fields)
+    used = torch.arange(_TAIL, device=label.device) < length[..., None]
+    return Text(*question, torch.where(used, states, PAD), length, None, fields)
 
 
-def _way(label: Tensor, nodes: Tensor, steps_SB: Tensor, mark: int) -> tuple[Tensor, Tensor]:
-    """Return nodes with marks between them, `;`, the label and the end mark, and the field of each, (S, B, 2 P + 2)."""
-    width = 2 * nodes.shape[-1] + 2
-    place = torch.arange(width, device=nodes.device).expand(*nodes.shape[:2], -1)
-    last = 2 * steps_SB[..., None]  # place of the last node
-    node = nodes.gather(-1, (place // 2).clamp(max=nodes.shape[-1] - 1))
-    text = torch.where(place % 2 == 0, node, mark)
-    text = torch.where(place == last + 1, SEPARATOR, text)
-    text = torch.where(place == last + 2, label, text)
-    text = torch.where(place == last + 3, END, text)
-    field = torch.where(place <= last, place % 2, _MARK)
-    return torch.where(place < last + _TAIL, text, PAD), torch.where(place == last + 2, _LABEL, field)
-
-
-def is_label_right(written_MBG: Tensor, answer_MBG: Tensor) -> Tensor:
-    """Return whether the label before the first end mark is that of the answer, bool (M, B)."""
-    ended, label = _label(written_MBG)
-    return ended & (label == _label(answer_MBG)[1])
-
-
-def _label(text: Tensor) -> tuple[Tensor, Tensor]:
+def _read_label(text: Tensor) -> tuple[Tensor, Tensor]:
     """Return whether there is an end mark after another token, and the token before the first one, (M, B)."""
     place = torch.arange(text.shape[-1], device=text.device)
     first = torch.where(text == END, place, text.shape[-1]).amin(dim=-1)

@@ -54,7 +54,7 @@ class Widths:
         return self.shared + max(self.states[0], *map(sum, pairwise(self.states)), 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ScratchpadBatch(Batch):
     """Rows of a test with their prompts and answers.
 
@@ -63,10 +63,10 @@ class ScratchpadBatch(Batch):
     and NO_STATE for targets that are not scored.
     """
 
-    prompt: Tensor | None = None
-    answer: Tensor | None = None
-    field: Tensor | None = None
-    state: Tensor | None = None
+    prompt: Tensor
+    answer: Tensor
+    field: Tensor
+    state: Tensor
 
 
 @dataclass(frozen=True)

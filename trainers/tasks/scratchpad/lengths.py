@@ -4,7 +4,7 @@ A slice has a fixed share of the rows and the same share of the distribution's m
 follows the distribution for any number of slices. Shapes: S seeds, B rows, L lengths.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -25,13 +25,17 @@ Law = tuple[tuple[int, int], ...]  # ascending lengths, each with its weight
 
 @dataclass(frozen=True)
 class Slice:
-    """Some rows of a training batch, their ascending lengths, and the probability mass of each length in the slice."""
+    """Some rows of a training batch, their ascending lengths, and the probability mass of each length in the slice.
+
+    laws: the masses at each stage of a curriculum; only one without stages. stage_S: the stage of each seed.
+    """
 
     number: int
     first: int
     last: int
     lengths: tuple[int, ...]
-    shares: tuple[Fraction, ...]
+    laws: tuple[tuple[Fraction, ...], ...]
+    stage_S: Tensor | None = None
 
     @property
     def rows(self) -> int:
@@ -52,17 +56,15 @@ class Slice:
         self, draws: Draws, site: int, rows: int, weight: Callable[[int], Fraction] = lambda length: Fraction(1)
     ) -> Tensor:
         """Draw lengths with the mass of each multiplied by `weight`, int64 (S, rows)."""
-        words = draws.bits(site, (rows,))
-        place = (words[..., None] >= self.ends(weight, words.device)).sum(dim=-1)
-        return constant(self.lengths, words.device)[place]
-
-    def ends(self, weight: Callable[[int], Fraction], device: torch.device) -> Tensor:
-        """Return the upper bounds of the words of each length but the last, (L - 1,), with shares times `weight`."""
-        return constant(self._ends(self.shares, weight), device)
-
-    def _ends(self, shares: Sequence[Fraction], weight: Callable[[int], Fraction]) -> tuple[int, ...]:
-        weighted = [share * weight(length) for length, share in zip(self.lengths, shares, strict=True)]
-        return tuple(round(before / sum(weighted) * _WORDS) for before in accumulate(weighted[:-1]))
+        words, ends = draws.bits(site, (rows,)), []  # the upper bounds of the words of each length but the last
+        for law in self.laws:
+            weighted = [share * weight(length) for length, share in zip(self.lengths, law, strict=True)]
+            ends.append(tuple(round(before / sum(weighted) * _WORDS) for before in accumulate(weighted[:-1])))
+        if self.stage_S is None:
+            bounds = constant(ends[0], words.device)
+        else:
+            bounds = constant(tuple(ends), words.device)[self.stage_S][:, None]
+        return constant(self.lengths, words.device)[(words[..., None] >= bounds).sum(dim=-1)]
 
     def look_up(self, length: Tensor, value: Callable[[int], int]) -> Tensor:
         """Return a number for each length."""
@@ -90,26 +92,11 @@ class Slice:
         return length_SE, example, place - (ends - counts).gather(-1, example)
 
 
-@dataclass(frozen=True)
-class StagedSlice(Slice):
-    """Rows of seeds at different stages `stage_S`, each stage with a distribution over the same lengths.
-
-    laws: the shares of the lengths at each stage; `shares` is not used.
-    """
-
-    laws: tuple[tuple[Fraction, ...], ...]
-    stage_S: Tensor
-
-    def ends(self, weight: Callable[[int], Fraction], device: torch.device) -> Tensor:
-        """Return the upper bounds of the words of each length but the last, at each seed's stage, (S, 1, L - 1)."""
-        return constant(tuple(self._ends(law, weight) for law in self.laws), device)[self.stage_S][:, None]
-
-
 @lru_cache(maxsize=256)
 def split_batch(law: Law, rows: int, count: int) -> tuple[Slice, ...]:
     """Return the non-empty slices of a batch of `rows`.
 
-    >>> [(one.rows, one.lengths, [str(share) for share in one.shares]) for one in split_batch(((1, 1), (2, 3)), 4, 2)]
+    >>> [(one.rows, one.lengths, [str(share) for share in one.laws[0]]) for one in split_batch(((1, 1), (2, 3)), 4, 2)]
     [(2, (1, 2), ['1/4', '1/4']), (2, (2,), ['1/2'])]
     """
     total = sum(weight for _, weight in law)
@@ -123,5 +110,5 @@ def split_batch(law: Law, rows: int, count: int) -> tuple[Slice, ...]:
             if (share := min(high, after) - max(low, before)) > 0:
                 here[length] = share
             before = after
-        found.append(Slice(number, first, last, tuple(here), tuple(here.values())))
+        found.append(Slice(number, first, last, tuple(here), (tuple(here.values()),)))
     return tuple(found)

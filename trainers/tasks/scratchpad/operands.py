@@ -62,8 +62,13 @@ def draw_operands(draws: Draws, site: int, count_SB: Tensor, canvas: int) -> Ope
 
     The draw of a row depends on the canvas, not on the numbers of digits of other rows.
     """
-    first, second = (_number(draws, site + turn, count_SB, canvas) for turn in (0, 1))
-    return add_numbers(first, second, count_SB)
+    place, top = torch.arange(canvas, device=count_SB.device), count_SB[..., None] - 1
+    numbers = []
+    for number in range(OPERAND_SITES):
+        words = draws.bits(site + number, (count_SB.shape[1], canvas))
+        leading = torch.where(place == top, 1 + ((words * 9) >> 32), 0)
+        numbers.append(torch.where(place < top, (words * 10) >> 32, leading))
+    return add_numbers(numbers[0], numbers[1], count_SB)
 
 
 def draw_filler(draws: Draws, site: int, rows: int, count: int) -> Tensor:
@@ -88,12 +93,6 @@ def windows(total_SBD: Tensor, initial_SBA: Tensor, many: int) -> Tensor:
     return pushed.unfold(-1, initial_SBA.shape[-1], 1)[:, :, :many].flip(2)
 
 
-def end_states(states_SBKW: Tensor, last_SBK: Tensor) -> Tensor:
-    """Set the last token of each state: the mark, or the end mark for the last state."""
-    ends = torch.where(last_SBK, TOKEN[END], TOKEN[MARK])
-    return torch.cat([states_SBKW[..., :-1], ends[..., None]], dim=-1)
-
-
 def sum_alone(question_SBQ: Tensor, numbers: Operands, many_SB: Tensor, longest: int) -> Text:
     """Return the text of a question whose answer is `many` digits of the sum, at most longest + 1, and the end mark."""
     place, last = torch.arange(longest + 2, device=many_SB.device), many_SB[..., None] - 1
@@ -105,12 +104,4 @@ def sum_alone(question_SBQ: Tensor, numbers: Operands, many_SB: Tensor, longest:
         question_length=torch.full_like(many_SB, question_SBQ.shape[-1]),
         states=answer[..., None, :],
         state_length=many_SB[..., None] + 1,
-        given=None,
     )
-
-
-def _number(draws: Draws, site: int, count_SB: Tensor, canvas: int) -> Tensor:
-    words = draws.bits(site, (count_SB.shape[1], canvas))
-    place, top = torch.arange(canvas, device=words.device), count_SB[..., None] - 1
-    leading = 1 + ((words * 9) >> 32)
-    return torch.where(place < top, (words * 10) >> 32, torch.where(place == top, leading, 0))

@@ -13,9 +13,8 @@ from trainers.random.draws import argsort_smallest
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.scratchpad.scratchpad_task import NONE, ScratchpadTask
+from trainers.tasks.scratchpad.scratchpad_task import FULL, NONE, ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
-from trainers.tasks.scratchpad.training_rows import FULL
 from trainers.tensors.device_constants import constant
 
 # The 23 characters of the authors' code, of which `$`, `;`, `?` and `|` never occur; sorted, the pad first.
@@ -25,17 +24,8 @@ ZERO = NUMBER["0"]  # the digits follow each other
 STATE_WIDTH = 8
 
 
-class _Parity(ScratchpadTask):
-    """The base of both tasks: their tokens."""
-
-    @property
-    def vocabulary(self) -> tuple[str, ...]:
-        """The pad, then all other symbols in order."""
-        return SYMBOLS
-
-
 @register("task", "parity")
-class Parity(_Parity):
+class Parity(ScratchpadTask):
     """A canvas with some bits in; out, for each bit, its place, the bit and the parity so far.
 
     Length is the number of bits. They are at random places, and `_` is everywhere else. A state is [place]bit,parity;
@@ -55,12 +45,14 @@ class Parity(_Parity):
     canvas: int = setting(60, low=1, high=99, help="cells, and the largest number of bits")
     train_bits: int = setting(30, low=1, help="largest number of bits in training")
 
+    vocabulary = SYMBOLS
+    state_fields = ("form", "place", "bit", "parity")  # `form` is the brackets, comma and mark
+
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem if the canvas is too small."""
         yield from super().cross_checks()
         if self.train_bits > self.canvas:
-            message, allowed = f"more than the {self.canvas} cells", f"<= canvas ({self.canvas})"
-            yield Problem(key="train_bits", given=self.train_bits, message=message, allowed=allowed)
+            yield self._problem("train_bits", f"more than the {self.canvas} cells", f"<= canvas ({self.canvas})")
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
@@ -76,11 +68,6 @@ class Parity(_Parity):
     def start(self) -> str | None:
         """The token before the first state."""
         return None if self.scratchpad == NONE else ":"
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The parts of a state; `form` is its brackets, comma and mark."""
-        return () if self.scratchpad == NONE else ("form", "place", "bit", "parity")
 
     def question_width(self, length: int) -> int:
         """Return the tokens of the canvas and the equals sign."""
@@ -126,13 +113,12 @@ class Parity(_Parity):
             question_length=torch.full_like(length_SB, self.canvas + 1),
             states=states,
             state_length=length,
-            given=None,
             field=None if self.scratchpad == NONE else field,
         )
 
 
 @register("task", "half_parity")
-class HalfParity(_Parity):
+class HalfParity(ScratchpadTask):
     """A row of bits in; out, the parities of its first bit, its first two, and so on up to half of the row.
 
     All rows have 2 `size` bits, and length 1: configurations of different sizes are compared by `size`. Without a
@@ -149,15 +135,8 @@ class HalfParity(_Parity):
     scratchpad: str = setting(FULL, choices=(NONE, FULL), help="what comes before the answer: nothing, or parities")
     size: int = setting(40, low=1, help="bits whose parity is asked for; as many irrelevant ones follow")
 
-    @property
-    def trained_lengths(self) -> tuple[int, ...]:
-        """1, for all rows are alike."""
-        return (1,)
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """1, for all rows are alike."""
-        return (1,)
+    vocabulary = SYMBOLS
+    lengths = trained_lengths = (1,)  # all rows are alike
 
     def question_width(self, length: int) -> int:
         """Return the tokens of the bits and the equals sign."""
@@ -182,5 +161,4 @@ class HalfParity(_Parity):
             question_length=torch.full_like(bits_SBN[..., 0], question.shape[-1]),
             states=states[..., None, :],
             state_length=torch.full_like(bits_SBN[..., :1], states.shape[-1]),
-            given=None,
         )

@@ -17,9 +17,8 @@ from trainers.tasks.scratchpad.graph_task import GraphTask, write_answers
 from trainers.tasks.scratchpad.graphs import DIGIT, Graph, cycle_graph, draw_names
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
 from trainers.tasks.scratchpad.random_graphs import draw_at_distance, planted_graph
-from trainers.tasks.scratchpad.scratchpad_task import NONE
+from trainers.tasks.scratchpad.scratchpad_task import NONE, SITES
 from trainers.tasks.scratchpad.text import Text
-from trainers.tasks.scratchpad.training_rows import SITES
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch
 from trainers.tensors.device_constants import constant
 
@@ -54,6 +53,8 @@ class Reachability(GraphTask):
     probes: tuple[int, ...] = setting((2, 3, 4), low=2, help="distances in graphs of cycles")
     other_cycles: tuple[int, ...] = setting((2, 3, 2), low=0, help="for each probe, number of cycles of other nodes")
 
+    generation_metrics = ("exact_match", *_BY_LABEL)  # of label and end mark: in total, and for each label
+
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of graphs that do not exist, and of too few names."""
         yield from super().cross_checks()
@@ -62,15 +63,13 @@ class Reachability(GraphTask):
             planted_graph(self.nodes, self.edges, self.farthest)
         except ValueError as error:
             found, _, allowed = str(error).partition("; allowed: ")
-            yield Problem(key="edges", given=self.edges, message=f"there are no graphs of {found}", allowed=allowed)
+            yield self._problem("edges", f"there are no graphs of {found}", allowed)
         if self.probes and self.nodes != self.edges:
             message = f"{self.edges} edges do not make cycles of all {self.nodes} nodes"
-            yield Problem(key="edges", given=self.edges, message=message, allowed=f"{self.nodes}, or probes: []")
-        given = list(self.other_cycles)
+            yield self._problem("edges", message, f"{self.nodes}, or probes: []")
         if len(self.other_cycles) != len(self.probes) or len({*self.probes}) != len(self.probes):
             message = f"does not match the probes {list(self.probes)}"
-            allowed = "one number for each probe, and distinct probes"
-            yield Problem(key="other_cycles", given=given, message=message, allowed=allowed)
+            yield self._problem("other_cycles", message, "one number for each probe, and distinct probes")
             return
         for distance, count in zip(self.probes, self.other_cycles, strict=True):
             others = self.nodes - 2 * distance
@@ -79,7 +78,7 @@ class Reachability(GraphTask):
                     f"{count} equal cycles cannot have the {max(others, 0)} nodes that are left at distance {distance}"
                 )
                 allowed = "divisors of the number of nodes left, with cycles of 2 nodes or more"
-                yield Problem(key="other_cycles", given=given, message=message, allowed=allowed)
+                yield self._problem("other_cycles", message, allowed)
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
@@ -97,14 +96,8 @@ class Reachability(GraphTask):
         random = Distribution("random", self.trained_lengths, self.trained_lengths)
         return (random, Distribution(CYCLES, tuple(sorted(self.probes)))) if self.probes else (random,)
 
-    @property
-    def generation_metrics(self) -> tuple[str, ...]:
-        """exact_match: label and end mark. connected, unconnected: the same for each label."""
-        return ("exact_match", *_BY_LABEL)
-
     def score_generated(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
         """Return whether each row is right by each of `generation_metrics`, (M, B); NaN for rows of the other label."""
-        assert batch.answer is not None
         exact = (written_MBG == batch.answer).all(dim=-1).float()
         label = batch.answer[..., 0] - DIGIT
         return {

@@ -22,7 +22,7 @@ def counts(
 
     Also numbers and losses of scored tokens, and, with `questions`, of trained tokens outside of states.
     """
-    assert batch.field is not None and batch.state is not None and batch.weight is not None
+    assert batch.weight is not None
     scored = batch.field != NOT_JUDGED
     wrong = scored & (logits_MBTV.argmax(dim=-1) != batch.targets)
     values = _both("token_accuracy", scored, wrong)

@@ -6,6 +6,7 @@ Shapes: S seeds, M members, B rows, P tokens of a prompt, G tokens of an answer,
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -21,24 +22,18 @@ from trainers.tasks.decoding import Decoding
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.forward_pass import EvaluatedModel, ForwardPass
 from trainers.tasks.metrics import Evaluated, steps_to
-from trainers.tasks.parts import PAD
-from trainers.tasks.scratchpad import scores
-from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths, make_test_batch
-from trainers.tasks.scratchpad.lengths import split_batch
+from trainers.tasks.parts import PAD, draw_below
+from trainers.tasks.scratchpad import layout, scores
+from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths
+from trainers.tasks.scratchpad.lengths import LENGTH_SITES, Slice, split_batch
 from trainers.tasks.scratchpad.text import Text
-from trainers.tasks.scratchpad.training_rows import (
-    FULL,
-    MASK,
-    SITES,
-    SPLIT,
-    TEXT_SITE,
-    TRANSITION,
-    training_rows,
-)
 from trainers.tasks.scratchpad.writing import count_passes
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 
-NONE, INDUCTIVE = "none", "inductive"  # kinds of scratchpads, beside FULL
+NONE, FULL, INDUCTIVE = "none", "full", "inductive"  # kinds of scratchpads
+MASK, SPLIT, TRANSITION = "mask", "split", "transition"  # forms of rows, beside FULL
+SITES = 64  # of random words that a draw of rows may take
+_TRANSITION_SITE, _SHIFT_SITE, TEXT_SITE = range(LENGTH_SITES, LENGTH_SITES + 3)
 
 
 class ScratchpadTask(Task):
@@ -69,6 +64,8 @@ class ScratchpadTask(Task):
 
     mark: ClassVar[str] = "#"  # the token that ends a state
     end: ClassVar[str] = "."  # the token that ends an answer
+    state_fields: ClassVar[tuple[str, ...]] = ()  # parts of a state that have their own metrics, by number
+    generation_metrics: ClassVar[tuple[str, ...]] = ("exact_match",)  # of generated answers
 
     @property
     @abstractmethod
@@ -90,14 +87,14 @@ class ScratchpadTask(Task):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Names of the parts of a state that have their own metrics, by number."""
-        return ()
+        """The `state_fields`; none without a scratchpad."""
+        return () if self.scratchpad == NONE else self.state_fields
 
     @abstractmethod
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
         """Draw rows of these lengths, at most `longest`, which determines the shapes.
 
-        Random words come from `draws` at up to `training_rows.TEXT_SITES` sites from `site` on.
+        Random words come from `draws` at up to SITES - TEXT_SITE sites from `site` on.
         """
 
     def length_weight(self, length: int) -> int:
@@ -106,22 +103,16 @@ class ScratchpadTask(Task):
 
     def score_generated(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
         """Return whether each generated row is right by each of `generation_metrics`, (M, B)."""
-        assert batch.answer is not None
         return {"exact_match": (written_MBG == batch.answer).all(dim=-1)}
-
-    @property
-    def generation_metrics(self) -> tuple[str, ...]:
-        """The metrics of generated answers."""
-        return ("exact_match",)
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of settings that need another kind of scratchpad."""
         if self.random_offsets and self.scratchpad != FULL:
             message = f"the scratchpad is {self.scratchpad}"
-            yield Problem(key="random_offsets", given=True, message=message, allowed=f"false, or scratchpad: {FULL}")
+            yield self._problem("random_offsets", message, f"false, or scratchpad: {FULL}")
         if self.fixed_set is not None and self.form == SPLIT:
             message = "a batch of split rows ends in the middle of an example"
-            yield Problem(key="fixed_set", given=self.fixed_set, message=message, allowed="null, or another row_form")
+            yield self._problem("fixed_set", message, "null, or another row_form")
 
     @property
     def inputs(self) -> int:
@@ -131,10 +122,8 @@ class ScratchpadTask(Task):
     @property
     def positions(self) -> int:
         """Positions of the longest row in training and tests."""
-        tests = max(
-            self.width_of(length, MASK if self.scratchpad == INDUCTIVE else FULL) - 1 for length in self.lengths
-        )
-        return max(tests, self.train_positions)
+        tested = MASK if self.scratchpad == INDUCTIVE else FULL
+        return max(self.train_positions, *(self.width_of(length, tested) - 1 for length in self.lengths))
 
     @property
     def position_ids(self) -> int:
@@ -201,18 +190,37 @@ class ScratchpadTask(Task):
 
     def sample(self, stream: Stream, rows: int) -> tuple[Batch, ...]:
         """Return a training batch for every seed of the stream, in slices of one width each."""
-        return self.sample_lengths(
-            stream, rows, {length: self.length_weight(length) for length in self.trained_lengths}
-        )
-
-    def sample_lengths(self, stream: Stream, rows: int, weights: Mapping[int, int]) -> tuple[Batch, ...]:
-        """Return a training batch with these weights of lengths.
-
-        If rows are transitions, a weight is multiplied by the number of transitions of an example.
-        """
-        law = tuple((length, weights[length] * self.examples(length)) for length in sorted(weights))
+        law = tuple((length, self.length_weight(length) * self.examples(length)) for length in self.trained_lengths)
         slices = split_batch(law, rows, self.slices)
-        return tuple(training_rows(self, one, one.draws(stream, rows, self.fixed_set)) for one in slices)
+        return tuple(self.training_rows(one, one.draws(stream, rows, self.fixed_set)) for one in slices)
+
+    def training_rows(self, part: Slice, draws: Draws) -> Batch:
+        """Return the rows of one slice of a training batch, in the form of the task."""
+        site, start = SITES * part.number, self.start_token
+        width = max(self.width_of(length, self.form) for length in part.lengths)
+        on_question = self.loss_on_question
+        if self.form == SPLIT:
+            length_SE, example_SB, index_SB = part.draw_transitions(draws, site, self.transitions)
+            text = self.text(draws, site + TEXT_SITE, length_SE, part.longest).select_rows(example_SB)
+            return layout.make_batch(layout.transition_rows(text, start, width, index_SB), loss_on_question=on_question)
+        length_SB = part.draw_lengths(draws, site, part.rows)
+        text = self.text(draws, site + TEXT_SITE, length_SB, part.longest)
+        if self.form == TRANSITION:
+            count_SB = part.look_up(length_SB, self.transitions)
+            index_SB = draw_below(draws, site + _TRANSITION_SITE, (part.rows,), count_SB)
+            return layout.make_batch(layout.transition_rows(text, start, width, index_SB), loss_on_question=on_question)
+        if self.form == MASK:
+            rows = layout.masked_rows(text, start, width, fix_first_state=self.fix_first_state)
+            return layout.make_batch(rows, loss_on_question=on_question, ids=True, groups=True)
+        if not self.random_offsets:
+            return layout.make_batch(layout.full_rows(text, start, width), loss_on_question=on_question)
+        tokens = text.question_length + text.state_length.sum(dim=-1)
+        step = min(self.state_widths(self.trained_lengths[0]))  # offsets are multiples that keep all ids in range
+        free = self.positions + 1 - int(start is not None) - tokens
+        shift = step * draw_below(draws, site + _SHIFT_SITE, (part.rows,), free // step + 1)
+        batch = layout.make_batch(layout.full_rows(text, start, width, shift), loss_on_question=on_question, ids=True)
+        assert batch.ids is not None
+        return replace(batch, ids=batch.ids.clamp(max=self.positions - 1))  # the last token's, which is no input
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield a batch of every length."""
@@ -225,13 +233,13 @@ class ScratchpadTask(Task):
     def test_batch(self, text: Text, length: int) -> ScratchpadBatch:
         """Return the test batch of a text of one length."""
         fix = self.fix_first_state if self.scratchpad == INDUCTIVE else None
-        return make_test_batch(
+        return layout.make_test_batch(
             text, self.start_token, self.widths(length), loss_on_question=self.loss_on_question, fix_first_state=fix
         )
 
     def score_batch(self, forward: ForwardPass, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the scores of generated answers, and of the next token after each true token."""
-        assert isinstance(batch, ScratchpadBatch) and batch.prompt is not None and batch.answer is not None
+        assert isinstance(batch, ScratchpadBatch)
         widths = self.widths(lengths[0])
         if self.scratchpad == INDUCTIVE:
             sizes = {"shared": widths.shared, "states": len(widths.states), "width": max(widths.states)}

@@ -48,10 +48,7 @@ class ShiftAddition(Sums):
 
     train_digits: int = setting(4, low=1, help="trained on numbers of up to this many digits")
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The parts of a state."""
-        return () if self.scratchpad == NONE else FIELDS
+    state_fields = FIELDS
 
     @property
     def filler_width(self) -> int:
@@ -60,44 +57,31 @@ class ShiftAddition(Sums):
 
     def question_width(self, length: int) -> int:
         """Return the tokens of both numbers without a scratchpad; otherwise they are part of the first state."""
-        return question_width(self.canvas) if self.scratchpad == NONE else 0
+        return 2 * self.canvas + 4 if self.scratchpad == NONE else 0
 
     def state_widths(self, length: int) -> tuple[int, ...]:
         """Return the tokens of the first state, of one for each digit, and of the answer."""
         if self.scratchpad == NONE:
             return (length + 2,)
-        return (*[state_width(self.canvas)] * (length + 1), answer_width(self.canvas))
+        return (*[3 * self.canvas + 8] * (length + 1), self.canvas + 3)
 
     def written(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
-        """Return the text of given numbers, with random filler."""
-        filler = draw_fillers(draws, site, numbers)
+        """Return the text of given numbers, with random filler for the first number, the second and their sum."""
+        filler = draw_filler(draws, site, numbers.count.shape[1], 3 * self.canvas)
         if self.scratchpad == NONE:
             return sum_alone(make_question(numbers, filler), numbers, numbers.count + 1, longest)
         return make_states(numbers, filler, longest)
 
     def sources(self, longest: int) -> tuple[int, ...]:
-        """Return which token of the answer to numbers of `longest` digits each token repeats."""
-        return sources(longest, self.canvas)
+        """Return which token of the answer to numbers of `longest` digits each token repeats.
 
-
-def question_width(canvas: int) -> int:
-    """Return the tokens of both numbers with plus and equals sign."""
-    return 2 * canvas + 4
-
-
-def state_width(canvas: int) -> int:
-    """Return the tokens of a state with its mark."""
-    return question_width(canvas) + canvas + 4
-
-
-def answer_width(canvas: int) -> int:
-    """Return the tokens of the last carry, the window and the end mark."""
-    return canvas + 3
-
-
-def draw_fillers(draws: Draws, site: int, numbers: Operands) -> Tensor:
-    """Draw filler for the first number, the second and their sum, (S, B, 3 canvas)."""
-    return draw_filler(draws, site, numbers.count.shape[1], 3 * numbers.canvas)
+        The answer begins after the question with `$` and the filler of the sum.
+        """
+        initial, before = self.filler_width, 2 * self.canvas + 4
+        found = [NOWHERE, *range(1, initial)] + [NOWHERE] * 3
+        for state in range(1, longest + 1):
+            found += [NOWHERE] * (before + state) + [*range(initial - state)] + [NOWHERE] * 3
+        return (*found, *[NOWHERE] * (1 + longest), *range(initial - longest), NOWHERE)
 
 
 def make_question(numbers: Operands, filler_SBF: Tensor) -> Tensor:
@@ -129,33 +113,20 @@ def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
     tail = torch.cat([carry, window, written(END, carry)], dim=-1).roll(1, dims=-2)  # of the previous state
     tail = torch.nn.functional.pad(tail, (0, width - tail.shape[-1]), value=TOKEN[PAD])
     at = torch.arange(many, device=count.device)
-    length = torch.where(at <= count, width, torch.where(at == count + 1, answer_width(canvas), 0))
+    length = torch.where(at <= count, width, torch.where(at == count + 1, canvas + 3, 0))
     texts = torch.where((at <= count)[..., None], states, tail)
     inside = torch.arange(width, device=count.device) < length[..., None]
-    whole, end = (constant(part, count.device) for part in _parts(canvas))
-    initially = constant(_initial_parts(canvas), count.device)
-    field = torch.where((at == 0)[:, None], initially, torch.where((at == count + 1)[..., None], end, whole))
+    initially, later, end = (constant(fields, count.device) for fields in _fields(canvas))
+    field = torch.where((at == 0)[:, None], initially, torch.where((at == count + 1)[..., None], end, later))
     empty = filler_SBF[..., :0]
     return Text(
         question=empty,
         question_length=torch.zeros_like(numbers.count),
         states=torch.where(inside, texts, TOKEN[PAD]),
         state_length=length,
-        given=question_width(canvas),
+        given=2 * canvas + 4,
         field=field.expand(texts.shape),
     )
-
-
-def sources(count: int, canvas: int) -> tuple[int, ...]:
-    """Return which generated token each generated token repeats: itself for new filler, NOWHERE for none.
-
-    For numbers of `count` digits; the text starts after the question with `$` and the filler of the sum.
-    """
-    initial, before = canvas + 1, question_width(canvas)
-    found = [NOWHERE, *range(1, initial)] + [NOWHERE] * 3
-    for state in range(1, count + 1):
-        found += [NOWHERE] * (before + state) + [*range(initial - state)] + [NOWHERE] * 3
-    return (*found, *[NOWHERE] * (1 + count), *range(initial - count), NOWHERE)
 
 
 def _padded(numbers: Operands, filler_SBF: Tensor) -> tuple[Tensor, Tensor]:
@@ -178,17 +149,10 @@ def _rotated(number_SBA: Tensor, many: int) -> Tensor:
     return repeated.unfold(-1, width, 1)[..., turns * width - many + 1 :, :].flip(2)
 
 
-def _parts(canvas: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the field number of each token of a state, and of the answer."""
+def _fields(canvas: int) -> tuple[tuple[int, ...], ...]:
+    """Return the field of each token of the first state, whose filler is not scored, of others, and of the answer."""
     form, first, second, digit, window, carry = range(len(FIELDS))
-    number = canvas + 1
-    state = (*[first] * number, form, *[second] * number, form, digit, *[window] * canvas, form, carry, form)
-    answer = (carry, *[window] * number, form)
-    return state, (*answer, *[form] * (len(state) - len(answer)))
-
-
-def _initial_parts(canvas: int) -> tuple[int, ...]:
-    """Return the field numbers of the first state, whose filler is not scored."""
-    state, _ = _parts(canvas)
-    before = question_width(canvas)
-    return (*state[:before], 0, *[NOT_JUDGED] * canvas, *state[before + canvas + 1 :])
+    numbers, after = (*[first] * (canvas + 1), form, *[second] * (canvas + 1), form), (form, carry, form)
+    initially = (*numbers, form, *[NOT_JUDGED] * canvas, *after)
+    later = (*numbers, digit, *[window] * canvas, *after)
+    return initially, later, (carry, *[window] * (canvas + 1), *[form] * (len(later) - canvas - 2))

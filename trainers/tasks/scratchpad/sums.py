@@ -33,11 +33,11 @@ from trainers.tasks.scratchpad.text import Text
 from trainers.tensors.device_constants import constant
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SumBatch(ScratchpadBatch):
     """source: which token of an answer each token repeats, (S, B, G); itself for new filler, NOWHERE for none."""
 
-    source: Tensor | None = None
+    source: Tensor
 
 
 class Sums(ScratchpadTask):
@@ -50,6 +50,12 @@ class Sums(ScratchpadTask):
     train_digits: int = setting(10, low=1, help="trained on numbers of up to this many digits")
     test_digits: tuple[int, ...] = setting(tuple(range(12, 31, 2)), low=1, help="digits of longer test numbers")
     greedy_states: bool = setting(False, help="sample only the filler, and take the likeliest states; not in the paper")
+
+    vocabulary = CHARACTERS
+    # exact_match: the whole answer is right, given the model's own filler. sum: the end mark is at the right place
+    # after the right sum, whatever the states are.
+    generation_metrics = ("exact_match", "sum")
+    headline = ("sum", "exact_match", "state_accuracy")  # first the one of the paper
 
     @abstractmethod
     def written(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
@@ -69,20 +75,15 @@ class Sums(ScratchpadTask):
         yield from super().cross_checks()
         if self.train_digits > self.canvas:
             message, allowed = f"{self.train_digits} digits do not fit", f"<= canvas ({self.canvas})"
-            yield Problem(key="train_digits", given=self.train_digits, message=message, allowed=allowed)
+            yield self._problem("train_digits", message, allowed)
         elif list(self.test_digits) != sorted({*self.test_digits} & {*range(self.train_digits + 1, self.canvas + 1)}):
             given = list(self.test_digits)
             message = f"{given} are not ascending lengths beyond the trained ones that fit"
             allowed = f"from {self.train_digits + 1} to canvas ({self.canvas}), the smallest first"
-            yield Problem(key="test_digits", given=given, message=message, allowed=allowed)
+            yield self._problem("test_digits", message, allowed)
         if self.greedy_states and not self.temperature:
             message, allowed = "with temperature 0 nothing is sampled", "false, or a temperature above 0"
-            yield Problem(key="greedy_states", given=True, message=message, allowed=allowed)
-
-    @property
-    def vocabulary(self) -> tuple[str, ...]:
-        """All characters."""
-        return CHARACTERS
+            yield self._problem("greedy_states", message, allowed)
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
@@ -93,20 +94,6 @@ class Sums(ScratchpadTask):
     def lengths(self) -> tuple[int, ...]:
         """The trained ones and those of the tests."""
         return (*self.trained_lengths, *self.test_digits)
-
-    @property
-    def generation_metrics(self) -> tuple[str, ...]:
-        """The metrics of generated answers.
-
-        exact_match: the whole answer is right, given the model's own filler. sum: the end mark is at the right place
-        after the right sum, whatever the states are.
-        """
-        return ("exact_match", "sum")
-
-    @property
-    def headline(self) -> tuple[str, ...]:
-        """Metrics that are charted, first the one of the paper."""
-        return ("sum", "exact_match", "state_accuracy")
 
     @property
     def decoding(self) -> Decoding:
@@ -124,14 +111,13 @@ class Sums(ScratchpadTask):
     def test_batch(self, text: Text, length: int) -> SumBatch:
         """Return the test batch of a text of one length."""
         batch = super().test_batch(text, length)
-        assert batch.answer is not None
         sources = () if self.scratchpad == NONE else self.sources(length)
         sources = (*sources, *[NOWHERE] * (batch.answer.shape[-1] - len(sources)))
         return SumBatch(**vars(batch), source=constant(sources, batch.answer.device).expand(batch.answer.shape))
 
     def score_generated(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
         """Return whether each row is right by each of `generation_metrics`, (M, B)."""
-        assert isinstance(batch, SumBatch) and batch.answer is not None and batch.source is not None
+        assert isinstance(batch, SumBatch)
         answer, source = batch.answer, batch.source
         copied = (source != NOWHERE) & (answer != TOKEN[PAD])
         fillers = tuple(token in FILLER for token in range(len(CHARACTERS)))

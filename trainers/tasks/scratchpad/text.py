@@ -3,7 +3,8 @@
 Shapes: S seeds, B rows, Q tokens of the longest question, K states at most, W tokens of the longest state.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import Tensor
 
@@ -25,7 +26,7 @@ class Text:
     question_length: Tensor
     states: Tensor
     state_length: Tensor
-    given: int | None
+    given: int | None = None
     field: Tensor | None = None
 
     def select_rows(self, index_SR: Tensor) -> "Text":
@@ -35,11 +36,5 @@ class Text:
             index = index_SR.reshape(*index_SR.shape, *(1,) * (values.dim() - 2))
             return values.gather(1, index.expand(*index_SR.shape, *values.shape[2:]))
 
-        return Text(
-            question=select(self.question),
-            question_length=select(self.question_length),
-            states=select(self.states),
-            state_length=select(self.state_length),
-            given=self.given,
-            field=None if self.field is None else select(self.field),
-        )
+        selected: dict[str, Any] = {name: select(of) for name, of in vars(self).items() if isinstance(of, Tensor)}
+        return replace(self, **selected)

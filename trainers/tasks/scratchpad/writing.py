@@ -3,11 +3,9 @@
 It counts as `trainers.evaluation.generate` passes tokens, with every token of every state generated: no row ends early.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from trainers.tasks.scratchpad.layout import Widths
-
-Passed = Iterator[tuple[int, int]]  # tokens, and the context that each of them passes with
 
 
 def count_passes(every: Iterable[Widths], *, by_state: bool, cached: bool, cost: Callable[[int], float]) -> float:
@@ -20,26 +18,15 @@ def count_passes(every: Iterable[Widths], *, by_state: bool, cached: bool, cost:
     for widths in every:
         row = (widths.masked if by_state else widths.full) - 1
         read += row * cost(row)
-        passed = _passed_by_state(widths, cached) if by_state else _passed_in_one_text(widths, cached)
-        generated += sum(tokens * cost(context) for tokens, context in passed)
+        if by_state:
+            # With a KV cache each token passes once; before the next state the longest state is read once more.
+            # Without, each token passes with the shared tokens and two states.
+            states, width = len(widths.states), max(widths.states)
+            context = widths.shared + min(states, 2) * width - 1
+            once = widths.shared + width - 1 + (states - 1) * (2 * width - 1)
+            generated += (once if cached else (widths.start + states * width) * context) * cost(context)
+        elif cached:  # each token but the last passes once
+            generated += row * cost(row)
+        else:  # each one passes with all tokens before it
+            generated += sum(before * cost(before) for before in range(max(widths.question, 1), widths.full))
     return 1.0 + generated / read
-
-
-def _passed_by_state(widths: Widths, cached: bool) -> Passed:
-    """With a KV cache each token passes once; before the next state the longest state is read once more.
-
-    Without, each token passes with the shared tokens and two states.
-    """
-    states, width = len(widths.states), max(widths.states)
-    context = widths.shared + min(states, 2) * width - 1
-    later_states = (states - 1) * (2 * width - 1)
-    calls = widths.start + states * width
-    yield (widths.shared + width - 1 + later_states if cached else calls * context), context
-
-
-def _passed_in_one_text(widths: Widths, cached: bool) -> Passed:
-    """With a KV cache each token but the last passes once; without, each one with all tokens before it."""
-    if cached:
-        yield widths.full - 1, widths.full - 1
-    else:
-        yield from ((before, before) for before in range(max(widths.question, 1), widths.full))

@@ -13,15 +13,11 @@ import torch
 
 from tests.trainers.own_tasks import mean_loss, scores_of
 from trainers import Checkpoints, MemberConfig, train
-from trainers.errors import ConfigError, CorpusError
-from trainers.evaluation.evaluate import evaluate
-from trainers.packs.pack import Pack, State
+from trainers.errors import CorpusError
 from trainers.random import Stream
 from trainers.tasks.language.corpus import open_corpus, write_corpus
 from trainers.tasks.language.language import Language, Wikitext
-from trainers.training.step import make_stepper
 
-CPU = torch.device("cpu")
 SIZES = {"train": 4000, "validation": 300, "test": 700}
 PARADISE_LOST = "2603c175d2230d2a96e0d54b7eb201f7aaccd7e2a1bd43994610145cf0327576"
 
@@ -179,12 +175,6 @@ def test_windows_that_are_longer_than_the_text_are_a_problem(texts) -> None:
     assert not list(small(train_window=7, test_windows=(59,)).data_problems())
 
 
-@pytest.mark.parametrize("settings", [{"corpus": "../secret"}, {"corpus": ""}, {"sha256": "abc"}])
-def test_what_is_refused(settings) -> None:
-    with pytest.raises(ConfigError, match="is no"):
-        Language(**settings)
-
-
 def language_member(seed: int, rate: float, **training) -> MemberConfig:
     return MemberConfig.from_dict(
         {
@@ -195,20 +185,6 @@ def language_member(seed: int, rate: float, **training) -> MemberConfig:
             "seed": seed,
         }
     )
-
-
-def test_a_member_alone_is_the_same_as_in_a_pack(texts) -> None:
-    texts()
-    members = [language_member(4, 0.01), language_member(4, 0.03), language_member(9, 0.02)]
-    thetas, curves = [], []
-    for of in (members[:1], members):
-        pack = Pack(of, CPU)
-        state, step = State.initial(pack), make_stepper(pack)
-        for _ in range(6):
-            step(state)
-        thetas.append(state.theta[0])
-        curves.append(evaluate(pack, state)[1][0].tobytes())
-    assert torch.equal(*thetas) and curves[0] == curves[1]
 
 
 @pytest.mark.slow

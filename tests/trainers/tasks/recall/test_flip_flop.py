@@ -5,18 +5,12 @@ import math
 import pytest
 import torch
 
-from tests.trainers.own_tasks import mean_loss, scores_of
-from trainers import MemberConfig
-from trainers.errors import ConfigError
-from trainers.evaluation.evaluate import evaluate
-from trainers.packs.pack import Pack, State
+from tests.trainers.own_tasks import scores_of
 from trainers.random import Stream
 from trainers.tasks.recall.flip_flop import IGNORE, ONE, PAD, READ, WRITE, ZERO, FlipFlop
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import EvaluationBatch
-from trainers.training.step import make_stepper
 
-CPU = torch.device("cpu")
 SHARES = {"iid": 0.8, "sparse": 0.98, "dense": 0.1}
 
 
@@ -41,13 +35,6 @@ def remembered(tokens: torch.Tensor) -> torch.Tensor:
                     written = token
                 found[seed, row, place] = written
     return found
-
-
-def test_the_worked_example_of_the_task() -> None:
-    task = FlipFlop(pairs=5)
-    batch = task.batch_of(torch.tensor([[[1, 3, 1, 3, 2]]]), torch.tensor([[[1, 0, 0, 1, 1]]]))
-    assert batch.tokens.tolist() == [[[1, 5, 3, 4, 1, 4, 3, 5, 2, 4]]]
-    assert batch.targets.tolist() == [[[IGNORED] * 8 + [ZERO, IGNORED]]]
 
 
 def test_rows_have_the_form_and_the_frequencies_of_the_data_set() -> None:
@@ -125,27 +112,6 @@ def test_scores_are_those_counted_read_by_read() -> None:
                 assert value == pytest.approx(sum(here) / len(here)) if here else math.isnan(value)
 
 
-def test_only_predictions_at_reads_count() -> None:
-    task = FlipFlop(pairs=8)
-    (test, *_) = sets_of(task, 30)
-    logits = torch.randn(1, 30, 16, 6, generator=torch.Generator().manual_seed(1))
-    other = torch.where((test.batch.targets == IGNORED)[..., None], 7 * torch.rand_like(logits), logits)
-    assert torch.equal(mean_loss(task, logits, test.batch), mean_loss(task, other, test.batch))
-    for name, value in scores_of(task, logits, test.batch, (8,)).items():
-        assert torch.equal(value, scores_of(task, other, test.batch, (8,))[name])
-    reads = (test.batch.targets != IGNORED).sum()
-    picked = torch.log_softmax(logits, -1)[test.batch.targets != IGNORED]
-    wanted = test.batch.targets[test.batch.targets != IGNORED]
-    assert float(mean_loss(task, logits, test.batch)) == pytest.approx(float(-picked[range(reads), wanted].mean()))
-
-
-def test_a_fixed_set_is_seen_once_in_a_pass_and_again_in_the_next() -> None:
-    task = FlipFlop(pairs=12, fixed_set=24)
-    steps = [task.sample(Stream(torch.tensor([5]), "data", torch.tensor(step)), 8) for step in range(1, 7)]
-    rows = [tuple(row) for batch in steps for row in batch.tokens[0].tolist()]
-    assert len(set(rows[:24])) == 24 and sorted(rows[:24]) == sorted(rows[24:]) and rows[:24] != rows[24:]
-
-
 def test_the_names_of_the_metrics_and_what_is_trained() -> None:
     metrics = FlipFlop(pairs=4, test_pairs=(8,)).recorded_metrics({}, (4, 8))
     assert set(metrics) == {f"{name}{of}" for name in ("accuracy", "read_error") for of in ("", ".sparse", ".dense")}
@@ -153,48 +119,10 @@ def test_the_names_of_the_metrics_and_what_is_trained() -> None:
     assert metrics["read_error.dense"].direction == "minimize" and metrics["read_error.dense"].lengths == (4, 8)
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"pairs": 1}, "pairs: 1 is out of bounds"),
-        ({"ignore": 1.1}, "ignore: 1.1 is out of bounds"),
-        ({"measured_distances": [4, 2]}, "measured_distances: do not ascend"),
-    ],
-)
-def test_what_is_refused(settings, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        FlipFlop(**settings)
-
-
 def test_measures_are_the_reads_and_the_longest_way_back_to_a_write() -> None:
     tokens = torch.tensor([[1, 5, 3, 4, 2, 5, 1, 4, 2, 4], [1, 5, 1, 4, 1, 4, 1, 4, 2, 4]])
     found = FlipFlop(pairs=5).measure_difficulty(tokens)
     assert found["reads"].tolist() == [2, 1] and found["distance"].tolist() == [2, 1]
-
-
-@pytest.mark.parametrize("seed", [0, 2**40])
-def test_a_member_alone_is_the_same_as_in_a_pack(seed: int) -> None:
-    def member(seed: int, rate: float) -> MemberConfig:
-        return MemberConfig.from_dict(
-            {
-                "task": {"name": "flip_flop", "pairs": 6, "test_pairs": [12], "measured_distances": [1, 4]},
-                "model": {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "alibi", "dropout": 0.1},
-                "training": {"steps": 9, "batch_size": 8, "learning_rate": rate, "compile": False},
-                "evaluation": {"samples": 16},
-                "seed": seed,
-            }
-        )
-
-    members = [member(seed, 0.01), member(seed, 0.03), member(9, 0.02)]
-    alone, together = Pack(members[:1], CPU), Pack(members, CPU)
-    states = [State.initial(alone), State.initial(together)]
-    for pack, state in zip((alone, together), states, strict=True):
-        step = make_stepper(pack)
-        for _ in range(9):
-            step(state)
-    assert torch.equal(states[0].theta[0], states[1].theta[0])
-    curves = [evaluate(pack, state)[1][0] for pack, state in zip((alone, together), states, strict=True)]
-    assert curves[0].tobytes() == curves[1].tobytes()
 
 
 def test_what_the_first_rows_of_a_seed_are_stays() -> None:

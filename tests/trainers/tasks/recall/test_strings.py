@@ -7,17 +7,11 @@ import pytest
 import torch
 
 from tests.trainers.own_tasks import scores_of
-from trainers import MemberConfig
-from trainers.errors import ConfigError
-from trainers.evaluation.evaluate import evaluate
-from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.settings.registry import build
 from trainers.tasks.recall.strings import Strings
 from trainers.tasks.supervised import IGNORED
-from trainers.training.step import make_stepper
 
-CPU = torch.device("cpu")
 SMALL: dict[str, Any] = {"train_length": 6, "test_lengths": [9, 13], "symbols": 5}
 TASKS: dict[str, dict[str, Any]] = {
     "copy": {"name": "copy_string", **SMALL},
@@ -141,61 +135,6 @@ def test_the_symbol_that_is_asked_for_is_any_but_the_last() -> None:
     prompts = (words_of(task, batch, row)[0] for row in range(4000))
     counts = Counter(prompt[1:6].index(prompt[-1]) for prompt in prompts)
     assert set(counts) == {0, 1, 2, 3} and all(abs(count - 1000) < 150 for count in counts.values())
-
-
-def test_nothing_and_one_symbol_are_answered() -> None:
-    task = build("task", {"name": "multi_instruction", **SMALL})
-    assert isinstance(task, Strings)
-    for count, string in ((0, []), (1, ["a"])):
-        for number, letter in enumerate("CRFLKSX"):
-            marks = torch.tensor([[[0, 6, 6]]]) if letter == "K" and count else torch.tensor([[[6, 6, 6]]])
-            tokens, number_SB = torch.full((1, 1, 6), 4), torch.tensor([[number]])
-            parts = task.instruction_parts(number_SB, tokens, torch.tensor([[count]]), marks)
-            prompt, answer = words_of(task, task.batch_of(*parts, 6), 0)
-            assert [word.rstrip("*") for word in prompt] == ["B", letter, *string, "|"]
-            assert answer == [*(string if letter in "CRFLX" else []), "E"]
-    copied = build("task", {"name": "copy_string", **SMALL, "shortest": 0})
-    parts = copied.copy_parts(torch.full((1, 1, 6), 4), torch.tensor([[0]]))
-    assert words_of(copied, copied.batch_of(*parts, 6), 0) == (["B", "|"], ["E"])
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"name": "copy_string", "train_length": 100}, "test_lengths: do not ascend"),
-        ({"name": "copy_string", "shortest": 51}, "shortest: 51 is more than train_length"),
-        ({"name": "induction", "shortest": 1}, "shortest: 1 is out of bounds"),
-        ({"name": "multi_instruction", "marked": 0}, "marked: 0 is out of bounds"),
-    ],
-)
-def test_what_is_refused(settings, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        build("task", settings)
-
-
-@pytest.mark.parametrize("case", ["copy", "induction", "instructions"])
-def test_a_member_alone_is_the_same_as_in_a_pack(case: str) -> None:
-    def member(seed: int, rate: float) -> MemberConfig:
-        return MemberConfig.from_dict(
-            {
-                "task": TASKS[case],
-                "model": {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "rope"},
-                "training": {"steps": 5, "batch_size": 8, "learning_rate": rate, "compile": False},
-                "evaluation": {"samples": 16},
-                "seed": seed,
-            }
-        )
-
-    members = [member(4, 0.01), member(4, 0.03), member(9, 0.02)]
-    curves, thetas = [], []
-    for of in (members[:1], members):
-        pack = Pack(of, CPU)
-        state, step = State.initial(pack), make_stepper(pack)
-        for _ in range(5):
-            step(state)
-        thetas.append(state.theta[0])
-        curves.append(evaluate(pack, state)[1][0].tobytes())
-    assert torch.equal(*thetas) and curves[0] == curves[1]
 
 
 def test_what_the_first_rows_of_a_seed_are_stays() -> None:

@@ -3,9 +3,9 @@
 from collections import deque
 from typing import TypeVar
 
-import torch
 from torch import Tensor
 
+from tests.trainers.tasks.scratchpad.writer import Writer
 from trainers.tasks.scratchpad.graph_task import GraphTask
 
 Edge = tuple[str, str]
@@ -59,26 +59,10 @@ def words(task: GraphTask, tokens: Tensor) -> list[str]:
     return found[: max((place + 1 for place, word in enumerate(found) if word != " "), default=0)]
 
 
-class Solver:
-    """Stands for the models of one member: right in every token, and writes what follows from the question."""
+def solver(task: GraphTask) -> Writer:
+    """The models of members that write what follows from the question."""
 
-    def __init__(self, task: GraphTask) -> None:
-        self.task = task
+    def write(row: int, prompt: Tensor) -> list[int]:
+        return [task.token(word) for word in answer(words(task, prompt), task.scratchpad)]
 
-    def __call__(self, batch) -> Tensor:
-        targets = torch.where(batch.targets < 0, 0, batch.targets)
-        return torch.nn.functional.one_hot(targets, self.task.outputs).float()
-
-    def generate(self, prompt_MBP: Tensor, decoding, *, max_tokens: int) -> Tensor:
-        return self._written(prompt_MBP, max_tokens)
-
-    def generate_by_state(self, prompt_MBP: Tensor, decoding, *, shared, states, width, mark) -> Tensor:
-        return self._written(prompt_MBP, shared - prompt_MBP.shape[-1] + states * width)
-
-    def _written(self, prompt_MBP: Tensor, most: int) -> Tensor:
-        assert prompt_MBP.shape[0] == 1
-        found = torch.zeros(*prompt_MBP.shape[:2], most, dtype=torch.int64)
-        for row, prompt in enumerate(prompt_MBP[0]):
-            said = [self.task.token(word) for word in answer(words(self.task, prompt), self.task.scratchpad)]
-            found[0, row, : len(said)] = torch.tensor(said)
-        return found
+    return Writer(task.outputs, write)

@@ -5,7 +5,8 @@ import re
 
 import torch
 
-from trainers.tasks.scratchpad.operands import CHARACTERS, TOKEN, Operands
+from trainers.tasks.arithmetic.digits import digits_of_integers
+from trainers.tasks.scratchpad.operands import CHARACTERS, TOKEN, Operands, add_numbers
 
 FILLER = "$0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -19,15 +20,8 @@ def text_of(ids: list[int]) -> str:
 
 
 def numbers_of(first: int, second: int, canvas: int) -> Operands:
-    count = len(str(first))
-
-    def digits(value: int, width: int) -> list[int]:
-        return [int(digit) for digit in str(value).zfill(width)[::-1]]
-
-    low = [first % 10**place + second % 10**place for place in range(1, canvas + 2)]
-    carry = [int(value >= 10**place) for place, value in enumerate(low, start=1)]
-    parts = (digits(first, canvas), digits(second, canvas), digits(first + second, canvas + 1), carry, count)
-    return Operands(*(torch.tensor([[part]]) for part in parts))
+    one, two = (digits_of_integers([number], canvas)[None] for number in (first, second))
+    return add_numbers(one, two, torch.tensor([[len(str(first))]]))
 
 
 def after_in_space(cells: str, initial: str, state: str) -> str:

@@ -1,6 +1,5 @@
 """Graphs of cycles: worked examples, a solver that reads the words, what is drawn, and what counts as right."""
 
-import re
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -8,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.trainers.tasks.scratchpad.graph_solver import Solver, answer, distances, following, read, words
-from trainers.errors import ConfigError
+from tests.trainers.tasks.scratchpad.graph_solver import answer, distances, following, read, solver, words
 from trainers.random import Stream
 from trainers.settings.registry import build
 from trainers.tasks.scratchpad.cycles import Cycles
@@ -115,7 +113,7 @@ def test_who_reads_the_question_knows_the_answer_at_every_length(case: str, form
             labels[checked(task, question, length, task.nodes_of(length))] += 1
             assert words(task, test.batch.answer[0, row]) == answer(question, form)
         assert 70 < labels["1"] < 130
-        scores = task.reduce(task.score_batch(Solver(task), test.batch, test.lengths), test.batch, test.lengths)
+        scores = task.reduce(task.score_batch(solver(task), test.batch, test.lengths), test.batch, test.lengths)
         assert set(scores) == {name for name in task.metrics if not name.startswith("steps_to")}
         assert all((value == 1).all() for name, value in scores.items() if not name.endswith("_loss"))
 
@@ -199,20 +197,6 @@ def test_a_label_counts_only_before_the_first_end_mark() -> None:
     assert task.score_generated(unended, test.batch)["label"].tolist() == [[False, False]]
 
 
-BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "order": ({"size": 3, "smallest": 4}, "smallest: 4 is more than the largest length; allowed: <= size (3)"),
-    "few nodes": ({"size": 3, "test_sizes": [6], "nodes": 7}, "fewer than two nodes if the first has 6"),
-    "few names": ({"smallest": 3, "size": 8, "names": 15}, "15 are too few for a graph of 16 nodes"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_settings_that_do_not_go_together_are_refused(case: str) -> None:
-    settings, message = BAD[case]
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        task_of(**settings)
-
-
 STAGES = {
     "growing": {},
     "growing in one cycle": {"grow_both": False},
@@ -260,10 +244,3 @@ def test_what_a_stage_trains_on_depends_on_all_ended_else() -> None:
         mine = task.sample_staged(alone, 20, torch.tensor([stage]))
         assert all(torch.equal(a[0], b[seed]) for a, b in zip(mine.tensors(), both.tensors(), strict=True))
         assert mine.tokens.shape == task.sample_staged(alone, 20, torch.tensor([0])).tokens.shape
-
-
-def test_random_offsets_train_the_positions_of_a_longer_way() -> None:
-    task = task_of(size=2, test_sizes=[4], nodes=8, scratchpad="full", random_offsets=True)
-    (batch,) = task.sample(DATA, 200)
-    ids = batch.ids[0][:, 36]  # of the first node
-    assert set(ids.tolist()) == {36, 38, 40} and task.positions == 36 + 12 - 1

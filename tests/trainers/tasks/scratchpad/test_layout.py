@@ -19,7 +19,6 @@ from trainers.tasks.scratchpad.layout import (
 )
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.supervised import IGNORED
-from trainers.tensors.batch import Batch
 
 START = 99
 
@@ -59,10 +58,8 @@ class Row:
 
     def full(self, shift: int = 0) -> list[Token]:
         found = self.shared()
-        begin = len(found)
         for state in range(len(self.states)):
             found += self.said(state, shift + len(found))
-        assert begin <= len(found)
         return found
 
     def masked(self, fix: bool) -> list[Token]:
@@ -145,18 +142,6 @@ def test_rows_are_what_a_slow_reading_makes_of_them(rows: list[Row], spare: int,
             assert [_plain(one) for one in found] == [_plain(one) for one in wanted]
 
 
-@settings(max_examples=30, deadline=None)
-@given(several(), st.booleans())
-def test_a_row_without_its_copies_is_the_text_and_ids_start_again(rows: list[Row], fix: bool) -> None:
-    text, start = text_of(rows), rows[0].start
-    found, whole = masked_rows(text, start, 60, fix_first_state=fix), full_rows(text, start, 60)
-    for number, row in enumerate(rows):
-        kept = [one.token for one in read(found, number, len(row.masked(fix))) if one.use != COPY]
-        assert kept == whole.tokens()[0, number, : len(kept)].tolist()
-        shared = len(row.shared())
-        assert max(one.id for one in row.masked(fix)) < shared + 2 * max(map(len, row.states))
-
-
 def _grouped(wanted: list[Token], row: Row) -> list[Token]:
     """Whole rows keep the numbers of groups, which nothing uses."""
     for one in wanted:
@@ -168,23 +153,10 @@ def _plain(one: Token) -> tuple[int, ...]:
     return one.token, one.id, one.use
 
 
-def words(batch: Batch, symbols: str) -> tuple[str, str]:
-    tokens, targets = batch.tokens[0, 0].tolist(), batch.targets[0, 0].tolist()
-    return (
-        "".join(symbols[token] for token in tokens),
-        "".join("~" if target == IGNORED else symbols[target] for target in targets),
-    )
-
-
-def encoded(states: list[str], question: str, symbols: str, given_tokens: int | None) -> Text:
-    row = Row([symbols.index(c) for c in question], [[symbols.index(c) for c in state] for state in states])
-    row.given = given_tokens
-    return text_of([row])
-
-
 def test_the_worked_example_of_parity() -> None:
     symbols = " :#.0123456789_=[],"
-    text = encoded(["[00]1,1#", "[01]1,0#", "[03]1,1#", "[06]_,1."], "11_1__=", symbols, None)
+    said = ("[00]1,1#", "[01]1,0#", "[03]1,1#", "[06]_,1.")
+    text = text_of([Row([*map(symbols.index, "11_1__=")], [[*map(symbols.index, state)] for state in said])])
     widths, start = Widths(7, 1, (8,) * 4), symbols.index(":")
     assert (widths.full, widths.masked, widths.transition) == (40, 64, 24)
     whole = "".join(symbols[token] for token in full_rows(text, start, 40).tokens()[0, 0])
@@ -201,42 +173,14 @@ def test_the_worked_example_of_parity() -> None:
     assert batch.ids is not None and batch.groups is not None and batch.weight is not None
     assert batch.ids[0, 0].tolist() == ids[:-1] and batch.groups[0, 0].tolist() == groups[:-1]
     assert batch.weight[0, 0].tolist() == loss[1:]
-    assert words(batch, symbols) == (
-        "11_1__=:[00]1,1#[00]1,1#[01]1,0#[01]1,0#[03]1,1#[03]1,1#[06]_,1",
-        "1_1__=:[00]1,1#~~~~~~~~[01]1,0#~~~~~~~~[03]1,1#~~~~~~~~[06]_,1.",
-    )
+    targets = ["~" if target == IGNORED else symbols[target] for target in batch.targets[0, 0]]
+    assert "".join(targets) == "1_1__=:[00]1,1#~~~~~~~~[01]1,0#~~~~~~~~[03]1,1#~~~~~~~~[06]_,1."
     without = make_batch(rows, loss_on_question=False)
     assert without.weight is not None and without.ids is None and without.groups is None
     assert without.weight[0, 0].tolist() == [0] * 6 + loss[7:]  # the start mark is part of the answer
 
 
-def test_the_worked_example_without_a_start_mark() -> None:
-    symbols = " #.$0123456789abcdefghijklmnopqrstuvwxyz+=|"
-    text = encoded(["p$9+w$4=$lh|0#", "9p$+4w$=3$l|1#", "13$l."], "", symbols, 8)
+def test_widths_of_rows_whose_question_is_the_first_state() -> None:
     widths = Widths(0, 0, (14, 14, 5))
     assert (widths.full, widths.masked, widths.transition) == (33, 47, 28)
-    for fix, first in ((True, 2), (False, 1)):
-        rows = masked_rows(text, None, 47, fix_first_state=fix)
-        row = "".join(symbols[token] for token in rows.tokens()[0, 0])
-        assert row == "p$9+w$4=$lh|0#9p$+4w$=3$l|1#9p$+4w$=3$l|1#13$l."
-        batch = make_batch(rows, loss_on_question=True, ids=True, groups=True)
-        assert batch.ids is not None and batch.groups is not None and batch.weight is not None
-        assert batch.ids[0, 0].tolist() == [*range(28), *range(14), *range(14, 18)]
-        assert batch.groups[0, 0].tolist() == [first] * 14 + [2] * 14 + [3] * 18
-        assert batch.weight[0, 0].tolist() == [1] * 27 + [0] * 14 + [1] * 5
-        asked = make_batch(rows, loss_on_question=False).weight
-        assert asked is not None and asked[0, 0].tolist() == [0] * 7 + [1] * 20 + [0] * 14 + [1] * 5
-
-
-def test_lengths_are_those_of_the_formulas() -> None:
-    for n in (2, 5, 9):
-        cycles = Widths(8 * n + 4, 1, (*(2,) * n, 4))
-        assert (cycles.full, cycles.masked) == (10 * n + 9, 12 * n + 9)
-        assert Widths(8 * n + 4, 0, (2 * n + 4,)).full == 10 * n + 8
-        parity = Widths(61, 1, (8,) * (n + 1))
-        assert (parity.full, parity.masked) == (61 + 1 + 8 * n + 8, 61 + 1 + 8 * n + 8 + 8 * n)
-        space = Widths(94, 1, (46,) * (n + 1))
-        assert space.full == 95 + 46 * n + 46 and space.transition == 95 + 92
-        shift = Widths(0, 0, (*(98,) * (n + 1), 33))
-        assert (shift.full, shift.masked) == (98 * (n + 1) + 33, 98 * (2 * n + 1) + 33)
-    assert Widths(94, 1, (46,) * 11).masked == 1061 and Widths(0, 0, (*(98,) * 5, 33)).masked == 915
+    assert Widths(0, 0, (*(98,) * 5, 33)).masked == 915

@@ -8,18 +8,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.trainers.tasks.scratchpad.writer import Writer
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.evaluation_inputs import evaluation_inputs
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.settings.registry import build
-from trainers.tasks.decoding import Decoding
 from trainers.tasks.metrics import Evaluated
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
 from trainers.tasks.scratchpad.parity import SYMBOLS, HalfParity, Parity
 from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
 from trainers.tasks.task import EvaluationBatch
+from trainers.tensors.batch import Batch
 
 CPU = torch.device("cpu")
 Solver = Callable[[str], str]
@@ -57,27 +58,11 @@ def prefixes(row: str) -> str:
     return "".join(str(half[: end + 1].count("1") % 2) for end in range(len(half))) + "."
 
 
-class Oracle:
-    """Writes what a solver says of each prompt; knows each next token of a text."""
+class Oracle(Writer):
+    """Writes what a solver says of each prompt."""
 
     def __init__(self, solver: Solver, spoil: Callable[[int, str], str] = lambda row, said: said) -> None:
-        self.solver, self.spoil = solver, spoil
-
-    def generate(self, prompt: Tensor, decoding: Decoding, *, max_tokens: int) -> Tensor:
-        found = torch.full((*prompt.shape[:2], max_tokens), decoding.pad)
-        for row, given in enumerate(prompt[0]):
-            said = tokens(self.spoil(row, self.solver(text_of(given))))
-            found[0, row, : len(said)] = torch.tensor(said)
-        return found
-
-    def generate_by_state(
-        self, prompt: Tensor, decoding: Decoding, *, shared: int, states: int, width: int, mark: int
-    ) -> Tensor:
-        assert shared == prompt.shape[-1] + 1 and width == 8 and mark == SYMBOLS.index("#")
-        return self.generate(prompt, decoding, max_tokens=shared - prompt.shape[-1] + states * width)
-
-    def __call__(self, batch: ScratchpadBatch) -> Tensor:
-        return torch.nn.functional.one_hot(batch.targets.clamp(min=0), len(SYMBOLS)).float()
+        super().__init__(len(SYMBOLS), lambda row, prompt: tokens(spoil(row, solver(text_of(prompt)))))
 
 
 def batches_of(task: ScratchpadTask, samples: int = 40) -> Iterator[EvaluationBatch]:
@@ -138,11 +123,11 @@ def test_what_is_not_the_whole_scratchpad_is_refused(case: str, spoil: Callable[
 def test_tokens_states_and_fields_are_counted_behind_the_true_tokens() -> None:
     task, test = Parity(canvas=12, train_bits=4), EvaluationBatch
     batch = next(one for one in batches_of(task) if one.lengths == (4,)).batch
-    assert isinstance(batch, ScratchpadBatch) and batch.field is not None
+    assert isinstance(batch, ScratchpadBatch)
 
     class Mistaken(Oracle):
-        def __call__(self, batch: ScratchpadBatch) -> Tensor:
-            assert batch.field is not None and batch.state is not None
+        def __call__(self, batch: Batch) -> Tensor:
+            assert isinstance(batch, ScratchpadBatch)
             wrong = (batch.field == 3) & (batch.state == 2)  # the parity of the third state
             wrong[:, 20:] = False
             return super().__call__(replace(batch, targets=torch.where(wrong, 0, batch.targets)))
@@ -159,7 +144,7 @@ def test_rows_have_so_many_bits_anywhere_on_the_canvas(case: str) -> None:
     task, _ = CASES[case]
     for test in batches_of(task, 300):
         batch, (length,) = test.batch, test.lengths
-        assert isinstance(batch, ScratchpadBatch) and batch.prompt is not None and batch.answer is not None
+        assert isinstance(batch, ScratchpadBatch)
         rows = [text_of(row) for row in batch.prompt[0]]
         assert all(len(row) == 13 and row.endswith("=") and row.count("_") == 12 - length for row in rows)
         ones = sum(row.count("1") for row in rows)

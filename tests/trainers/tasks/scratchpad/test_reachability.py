@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.trainers.tasks.scratchpad.graph_solver import Solver, answer, distances, read, words
-from trainers.errors import ConfigError
+from tests.trainers.tasks.scratchpad.graph_solver import answer, distances, read, solver, words
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
@@ -58,7 +57,7 @@ def test_tests_ask_for_their_distance_and_who_reads_the_graph_answers_all(case: 
             question = words(task, prompt)
             assert distance(question) == (length if row % 2 else 0)
             assert words(task, test.batch.answer[0, row]) == answer(question, "none")
-        scores = task.reduce(task.score_batch(Solver(task), test.batch, test.lengths), test.batch, test.lengths)
+        scores = task.reduce(task.score_batch(solver(task), test.batch, test.lengths), test.batch, test.lengths)
         assert all((value == 1).all() for name, value in scores.items() if not name.endswith("_loss"))
     probes = [("cycles", length) for length in task.probes]
     assert given == [("random", length) for length in task.trained_lengths] + probes
@@ -92,7 +91,7 @@ def test_each_label_is_scored_apart() -> None:
     written[0, 2, 1] = 0  # no end mark
     written[0, 4, 1] = task.token(";")
     rows = {name: value[..., None] for name, value in task.score_generated(written, test.batch).items()}
-    solved = task.score_rows(Solver(task)(test.batch), test.batch, (1,))
+    solved = task.score_rows(solver(task)(test.batch), test.batch, (1,))
     scores = task.reduce({**rows, **solved}, test.batch, (1,))
     assert [float(scores[name]) for name in task.generation_metrics] == [5 / 8, 2 / 4, 3 / 4]
 
@@ -109,24 +108,6 @@ def test_metrics_of_both_distributions_are_recorded(member) -> None:
     for name in ("exact_match", "connected", "unconnected"):
         assert [value == value for value in there[name].tolist()] == [True, True, False]
         assert [value == value for value in there[f"{name}.cycles"].tolist()] == [False, True, True]
-
-
-BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "scratchpad": ({"scratchpad": "full"}, "scratchpad"),
-    "names": ({"names": 7}, "7 are too few for a graph of 8 nodes"),
-    "edges": ({"edges": 1, "probes": [], "other_cycles": []}, "there are no graphs of 1 edges of 8 nodes"),
-    "cycles of all": ({"edges": 9}, "9 edges do not make cycles of all 8 nodes; allowed: 8, or probes"),
-    "numbers": ({"probes": [2, 3]}, r"does not match the probes \[2, 3\]"),
-    "division": ({"other_cycles": [3]}, "3 equal cycles cannot have the 4 nodes that are left at distance 2"),
-    "nothing left": ({"probes": [4], "other_cycles": [1]}, "1 equal cycles cannot have the 0 nodes"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_settings_that_do_not_go_together_are_refused(case: str) -> None:
-    settings, message = BAD[case]
-    with pytest.raises(ConfigError, match=message):
-        task_of(**{**SMALL, **settings})
 
 
 def test_probes_may_use_all_nodes_or_be_none() -> None:

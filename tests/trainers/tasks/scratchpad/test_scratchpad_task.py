@@ -20,9 +20,8 @@ from trainers.tasks.scratchpad.layout import make_batch, masked_rows, transition
 from trainers.tasks.scratchpad.lengths import split_batch
 from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
-from trainers.tasks.scratchpad.training_rows import training_rows
 from trainers.tensors.batch import Batch
-from trainers.training.step import compute_gradients, compute_losses
+from trainers.training.step import compute_losses
 
 CPU = torch.device("cpu")
 DECODER = Decoder(layers=2, width=8, heads=2, position="learned", init_std=0.5)
@@ -135,7 +134,7 @@ def test_single_transitions_are_on_average_the_masked_rows(member) -> None:
     def mean(task: Shrinking, law: tuple[tuple[int, int], ...]) -> tuple[Tensor, Tensor]:
         total = sum(weight for _, weight in law)
         (part,) = split_batch(law, total * 6, 1)
-        batch = training_rows(task, part, Grid((total, 6), (0, 3)))
+        batch = task.training_rows(part, Grid((total, 6), (0, 3)))
         loss, weight = compute_losses(pack, theta, batch, None)
         return torch.autograd.grad(loss.sum(), theta)[0] / batch.tokens.shape[1], weight / batch.tokens.shape[1]
 
@@ -230,22 +229,6 @@ def test_a_model_that_cannot_tell_states_apart_is_refused_before_anything_starts
     MemberConfig.from_dict(sections(task={**task, "scratchpad": "full"}, model=model))
 
 
-@pytest.mark.parametrize("form", ["mask", "transition"])
-def test_a_fixed_set_is_seen_again_each_epoch(form: str) -> None:
-    task = Shrinking(longest=4, row_form=form, fixed_set=24, slices=2)
-
-    def epoch(number: int) -> Counter[tuple[str, str]]:
-        steps = (Stream(torch.tensor([5]), "data", torch.tensor(4 * number + step)) for step in (1, 2, 3, 4))
-        return Counter(row for stream in steps for batch in task.sample(stream, 6) for row in read(task, batch))
-
-    assert epoch(0) == epoch(1) and epoch(0).total() == 24
-    fresh = replace(task, fixed_set=None)
-    again = [
-        Counter(read(fresh, fresh.sample(Stream(torch.tensor([5]), "data", torch.tensor(s)), 24)[1])) for s in (1, 2)
-    ]
-    assert again[0] != again[1]
-
-
 def test_random_offsets_train_every_position_and_move_states_alone() -> None:
     task = build("task", {"name": "parity", "canvas": 8, "train_bits": 3, "scratchpad": "full", "random_offsets": True})
     assert isinstance(task, ScratchpadTask)
@@ -259,33 +242,6 @@ def test_random_offsets_train_every_position_and_move_states_alone() -> None:
     for row in range(300):
         mine = ids[row, shared : int(count[row])]
         assert (mine[:-1] - shared - shift[row] == torch.arange(len(mine) - 1)).all()
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"random_offsets": True}, "random_offsets: the scratchpad is inductive"),
-        ({"fixed_set": 10, "row_form": "split"}, "fixed_set: a batch of split rows"),
-        ({"canvas": 5, "train_bits": 6}, "train_bits: more than the 5 cells"),
-        ({"canvas": 100}, "canvas: 100 is out of bounds"),
-        ({"row_form": "masked"}, "did you mean .mask"),
-    ],
-)
-def test_what_is_refused(settings, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        build("task", {"name": "parity", **settings})
-
-
-def test_what_a_member_learns_does_not_depend_on_its_pack(member) -> None:
-    task = build("task", {"name": "parity", "canvas": 4, "train_bits": 2, "slices": 2})
-    members = [replace(member(seed), task=task, model=DECODER) for seed in (4, 9)]
-    found = []
-    for some in (members[:1], members):
-        pack = Pack(some, CPU)
-        state = State.initial(pack)
-        stream = Stream(pack.seeds_S, "data", torch.tensor(1))
-        found.append(compute_gradients(pack, state.theta, task.training_batches(stream, 6), torch.tensor(1))[0][0])
-    assert torch.equal(*found)
 
 
 @pytest.mark.parametrize("asks", [True, False])

@@ -2,6 +2,8 @@
 
 import re
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -33,43 +35,27 @@ def rows_of(text: Text) -> list[tuple[str, list[str]]]:
     return found
 
 
-def in_space(first: int, second: int, canvas: int, cells: str, initial: str) -> list[str]:
-    places = [place for place, cell in enumerate(cells) if cell != "_"]
-    places += [2 * canvas + 1] * (2 * canvas + 1 - len(places))
-    numbers = numbers_of(first, second, canvas)
-    text = random_space.make_states(numbers, torch.tensor([[places]]), ids_of(initial), canvas)
-    (question, states), *_ = rows_of(text)
-    assert question == f"{cells}={initial}" and text.given == len(cells) + 1
-    return states
+def following(state: str, after: Callable[[str], str]) -> list[str]:
+    """The states after a state ("" for the first one), each worked out from the one before."""
+    found = list[str]()
+    while state := after(state):
+        found.append(state)
+    return found
 
 
-def shifted(first: int, second: int, canvas: int, filling: str) -> list[str]:
-    left = canvas - len(str(first))  # where both numbers have filler
-    whole = "".join(part.ljust(canvas, "x") for part in filling.split(" "))
-    assert all(len(part) == left for part in filling.split(" ")[:2])
-    text = shift.make_states(numbers_of(first, second, canvas), ids_of(whole), canvas)
-    ((question, states),) = rows_of(text)
-    assert question == "" and text.given == 2 * canvas + 4
-    return states
-
-
-def test_numbers_at_random_places_are_added_as_in_the_paper() -> None:
-    assert in_space(57, 48, 3, "_57+_48", "$keam") == [
+def test_the_rules_are_the_papers() -> None:
+    assert following("", partial(after_in_space, "_57+_48", "$keam")) == [
         "[02]7[06]8c1r5$kea#",
         "[01]5[05]4c1r05$ke#",
         "[-1]_[03]_c0r105$k.",
     ]
-    assert in_space(21, 32, 3, "_21+3_2", "$h85l") == ["[02]1[06]2c0r3$h85#", "[01]2[04]3c0r53$h8."]
-
-
-def test_numbers_are_shifted_as_in_the_paper() -> None:
-    assert shifted(36, 48, 4, "pi lh lv50") == [
-        "pi$36+lh$48=$lv50|0#",
+    assert following("", partial(after_in_space, "_21+3_2", "$h85l")) == ["[02]1[06]2c0r3$h85#", "[01]2[04]3c0r53$h8."]
+    assert following("pi$36+lh$48=$lv50|0#", after_shift) == [
         "6pi$3+8lh$4=4$lv5|1#",
         "36pi$+48lh$=84$lv|0#",
         "084$lv.",
     ]
-    assert shifted(9, 4, 2, "p w lh") == ["p$9+w$4=$lh|0#", "9p$+4w$=3$l|1#", "13$l."]
+    assert following("p$9+w$4=$lh|0#", after_shift) == ["9p$+4w$=3$l|1#", "13$l."]
 
 
 def in_spaces(stream: Stream, count: torch.Tensor, longest: int, canvas: int) -> Text:
@@ -91,10 +77,7 @@ def test_every_state_in_a_canvas_follows_from_the_question_and_the_state_before(
         assert len(cells) == 2 * CANVAS + 1 and len(initial) == CANVAS + 2 and initial[0] == "$"
         first, second = cells.replace("_", "").split("+")
         assert len(first) == len(second) == row % 40 % longest + 1 and "0" not in (first[0], second[0])
-        state, found = "", list[str]()
-        while state := after_in_space(cells, initial, state):
-            found.append(state)
-        assert states == found
+        assert states == following("", partial(after_in_space, cells, initial))
         assert states[-1].split("r")[1].split("$")[0] == str(int(first) + int(second))
         carried += len(states) - len(first)
     assert 0 < carried < 80
@@ -107,10 +90,7 @@ def test_every_shifted_state_follows_from_the_state_before(longest: int) -> None
         first, second = (number.rsplit("$", 1)[1] for number in states[0].split("=")[0].split("+"))
         assert len(first) == len(second) == row % 40 % longest + 1 and "0" not in (first[0], second[0])
         assert re.fullmatch(rf"[^+]{{{CANVAS + 1}}}\+[^+]{{{CANVAS + 1}}}=\$[^|]{{{CANVAS}}}\|0#", states[0])
-        state, found = states[0], [states[0]]
-        while state := after_shift(state):
-            found.append(state)
-        assert states == found
+        assert states[1:] == following(states[0], after_shift)
         assert int(states[-1].split("$")[0]) == int(first) + int(second)
         assert len(states[-1].split("$")[0]) == len(first) + 1
 

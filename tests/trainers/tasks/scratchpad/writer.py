@@ -1,0 +1,31 @@
+"""A stand-in for the models of one pack: it is right in every token, and writes given answers."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from trainers.tasks.decoding import Decoding
+from trainers.tensors.batch import Batch
+
+
+class Writer:
+    """Writes the tokens `answer(row, prompt)` after the prompt of each row; rows of all members are counted through."""
+
+    def __init__(self, outputs: int, answer: Callable[[int, Tensor], list[int]]) -> None:
+        self.outputs, self.answer = outputs, answer
+
+    def __call__(self, batch: Batch) -> Tensor:
+        return torch.nn.functional.one_hot(batch.targets.clamp(min=0), self.outputs).float()
+
+    def generate(self, prompt_MBP: Tensor, decoding: Decoding, *, max_tokens: int) -> Tensor:
+        found = torch.full((*prompt_MBP.shape[:2], max_tokens), decoding.pad)
+        for row, prompt in enumerate(prompt_MBP.flatten(0, 1)):
+            said = torch.tensor(self.answer(row, prompt)[:max_tokens])
+            found.flatten(0, 1)[row, : len(said)] = said
+        return found
+
+    def generate_by_state(
+        self, prompt_MBP: Tensor, decoding: Decoding, *, shared: int, states: int, width: int, mark: int
+    ) -> Tensor:
+        return self.generate(prompt_MBP, decoding, max_tokens=shared - prompt_MBP.shape[-1] + states * width)
