@@ -84,10 +84,6 @@ def _judged_metrics(spec: SweepSpec) -> list[Metric]:
     return [metric for metric in metrics if metric is not None]
 
 
-def _miss_direction(findings: Findings) -> None:
-    findings.add("objective.direction", "is missing, and the task does not say it", allowed="minimize, maximize")
-
-
 def _plainly_named(spec: SweepSpec) -> SweepSpec:
     """Return the specification with the plain metric name if the file prefixed it with the task's first distribution.
 
@@ -180,7 +176,7 @@ def check_data(spec: SweepSpec, built: Iterable[Configuration]) -> None:
     for task in dict.fromkeys(tasks):
         for problem in task.data_problems():
             key = f"task.{problem.key}"
-            findings.add(key, problem.message, given=problem.given, allowed=problem.allowed, place=spec.place(key))
+            findings.report(problem, key, place=spec.place(key))
     findings.raise_any()
 
 
@@ -194,20 +190,14 @@ def _collect(
     try:
         built = configure(spec, draws)
         if spec.direction_is_assumed:
-            _miss_direction(findings)
+            said = "is missing, and the task does not say it"
+            findings.add("objective.direction", said, allowed="minimize, maximize")
         return built
     except SweepFileError as error:
         found = [*error.problems, *(_unmeasured_by_task(spec, draws) if wrong else ())]
     for problem in found:
         if problem.key not in known and not any(within(problem.key, key) or within(key, problem.key) for key in wrong):
-            findings.add(
-                problem.key,
-                problem.message,
-                given=problem.given,
-                allowed=problem.allowed,
-                nearest=problem.nearest,
-                place=spec.place(problem.key),
-            )
+            findings.report(problem, place=spec.place(problem.key))
     return []
 
 
