@@ -62,11 +62,11 @@ def configure(
             for problem in _locate_problems(spec, values, error):
                 problems.setdefault((problem.where, problem.key), problem)
             continue
-        if too_large := _size_problem(spec, member):
-            problems.setdefault((too_large.where, too_large.key), too_large)
-            continue  # counting its lengths may already take minutes
-        for problem in _objective_problems(spec, member):
+        too_large = _size_problem(spec, member)
+        for problem in too_large or _objective_problems(spec, member):
             problems.setdefault((problem.where, problem.key), problem)
+        if too_large:
+            continue  # counting its lengths may already take minutes
         fixed |= {name: getattr(member, name) for name in SECTIONS if name not in drawn}
         resolved = {key: value for key, value in member.to_dict().items() if key != "seed"}
         duplicate_of = names.get(member.config_id)
@@ -102,22 +102,16 @@ def _locate_problems(spec: SweepSpec, values: Mapping[str, Any], error: ConfigEr
     located = []
     for problem in error.problems:
         domain = next((key for key in values if problem.key == key or problem.key.startswith(f"{key}.")), None)
-        message = problem.message if domain is None else f"{problem.message} ({_source(spec, domain)})"
-        located.append(
-            Problem(
-                where=spec.where(problem.key),
-                key=problem.key,
-                message=message,
-                given=problem.given,
-                allowed=problem.allowed,
-                nearest=problem.nearest,
-            )
-        )
+        source = f"drawn from space.{domain}" if domain in spec.space else "given by search.listed"
+        message = problem.message if domain is None else f"{problem.message} ({source})"
+        details = {"given": problem.given, "allowed": problem.allowed, "nearest": problem.nearest}
+        located.append(_problem(spec, problem.key, message, **details))
     return located
 
 
-def _source(spec: SweepSpec, key: str) -> str:
-    return f"drawn from space.{key}" if key in spec.space else "given by search.listed"
+def _problem(spec: SweepSpec, key: str, message: str, **details: Any) -> Problem:
+    """Return a problem of a key, at its line of the sweep file."""
+    return Problem(spec.where(key), key, message, **details)
 
 
 def unmeasured(
@@ -130,10 +124,10 @@ def unmeasured(
         ("average", objective.average, tuple(averages), "label in training.averages"),
     ]
     problems = [
-        Problem(
-            where=spec.where(f"objective.{key}"),
-            key=f"objective.{key}",
-            message=f"{given!r} is no {what}",
+        _problem(
+            spec,
+            f"objective.{key}",
+            f"{given!r} is no {what}",
             given=given,
             allowed=", ".join(allowed),
             nearest=nearest(given, allowed),
@@ -145,28 +139,19 @@ def unmeasured(
     absent = [length for length in objective.lengths if length not in own]
     if absent:
         of = f" for {objective.metric}" if len(own) < len(lengths) else ""
-        problems.append(
-            Problem(
-                where=spec.where("objective.lengths"),
-                key="objective.lengths",
-                message=f"{', '.join(map(str, absent))} not among the lengths that are evaluated{of}",
-                given=list(objective.lengths),
-                allowed=", ".join(map(str, own)) or "none is",
-            )
-        )
+        message = f"{', '.join(map(str, absent))} not among the lengths that are evaluated{of}"
+        allowed = ", ".join(map(str, own)) or "none is"
+        given = list(objective.lengths)
+        problems.append(_problem(spec, "objective.lengths", message, given=given, allowed=allowed))
     return problems
 
 
-def _size_problem(spec: SweepSpec, member: MemberConfig) -> Problem | None:
+def _size_problem(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
     """Return a problem if a model is too large for any machine."""
     if (size := member_bytes(member)) <= LARGEST_MEMBER:
-        return None
-    return Problem(
-        where=spec.where("model"),
-        key="model",
-        message=f"with this task, the weights, gradient and moments of one seed take {size / 2**30:,.0f} GiB of memory",
-        allowed=f"at most {LARGEST_MEMBER / 2**30:.0f} GiB",
-    )
+        return []
+    message = f"with this task, the weights, gradient and moments of one seed take {size / 2**30:,.0f} GiB of memory"
+    return [_problem(spec, "model", message, allowed=f"at most {LARGEST_MEMBER / 2**30:.0f} GiB")]
 
 
 def member_bytes(member: MemberConfig) -> int:
@@ -195,16 +180,10 @@ def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
     problems = unmeasured(spec, member.metrics, member.training.averages, member.evaluated_lengths)
     every, steps = member.evaluation.every, member.training.steps
     if objective.evaluation == "best" and (every is None or every >= steps):
-        given = "is not given" if every is None else f"is {every}"
-        problems.append(
-            Problem(
-                where=spec.where("objective.evaluation"),
-                key="objective.evaluation",
-                message=f"there is one evaluation to choose from, at step {steps}, because evaluation.every {given}",
-                given=objective.evaluation,
-                allowed=f"last, or an evaluation.every below training.steps ({steps})",
-            )
-        )
+        cause = "is not given" if every is None else f"is {every}"
+        message = f"there is one evaluation to choose from, at step {steps}, because evaluation.every {cause}"
+        allowed = f"last, or an evaluation.every below training.steps ({steps})"
+        problems.append(_problem(spec, "objective.evaluation", message, given="best", allowed=allowed))
     return problems
 
 

@@ -5,16 +5,19 @@ they were recorded, so their values are built anew only together with `with_reco
 were mended since (`revision`) cannot give the same again: that is refused.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import LARGEST_MEMBER, Configuration, assigned, member_bytes
 from search_spaces import SweepSpec
-from search_spaces.grammar.problems.findings import SECTIONS
+from search_spaces.grammar.problems.findings import SECTIONS, lookup
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import corrections, recorded_member
 from trainers.errors import ConfigError
+
+Built = TypeVar("Built")
 
 
 class Recorded(Protocol):
@@ -41,11 +44,11 @@ def names_today(recorded: Iterable[Configuration]) -> dict[str, str]:
 
 def refuse_corrected(recorded: Iterable[Configuration], what: str) -> None:
     """Raise UserError where training the configurations again would give other numbers; `what` is what cannot be."""
-    found = list(dict.fromkeys(sentence for one in recorded for sentence in _corrections(one)))
+    found = [sentence for one in recorded for sentence in _build(one, partial(corrections, one.resolved))]
     if found:
         raise UserError(
             f"{what}: a bug that was fixed since would change its results\n  "
-            + "\n  ".join(found)
+            + "\n  ".join(dict.fromkeys(found))
             + "\nrun the sweep anew under another name, or continue with the version that it was begun with"
         )
 
@@ -73,10 +76,8 @@ def changed_defaults(spec: SweepSpec, one: Configuration) -> dict[str, Any]:
     Raises UserError when today's code does not build it any more.
     """
     then = member_of(one)
-    try:
-        now = MemberConfig.from_dict({**assigned(spec, one.values), "seed": 0}, recorded=True).pin_data()
-    except ConfigError as error:
-        raise _not_built(one, error) from None
+    sections = {**assigned(spec, one.values), "seed": 0}
+    now = _build(one, lambda: MemberConfig.from_dict(sections, recorded=True).pin_data())
     if now.config_id == then.config_id:
         return {}
     before, today = then.to_dict(), now.to_dict()
@@ -93,13 +94,9 @@ def with_recorded_defaults(spec: SweepSpec, recorded: Sequence[Configuration]) -
 
     Those are the values that are the same in all of them; where that is not enough, see `list_recorded_values`.
     """
-    changed = [changed_defaults(spec, one) for one in recorded]
-    shared = {
-        key: value
-        for one in changed
-        for key, value in one.items()
-        if all(_value_of(other, key) == [value] for other in recorded)
-    }
+    changed = {key: value for one in recorded for key, value in changed_defaults(spec, one).items()}
+    then = [member_of(one).to_dict() for one in recorded] if changed else []
+    shared = {key: value for key, value in changed.items() if all(lookup(one, key) == value for one in then)}
     return spec.model_copy(update=assigned(spec, shared)) if shared else spec
 
 
@@ -133,29 +130,16 @@ def list_recorded_values(spec: SweepSpec, recorded: Sequence[Configuration]) -> 
 
 def member_of(one: Recorded) -> MemberConfig:
     """Return a member of a recorded configuration; raises UserError if today's code cannot build it."""
+    return _build(one, partial(recorded_member, one.resolved, 0))
+
+
+def _build(one: Recorded, build: Callable[[], Built]) -> Built:
+    """Return what is built of a recorded configuration; raises UserError if today's code cannot build it."""
     try:
-        return recorded_member(one.resolved, 0)
+        return build()
     except ConfigError as error:
-        raise _not_built(one, error) from None
-
-
-def _corrections(one: Configuration) -> list[str]:
-    try:
-        return corrections(one.resolved)
-    except ConfigError as error:
-        raise _not_built(one, error) from None
-
-
-def _not_built(one: Recorded, error: ConfigError) -> UserError:
-    return UserError(
-        f"configuration {one.number} ({one.config_id}) was recorded by code that took what today's does not:\n  "
-        + "\n  ".join(map(str, error.problems))
-        + "\ncontinue with the version that its sweep was begun with"
-    )
-
-
-def _value_of(one: Configuration, key: str) -> list[Any]:
-    """Return the value of a `section.field` in a recorded configuration as a list of one, empty if it has none."""
-    section, field = key.split(".")
-    values = member_of(one).to_dict()[section]
-    return [values[field]] if field in values else []
+        raise UserError(
+            f"configuration {one.number} ({one.config_id}) was recorded by code that took what today's does not:\n  "
+            + "\n  ".join(map(str, error.problems))
+            + "\ncontinue with the version that its sweep was begun with"
+        ) from None

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, WithJsonSchema
 
 from search_spaces.grammar.checks.validation import report_faults
 from search_spaces.grammar.load import read_text
@@ -13,7 +13,7 @@ from search_spaces.grammar.problems.errors import ABSENT, nearest_name
 from search_spaces.grammar.problems.findings import Findings
 from search_spaces.grammar.space.domains import is_number
 from search_spaces.grammar.spec.schema import DRAFT
-from search_spaces.grammar.spec.values import Name, Text, value_error
+from search_spaces.grammar.spec.values import Name, Strict, Text, value_error
 from search_spaces.grammar.text.strict_yaml import read_yaml
 
 Question = Literal["difference", "share", "bound", "equivalence", "ratio", "trend", "fisher"]
@@ -54,11 +54,7 @@ _KEYS: dict[str, tuple[int, set[str], set[str]]] = {
 """By question: the number of compared arms, the required keys, the optional keys."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Threshold(_Strict):
+class Threshold(Strict):
     """One number for each seed: it passes from `least` on, or up to `most`."""
 
     least: float | None = Field(default=None, description="The smallest value that passes.")
@@ -74,7 +70,7 @@ class Learned(Threshold):
     reduce: Literal["mean", "min", "max"] = Field(default="mean", description="How lengths become one value.")
 
 
-class Arm(_Strict):
+class Arm(Strict):
     """One side of a comparison: configurations, and one value for each of their seeds."""
 
     where: dict[str, Any] = Field(
@@ -95,7 +91,7 @@ class Arm(_Strict):
     over: Text | None = Field(default=None, description="Another arm that values are divided by, seed by seed.")
 
 
-class Claim(_Strict):
+class Claim(Strict):
     """One sentence, of a paper or of ours, and the question that decides it."""
 
     id: Name = Field(description="A short name that other claims and pages refer to.")
@@ -145,7 +141,7 @@ class Claim(_Strict):
     note: str = Field(default="", description="What a reader should know about how this is asked.")
 
 
-class ClaimsFile(_Strict):
+class ClaimsFile(Strict):
     """A page of claims."""
 
     title: Text = Field(description="The heading of the page.")

@@ -8,15 +8,16 @@ from typing import Any
 from search_spaces.grammar.checks.across_sections import check_across, note_random_search
 from search_spaces.grammar.checks.validation import build_spec
 from search_spaces.grammar.problems.errors import ABSENT, nearest_name
-from search_spaces.grammar.problems.findings import SECTIONS, STEP, Findings, Place, child
+from search_spaces.grammar.problems.findings import SECTIONS, STEP, Findings, Place, child, lookup
 from search_spaces.grammar.space.keys import check_misplaced_domains, drawn_sections, parse_space
-from search_spaces.grammar.spec.left_out import fill_objective
 from search_spaces.grammar.spec.spec import SweepSpec
 from search_spaces.grammar.text.dump import dump_yaml
 from search_spaces.grammar.text.overrides import apply_override
 from search_spaces.grammar.text.strict_yaml import MAX_BYTES, read_yaml
 
 UNREAD = "fix this first; the rest of the file was not checked"
+RAW = "raw"  # the average of a sweep that names none
+ASSUMED = "minimize"  # stands in until the metric of the task is known
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def _parse(
     check_misplaced_domains(sections, findings)
     for section, value in sections.items():
         _check_step_names(value, section, findings)
-    assumed = fill_objective(data)
+    assumed = _fill_objective(data)
     written = data.get("space", ABSENT)
     space = parse_space(written, sections, findings)
     spec, mended = build_spec({**data, "space": space}, findings)
@@ -115,6 +116,30 @@ def _parse(
         findings.doubt(address)
     spec._findings, spec._direction_is_assumed = findings, assumed
     return Reading(spec, findings)
+
+
+def _fill_objective(data: dict[str, Any]) -> bool:
+    """Put what is left out of the objective into `data`; return whether its direction is only assumed.
+
+    The average is filled in where `training.averages` has one label and is not varied. What the direction is, only the
+    task knows: see `orchestrator.plan.checks.soundness`.
+    """
+    objective = data.get("objective")
+    if not isinstance(objective, dict):
+        return False
+    averages = lookup(data, "training.averages")
+    labels = list(averages) if isinstance(averages, dict) else [RAW]
+    if "average" not in objective and len(labels) == 1 and not _varied(data):
+        objective = {**objective, "average": labels[0]}
+    assumed = "direction" not in objective
+    data["objective"] = {**objective, "direction": ASSUMED} if assumed else objective
+    return assumed
+
+
+def _varied(data: dict[str, Any]) -> bool:
+    listed = lookup(data, "search.listed")
+    tables = [data.get("space"), *(listed if isinstance(listed, list) else ())]
+    return any(str(key).startswith("training.averages") for table in tables if isinstance(table, dict) for key in table)
 
 
 def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:

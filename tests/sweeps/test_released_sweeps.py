@@ -1,7 +1,7 @@
 """Sweeps that earlier versions wrote go on working: read, summarised, reported on, and resumed to the same curves.
 
 Each folder below a version is a sweep as that version left it; write.py says how they came to be. What is expected
-stands beside them. The three functions that come first are all this module knows of the code.
+stands beside them. The two functions that come first, and `write.ranked`, are all this module knows of the code.
 """
 
 import io
@@ -18,8 +18,8 @@ from rich.console import Console
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
-from orchestrator.results.summarise import summary
 from orchestrator.sweep.sweep import resume_sweep
+from tests.sweeps.write import ranked
 from trainers.files.container import decode
 
 HERE = Path(__file__).resolve().parent
@@ -39,16 +39,6 @@ def resumed(folder: Path) -> SweepState:
     outcome = resume_sweep(folder, Console(file=said), ["resources.scheduler=inline"], accept_code_change=True)
     assert outcome.exit_code == 0, said.getvalue()
     return SweepState.load(folder)
-
-
-def ranked(folder: Path) -> list[dict[str, Any]]:
-    """The rows of the summary of a sweep, in their order."""
-    kept = ("config_id", "number", "rank", "score", "score_q25", "score_q75", "seeds_run", "seeds_failed")
-    return [
-        {name: getattr(row, name) for name in kept}
-        | {"test": (row.test.median, row.test.q25, row.test.q75) if row.test else None}
-        for row in summary(SweepState.load(folder)).rows
-    ]
 
 
 def reported(folder: Path) -> tuple[Path, Path]:

@@ -4,6 +4,10 @@ Run it from a checkout of the version whose sweeps are to be kept:
 
     python tests/sweeps/write.py tests/sweeps/1.0.0 [NAME ...]
 
+What a sweep trains is said by the file that it was begun with, 1.0.0/NAME/sweep.yaml: a later version runs those again.
+Of `finished` one configuration diverges with one of its seeds, and one is drawn twice; the others differ in sampler,
+model, task, averages and in what is kept.
+
 It takes five to ten minutes on two cores. The sweeps named `interrupted_...` and `tpe...` are killed (SIGKILL) when
 their ledger has come to the wanted state.
 
@@ -40,148 +44,7 @@ NEUTRAL = (
     "runpy.run_module('orchestrator', run_name='__main__')"
 )
 ATTEMPTS = 8
-
-BASE = """name: {name}
-study: tests
-task: {{name: set_complement, vocabulary: 6, train_length: 3}}
-model: {{name: attention_only, width: 8, dropout: 0.1}}
-training:
-  steps: {steps}
-  batch_size: 8
-  learning_rate: 0.003
-  compile: {compile}
-  averages: {{raw: {{}}, ema: {{decay: 0.9}}}}
-evaluation: {{every: {every}, samples: 10}}
-objective: {{metric: total_variation, average: ema, lengths: [4], direction: minimize, threshold: 0.5}}
-tracking: {{enabled: false}}
-"""
-
-
-def based(name: str, rest: str, *, steps: int = 60, every: int = 20, compiled: bool = False) -> str:
-    """The text of a sweep on six tokens; `rest` says what it varies, its seeds and resources."""
-    return BASE.format(name=name, steps=steps, every=every, compile=str(compiled).lower()) + rest
-
-
-FINISHED = based(
-    "finished",
-    """space:
-  training.learning_rate: {choice: [0.003, 0.03, 800000.0]}    # with the last one of three seeds diverges
-  training.batch_size: {choice: [8, 16]}
-search: {configurations: 7, seed: 1}                           # seven draws of six values: one is drawn twice
-seeds: 3
-""",
-)
-INTERRUPTED_EAGER = based(
-    "interrupted_eager",
-    """space:
-  training.learning_rate: {log_uniform: [0.001, 0.1]}
-  model.dropout: {uniform: [0.05, 0.5]}
-  training.batch_size: {choice: [8, 16]}
-search: {configurations: 6}
-seeds: 2
-resources: {pack: 2, checkpoint_seconds: null, checkpoint_steps: 150}
-""",
-    steps=900,
-    every=200,
-)
-INTERRUPTED_COMPILED = based(
-    "interrupted_compiled",
-    """space:
-  training.learning_rate: {log_uniform: [0.001, 0.1]}
-search: {configurations: 1}
-seeds: 1
-resources: {pack: 1, checkpoint_seconds: null, checkpoint_steps: 150}
-""",
-    steps=900,
-    every=200,
-    compiled=True,
-)
-JUDGED_AT_BEST = """name: judged_at_best
-study: tests
-task: {name: set_complement, vocabulary: 6, train_length: 3, target: soft}
-model: {name: attention_only, width: 8, norm: pre}
-training:
-  steps: 80
-  batch_size: 8
-  learning_rate: 0.003
-  clip: 1.0
-  compile: false
-  schedule: {name: cosine, warmup: 10}
-  averages: {raw: {}, slow: {kind: ema, decay: 0.99}, bema: {rho: 5.0}}
-space:
-  training.learning_rate: {log_uniform: [0.01, 0.3]}
-  training.averages.slow.decay: {one_minus_log_uniform: [0.9, 0.999]}
-search: {configurations: 4}
-seeds: 3
-evaluation: {every: 20, samples: 10, lengths: [1, 2, 4, 5]}
-objective: {metric: kl, average: raw, lengths: [4], direction: minimize, evaluation: best, threshold: 0.5}
-tracking: {enabled: false}
-"""
-KEPT_WEIGHTS = based(
-    "kept_weights",
-    """space:
-  training.weight_decay: {log_uniform: [0.001, 0.1]}
-search: {sampler: qmc, configurations: 2, seed: 1}
-seeds: [3, 5]
-resources: {keep_weights: true}
-""",
-)
-INTERRUPTED_WEIGHTS = based(
-    "interrupted_weights",
-    """space:
-  training.weight_decay: {log_uniform: [0.001, 0.1]}
-search: {sampler: qmc, configurations: 4, seed: 1}
-seeds: [3, 5]
-resources: {keep_weights: true, pack: 2, checkpoint_seconds: null, checkpoint_steps: 40}
-""",
-)
-LEARNING = """space:
-  training.learning_rate: {log_uniform: [0.001, 0.1]}
-  model.norm: {choice: [none, pre, post]}
-  model.dropout: {uniform: [0.05, 0.5], when: {model.norm: [none, pre]}}
-search: {sampler: tpe, configurations: 22, generation: 4}
-seeds: 2
-"""
-TPE = based("tpe", LEARNING, every=30)
-TPE_DRAWING = based("tpe_drawing", LEARNING, every=30)
-GRID = """name: grid
-study: tests
-task: {name: ring_regression, ring: 7, window: 3}
-model: {name: linear_attention, width: 8, encoding: ape}
-training: {optimizer: gradient_descent, steps: 60, batch_size: 1, learning_rate: 0.005, dtype: float64, compile: false}
-space:
-  model.encoding: {grid: [ape, rpe]}
-  task.augmented: {grid: [false, true], when: {model.encoding: ape}}
-  training.weight_decay: {grid: [0.0, 0.01]}
-search: {sampler: grid}
-seeds: 2
-evaluation: {every: 30, samples: 1}
-objective: {metric: test_loss, average: raw, lengths: [2, 6], direction: minimize, reduce: max}
-tracking: {enabled: false}
-"""
-INTERRUPTED_ENCODER = """name: interrupted_encoder
-study: tests
-task: {name: padded_addition, width: 4, train_digits: 2}
-model: {name: encoder, layers: 1, width: 8, heads: 2, hidden: 8, position: rpe, dropout: 0.1}
-training:
-  steps: 400
-  batch_size: 8
-  learning_rate: 0.003
-  weight_decay: 0.1
-  clip: 1.0
-  compile: false
-  schedule: {name: linear, warmup: 20}
-  averages: {raw: {}, ema: {decay: 0.9}}
-space:
-  model.position: {grid: [rpe, {name: significance, ordinary: 1}]}
-  model.dropout: {choice: [0.1, 0.3]}
-search: {configurations: 2}
-seeds: 2
-evaluation: {every: 100, samples: 10}
-objective: {metric: digit_accuracy, average: ema, lengths: [3], direction: maximize, threshold: 0.9}
-resources: {pack: 2, checkpoint_seconds: null, checkpoint_steps: 60}
-tracking: {enabled: false}
-"""
+BEGUN_WITH = Path(__file__).resolve().parent / "1.0.0"
 
 
 def complete(state: SweepState) -> int:
@@ -232,19 +95,14 @@ def drawing_generation(state: SweepState) -> bool:
     return 12 <= scored < drawn < 22 and drawn % 4 != 0
 
 
-RUNS: dict[str, str] = {
-    "finished": FINISHED,
-    "judged_at_best": JUDGED_AT_BEST,
-    "kept_weights": KEPT_WEIGHTS,
-    "grid": GRID,
-}
-KILLS: dict[str, tuple[str, Callable[[SweepState], object]]] = {
-    "interrupted_eager": (INTERRUPTED_EAGER, some_of_each),
-    "interrupted_compiled": (INTERRUPTED_COMPILED, midway),
-    "interrupted_encoder": (INTERRUPTED_ENCODER, some_of_each),
-    "interrupted_weights": (INTERRUPTED_WEIGHTS, unnamed_weights),
-    "tpe": (TPE, within_generation),
-    "tpe_drawing": (TPE_DRAWING, drawing_generation),
+RUNS = ("finished", "judged_at_best", "kept_weights", "grid")
+KILLS: dict[str, Callable[[SweepState], object]] = {
+    "interrupted_eager": some_of_each,
+    "interrupted_compiled": midway,
+    "interrupted_encoder": some_of_each,
+    "interrupted_weights": unnamed_weights,
+    "tpe": within_generation,
+    "tpe_drawing": drawing_generation,
 }
 
 
@@ -260,11 +118,11 @@ def done(*arguments: object) -> None:
         raise SystemExit(f"lengthwise {' '.join(map(str, arguments))} ended with {code}")
 
 
-def killed(folder: Path, text: str, wanted: Callable[[SweepState], object]) -> None:
+def killed(folder: Path, wanted: Callable[[SweepState], object]) -> None:
     """Run a sweep and kill driver and workers once it is in the wanted state; again where the moment is missed."""
     for _ in range(ATTEMPTS):
         shutil.rmtree(folder, ignore_errors=True)
-        driver = lengthwise("run", file_of(folder, text), "--storage", folder.parent)
+        driver = lengthwise("run", BEGUN_WITH / folder.name / "sweep.yaml", "--storage", folder.parent)
         while driver.poll() is None:
             if (folder / "events.jsonl").exists() and wanted(SweepState.load(folder)):
                 processes = psutil.Process(driver.pid).children(recursive=True)
@@ -280,13 +138,6 @@ def killed(folder: Path, text: str, wanted: Callable[[SweepState], object]) -> N
             return
         print(f"{folder.name}: missed the moment, once more")
     raise SystemExit(f"{folder.name}: missed the moment {ATTEMPTS} times")
-
-
-def file_of(folder: Path, text: str) -> Path:
-    """A sweep file beside the folder of the sweep."""
-    path = folder.with_suffix(".yaml")
-    path.write_text(text)
-    return path
 
 
 def ship(folder: Path, target: Path) -> None:
@@ -338,7 +189,7 @@ def main() -> None:
         for name in names:
             folder, began = scratch / name, time.monotonic()
             if name in RUNS:
-                done("run", file_of(folder, RUNS[name]), "--storage", scratch)
+                done("run", BEGUN_WITH / name / "sweep.yaml", "--storage", scratch)
                 kept = [folder]
                 if name == "finished":
                     done("confirm", folder, "--top", 2, "--seeds", 3)
@@ -347,7 +198,7 @@ def main() -> None:
                     ship(one, target)
                     write_json(target / f"{one.name}.summary.json", ranked(one))
             else:
-                killed(folder, *KILLS[name])
+                killed(folder, KILLS[name])
                 if name == "interrupted_weights":
                     known = unnamed_weights(SweepState.load(folder))[0]
                     shutil.copy(known, known.with_name(known.name.rpartition("-")[0] + "-0123456789ab.safetensors"))

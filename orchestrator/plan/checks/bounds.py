@@ -4,8 +4,9 @@ The verdict rests on every value that can be drawn, not on those that were: an e
 rounded to six digits, and a normal domain without a clip reaches as far as its tails (`search.TAIL`).
 """
 
+import operator
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from math import ceil, floor
 from statistics import NormalDist
 from typing import Any
@@ -13,33 +14,27 @@ from typing import Any
 from orchestrator.plan.domains import TAIL, reach
 from search_spaces.grammar.space.domains import Choice, Domain, Grid, IntUniform, Normal, is_number
 from trainers.config.slots import Slot
+from trainers.errors import Problem
 
 TAIL_DEVIATIONS = -NormalDist().inv_cdf(TAIL)
 
 
-@dataclass(frozen=True)
-class Misfit:
-    """One thing of a domain that its field does not take; `below` is its address under the domain's key."""
-
-    below: str
-    message: str
-    given: Any
-    allowed: str | None = None
-    nearest: str | None = None
-
-
-def misfits(domain: Domain, slot: Slot) -> Iterator[Misfit]:
-    """Yield the values that a domain can draw and its field rejects."""
+def misfits(domain: Domain, slot: Slot) -> Iterator[Problem]:
+    """Yield the values that a domain can draw and its field rejects, each at its address below the domain's key."""
     if isinstance(domain, (Choice, Grid)):
         for index, value in enumerate(domain.values):
             for problem in slot.problems(value):
                 nearest = problem.nearest or _nearest_allowed(slot, value)
-                yield Misfit(f".{domain.kind}[{index}]", problem.message, value, problem.allowed, nearest)
+                yield replace(problem, key=f".{domain.kind}[{index}]", given=value, nearest=nearest)
     else:
         yield from _wrong_kind(domain, slot) or _ends_outside(domain, slot)
 
 
-def _wrong_kind(domain: Any, slot: Slot) -> list[Misfit]:
+def _misfit(slot: Slot, below: str, message: str, given: Any, nearest: str | None) -> Problem:
+    return Problem(key=below, message=message, given=given, allowed=slot.allowed, nearest=nearest)
+
+
+def _wrong_kind(domain: Any, slot: Slot) -> list[Problem]:
     """Return the misfit of a domain that draws values of another type than the field's, or between its choices."""
     whole = isinstance(domain, IntUniform)
     said, nearest = "", "choice" if slot.choices is not None else None
@@ -54,47 +49,37 @@ def _wrong_kind(domain: Any, slot: Slot) -> list[Misfit]:
         said = "" if beside is None else f"draws {beside}"
     elif slot.choices is not None:
         said = "draws any number between its ends"
-    return [Misfit(f".{domain.kind}", said, domain.written()[domain.kind], slot.allowed, nearest)] if said else []
+    return [_misfit(slot, f".{domain.kind}", said, domain.written()[domain.kind], nearest)] if said else []
 
 
-def _ends_outside(domain: Any, slot: Slot) -> Iterator[Misfit]:
+def _ends_outside(domain: Any, slot: Slot) -> Iterator[Problem]:
     """Yield the ends of a numeric domain that lie outside the bounds of the field."""
     for index, end in enumerate(reach(domain)):
         if not slot.problems(end):
             continue
-        if isinstance(domain, Normal):
-            yield _tail(domain, slot, ("low", "high")[index], end)
+        nearest = _nearest_allowed(slot, end)
+        excluded = end in (slot.bounds["above"], slot.bounds["below"])
+        outside = "is excluded, and can be drawn" if excluded else "is out of bounds"
+        if not isinstance(domain, Normal):
+            given = domain.written()[domain.kind][index]
+            yield _misfit(slot, f".{domain.kind}[{index}]", outside, given, nearest)
+            continue
+        side, way, beside = (("low", "down", "below"), ("high", "up", "above"))[index]
+        if getattr(domain, side) == end:
+            yield _misfit(slot, f".{side}", outside, end, nearest)
+        elif _bound_exceeded(slot, domain.mean) == _bound_exceeded(slot, end):
+            yield _misfit(slot, ".normal[0]", "the mean is out of bounds", domain.mean, nearest)
         else:
-            given, at = domain.written()[domain.kind][index], f".{domain.kind}[{index}]"
-            yield Misfit(at, _outside(slot, end), given, slot.allowed, _nearest_allowed(slot, end))
-
-
-def _tail(domain: Normal, slot: Slot, side: str, end: float) -> Misfit:
-    nearest = _nearest_allowed(slot, end)
-    if getattr(domain, side) == end:
-        return Misfit(f".{side}", _outside(slot, end), end, slot.allowed, nearest)
-    if _bound_exceeded(slot, domain.mean) == _bound_exceeded(slot, end):
-        return Misfit(".normal[0]", "the mean is out of bounds", domain.mean, slot.allowed, nearest)
-    way, beside = ("down", "below") if side == "low" else ("up", "above")
-    said = f"draws {way} to {end:g}, {TAIL_DEVIATIONS:.3g} standard deviations {beside} the mean; clip it with {side}:"
-    return Misfit(".normal", said, [domain.mean, domain.std], slot.allowed, nearest and f"{side}: {nearest}")
-
-
-def _outside(slot: Slot, end: float) -> str:
-    excluded = end in (slot.bounds["above"], slot.bounds["below"])
-    return "is excluded, and can be drawn" if excluded else "is out of bounds"
+            tail = f"{TAIL_DEVIATIONS:.3g} standard deviations {beside} the mean"
+            said = f"draws {way} to {end:g}, {tail}; clip it with {side}:"
+            yield _misfit(slot, ".normal", said, [domain.mean, domain.std], nearest and f"{side}: {nearest}")
 
 
 def _bound_exceeded(slot: Slot, value: float) -> str | None:
     """Return the bound of the field that a number exceeds, if any."""
-    bounds = slot.bounds
-    beyond = {
-        "low": bounds["low"] is not None and value < bounds["low"],
-        "above": bounds["above"] is not None and value <= bounds["above"],
-        "high": bounds["high"] is not None and value > bounds["high"],
-        "below": bounds["below"] is not None and value >= bounds["below"],
-    }
-    return next((name for name, crossed in beyond.items() if crossed), None)
+    exceeds = {"low": operator.lt, "above": operator.le, "high": operator.gt, "below": operator.ge}
+    given = ((name, bound) for name in exceeds if (bound := slot.bounds[name]) is not None)
+    return next((name for name, bound in given if exceeds[name](value, bound)), None)
 
 
 def _nearest_allowed(slot: Slot, value: Any) -> str | None:

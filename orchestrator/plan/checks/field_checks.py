@@ -5,22 +5,23 @@ lists are long. Where names are drawn (`model.name`), a value must fit every cla
 conditions. What is wrong between values that are each right alone is left to the building of configurations.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from orchestrator.plan.checks.bounds import Misfit, misfits
-from orchestrator.plan.checks.situations import situations, unconditional
+from orchestrator.plan.checks.bounds import misfits
 from orchestrator.plan.configurations import assigned
 from orchestrator.plan.domains import reach
-from search_spaces import ABSENT, SweepSpec
+from search_spaces import ABSENT, SweepSpec, active_values
 from search_spaces.grammar.problems.errors import shown
 from search_spaces.grammar.problems.findings import SECTIONS, Findings, lookup, parent, within
-from search_spaces.grammar.space.domains import Choice, Domain, Grid
+from search_spaces.grammar.space.domains import Choice, Domain, Grid, value_key
 from trainers.config.slots import single_problems, slot_of
 from trainers.errors import Problem
 
 T = TypeVar("T")
+MOST = 100_000  # combinations that are looked at; conditions that hang together rarely make a hundred
 NAMES = ("name", "kind")  # keys that say which class the keys beside them belong to
 
 
@@ -42,7 +43,7 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     drawn = [key for key in spec.space if lookup(fixed, key) in (ABSENT, {}) and not findings.doubts(key)]
     example = {key: _example(spec.space[key]) for key in drawn}
     names = [key for key in spec.space if key.rpartition(".")[2] in NAMES and not findings.doubts(key)]
-    always = list(unconditional(spec))
+    always = [key for key, domain in spec.space.items() if not domain.when]
     unused = [problem for problem in single_problems(fixed) if problem.key in names and problem.key in always]
     found = [*(one for section in SECTIONS for one in _section_problems(spec, section, names, example)), *unused]
     incomplete = findings.doubts("space") or findings.doubts("search")
@@ -54,8 +55,7 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
             continue
         cover = next((key for key in always if within(problem.key, key)), None)
         said = f"; the space draws {cover}, so this value is never used: mend it, or leave it out" if cover else ""
-        place = findings.place(problem.key)
-        findings.add(problem.key, problem.message + said, place=place, **_details(problem, given))
+        findings.report(replace(problem, message=problem.message + said, given=given))
         yield problem.key
 
 
@@ -95,7 +95,7 @@ def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
                 continue
             own = next((key for key in values if within(problem.key, key)), None)
             at = f"search.listed[{index}].{problem.key}" if own else problem.key
-            findings.add(at, problem.message, **_details(problem, lookup(sections, problem.key)))
+            findings.report(replace(problem, given=lookup(sections, problem.key)), at)
             yield problem.key
 
 
@@ -107,21 +107,15 @@ def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings)
     names = [f"{above}.{name}" for above in _parents(key) for name in NAMES if f"{above}.{name}" in spec.space]
     cases = situations(spec, [name for name in names if name != key], active=key)
     found = [
-        {(misfit.below, misfit.message, misfit.allowed): misfit for misfit in _misfits(spec, key, domain, case)}
+        {(misfit.key, misfit.message, misfit.allowed): misfit for misfit in _misfits(spec, key, domain, case)}
         for case in cases
     ]
     for misfit, said in _join_cases(found, cases):
-        findings.add(
-            f"space.{key}{misfit.below}",
-            misfit.message + said,
-            given=misfit.given,
-            allowed=misfit.allowed,
-            nearest=misfit.nearest,
-        )
+        findings.report(replace(misfit, message=misfit.message + said), f"space.{key}{misfit.key}")
         yield key
 
 
-def _misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any]) -> list[Misfit]:
+def _misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any]) -> list[Problem]:
     """Return the values of a domain that the class named by this case rejects."""
     slot = slot_of(assigned(spec, {**case, key: _example(domain)}), key)
     if slot is not None:
@@ -133,16 +127,57 @@ def _misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any])
         sections = assigned(spec, {**case, key: value})
         for problem in single_problems(sections):
             if problem.key == key and problem.message == "unknown key":
-                return [Misfit("", problem.message, ABSENT, problem.allowed, problem.nearest)]
+                return [replace(problem, key="", given=ABSENT)]
             if within(problem.key, key):
                 inner = problem.key.removeprefix(key) if isinstance(value, Mapping) else ""
-                given = lookup(sections, key + inner)
                 at = f".{domain.kind}[{index}]{inner}" if listed else f".{domain.kind}"
-                found.append(Misfit(at, problem.message, given, problem.allowed, problem.nearest))
+                found.append(replace(problem, key=at, given=lookup(sections, key + inner)))
             elif within(key, problem.key) and lookup(assigned(spec, case), problem.key) is ABSENT:
-                said = f"{problem.key}: {problem.message}"
-                return [Misfit("", said, ABSENT, problem.allowed, problem.nearest)]
+                return [replace(problem, key="", message=f"{problem.key}: {problem.message}", given=ABSENT)]
     return found
+
+
+# Which values keys can have together under the conditions of a space --------------------------------------------------
+
+
+def situations(spec: SweepSpec, keys: Sequence[str], *, active: str | None = None) -> list[dict[str, Any]]:
+    """Return every combination of values that `keys` of the space can have; keys that are not drawn are left out.
+
+    The keys are choices and grids. With `active`, only combinations in which that key is drawn, too.
+    """
+    relevant = _with_conditions(spec, [*keys, *([active] if active else [])])
+    drawn = [key for key in relevant if isinstance(spec.space[key], (Choice, Grid)) and key != active]
+    values = [_values(spec, key, relevant, every=key in keys) for key in drawn]
+    found: dict[Any, dict[str, Any]] = {}
+    for combination in itertools.islice(itertools.product(*values), MOST):
+        candidate = dict(zip(drawn, combination, strict=True)) | ({active: None} if active else {})
+        held = active_values(spec, candidate)
+        if active is None or active in held:
+            one = {key: held[key] for key in keys if key in held}
+            found.setdefault(value_key(one), one)
+    return list(found.values())
+
+
+def _with_conditions(spec: SweepSpec, keys: Iterable[str]) -> list[str]:
+    """Return the keys of the space among `keys`, and all keys that their conditions depend on."""
+    found = [key for key in dict.fromkeys(keys) if key in spec.space]
+    for key in found:  # which grows
+        found += [other for other in spec.space[key].when if other in spec.space and other not in found]
+    return found
+
+
+def _values(spec: SweepSpec, key: str, relevant: Iterable[str], *, every: bool) -> list[Any]:
+    """Return the values of a choice or grid; unless `every`, one of those that no condition distinguishes."""
+    domain = spec.space[key]
+    assert isinstance(domain, (Choice, Grid))
+    if every:
+        return list(domain.values)
+    tested = [spec.space[other].when[key] for other in relevant if key in spec.space[other].when]
+    sets = [{value_key(value) for value in values} for values in tested]
+    kinds: dict[tuple[bool, ...], Any] = {}
+    for value in domain.values:
+        kinds.setdefault(tuple(value_key(value) in one for one in sets), value)
+    return list(kinds.values())
 
 
 # Keys and words -------------------------------------------------------------------------------------------------------
@@ -178,7 +213,3 @@ def _join_cases(found: Sequence[Mapping[Any, T]], cases: Sequence[Mapping[str, A
 
 def _describe_case(case: Mapping[str, Any]) -> str:
     return f" (with {', '.join(f'{key}: {shown(value, 40)}' for key, value in case.items())})" if case else ""
-
-
-def _details(problem: Problem, given: Any) -> dict[str, Any]:
-    return {"given": given, "allowed": problem.allowed, "nearest": problem.nearest}

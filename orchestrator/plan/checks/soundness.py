@@ -1,6 +1,7 @@
 """Everything that is wrong with a sweep file, in one round: its grammar, its values, and what is wrong between them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -47,8 +48,7 @@ def checked(reading: Reading) -> SweepSpec:
         raise SweepFileError(findings.problems, UNIMPORTED)
     if spec is not None and findings.problems:
         if _can_be_built(spec, findings):
-            draws = draw_sample(spec, SAMPLES)
-            _collect(spec, [(one.number, one.values) for one in draws], findings)
+            _collect(spec, _sample(spec), findings)
         else:
             check_fields(spec, findings)
             unchecked = UNBUILT
@@ -71,21 +71,25 @@ def completed(spec: SweepSpec) -> SweepSpec:
 
 def _judged_metrics(spec: SweepSpec) -> list[Metric]:
     """Return the judged metric of each task that a sample of the sweep has; none of a task that cannot be built."""
-    metrics = []
-    for one in draw_sample(spec, SAMPLES):
-        sections = assigned(spec, one.values)
-        try:
-            task = registry.build("task", sections["task"])
-        except ConfigError:
-            continue
-        metrics.append(
-            task.recorded_metrics(_model_metrics(sections["model"]), task.lengths).get(spec.objective.metric)
-        )
+    judged = spec.objective.metric
+    metrics = (
+        task.recorded_metrics(_model_metrics(sections["model"]), task.lengths).get(judged)
+        for sections, task in _tasks(spec, _sample(spec))
+    )
     return [metric for metric in metrics if metric is not None]
 
 
-def _miss_direction(findings: Findings) -> None:
-    findings.add("objective.direction", "is missing, and the task does not say it", allowed="minimize, maximize")
+def _tasks(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Yield the sections of every draw, with its task; draws whose task cannot be built are left out."""
+    for _, values in draws:
+        sections = assigned(spec, values)
+        with suppress(ConfigError):
+            yield sections, registry.build("task", sections["task"])
+
+
+def _sample(spec: SweepSpec) -> list[tuple[int, Mapping[str, Any]]]:
+    """Draw every grid point, with as many draws as make SAMPLES configurations."""
+    return [(one.number, one.values) for one in draw_sample(spec, SAMPLES)]
 
 
 def _plainly_named(spec: SweepSpec) -> SweepSpec:
@@ -94,11 +98,8 @@ def _plainly_named(spec: SweepSpec) -> SweepSpec:
     accuracy.iid -> accuracy, where `iid` is the distribution that is trained on.
     """
     base, dot, distribution = spec.objective.metric.rpartition(".")
-    for one in draw_sample(spec, 1)[:1] if dot else ():
-        try:
-            task = registry.build("task", assigned(spec, one.values)["task"])
-        except ConfigError:
-            continue
+    draws = ((one.number, one.values) for one in (draw_sample(spec, 1)[:1] if dot else ()))
+    for _, task in _tasks(spec, draws):
         if distribution == task.distributions[0].name:
             return spec.model_copy(update={"objective": spec.objective.model_copy(update={"metric": base})})
     return spec
@@ -130,7 +131,7 @@ def build_sample(spec: SweepSpec) -> Sample:
 
     Raises SweepFileError with every problem found.
     """
-    built = configurations_of(spec, [(one.number, one.values) for one in draw_sample(spec, SAMPLES)])
+    built = configurations_of(spec, _sample(spec))
     member = built[0].member(spec.seeds[0])
     evaluated = evaluated_sets(member) if further_distributions(member) else None
     warnings = warnings_for(spec, [one.member(spec.seeds[0]) for one in built])
@@ -158,7 +159,7 @@ def drawn_configurations(spec: SweepSpec) -> list[Configuration]:
     """
     import_for(spec)
     findings = spec.findings()
-    built = _collect(spec, [(one.number, one.values) for one in draw_sample(spec, SAMPLES)], findings)
+    built = _collect(spec, _sample(spec), findings)
     findings.raise_any()
     return built
 
@@ -180,7 +181,7 @@ def check_data(spec: SweepSpec, built: Iterable[Configuration]) -> None:
     for task in dict.fromkeys(tasks):
         for problem in task.data_problems():
             key = f"task.{problem.key}"
-            findings.add(key, problem.message, given=problem.given, allowed=problem.allowed, place=spec.place(key))
+            findings.report(problem, key, place=spec.place(key))
     findings.raise_any()
 
 
@@ -194,29 +195,21 @@ def _collect(
     try:
         built = configure(spec, draws)
         if spec.direction_is_assumed:
-            _miss_direction(findings)
+            said = "is missing, and the task does not say it"
+            findings.add("objective.direction", said, allowed="minimize, maximize")
         return built
     except SweepFileError as error:
         found = [*error.problems, *(_unmeasured_by_task(spec, draws) if wrong else ())]
     for problem in found:
         if problem.key not in known and not any(within(problem.key, key) or within(key, problem.key) for key in wrong):
-            findings.add(
-                problem.key,
-                problem.message,
-                given=problem.given,
-                allowed=problem.allowed,
-                nearest=problem.nearest,
-                place=spec.place(problem.key),
-            )
+            findings.report(problem, place=spec.place(problem.key))
     return []
 
 
 def _unmeasured_by_task(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Problem]:
     """Return problems for names of the objective that the first buildable task does not measure."""
-    for _, values in draws:
-        sections = assigned(spec, values)
+    for sections, task in _tasks(spec, draws):
         try:
-            task = registry.build("task", sections["task"])
             keys = [part.key for part in walk_parts(TrainingConfig, sections["training"], [])]
             averages = [key.removeprefix("averages.") for key in keys if key.startswith("averages.")] or ["raw"]
             evaluated = EvaluationConfig.from_mapping(sections["evaluation"]).lengths

@@ -102,6 +102,11 @@ class Findings:
             (place, address, message), Problem(str(place), address, message, given, allowed, nearest)
         )
 
+    def report(self, problem: Any, address: str | None = None, place: Place | None = None) -> None:
+        """Record a problem found elsewhere, here or in another package, at an address, by default its own key."""
+        details = {"given": problem.given, "allowed": problem.allowed, "nearest": problem.nearest}
+        self.add(problem.key if address is None else address, problem.message, **details, place=place)
+
     def unreadable(self, address: str, message: str, *, given: Any = ABSENT, place: Place | None = None) -> None:
         """Record a problem of the text itself, and suppress problems that follow from it."""
         self.add(address, message, given=given, place=place)

@@ -17,14 +17,26 @@ Fault = Callable[..., None]
 """fault(sub_address, message, given=..., allowed=..., nearest=...) records a problem below the domain's key."""
 
 When = dict[str, tuple[Any, ...]]
+Schema = dict[str, Any]
+
+NUMBER: Schema = {"type": "number"}
+POSITIVE: Schema = {"type": "number", "exclusiveMinimum": 0}
+
+
+def _pair(first: Schema, second: Schema) -> Schema:
+    return {"type": "array", "prefixItems": [first, second], "minItems": 2, "maxItems": 2}
 
 
 @dataclass(frozen=True)
 class Domain(ABC):
-    """The values a key is drawn from, and `when`: values other keys must have for it to be drawn (empty: always)."""
+    """The values a key is drawn from, and `when`: values other keys must have for it to be drawn (empty: always).
+
+    `schema` is the JSON Schema of what is written behind `kind`, `options` has those of further keys.
+    """
 
     kind: ClassVar[str]
-    options: ClassVar[tuple[str, ...]] = ()
+    schema: ClassVar[Schema]
+    options: ClassVar[dict[str, Schema]] = {}
 
     when: When = field(default_factory=dict, kw_only=True)
 
@@ -44,6 +56,8 @@ class Domain(ABC):
 
 @dataclass(frozen=True)
 class _Listed(Domain):
+    schema: ClassVar[Schema] = {"type": "array", "minItems": 1, "uniqueItems": True}
+
     values: tuple[Any, ...]
 
     @classmethod
@@ -82,6 +96,7 @@ class _Interval(Domain):
     low: float
     high: float
 
+    schema: ClassVar[Schema] = _pair(NUMBER, NUMBER)
     above: ClassVar[float] = float("-inf")
     below: ClassVar[float] = float("inf")
     bounds: ClassVar[str] = "[low, high], two numbers, low < high"
@@ -117,6 +132,7 @@ class LogUniform(_Interval):
     """A real number whose logarithm is uniform; 0 < low < high."""
 
     kind = "log_uniform"
+    schema = _pair(POSITIVE, POSITIVE)
     above = 0.0
     bounds = "[low, high], two numbers, 0 < low < high"
 
@@ -126,6 +142,7 @@ class OneMinusLogUniform(_Interval):
     """A real number x with 1 - x log-uniform: for decays near 1, as of an EMA; 0 < low < high < 1."""
 
     kind = "one_minus_log_uniform"
+    schema = _pair(*[{**POSITIVE, "exclusiveMaximum": 1}] * 2)
     above = 0.0
     below = 1.0
     bounds = "[low, high], two numbers, 0 < low < high < 1"
@@ -136,7 +153,10 @@ class IntUniform(Domain):
     """A whole number, uniform over low, low + step, ..., high (both included)."""
 
     kind = "int_uniform"
-    options = ("step",)
+    schema = _pair({"type": "integer"}, {"type": "integer"})
+    options: ClassVar[dict[str, Schema]] = {
+        "step": {"description": "Distance between neighbouring values.", "type": "integer", "minimum": 1}
+    }
 
     low: int
     high: int
@@ -174,7 +194,11 @@ class Normal(Domain):
     """A normally distributed number of this mean and standard deviation, clipped to low and high if given."""
 
     kind = "normal"
-    options = ("low", "high")
+    schema = _pair(NUMBER, POSITIVE)
+    options: ClassVar[dict[str, Schema]] = {
+        "low": {"description": "Smaller values become this.", "type": ["number", "null"]},
+        "high": {"description": "Larger values become this.", "type": ["number", "null"]},
+    }
 
     mean: float
     std: float

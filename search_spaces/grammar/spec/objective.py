@@ -4,14 +4,13 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from search_spaces.grammar.spec.strict import Strict
-from search_spaces.grammar.spec.values import Lengths, Text
+from search_spaces.grammar.spec.values import Lengths, Strict, Text
 
 
 class Objective(Strict):
     """What makes one configuration better than another: the median over its seeds of this score."""
 
-    model_config = ConfigDict(json_schema_extra={"required": ["metric", "lengths"]})  # see `left_out`
+    model_config = ConfigDict(json_schema_extra={"required": ["metric", "lengths"]})  # see `load._fill_objective`
 
     metric: Text = Field(description="The metric, one of the task's.")
     average: Text = Field(

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from search_spaces.grammar.spec.strict import Strict
+from search_spaces.grammar.spec.values import Strict
 
 LEVEL = 0.05
 

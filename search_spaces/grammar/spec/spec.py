@@ -14,7 +14,6 @@ from search_spaces.grammar.space.domains import Domain, plain
 from search_spaces.grammar.space.keys import plain_space
 from search_spaces.grammar.spec.objective import Objective
 from search_spaces.grammar.spec.racing import Racing
-from search_spaces.grammar.spec.strict import Strict
 from search_spaces.grammar.spec.values import (
     LARGEST_SEED,
     Address,
@@ -25,6 +24,7 @@ from search_spaces.grammar.spec.values import (
     Name,
     Pack,
     Seeds,
+    Strict,
     Text,
 )
 

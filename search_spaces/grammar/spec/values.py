@@ -1,9 +1,9 @@
-"""The types of single values in a sweep file: their validators and JSON Schemas."""
+"""The base of all sections, and the types of single values in a sweep file: their validators and JSON Schemas."""
 
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from search_spaces.grammar.space.domain_schema import listed_schema
@@ -12,6 +12,12 @@ from search_spaces.grammar.spec.names import ALLOWED, MAX_CHARACTERS, name_probl
 
 MAX_SEEDS = 100_000
 LARGEST_SEED = 2**32 - 1
+
+
+class Strict(BaseModel):
+    """A frozen section whose values are taken as they are written; unknown keys and other types are errors."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def value_error(message: str, allowed: str | None = None) -> PydanticCustomError:

@@ -24,7 +24,7 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
     own = Findings(findings.source)
     value = read_yaml(_without_comment(written), own, address=key, place=place)
     for problem in own.problems:
-        findings.add(problem.key, problem.message, given=problem.given, allowed=problem.allowed, place=place)
+        findings.report(problem, place=place)
     if own.problems:
         return None
     steps = ["space", key.removeprefix("space.")] if key.startswith("space.") else key.split(".")

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.plan.checks.bounds import Misfit, misfits
+from orchestrator.plan.checks.bounds import misfits
 from orchestrator.plan.domains import make_distribution, reach, to_value
 from search_spaces import Choice, Domain, Grid, IntUniform, LogUniform, Normal, OneMinusLogUniform, Uniform
 from trainers.config.slots import Slot
-from trainers.errors import ConfigError
+from trainers.errors import ConfigError, Problem
 from trainers.settings.fields import Settings, setting, settings_fields
 
 
@@ -52,120 +52,84 @@ def test_a_domain_inside_its_field_is_let_pass(domain: Domain, where: Slot) -> N
     assert list(misfits(domain, where)) == []
 
 
-RATES = "a number >= 0 and < 1"
-
-
 @pytest.mark.parametrize(
-    ("domain", "where", "expected"),
+    ("domain", "where", "below", "message", "given", "nearest"),
     [
-        (Uniform(0.0, 1.5), RATE, Misfit(".uniform[1]", "is out of bounds", 1.5, RATES, "0.99999")),
-        (Uniform(-0.5, 0.5), RATE, Misfit(".uniform[0]", "is out of bounds", -0.5, RATES, "0")),
-        (Uniform(0.0, 1.0), RATE, Misfit(".uniform[1]", "is excluded, and can be drawn", 1.0, RATES, "0.99999")),
-        (
-            Uniform(0.0, 1.0),
-            POSITIVE,
-            Misfit(".uniform[0]", "is excluded, and can be drawn", 0.0, "a number or null > 0", None),
-        ),
-        (LogUniform(0.1, 2.0), RATE, Misfit(".log_uniform[1]", "is out of bounds", 2.0, RATES, "0.99999")),
+        (Uniform(0.0, 1.5), RATE, ".uniform[1]", "is out of bounds", 1.5, "0.99999"),
+        (Uniform(-0.5, 0.5), RATE, ".uniform[0]", "is out of bounds", -0.5, "0"),
+        (Uniform(0.0, 1.0), RATE, ".uniform[1]", "is excluded, and can be drawn", 1.0, "0.99999"),
+        (Uniform(0.0, 1.0), POSITIVE, ".uniform[0]", "is excluded, and can be drawn", 0.0, None),
+        (LogUniform(0.1, 2.0), RATE, ".log_uniform[1]", "is out of bounds", 2.0, "0.99999"),
         (
             OneMinusLogUniform(0.5, 0.9),
             slot(float, high=0.8),
-            Misfit(".one_minus_log_uniform[1]", "is out of bounds", 0.9, "a number <= 0.8", "0.8"),
+            ".one_minus_log_uniform[1]",
+            "is out of bounds",
+            0.9,
+            "0.8",
         ),
-        (
-            IntUniform(0, 64, 8),
-            COUNT,
-            Misfit(".int_uniform[0]", "is out of bounds", 0, "an integer >= 1 and < 100", "1"),
-        ),
-        (
-            IntUniform(4, 100, 8),
-            COUNT,
-            Misfit(".int_uniform[1]", "is excluded, and can be drawn", 100, "an integer >= 1 and < 100", "99"),
-        ),
-        (IntUniform(4, 8), BOARD, Misfit(".int_uniform", "draws 5", [4, 8], "4, 6, 8", "choice")),
-        (
-            Uniform(8.0, 16.0),
-            COUNT,
-            Misfit(
-                ".uniform",
-                "draws numbers that are not whole",
-                [8.0, 16.0],
-                "an integer >= 1 and < 100",
-                "int_uniform",
-            ),
-        ),
-        (Uniform(0.0, 1.0), NAME, Misfit(".uniform", "draws numbers", [0.0, 1.0], "none, pre, post", "choice")),
-        (
-            IntUniform(0, 2),
-            NAME,
-            Misfit(".int_uniform", "draws whole numbers", [0, 2], "none, pre, post", "choice"),
-        ),
+        (IntUniform(0, 64, 8), COUNT, ".int_uniform[0]", "is out of bounds", 0, "1"),
+        (IntUniform(4, 100, 8), COUNT, ".int_uniform[1]", "is excluded, and can be drawn", 100, "99"),
+        (IntUniform(4, 8), BOARD, ".int_uniform", "draws 5", [4, 8], "choice"),
+        (Uniform(8.0, 16.0), COUNT, ".uniform", "draws numbers that are not whole", [8.0, 16.0], "int_uniform"),
+        (Uniform(0.0, 1.0), NAME, ".uniform", "draws numbers", [0.0, 1.0], "choice"),
+        (IntUniform(0, 2), NAME, ".int_uniform", "draws whole numbers", [0, 2], "choice"),
         (
             Uniform(0.0, 1.0),
             slot(float, choices=(0.0, 0.5, 1.0)),
-            Misfit(".uniform", "draws any number between its ends", [0.0, 1.0], "0.0, 0.5, 1.0", "choice"),
+            ".uniform",
+            "draws any number between its ends",
+            [0.0, 1.0],
+            "choice",
         ),
         (
             Normal(0.01, 0.1),
             slot(float, low=0.0),
-            Misfit(
-                ".normal",
-                "draws down to -0.465342, 4.75 standard deviations below the mean; clip it with low:",
-                [0.01, 0.1],
-                "a number >= 0",
-                "low: 0",
-            ),
+            ".normal",
+            "draws down to -0.465342, 4.75 standard deviations below the mean; clip it with low:",
+            [0.01, 0.1],
+            "low: 0",
         ),
         (
             Normal(0.9, 0.1, 0.5),
             RATE,
-            Misfit(
-                ".normal",
-                "draws up to 1.37534, 4.75 standard deviations above the mean; clip it with high:",
-                [0.9, 0.1],
-                RATES,
-                "high: 0.99999",
-            ),
+            ".normal",
+            "draws up to 1.37534, 4.75 standard deviations above the mean; clip it with high:",
+            [0.9, 0.1],
+            "high: 0.99999",
         ),
-        (Normal(0.5, 1.0, 0.0, 1.0), RATE, Misfit(".high", "is excluded, and can be drawn", 1.0, RATES, "0.99999")),
-        (Normal(0.0, 0.1, -0.1, 0.9), RATE, Misfit(".low", "is out of bounds", -0.1, RATES, "0")),
-        (Normal(2.0, 0.1), RATE, Misfit(".normal[0]", "the mean is out of bounds", 2.0, RATES, "0.99999")),
-        (
-            Normal(8.0, 2.0, 1.0, 50.0),
-            COUNT,
-            Misfit(
-                ".normal",
-                "draws numbers that are not whole",
-                [8.0, 2.0],
-                "an integer >= 1 and < 100",
-                "int_uniform",
-            ),
-        ),
-        (
-            Choice((8, 0)),
-            COUNT,
-            Misfit(".choice[1]", "0 is out of bounds", 0, "an integer >= 1 and < 100", "1"),
-        ),
-        (
-            Grid(("none", "prre")),
-            NAME,
-            Misfit(".grid[1]", "'prre' is not one of the choices", "prre", "none, pre, post", "pre"),
-        ),
-        (
-            Choice((0.5, [0.5, 1.0])),
-            PAIR,
-            Misfit(".choice[0]", "0.5 is not a list", 0.5, "a list of numbers >= 0 and < 1", None),
-        ),
+        (Normal(0.5, 1.0, 0.0, 1.0), RATE, ".high", "is excluded, and can be drawn", 1.0, "0.99999"),
+        (Normal(0.0, 0.1, -0.1, 0.9), RATE, ".low", "is out of bounds", -0.1, "0"),
+        (Normal(2.0, 0.1), RATE, ".normal[0]", "the mean is out of bounds", 2.0, "0.99999"),
+        (Normal(8.0, 2.0, 1.0, 50.0), COUNT, ".normal", "draws numbers that are not whole", [8.0, 2.0], "int_uniform"),
+        (Choice((8, 0)), COUNT, ".choice[1]", "0 is out of bounds", 0, "1"),
+        (Grid(("none", "prre")), NAME, ".grid[1]", "'prre' is not one of the choices", "prre", "pre"),
+        (Choice((0.5, [0.5, 1.0])), PAIR, ".choice[0]", "0.5 is not a list", 0.5, None),
     ],
 )
-def test_what_does_not_fit_is_named_with_what_is_allowed(domain: Domain, where: Slot, expected: Misfit) -> None:
-    assert next(misfits(domain, where)) == expected
+def test_what_does_not_fit_is_named_with_what_is_allowed(
+    domain: Domain, where: Slot, below: str, message: str, given: Any, nearest: str | None
+) -> None:
+    problem = Problem(key=below, message=message, given=given, allowed=where.allowed, nearest=nearest)
+    assert next(misfits(domain, where)) == problem
+
+
+def test_what_a_field_allows_is_said_in_words() -> None:
+    assert {where.allowed for where in (RATE, POSITIVE, SHARE, COUNT, BOARD, NAME, PAIR)} == {
+        "a number >= 0 and < 1",
+        "a number or null > 0",
+        "a number >= 0 and <= 1",
+        "an integer >= 1 and < 100",
+        "4, 6, 8",
+        "none, pre, post",
+        "a list of numbers >= 0 and < 1",
+    }
 
 
 def test_both_ends_and_every_value_are_named() -> None:
-    assert [one.below for one in misfits(Uniform(-1.0, 2.0), RATE)] == [".uniform[0]", ".uniform[1]"]
-    assert [one.below for one in misfits(Normal(0.5, 1.0), RATE)] == [".normal", ".normal"]
-    assert [one.below for one in misfits(Normal(2.0, 1.0), RATE)] == [".normal", ".normal[0]"]
+    assert [one.key for one in misfits(Uniform(-1.0, 2.0), RATE)] == [".uniform[0]", ".uniform[1]"]
+    assert [one.key for one in misfits(Normal(0.5, 1.0), RATE)] == [".normal", ".normal"]
+    assert [one.key for one in misfits(Normal(2.0, 1.0), RATE)] == [".normal", ".normal[0]"]
     assert [one.given for one in misfits(Choice((0.5, 1.5, "x")), RATE)] == [1.5, "x"]
 
 
@@ -242,7 +206,7 @@ def test_a_nearest_number_fits_and_the_given_one_does_not(domain: Domain, where:
         bare = (misfit.nearest or "").removeprefix("low: ").removeprefix("high: ")
         if bare and bare not in ("choice", "int_uniform"):
             assert built(where, int(bare) if where.takes(0) and not where.takes(0.5) else float(bare))
-        if not misfit.below.removeprefix(".").isidentifier() or misfit.below in (".low", ".high"):
+        if not misfit.key.removeprefix(".").isidentifier() or misfit.key in (".low", ".high"):
             assert not built(where, misfit.given)
 
 
