@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.ledger.records import Record
 
 STOPPED = "stopped by its budget"  # how a sweep may end, beside complete, failed and interrupted
 
@@ -207,18 +207,20 @@ def drop_scores(
             draw.scored, draw.score = False, None
 
 
-@dataclass(frozen=True)
-class Conflict:
-    """A pack reported a step again with other curves; the first report was kept."""
+@dataclass
+class Sessions:
+    """The times of the first and the last record of every driver, in Unix seconds."""
 
-    pack_id: str
-    step: int
-    kept_sha256: str
-    other_sha256: str
-    line: int
+    spans: list[list[float]] = field(default_factory=list)
 
-    def __str__(self) -> str:
-        return (
-            f"{LEDGER_FILE}:{self.line}: pack {self.pack_id} reported step {self.step} again with other curves "
-            f"({self.other_sha256[:12]}, kept {self.kept_sha256[:12]})"
-        )
+    def take(self, record: Record) -> None:
+        """Count the time of a driver; what others record, or is replayed out of order, does not count."""
+        if record.kind in ("sweep", "resume", "extend"):
+            self.spans.append([record.time, record.time])
+        elif record.kind in ("evaluation", "attempt", "pack_end", "score", "rung", "race", "end") and self.spans:
+            self.spans[-1][1] = max(self.spans[-1][1], record.time)
+
+    @property
+    def seconds(self) -> float:
+        """For how long drivers have run the sweep, as far as they have left records of it."""
+        return sum(last - first for first, last in self.spans)

@@ -16,8 +16,7 @@ from orchestrator.record.ledger.fields import wrong_field
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, read_records
 from orchestrator.record.state import race as races
 from orchestrator.record.state import recuts
-from orchestrator.record.state.parts import ConfigurationState, Conflict, Draw, MemberState, PackState, drop_scores
-from orchestrator.record.state.sessions import Sessions
+from orchestrator.record.state.parts import ConfigurationState, Draw, MemberState, PackState, Sessions, drop_scores
 
 # Records that later ones refer to are replayed first, whatever order they were written in.
 _FIRST = {"sweep": 0, "configuration": 1, "pack": 2}
@@ -49,7 +48,7 @@ class SweepState:
         self.draws: dict[int, Draw] = {}
         self.packs: dict[str, PackState] = {}
         self.recuts: list[recuts.Recut] = []
-        self.conflicts: list[Conflict] = []
+        self.conflicts: list[str] = []  # packs that reported a step again with other curves; the first ones count
         self.publishes: list[dict[str, Any]] = []
         self.later_evaluations: list[dict[str, Any]] = []  # of kept weights, after training
 
@@ -162,9 +161,9 @@ class SweepState:
             first.number, first.values = number, fields["values"]
 
     def _pack(self, record: Record) -> None:
-        fields = record.fields
+        fields, pack_id = record.fields, record.fields["pack_id"]
         members = [(name, seed) for name, seed in fields["members"]]
-        known = self.packs.get(fields["pack_id"])
+        known = self.packs.get(pack_id)
         if known is not None:
             if known.members != members or known.steps != fields["steps"]:
                 raise self._damage(record, f"pack {known.pack_id} is planned twice and differently")
@@ -172,14 +171,12 @@ class SweepState:
         for name, seed in members:
             configuration = self.configurations.get(name)
             if configuration is None:
-                raise self._damage(record, f"pack {fields['pack_id']} has a member of unknown configuration {name}")
+                raise self._damage(record, f"pack {pack_id} has a member of unknown configuration {name}")
             other = configuration.members[seed].pack_id if seed in configuration.members else None
             if other in self.packs:
-                raise self._damage(record, f"seed {seed} of {name} is in pack {other} and in {fields['pack_id']}")
-            configuration.members[seed] = MemberState(seed, fields["pack_id"])
-        self.packs[fields["pack_id"]] = PackState(
-            fields["pack_id"], members, fields["steps"], structural_key=fields["structural_key"]
-        )
+                raise self._damage(record, f"seed {seed} of {name} is in pack {other} and in {pack_id}")
+            configuration.members[seed] = MemberState(seed, pack_id)
+        self.packs[pack_id] = PackState(pack_id, members, fields["steps"], structural_key=fields["structural_key"])
 
     def _recut(self, record: Record) -> None:
         """Put other packs in the place of packs that no worker has begun, or of one that ran out of memory."""
@@ -199,7 +196,10 @@ class SweepState:
         known = pack.evaluations.get(step)
         if known is not None:
             if known["sha256"] != fields["sha256"]:
-                self.conflicts.append(Conflict(pack.pack_id, step, known["sha256"], fields["sha256"], record.seq + 1))
+                self.conflicts.append(
+                    f"{LEDGER_FILE}:{record.seq + 1}: pack {pack.pack_id} reported step {step} again with other curves "
+                    f"({fields['sha256'][:12]}, kept {known['sha256'][:12]})"
+                )
             return
         if (count := pack.wrong_count(fields)) is not None:
             raise self._damage(record, f"{count} members reported for the {len(pack.members)} of {pack.pack_id}")
@@ -212,10 +212,9 @@ class SweepState:
         self._ran_under(pack, record)
 
     def _pack_end(self, record: Record) -> None:
-        pack, status = self._pack_of(record, record.fields["pack_id"]), record.fields["status"]
-        if pack.status == "complete":  # the first good end counts
-            return
-        pack.end(status, record.fields["error"], record.fields["seconds"], self._members(pack))
+        fields, pack = record.fields, self._pack_of(record, record.fields["pack_id"])
+        if pack.status != "complete":  # the first good end counts
+            pack.end(fields["status"], fields["error"], fields["seconds"], self._members(pack))
 
     def _retry(self, record: Record) -> None:
         """Reopen packs that were given up; their configurations are scored again."""
