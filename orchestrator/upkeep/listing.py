@@ -58,10 +58,8 @@ def size_on_disk(folder: Path) -> int:
 
 def readable_size(count: int) -> str:
     """Return bytes as a person says them: readable_size(2_500_000) -> "2.4 MiB"."""
-    for power, unit in enumerate(("B", "KiB", "MiB", "GiB")):
-        if count < 1024 ** (power + 1) or unit == "GiB":
-            return f"{count} B" if not power else f"{count / 1024**power:.1f} {unit}"
-    raise AssertionError
+    power = min((max(count, 1).bit_length() - 1) // 10, 3)
+    return f"{count / 1024**power:.1f} {('B', 'KiB', 'MiB', 'GiB')[power]}" if power else f"{count} B"
 
 
 def _row(folder: Path) -> tuple[str, ...]:

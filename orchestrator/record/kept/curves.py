@@ -12,7 +12,7 @@ import hashlib
 import io
 from collections.abc import Callable, Container, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,9 @@ from orchestrator.record.state.state import SweepState
 if TYPE_CHECKING:
     import pandas as pd  # slow to import, and a driver writes the curves of its packs without it
 
+    from trainers.evaluation.results import Evaluation
+    from trainers.evaluation.stored import StoredCurves
+
 CURVES_FOLDER = "curves"
 CURVES_FILE = "curves.parquet"
 COLUMNS = ("config_id", "seed", "average", "metric", "length", "step", "value")
@@ -38,23 +41,8 @@ Keep = Callable[["pd.DataFrame"], npt.NDArray[np.bool_]]
 """A function that says which rows of a table of curves to keep; it is called with whole packs."""
 
 
-class CurvesOfAPack(Protocol):
-    """The part of an evaluation that is read here: names, and values (members, averages, metrics, lengths)."""
-
-    @property
-    def step(self) -> int: ...  # noqa: D102
-    @property
-    def averages(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def metrics(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def lengths(self) -> tuple[int, ...]: ...  # noqa: D102
-    @property
-    def values_MAKL(self) -> npt.NDArray[np.float32]: ...  # noqa: D102, N802
-
-
 def write_part(
-    folder: Path, pack_id: str, members: Sequence[tuple[str, int]], evaluation: CurvesOfAPack
+    folder: Path, pack_id: str, members: Sequence[tuple[str, int]], evaluation: Evaluation | StoredCurves
 ) -> tuple[str, str]:
     """Write the curves of one evaluation below the sweep directory `folder`.
 

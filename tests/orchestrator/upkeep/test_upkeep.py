@@ -108,7 +108,7 @@ def test_a_sweep_that_is_being_run_and_no_sweep_are_refused(small_sweep, tmp_pat
 def test_a_member_that_is_trained_again_agrees_bit_for_bit(trained_sweep):
     before = {path: path.stat().st_mtime_ns for path in trained_sweep.rglob("*")}
     found = replay(trained_sweep, "#1", 3)
-    assert found.agreed == (6, 12) and found.difference is None and not found.environment
+    assert found.agreed == [6, 12] and found.difference is None and not found.environment
     assert "the curves agree bit for bit at steps 6, 12" in found.sentences()[-1]
     assert {path: path.stat().st_mtime_ns for path in trained_sweep.rglob("*") if path in before} == before
 
@@ -124,7 +124,7 @@ def test_the_first_evaluation_that_differs_is_named(trained_sweep, monkeypatch):
 
     monkeypatch.setattr(replaying, "read_curves", nudged)
     found = replay(trained_sweep, "0", 0)
-    assert found.agreed == (6,)
+    assert found.agreed == [6]
     assert found.difference and "differ first at step 12: total_variation (ema) at length 5 was" in found.difference
     assert found.sentences()[-1].endswith("differs from the worker in: nothing recorded")
 
