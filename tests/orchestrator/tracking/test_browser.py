@@ -4,6 +4,7 @@ import io
 import re
 import shutil
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def test_the_pages_of_mlflow_show_the_sweep(sweep: Any, publish: Any, tmp_path: 
     uri = default_uri(sweep.folder.parent)
     database = sqlite_file(uri)
     log = tmp_path / "server.log"
-    with UiServer(database=database, artifacts=artifact_folder(database.parent), log=log) as server:
+    with closing(UiServer(database=database, artifacts=artifact_folder(database.parent), log=log).start()) as server:
         ((_, links),) = sweeps_in(uri, server.url)
         for what, link in links:
             document, logged = open_page(link, tmp_path / "profile")

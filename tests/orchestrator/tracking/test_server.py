@@ -1,6 +1,8 @@
 """A server that dies says why, and what was published through it is completed later."""
 
+import os
 import shutil
+import signal
 import socket
 import threading
 import urllib.parse
@@ -37,13 +39,14 @@ def test_a_server_killed_while_publishing_ends_with_every_point_once(
 
         def log_batch(self, *args, **kwargs):
             if next(calls) == 2:  # a request has all points of a run: amid those of the second, its answer on the way
-                threading.Timer(0.003, running.kill).start()
+                threading.Timer(0.003, os.killpg, [running.process.pid, signal.SIGKILL]).start()
             return original(self, *args, **kwargs)
 
         monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
         with pytest.raises(TrackingError, match=f"127.0.0.1:{port}"):
             publish(sweep.folder, running.url)
         monkeypatch.undo()
+        running.close()
         before = rows_of(default_uri(storage))
         assert 0 < sum(before.values())
 
