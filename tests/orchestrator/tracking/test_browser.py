@@ -17,10 +17,7 @@ from orchestrator.tracking.ui.serve import sweeps_in
 from orchestrator.tracking.ui.server import UiServer
 
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
-pytestmark = [
-    pytest.mark.skipif(not BROWSER, reason="needs a browser (Debian: chromium)"),
-    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning"),  # MLflow's own use of it
-]
+pytestmark = pytest.mark.skipif(not BROWSER, reason="needs a browser (Debian: chromium)")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=20000")
 
 

@@ -15,14 +15,11 @@ from orchestrator.tracking.contents import pages
 from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.tracking.ui.server import USUAL_PORTS, UiServer, UiServerError, free_port, usual_port
-
-pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
+from tests.mlflow_points import artifact, assert_complete, rows_of
 
 
 @pytest.mark.slow
-def test_a_server_killed_while_publishing_ends_with_every_point_once(
-    sweep, tmp_path, monkeypatch, publish, assert_complete, rows_of, artifact, capfd
-):
+def test_a_server_killed_while_publishing_ends_with_every_point_once(sweep, tmp_path, monkeypatch, publish, capfd):
     storage = tmp_path / "central"
     storage.mkdir()
     shutil.copy(sweep.folder.parent / "mlflow.db", storage)
