@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -87,14 +88,20 @@ def start(tmp_path: Path) -> Iterator[Starter]:
         process.communicate()
 
 
+@pytest.fixture
+def holder(tmp_path: Path, start: Starter) -> subprocess.Popen[str]:
+    """A process that holds the lock of `tmp_path`."""
+    process = start(HOLDER, tmp_path)
+    assert first_line(process) == "held"
+    return process
+
+
 def first_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
-def test_a_second_driver_is_refused_with_the_name_of_the_first(tmp_path: Path, start: Starter) -> None:
-    holder = start(HOLDER, tmp_path)
-    assert first_line(holder) == "held"
+def test_a_second_driver_is_refused_with_the_name_of_the_first(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     with pytest.raises(SweepLocked) as caught:
         SweepLock(tmp_path).acquire()
     message = str(caught.value)
@@ -105,9 +112,7 @@ def test_a_second_driver_is_refused_with_the_name_of_the_first(tmp_path: Path, s
     assert (running(tmp_path) or "").split(", last")[0] == message.split(" is being run by ")[1].split(", last")[0]
 
 
-def test_a_killed_owner_leaves_the_lock_free_at_once(tmp_path: Path, start: Starter) -> None:
-    holder = start(HOLDER, tmp_path)
-    assert first_line(holder) == "held"
+def test_a_killed_owner_leaves_the_lock_free_at_once(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     assert running(tmp_path) is None
@@ -132,9 +137,9 @@ def test_a_child_of_a_killed_owner_does_not_keep_the_lock(tmp_path: Path, start:
         os.kill(child, signal.SIGKILL)
 
 
-def test_a_stopped_owner_keeps_the_lock_and_its_heartbeat_grows_old(tmp_path: Path, start: Starter) -> None:
-    holder = start(HOLDER, tmp_path)
-    assert first_line(holder) == "held"
+def test_a_stopped_owner_keeps_the_lock_and_its_heartbeat_grows_old(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
     holder.send_signal(signal.SIGSTOP)
     time.sleep(1.2)
     with pytest.raises(SweepLocked, match=r"last heartbeat [1-9]\d* s ago"):
@@ -169,15 +174,6 @@ def test_the_heartbeat_is_refreshed_until_release(tmp_path: Path) -> None:
     assert running(tmp_path) is None
 
 
-def test_release_lets_the_next_one_in(tmp_path: Path, start: Starter) -> None:
-    holder = start(HOLDER, tmp_path)
-    assert first_line(holder) == "held"
-    holder.communicate("done\n")
-    lock = SweepLock(tmp_path)
-    lock.acquire()
-    lock.release()
-
-
 def test_exactly_one_of_many_drivers_wins(tmp_path: Path, start: Starter) -> None:
     Ledger.create(tmp_path / "s", FIRST).close()
     racers = [start(RACER, tmp_path / "s") for _ in range(4)]
@@ -189,6 +185,7 @@ def test_exactly_one_of_many_drivers_wins(tmp_path: Path, start: Starter) -> Non
     assert sorted(map(first_line, racers)) == ["refused"] * 3 + ["won"]
     for racer in racers:
         racer.communicate()
+    Ledger.open(tmp_path / "s").close()  # the winner has released it
     assert len(read_records(tmp_path / "s")) == 1
 
 
@@ -207,16 +204,6 @@ def test_a_failed_open_frees_the_lock(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(LedgerError, match="checksum"):
             Ledger.open(tmp_path / "s")
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"host": "x"}', b"\xff", b'{"surprise": 1}'])
-def test_an_unreadable_owner_is_an_unknown_process(tmp_path: Path, content: bytes) -> None:
-    lock = SweepLock(tmp_path)
-    lock.acquire()
-    (tmp_path / OWNER_FILE).write_bytes(content)
-    with pytest.raises(SweepLocked, match="is being run by an unknown process"):
-        SweepLock(tmp_path).acquire()
-    lock.release()
 
 
 GOOD = {"host": "lab3", "pid": 4711, "user": "ada", "started": 1.0, "heartbeat": 2.0}
@@ -256,16 +243,24 @@ def test_any_contents_of_the_owner_file_are_an_owner_or_damaged(
     lock.release()
 
 
+ODD_FIELDS = [{"heartbeat": None}, {"heartbeat": math.nan}, {"heartbeat": 10**400}, {"pid": True}, {"user": "a\x1b[2J"}]
+
+
 @pytest.mark.parametrize(
-    "odd",
-    [{"heartbeat": None}, {"heartbeat": float("nan")}, {"heartbeat": 10**400}, {"pid": True}, {"user": "a\x1b[2J"}],
-    ids=["null", "nan", "huge", "bool", "escape"],
+    "content",
+    [b"", b"{", b"[]", b'{"host": "x"}', b"\xff", b'{"surprise": 1}']
+    + [json.dumps(GOOD | odd).encode() for odd in ODD_FIELDS],
+    ids=lambda content: content[-20:],
 )
-def test_an_owner_of_other_types_is_damaged(tmp_path: Path, odd: dict[str, object]) -> None:
+def test_an_unreadable_owner_is_an_unknown_process(tmp_path: Path, content: bytes) -> None:
     (tmp_path / OWNER_FILE).write_text(json.dumps(GOOD))
-    assert read_owner(tmp_path) is not None
-    (tmp_path / OWNER_FILE).write_text(json.dumps(GOOD | odd))
-    assert read_owner(tmp_path) is None
+    assert read_owner(tmp_path) == Owner(**GOOD)
+    lock = SweepLock(tmp_path)
+    lock.acquire()
+    (tmp_path / OWNER_FILE).write_bytes(content)
+    with pytest.raises(SweepLocked, match="is being run by an unknown process"):
+        SweepLock(tmp_path).acquire()
+    lock.release()
 
 
 def test_a_heartbeat_that_cannot_be_written_does_not_stop_the_owner(tmp_path: Path) -> None:
@@ -316,10 +311,3 @@ def test_an_owner_describes_itself() -> None:
     owner = Owner(host="lab3", pid=4711, user="ada", started=1.0, heartbeat=100.0)
     assert owner.describe(103.2) == "ada@lab3 pid 4711, last heartbeat 3 s ago"
     assert owner.describe(90.0) == "ada@lab3 pid 4711, last heartbeat 0 s ago"  # clocks of two machines differ
-
-
-def test_the_owner_file_is_plain_json(tmp_path: Path) -> None:
-    lock = SweepLock(tmp_path)
-    lock.acquire()
-    assert set(json.loads((tmp_path / OWNER_FILE).read_text())) == {"host", "pid", "user", "started", "heartbeat"}
-    lock.release()
