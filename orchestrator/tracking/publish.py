@@ -28,7 +28,6 @@ from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.artifacts import Artifacts, Files
 from orchestrator.tracking.attempt import Published
 from orchestrator.tracking.contents.contents import ContentsOfSweep
-from orchestrator.tracking.contents.pages import chart_view
 from orchestrator.tracking.store.outages import TrackingError, raising_tracking_error
 from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.tracking.store.store import DETAIL_TAG, Store, is_server, open_client
@@ -163,7 +162,7 @@ def _publish(
         completed += row.complete
         told(len(stamps), len(contents.summary.rows))
         best = (str(child_run.info.run_id), row.config_id) if row.rank == 1 else best
-    store.set_view(contents.sweep_id, chart_view(contents.charts(), parent_id))
+    store.set_view(contents.sweep_id, contents.chart_view(parent_id))
     for upload in uploads:
         upload()
     if sweep_files:

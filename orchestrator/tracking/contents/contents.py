@@ -31,7 +31,7 @@ from orchestrator.tracking.contents.names import (
     sweep_id,
     unique_names,
 )
-from orchestrator.tracking.contents.pages import Charts, description
+from orchestrator.tracking.contents.pages import chart_view, description
 from orchestrator.tracking.contents.run_contents import Point, RunContents
 
 
@@ -99,7 +99,6 @@ class ContentsOfSweep:
             self.state.ended or "", "RUNNING"
         )
         return RunContents(
-            config_id=None,
             name=summary.name,
             status=status,
             start_ms=milliseconds(self.records[0].time),
@@ -118,15 +117,16 @@ class ContentsOfSweep:
             curves = by_configuration.get(row.config_id, self.curves.iloc[:0])
             yield row, self._child(row, configuration, curves, begun[row.config_id])
 
-    def charts(self) -> Charts:
+    def chart_view(self, parent_run_id: str) -> str:
         """Return the charts of the sweep's page: the objective first, then the other headline metrics."""
         metric, average = self.summary.objective_curve
         first = [(metric, a) for a in dict.fromkeys((average, *self.summary.averages))]
         others = [(m, average) for m in self.summary.headline if m != metric]
-        return Charts(
-            curves=tuple((self._key(m, a, "median"), f"{m} · {a}") for m, a in (*first, *others)),
+        return chart_view(
+            parent_run_id,
+            curves=[(self._key(m, a, "median"), f"{m} · {a}") for m, a in (*first, *others)],
             progress=(("progress/loss", "training loss"), (self._progress_key(), f"{metric} · {average}")),
-            params=tuple(name(key) for key in self.summary.searched),
+            params=[name(key) for key in self.summary.searched],
             ascending=self.summary.objective.direction == "minimize",
         )
 
@@ -157,7 +157,6 @@ class ContentsOfSweep:
         else:
             status = "FAILED" if row.failed else "FINISHED"
         return RunContents(
-            config_id=row.config_id,
             name=run_name(row),
             status=status,
             start_ms=milliseconds(begun),
@@ -214,7 +213,7 @@ class ContentsOfSweep:
         mine = curves[(curves["metric"] == metric) & (curves["average"] == average)]
         mine = mine[mine["length"].isin(self.summary.objective.lengths)]
         for step in steps:
-            time_ms = max(self.times.evaluation_ms(pack_id, step) for pack_id in packs)
+            time_ms = max(self.times.evaluations[pack_id, step] for pack_id in packs)
             losses = [
                 loss
                 for pack in packs.values()

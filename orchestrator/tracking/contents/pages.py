@@ -11,7 +11,6 @@ import base64
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -21,16 +20,6 @@ from orchestrator.wording import spans
 
 VIEW_TAG = "mlflow.sharedViewState."
 TRAINING_WORKFLOW = "machine_learning"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Charts:
-    """The charts of one sweep's page: metric keys with their titles in reading order, and the searched parameters."""
-
-    curves: tuple[tuple[str, str], ...]
-    progress: tuple[tuple[str, str], ...]
-    params: tuple[str, ...]
-    ascending: bool
 
 
 def children_filter(parent_run_id: str) -> str:
@@ -55,20 +44,30 @@ def sweep_links(
     )
 
 
-def chart_view(charts: Charts, parent_run_id: str) -> str:
-    """Return the value of the shared-view tag: MLflow's page state as compressed JSON, deterministic."""
+def chart_view(
+    parent_run_id: str,
+    *,
+    curves: Sequence[tuple[str, str]],
+    progress: Sequence[tuple[str, str]],
+    params: Sequence[str],
+    ascending: bool,
+) -> str:
+    """Return the value of the shared-view tag: MLflow's page state as compressed JSON, deterministic.
+
+    `curves` and `progress` are metric keys with their titles in reading order, `params` the searched parameters.
+    """
     sections = (
-        ("curves", "Median against length", [_line(k, t) for k, t in charts.curves], 2, 480),
-        ("score", "Score and hyperparameters", _score_charts(charts.params), 2, 480),
-        ("progress", "Training", [_line(k, t) for k, t in charts.progress], 2, 360),
+        ("curves", "Median against length", [_line(k, t) for k, t in curves], 2, 480),
+        ("score", "Score and hyperparameters", _score_charts(params), 2, 480),
+        ("progress", "Training", [_line(k, t) for k, t in progress], 2, 360),
     )
     state = {
         "searchFilter": children_filter(parent_run_id),
         "orderByKey": "metrics.`score`",
-        "orderByAsc": charts.ascending,
+        "orderByAsc": ascending,
         "selectedColumns": [
             *(f"metrics.`{key}`" for key in TABLE_METRICS),
-            *(f"params.`{key}`" for key in charts.params),
+            *(f"params.`{key}`" for key in params),
         ],
         "isAccordionReordered": True,
         "compareRunSections": [

@@ -23,7 +23,6 @@ class Point(NamedTuple):
 class RunContents:
     """Everything in one MLflow run except its artifacts."""
 
-    config_id: str | None
     name: str
     status: str
     start_ms: int

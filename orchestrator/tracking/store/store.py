@@ -91,15 +91,18 @@ class Store:
         A run that contradicts the ledger is deleted and created again, since MLflow cannot correct parameters and
         points.
         """
-        if run is not None and run.data.tags.get(DIGEST_TAG) != contents.digest() and self._contradicts(run, contents):
+        if run is not None and run.data.tags.get(DIGEST_TAG) == contents.digest():
+            return run
+        present = set() if run is None else self._read_points(run, contents)
+        if run is not None and _contradicts(run, contents, present):
             self.client.delete_run(run.info.run_id)
-            run = None
+            run, present = None, set()
         if run is None:
             identity = {key: contents.tags[key] for key in IDENTITY if key in contents.tags}
             run = self.client.create_run(self.experiment_id, contents.start_ms, identity, contents.name)
             self.created += 1
-        if run.data.tags.get(DIGEST_TAG) != contents.digest():
-            self._send(run, contents)
+        places = {(key, step) for key, step, _ in present}
+        self._send(run, contents, [point for point in contents.points if (point.key, point.step) not in places])
         return run
 
     def upload(self, run: Run, files: Callable[[Path], Files], stamp: str, tag: str = FILES_TAG) -> None:
@@ -114,11 +117,10 @@ class Store:
                     self.client.log_artifact(run_id, str(path), place or None)
             self.client.set_tag(run_id, tag, stamp)
 
-    def _send(self, run: Run, contents: RunContents) -> None:
+    def _send(self, run: Run, contents: RunContents, missing: Sequence[Point]) -> None:
         """Send missing parameters, points and tags, and the digest last."""
         run_id, known = run.info.run_id, run.data
         params = [Param(key, text) for key, text in contents.params.items() if key not in known.params]
-        missing = self._missing(run_id, set(known.metrics), contents.points)
         metrics = [Metric(p.key, p.value, p.time_ms, p.step) for p in missing]
         tags = [RunTag(key, text) for key, text in contents.tags.items() if known.tags.get(key) != text]
         batches = [_batches(params, TEXTS_PER_BATCH), _batches(tags, TEXTS_PER_BATCH)]
@@ -177,27 +179,18 @@ class Store:
         folder = artifact_folder(database.parent) / f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
         return folder.as_uri()
 
-    def _contradicts(self, run: Run, contents: RunContents) -> bool:
-        """Return whether the run has another parameter or another value at the same step: MLflow corrects neither."""
-        params = run.data.params
-        if any(params[key] != text for key, text in contents.params.items() if key in params):
-            return True
-        wanted: dict[str, dict[int, float]] = defaultdict(dict)
-        for point in contents.points:
-            wanted[point.key][point.step] = point.value
-        return any(
-            metric.value != wanted[key].get(metric.step, metric.value)
-            for key in sorted(set(wanted) & set(run.data.metrics))
-            for metric in self.client.get_metric_history(run.info.run_id, key)
-        )
+    def _read_points(self, run: Run, contents: RunContents) -> set[tuple[str, int, float]]:
+        """Return (key, step, value) of the points that a run has of the metrics in its contents."""
+        keys = sorted({point.key for point in contents.points}.intersection(run.data.metrics))
+        histories = {key: self.client.get_metric_history(run.info.run_id, key) for key in keys}
+        return {(key, metric.step, metric.value) for key, history in histories.items() for metric in history}
 
-    def _missing(self, run_id: str, known: set[str], points: Sequence[Point]) -> list[Point]:
-        present = {
-            (key, metric.step)
-            for key in sorted(known & {point.key for point in points})
-            for metric in self.client.get_metric_history(run_id, key)
-        }
-        return [point for point in points if (point.key, point.step) not in present]
+
+def _contradicts(run: Run, contents: RunContents, present: set[tuple[str, int, float]]) -> bool:
+    """Return whether the run has another parameter or another value at the same step: MLflow corrects neither."""
+    wanted = {(point.key, point.step): point.value for point in contents.points}
+    other_params = any(run.data.params.get(key, text) != text for key, text in contents.params.items())
+    return other_params or any(wanted.get((key, step), value) != value for key, step, value in present)
 
 
 def _batches(items: Sequence[Any], count: int) -> Iterator[list[Any]]:

@@ -63,7 +63,6 @@ class UiServer:
         host: str = "127.0.0.1",
         port: int | None = None,
         allowed_hosts: str | None = None,
-        workers: int = 1,
         log: Path | None = None,
     ) -> None:
         self.host = host
@@ -72,7 +71,7 @@ class UiServer:
         self.command = [
             *(sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(self.port)),
             *("--backend-store-uri", f"sqlite:///{database.resolve()}"),
-            *("--artifacts-destination", str(artifacts.resolve()), "--workers", str(workers)),
+            *("--artifacts-destination", str(artifacts.resolve()), "--workers", "1"),
             *(("--allowed-hosts", allowed_hosts) if allowed_hosts else ()),
         ]
         self.process: subprocess.Popen[bytes] | None = None
