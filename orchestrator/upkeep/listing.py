@@ -64,7 +64,7 @@ def readable_size(count: int) -> str:
 
 def _row(folder: Path) -> tuple[str, ...]:
     state = SweepState.load(folder)
-    best = best_configuration(state)
+    best, age = best_configuration(state), max(0.0, time.time() - (state.started or time.time()))
     done = sum(one.is_done for one in state.configurations.values())
     planned = len(state.configurations) if state.ended else max(planned_size(state.spec), len(state.configurations))
     return (
@@ -74,10 +74,5 @@ def _row(folder: Path) -> tuple[str, ...]:
         f"{done} of {planned}",
         f"{best.score:.4g} ({label(best.number)})" if best else "-",
         readable_size(size_on_disk(folder)),
-        _age(time.time() - (state.started or time.time())),
+        f"{int(age // 86400)} d" if age >= 86400 else duration(age),
     )
-
-
-def _age(seconds: float) -> str:
-    days = int(seconds // 86400)
-    return f"{days} d" if days else duration(max(0.0, seconds))

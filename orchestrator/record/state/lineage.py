@@ -59,11 +59,8 @@ def _identity(named: dict[str, Any]) -> Identity:
 def relatives(storage: Path, *, damaged: bool) -> Iterator[Relative]:
     """Yield the sweeps of a storage folder by name. Unreadable ledgers are an error with `damaged`, else left out."""
     for ledger in sorted(storage.glob(f"*/{LEDGER_FILE}")):
-        try:
+        with nullcontext() if damaged else suppress(LedgerError):
             yield relative(ledger.parent)
-        except LedgerError:
-            if damaged:
-                raise
 
 
 def confirmations_of(state: SweepState) -> list[Relative]:
@@ -97,18 +94,14 @@ def seeds_of_others(state: SweepState, *, damaged: bool) -> dict[int, str]:
     Ledgers in the storage folder that cannot be read are an error with `damaged`, else left out.
     """
     used: dict[int, str] = {}
-
-    def note(seeds: Iterable[int], name: str) -> None:
-        used.update((seed, name) for seed in sorted(seeds) if seed not in used)
-
     own, here = relative(state.folder), state.folder.resolve()
     for one in relatives(here.parent, damaged=damaged):
         if one.root == own.root and one.folder.resolve() != here:
             with nullcontext() if damaged else suppress(LedgerError):
-                note(planned_seeds(SweepState.load(one.folder)), one.identity.sweep)
-    for earlier in (own.confirms or {}).get("used_seeds", ()):  # also of sweeps that are no longer there
-        note([earlier], own.root.sweep)
-    return used
+                seeds = sorted(planned_seeds(SweepState.load(one.folder)))
+                used |= {seed: one.identity.sweep for seed in seeds if seed not in used}
+    earlier = (own.confirms or {}).get("used_seeds", ())  # also of sweeps that are no longer there
+    return used | {seed: own.root.sweep for seed in earlier if seed not in used}
 
 
 def earlier_states(state: SweepState, pack: PackState) -> list[list[tuple[str, str, int]]]:

@@ -139,11 +139,6 @@ class PackState:
         counts = [len(values) for values in reported if values is not None]
         return next((count for count in counts if count != len(self.members)), None)
 
-    def take_under(self, code: str | None, environment: str) -> None:
-        """Add the code and the environment that it ran under."""
-        if (code, environment) not in self.ran_under:
-            self.ran_under.append((code, environment))
-
     def member_steps(self, step: int) -> int:
         """Return how many steps its members have trained in all when it is at a step."""
         return sum(min(step, self.pruned_at.get(name, step)) for name, _ in self.members)

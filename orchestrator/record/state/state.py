@@ -140,7 +140,8 @@ class SweepState:
         if name is not None:
             if name not in self.environments:
                 raise self._damage(record, f"pack {pack.pack_id} ran under {name}, and no record says what that is")
-            pack.take_under(self.codes[-1]["name"] if self.codes else None, name)
+            under = (self.codes[-1]["name"] if self.codes else None, name)
+            pack.ran_under += [under] if under not in pack.ran_under else []
 
     def _configuration(self, record: Record) -> None:
         fields = record.fields
