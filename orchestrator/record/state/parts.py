@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -94,7 +94,7 @@ class Draw:
 
 @dataclass
 class PackState:
-    """One pack: its members as (config_id, seed), its evaluations by step, how often and why it died.
+    """One pack: its members as (config_id, seed), their states, its evaluations by step, how often and why it died.
 
     `traces` has the traceback of every attempt, None where none was kept. `ran_under` has every record of the code
     (by name; None if there is none) and environment (by digest). `pruned_at` is the step at which members of a
@@ -104,8 +104,9 @@ class PackState:
 
     pack_id: str
     members: list[tuple[str, int]]
+    states: list[MemberState]
     steps: int
-    structural_key: str = ""
+    structural_key: str
     status: Status = "planned"
     step: int = 0
     seconds: float = 0.0
@@ -143,16 +144,16 @@ class PackState:
         """Return how many steps its members have trained in all when it is at a step."""
         return sum(min(step, self.pruned_at.get(name, step)) for name, _ in self.members)
 
-    def take_evaluation(self, step: int, fields: dict[str, Any], members: Sequence[MemberState]) -> None:
-        """Take the fields of an evaluation at a step; `members` are those of the pack, in its order."""
+    def take_evaluation(self, step: int, fields: dict[str, Any]) -> None:
+        """Take the fields of an evaluation at a step."""
         self.evaluations[step] = fields
         self.seconds = max(self.seconds, fields["seconds"])
         self.step = max(self.step, step)
         running = self.status in ("planned", "running")
         if running:
             self.status = "running"
-        stopped = fields.get("stopped_at", [-1] * len(members))
-        rows = zip(self.members, members, fields["failed_at"], stopped, strict=True)
+        stopped = fields.get("stopped_at", [-1] * len(self.members))
+        rows = zip(self.members, self.states, fields["failed_at"], stopped, strict=True)
         for (name, _), member, failed_at, stopped_at in rows:
             if name in self.pruned_at:
                 continue
@@ -164,30 +165,30 @@ class PackState:
             elif running and member.status == "planned":
                 member.status = "running"
 
-    def end(self, status: Status, error: str | None, seconds: float, members: Sequence[MemberState]) -> None:
+    def end(self, status: Status, error: str | None, seconds: float) -> None:
         """Take the end of the pack: complete, or failed with an error."""
         self.status, self.error = status, error
         self.seconds = max(self.seconds, seconds)
-        for member in self._unpruned(members):
+        for member in self._unpruned():
             member.error = error
             member.status = "failed" if status == "failed" or member.failed_at is not None else "complete"
 
-    def reopen(self, members: Sequence[MemberState]) -> None:
+    def reopen(self) -> None:
         """Take back that the pack was given up."""
         self.status, self.error = "running" if self.evaluations else "planned", None
         self.attempts, self.traces = [], []
-        for member in self._unpruned(members):
+        for member in self._unpruned():
             member.error, member.status = None, self.status if member.failed_at is None else "failed"
 
-    def prune(self, config_ids: Collection[str], step: int, members: Sequence[MemberState]) -> None:
+    def prune(self, config_ids: Collection[str], step: int) -> None:
         """End the members of these configurations at a step."""
-        for (name, _), member in zip(self.members, members, strict=True):
+        for (name, _), member in zip(self.members, self.states, strict=True):
             if name in config_ids:
                 self.pruned_at[name] = step
                 member.status = "failed" if member.status == "failed" else "complete"
 
-    def _unpruned(self, members: Sequence[MemberState]) -> list[MemberState]:
-        pairs = zip(self.members, members, strict=True)
+    def _unpruned(self) -> list[MemberState]:
+        pairs = zip(self.members, self.states, strict=True)
         return [member for (name, _), member in pairs if name not in self.pruned_at]
 
 
