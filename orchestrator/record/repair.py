@@ -26,9 +26,7 @@ def repair(folder: Path) -> list[str]:
     folder = Path(folder)
     path = folder / LEDGER_FILE
     ledger_bytes(folder)  # a folder without a ledger is left without a lock
-    lock = SweepLock(folder)
-    lock.acquire()
-    try:
+    with SweepLock(folder):
         content = ledger_bytes(folder)
         good, damage = _split_at_damage(path, content)
         records = parsed(path, good)[0]
@@ -41,8 +39,6 @@ def repair(folder: Path) -> list[str]:
                 write_atomic(target, [text])
             except OSError as error:
                 raise LedgerError(f"{target}: cannot be written: {error.strerror}") from error
-    finally:
-        lock.release()
     stay = f"the damaged file is kept as {kept}; {counted(len(records), 'good record')} before it stay"
     return [
         damage,

@@ -10,10 +10,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from orchestrator.errors import LedgerError, SweepExists, TakenLedger
@@ -63,7 +62,8 @@ class Ledger:
             raise LedgerError(f"{folder}: cannot be made: {error.strerror}") from error
         refuse_odd_files(folder)
         refuse_odd_folders(folder)
-        with _kept_lock(folder) as lock:
+        with ExitStack() as opened:
+            lock = opened.enter_context(SweepLock(folder))
             path = folder / LEDGER_FILE
             if path.exists():
                 raise SweepExists(f"{folder} already holds a sweep; resume it, or choose another name")
@@ -74,7 +74,9 @@ class Ledger:
             except OSError as error:
                 path.unlink(missing_ok=True)
                 raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error
-            return cls(folder, lock)
+            ledger = cls(folder, lock)
+            opened.pop_all()
+            return ledger
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -84,8 +86,10 @@ class Ledger:
         """
         folder = Path(folder)
         ledger_bytes(folder)  # a folder without a ledger is left without a lock
-        with _kept_lock(folder) as lock:
-            return cls(folder, lock)
+        with ExitStack() as opened:
+            ledger = cls(folder, opened.enter_context(SweepLock(folder)))
+            opened.pop_all()  # `close` frees the lock
+            return ledger
 
     def append(self, kind: str, /, **fields: Any) -> Record:
         """Write one record and wait until it is on disk; returns it as a reader will see it.
@@ -133,9 +137,7 @@ class Ledger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _refuse_other_writers(self) -> None:
@@ -166,18 +168,6 @@ class Ledger:
             os.fsync(self._descriptor)
         except OSError as second:
             self._broken = f"a failed write ({error.strerror}) could not be undone ({second.strerror})"
-
-
-@contextmanager
-def _kept_lock(folder: Path) -> Iterator[SweepLock]:
-    """Hold the lock of a sweep, also after the block if that raises nothing."""
-    lock = SweepLock(folder)
-    lock.acquire()
-    try:
-        yield lock
-    except BaseException:
-        lock.release()
-        raise
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

@@ -124,6 +124,13 @@ class SweepLock:
         self._started = 0.0
         self._other: Owner | None = None
 
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
     def acquire(self) -> None:
         """Take the lock; raises SweepLocked naming its owner, OddEntry, or LedgerError when it cannot be written."""
         refuse_odd_files(self.folder)

@@ -26,14 +26,12 @@ from orchestrator.record.ledger.lock import Owner, SweepLock, read_owner, runnin
 from orchestrator.record.ledger.records import read_records
 
 HOLDER = """
-import sys, time
+import sys
 from pathlib import Path
 from orchestrator.record.ledger.lock import SweepLock
-lock = SweepLock(Path(sys.argv[1]), heartbeat_seconds=0.05)
-lock.acquire()
-print("held", flush=True)
-sys.stdin.readline()
-lock.release()
+with SweepLock(Path(sys.argv[1]), heartbeat_seconds=0.05):
+    print("held", flush=True)
+    sys.stdin.readline()
 """
 
 FORKING_HOLDER = """
@@ -116,12 +114,10 @@ def test_a_killed_owner_leaves_the_lock_free_at_once(tmp_path: Path, holder: sub
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     assert running(tmp_path) is None
-    lock = SweepLock(tmp_path)
-    lock.acquire()
-    owner = read_owner(tmp_path)
-    assert owner is not None
-    assert owner.pid == os.getpid()
-    lock.release()
+    with SweepLock(tmp_path):
+        owner = read_owner(tmp_path)
+        assert owner is not None
+        assert owner.pid == os.getpid()
 
 
 def test_a_child_of_a_killed_owner_does_not_keep_the_lock(tmp_path: Path, start: Starter) -> None:
@@ -148,28 +144,24 @@ def test_a_stopped_owner_keeps_the_lock_and_its_heartbeat_grows_old(
 
 def test_whoever_reads_while_the_heartbeat_is_written_finds_an_owner(tmp_path: Path) -> None:
     (tmp_path / OWNER_FILE).write_text("x" * 2000)  # longer than what replaces it
-    lock = SweepLock(tmp_path, heartbeat_seconds=0.0)
-    lock.acquire()
-    for _ in range(3000):
-        assert read_owner(tmp_path) is not None
-    lock.release()
+    with SweepLock(tmp_path, heartbeat_seconds=0.0):
+        for _ in range(3000):
+            assert read_owner(tmp_path) is not None
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock"]
 
 
 def test_the_heartbeat_is_refreshed_until_release(tmp_path: Path) -> None:
-    lock = SweepLock(tmp_path, heartbeat_seconds=0.02)
-    lock.acquire()
-    beats = set()
-    until = time.monotonic() + 600
-    while len(beats) < 4 and time.monotonic() < until:
-        owner = read_owner(tmp_path)
-        assert owner is not None
-        beats.add(owner.heartbeat)
-        time.sleep(0.01)
-    assert len(beats) == 4
-    assert len({read.started for read in [read_owner(tmp_path)] if read}) == 1
-    lock.release()
-    lock.release()
+    with SweepLock(tmp_path, heartbeat_seconds=0.02) as lock:
+        beats = set()
+        until = time.monotonic() + 600
+        while len(beats) < 4 and time.monotonic() < until:
+            owner = read_owner(tmp_path)
+            assert owner is not None
+            beats.add(owner.heartbeat)
+            time.sleep(0.01)
+        assert len(beats) == 4
+        assert len({read.started for read in [read_owner(tmp_path)] if read}) == 1
+        lock.release()
     assert read_owner(tmp_path) is None
     assert running(tmp_path) is None
 
@@ -232,15 +224,13 @@ def test_any_contents_of_the_owner_file_are_an_owner_or_damaged(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:
     folder = tmp_path_factory.mktemp("odd")
-    lock = SweepLock(folder, heartbeat_seconds=1000)
-    lock.acquire()
-    (folder / OWNER_FILE).write_bytes(content)
-    said = running(folder) or ""
-    assert said.isprintable() and len(said) < 9000
-    assert re.fullmatch(
-        r".*@.* pid \d+, last heartbeat \d+ s ago|an unknown process \(\.owner\.json is .*damaged\)", said
-    )
-    lock.release()
+    with SweepLock(folder, heartbeat_seconds=1000):
+        (folder / OWNER_FILE).write_bytes(content)
+        said = running(folder) or ""
+        assert said.isprintable() and len(said) < 9000
+        assert re.fullmatch(
+            r".*@.* pid \d+, last heartbeat \d+ s ago|an unknown process \(\.owner\.json is .*damaged\)", said
+        )
 
 
 ODD_FIELDS = [{"heartbeat": None}, {"heartbeat": math.nan}, {"heartbeat": 10**400}, {"pid": True}, {"user": "a\x1b[2J"}]
@@ -255,12 +245,10 @@ ODD_FIELDS = [{"heartbeat": None}, {"heartbeat": math.nan}, {"heartbeat": 10**40
 def test_an_unreadable_owner_is_an_unknown_process(tmp_path: Path, content: bytes) -> None:
     (tmp_path / OWNER_FILE).write_text(json.dumps(GOOD))
     assert read_owner(tmp_path) == Owner(**GOOD)
-    lock = SweepLock(tmp_path)
-    lock.acquire()
-    (tmp_path / OWNER_FILE).write_bytes(content)
-    with pytest.raises(SweepLocked, match="is being run by an unknown process"):
-        SweepLock(tmp_path).acquire()
-    lock.release()
+    with SweepLock(tmp_path):
+        (tmp_path / OWNER_FILE).write_bytes(content)
+        with pytest.raises(SweepLocked, match="is being run by an unknown process"):
+            SweepLock(tmp_path).acquire()
 
 
 def test_a_heartbeat_that_cannot_be_written_does_not_stop_the_owner(tmp_path: Path) -> None:
@@ -297,9 +285,8 @@ def test_a_full_disk_refuses_the_lock_and_leaves_it_free(tmp_path: Path, monkeyp
     with pytest.raises(LedgerError, match=f"{tmp_path / OWNER_FILE}: cannot be written: No space left on device"):
         SweepLock(tmp_path).acquire()
     monkeypatch.undo()
-    lock = SweepLock(tmp_path)
-    lock.acquire()
-    lock.release()
+    with SweepLock(tmp_path):
+        pass
 
 
 def test_asking_who_runs_a_sweep_leaves_no_trace(tmp_path: Path) -> None:

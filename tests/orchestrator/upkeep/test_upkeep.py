@@ -31,11 +31,8 @@ def test_the_table_says_where_each_sweep_stands(tmp_path, synthetic_sweep, simpl
     shutil.copytree(tmp_path / "a", tmp_path / "f")
     (tmp_path / "f" / "events.jsonl").write_text("damaged\n")
     (tmp_path / "no_sweep").mkdir()
-    running.acquire()
-    try:
+    with running:
         head, *lines, unread = list_sweeps(tmp_path)
-    finally:
-        running.release()
     assert head.split("  ")[0] == "name" and "best score" in head
     states = {line.split()[0]: line.split()[2] for line in lines}
     assert states == {"a": "finished", "b": "interrupted", "c": "interrupted", "d": "stopped", "e": "running"}
@@ -92,15 +89,11 @@ def test_a_link_is_not_followed(small_sweep, tmp_path):
 
 
 def test_a_sweep_that_is_being_run_and_no_sweep_are_refused(small_sweep, tmp_path):
-    lock = SweepLock(small_sweep.folder)
-    lock.acquire()
-    before = sorted(small_sweep.folder.rglob("*"))
-    try:
+    with SweepLock(small_sweep.folder):
+        before = sorted(small_sweep.folder.rglob("*"))
         with pytest.raises(SweepLocked, match="is being run by"):
             delete_sweep(plan_deletion(small_sweep.folder))
         assert sorted(small_sweep.folder.rglob("*")) == before
-    finally:
-        lock.release()
     with pytest.raises(NotASweep, match="holds no sweep"):
         plan_deletion(tmp_path)
 
