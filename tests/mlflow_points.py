@@ -1,12 +1,57 @@
-"""Every point that MLflow should have of a sweep of three seeds that is judged at length 6."""
+"""What MLflow has of a sweep, and every point that it should have of three seeds that are judged at length 6."""
 
+import sqlite3
+import urllib.parse
+import urllib.request
 from collections import Counter, defaultdict
 
 import numpy as np
 import pandas as pd
+from mlflow.entities import Run
+from mlflow.tracking import MlflowClient
 
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
+from orchestrator.tracking.contents import pages
+
+
+def children(client: MlflowClient, parent_run_id: str) -> list[Run]:
+    """The runs of configurations of a sweep."""
+    experiment = client.get_run(parent_run_id).info.experiment_id
+    return list(client.search_runs([experiment], pages.children_filter(parent_run_id)))
+
+
+def rows_of(uri: str) -> Counter:
+    """Every metric row of a SQLite store by configuration, deleted runs left out."""
+    query = """select coalesce(t.value, 'sweep'), m.key, m.step, m.value, m.timestamp from metrics m
+        join runs r on r.run_uuid = m.run_uuid and r.lifecycle_stage = 'active'
+        left join tags t on t.run_uuid = m.run_uuid and t.key = 'lengthwise.config_id'"""
+    with sqlite3.connect(uri.removeprefix("sqlite:///")) as connection:
+        return Counter(connection.execute(query).fetchall())
+
+
+def paths_of(client: MlflowClient, run_id: str, folder: str | None = None) -> set[str]:
+    """The paths of all artifacts of a run."""
+    found = client.list_artifacts(run_id, folder)
+    below = [paths_of(client, run_id, one.path) for one in found if one.is_dir]
+    return {one.path for one in found if not one.is_dir}.union(*below)
+
+
+def artifact(server: str, run_id: str, path: str) -> bytes:
+    """What the pages of the UI fetch."""
+    query = urllib.parse.urlencode({"path": path, "run_uuid": run_id})
+    with urllib.request.urlopen(f"{server}/get-artifact?{query}", timeout=20) as answer:
+        return answer.read()
+
+
+def assert_complete(client: MlflowClient, parent_run_id: str, state: SweepState) -> None:
+    """Every point of the sweep is in MLflow once, and no other."""
+    points: Counter = Counter()
+    for run in children(client, parent_run_id):
+        for key in run.data.metrics:
+            for point in client.get_metric_history(run.info.run_id, key):
+                points[run.data.tags["lengthwise.config_id"], key, point.step, point.value] += 1
+    assert_points(points, state)
 
 
 def assert_points(stored: Counter, state: SweepState) -> None:

@@ -168,7 +168,7 @@ def repair(folder: options.SweepFolder) -> None:
     """Cut a damaged ledger after its last good record, and print what is lost; keeps the damaged file."""
     from orchestrator.record.repair import repair as repair_ledger
 
-    for line in repair_ledger(folder).sentences():
+    for line in repair_ledger(folder):
         _say(line)
 
 

@@ -195,7 +195,7 @@ def _source(module: str, root: Path, *, installed: bool) -> Source:
             files[path.relative_to(root).as_posix()] = Source.sha256_of(path.read_bytes())
         except OSError as error:
             raise OwnCodeError(f"{module}: {path} cannot be read: {error.strerror}") from error
-    if not _names_a_file(module, files):
+    if not files.keys() & {f"{module.replace('.', '/')}{ending}" for ending in (".py", "/__init__.py")}:
         raise OwnCodeError(f"{module}: there is no such module in {root}")
     return Source(module=module, root=root, installed=installed, files=files)
 
@@ -253,11 +253,6 @@ def _imported_by(path: Path) -> Iterator[str]:
             yield from (name.name.partition(".")[0] for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             yield node.module.partition(".")[0]
-
-
-def _names_a_file(module: str, files: Mapping[str, str]) -> bool:
-    path = module.replace(".", "/")
-    return f"{path}.py" in files or f"{path}/__init__.py" in files
 
 
 def _is_below(module: ModuleType, root: Path) -> bool:

@@ -4,18 +4,14 @@ An owner is created only where there is none of its number, so of two drivers on
 stands still for SILENCE seconds, by the clock of the one who looks, is dead and is taken over.
 """
 
-import json
 import logging
-import os
-import socket
 import threading
 import time
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
 from orchestrator.errors import StorageError, StorageRefused, SweepLocked
-from orchestrator.record.ledger.lock import HEARTBEAT_SECONDS, Owner, parse_owner, user_name
+from orchestrator.record.ledger.lock import HEARTBEAT_SECONDS, Owner, parse_owner
 from orchestrator.storage import Store, patiently
 
 SILENCE = 6 * HEARTBEAT_SECONDS
@@ -39,7 +35,7 @@ class Lease:
         if others and self._lives(others[-1]):
             raise SweepLocked(f"the sweep in {self._store.address} is being run by {describe_owner(self._store)}")
         self._number = (int(Path(others[-1]).stem) if others else 0) + 1
-        mine = self._content()
+        mine = Owner.this_process(self._started).encode()
         first = self._store.create(self._name, mine) == mine
         if first and self._store.create(self._name, b"") != mine:
             raise StorageRefused(
@@ -68,11 +64,6 @@ class Lease:
     def _name(self) -> str:
         return f"{OWNERS}/{self._number:06d}.json"
 
-    def _content(self) -> bytes:
-        host, now = socket.gethostname(), time.time()
-        owner = Owner(host=host, pid=os.getpid(), user=user_name(), started=self._started, heartbeat=now)
-        return json.dumps(asdict(owner)).encode()
-
     def _lives(self, name: str) -> bool:
         """Return whether an owner lives. The lock of this folder, which we hold, was that of its last driver."""
         with suppress(OSError):
@@ -93,7 +84,7 @@ class Lease:
                 if max(self._store.sizes(OWNERS), default=self._name) != self._name:
                     self.taken_by = describe_owner(self._store)
                     return
-                self._store.write(self._name, self._content())
+                self._store.write(self._name, Owner.this_process(self._started).encode())
 
 
 def read_remote_owner(store: Store) -> bytes:

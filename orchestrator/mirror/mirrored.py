@@ -15,8 +15,8 @@ from orchestrator.addresses import address_of
 from orchestrator.errors import LengthwiseError, StorageError, StorageRefused, SweepLocked, TakenLedger
 from orchestrator.mirror.fetch import SEEN_FILE, SEGMENTS, fetch_sweep, missing_records, refuse_deleted
 from orchestrator.mirror.lease import Lease, describe_owner
+from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.paths import STOP_FILE
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode
 from orchestrator.storage import Store, patiently
 from orchestrator.wording import command

@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.addresses import local_copy
 from orchestrator.errors import StorageError, StorageRefused
-from orchestrator.record.ledger.paths import STOP_FILE, WEIGHTS_FOLDER
+from orchestrator.record.ledger.folders import STOP_FILE, WEIGHTS_FOLDER
 from orchestrator.storage import Store, fetch_missing, patiently
 from trainers.evaluation.results import Evaluation
 from trainers.files.checkpoint import Checkpoints, Snapshot

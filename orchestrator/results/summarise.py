@@ -90,7 +90,7 @@ def summary(
         rows=tuple(rows),
         bands=bands,
         provenance=state.provenance,
-        notes=(*_extended(state), *map(str, state.conflicts), *describe_recuts(state.recuts), *ran_under.sentences),
+        notes=(*_extended(state), *state.conflicts, *describe_recuts(state.recuts), *ran_under.sentences),
         deaths=tuple(error for _, error in state.deaths),
         code=tuple(state.modules),
         ran_under=ran_under,

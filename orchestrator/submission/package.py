@@ -20,7 +20,20 @@ def write_archive(folder: Path, target: Path) -> list[str]:
     Left out are also what .gitignore and .rayignore name, version control, virtual environments, sweeps and data.
     Raises UserError if the files have more than 100 MiB or one cannot be read.
     """
-    unneeded = Unneeded()
+    secrets: list[Path] = []
+    data = os.environ.get(DATA_VARIABLE)
+    folders = {default_storage().resolve(), *([Path(data).resolve()] if data else [])}
+
+    def unneeded(path: Path) -> bool:
+        if path.name in LEFT_OUT or path in folders:
+            return True
+        if path.is_dir() and ((path / "pyvenv.cfg").exists() or has_ledger(path)):
+            return True
+        if looks_secret(path.name):
+            secrets.append(path)
+            return True
+        return False
+
     size = measure(folder, unneeded)
     if size.too_large:
         raise UserError(size.describe(f"lengthwise submit --working-dir {folder}"))
@@ -32,24 +45,4 @@ def write_archive(folder: Path, target: Path) -> list[str]:
                 raise UserError(f"{file}: cannot be read, so it cannot be uploaded: {error.strerror}") from error
             entry = zipfile.ZipInfo(file.relative_to(size.folder).as_posix(), _YEAR)
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
-    return sorted({str(path.relative_to(size.folder)) for path in unneeded.secrets})
-
-
-class Unneeded:
-    """Says which files and folders a job does not need; `secrets` collects those that look like secrets."""
-
-    def __init__(self) -> None:
-        self.secrets: list[Path] = []
-        data = os.environ.get(DATA_VARIABLE)
-        self._folders = {default_storage().resolve(), *([Path(data).resolve()] if data else [])}
-
-    def __call__(self, path: Path) -> bool:
-        """Return whether a file or folder stays here."""
-        if path.name in LEFT_OUT or path in self._folders:
-            return True
-        if path.is_dir() and ((path / "pyvenv.cfg").exists() or has_ledger(path)):
-            return True
-        if looks_secret(path.name):
-            self.secrets.append(path)
-            return True
-        return False
+    return sorted({str(path.relative_to(size.folder)) for path in secrets})

@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -88,7 +87,10 @@ def run_verb(submission: Submission, address: str | None, options: Sequence[str]
         raise UserError(f"{' and '.join(options)} exclude each other")
     server = JobServer(address)
     if options and options != ["--detach"]:
-        job = _latest_job(server, submission.spec.name)
+        jobs, sweep = server.jobs(submission.spec.name), submission.spec.name
+        if not jobs:
+            raise UserError(f"{server.address} has no job of sweep {sweep}; without this option it is submitted")
+        job = jobs[0]
     else:
         job = _submit(submission, server, say)
     match options:
@@ -135,18 +137,10 @@ def _submit(submission: Submission, server: JobServer, say: Callable[[str], None
     return server.job(id)
 
 
-def _latest_job(server: JobServer, sweep: str) -> Job:
-    """Return the latest job of a sweep. Raises UserError without one."""
-    jobs = server.jobs(sweep)
-    if not jobs:
-        raise UserError(f"{server.address} has no job of sweep {sweep}; without this option it is submitted")
-    return jobs[0]
-
-
 def _follow(server: JobServer, job: Job, say: Callable[[str], None]) -> int:
     """Show the log of a job until it ends; return the exit code of its sweep. After Ctrl-C the job continues."""
     try:
-        ended = server.follow(job.id, _write)
+        ended = server.follow(job.id, lambda text: print(redact(text), end="", flush=True))
     except KeyboardInterrupt:
         say("no longer followed; the job continues: the same command with --follow shows its log, with --stop stops it")
         return INTERRUPTED
@@ -172,11 +166,6 @@ def _show_status(server: JobServer, job: Job, say: Callable[[str], None]) -> Non
     since = duration(max(0.0, time.time() - job.started))
     rows = [("job", f"{job.id} at {server.address}"), ("status", job.status.lower()), ("submitted", f"{since} ago")]
     say("\n".join([align_rows(rows), *_last_lines(server, job)]))
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(redact(text))
-    sys.stdout.flush()
 
 
 def _last_lines(server: JobServer, job: Job) -> list[str]:

@@ -8,7 +8,7 @@ from orchestrator.tracking.contents.names import sweep_id
 from orchestrator.tracking.publish import address_of, experiment_of
 from orchestrator.tracking.store.outages import raising_tracking_error
 from orchestrator.tracking.store.sqlite_store import sqlite_file
-from orchestrator.tracking.store.store import open_client, search_sweep
+from orchestrator.tracking.store.store import open_client, search_tagged
 
 
 def delete_runs(folder: Path, uri: str | None = None) -> tuple[str, int]:
@@ -28,7 +28,7 @@ def delete_runs(folder: Path, uri: str | None = None) -> tuple[str, int]:
         experiment = client.get_experiment_by_name(experiment_of(state))
         if experiment is None:
             return uri, 0
-        runs = list(search_sweep(client, experiment.experiment_id, sweep_id(records)))
+        runs = list(search_tagged(client, [experiment.experiment_id], "sweep_id", sweep_id(records)))
         for run in runs:
             client.delete_run(run.info.run_id)
     return uri, len(runs)

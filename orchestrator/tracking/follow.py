@@ -27,36 +27,21 @@ def follow(
     with what came of it and of every pass.
     """
     report(attempt(folder, check))
-    ledger, distance = _LedgerEnd(folder / LEDGER_FILE), pause
+    distance, read = pause, 0  # bytes of complete lines whose scores are published
     while True:
         time.sleep(distance)
         if not is_running():
             return
-        if not ledger.has_new_score():
+        with (folder / LEDGER_FILE).open("rb") as ledger:
+            ledger.seek(read)
+            appended = ledger.read()
+        complete = appended[: appended.rfind(b"\n") + 1]
+        read += len(complete)
+        if _SCORE not in complete:
             distance = pause
             continue
         began = time.monotonic()
         result = attempt(folder, publish)
         report(result)
-        if result.problem is not None:
-            ledger.read_again()
+        read = 0 if result.problem else read
         distance = max(6 * pause if result.problem else pause, 4 * (time.monotonic() - began))
-
-
-class _LedgerEnd:
-    """What was appended to a ledger since the last look."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._read = path, 0
-
-    def has_new_score(self) -> bool:
-        """Return whether complete lines appended since the last call hold a score."""
-        with self._path.open("rb") as ledger:
-            ledger.seek(self._read)
-            lines = ledger.read()
-        self._read += lines.rfind(b"\n") + 1
-        return _SCORE in lines[: lines.rfind(b"\n") + 1]
-
-    def read_again(self) -> None:
-        """Let the next call read the ledger from its beginning."""
-        self._read = 0

@@ -7,8 +7,8 @@ only missing records are sent.
 import os
 import shlex
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,10 +28,9 @@ from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.artifacts import Artifacts, Files
 from orchestrator.tracking.attempt import Published
 from orchestrator.tracking.contents.contents import ContentsOfSweep
-from orchestrator.tracking.contents.pages import chart_view
 from orchestrator.tracking.store.outages import TrackingError, raising_tracking_error
 from orchestrator.tracking.store.sqlite_store import default_uri
-from orchestrator.tracking.store.store import DETAIL_TAG, Sent, Store, is_server, open_client
+from orchestrator.tracking.store.store import DETAIL_TAG, Store, is_server, open_client
 from orchestrator.wording import command
 
 
@@ -124,18 +123,12 @@ def _with_password(uri: str, folder: Path) -> str:
     return known
 
 
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the lock on publishing this sweep."""
-    lock = FileLock(folder / PUBLISH_LOCK_FILE, timeout=60)
+def _alone(folder: Path) -> AbstractContextManager[object]:
+    """Take the lock on publishing this sweep, which leaving the context releases."""
     try:
-        lock.acquire()
+        return FileLock(folder / PUBLISH_LOCK_FILE, timeout=60).acquire()
     except Timeout:
         raise TrackingError(f"{folder}: another process is publishing this sweep") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _publish(
@@ -147,9 +140,8 @@ def _publish(
 ) -> Published:
     """Publish the parent first (children point to it), then configurations, then files, which may still be drawn."""
     found = store.read_runs(contents.sweep_id)
-    sent = Sent()
     parent = contents.parent()
-    run = store.update_run(parent, found.get(None), sent)
+    run = store.update_run(parent, found.get(None))
     parent_id = str(run.info.run_id)
     detailed = {row.config_id for row in artifacts.detailed_rows(contents.summary)} if sweep_files else set()
     stamps, uploads = [], []
@@ -157,23 +149,26 @@ def _publish(
     for row, child in contents.children():
         child = replace(child, tags={**child.tags, "mlflow.parentRunId": parent_id})
         stamps.append(child.digest())
-        child_run = store.update_run(child, found.get(row.config_id), sent)
+        child_run = store.update_run(child, found.get(row.config_id))
         if row.complete:
             files = partial(_configuration_files, contents, row)
             uploads.append(partial(store.upload, child_run, files, stamps[-1]))
         if row.config_id in detailed:
-            files = partial(_detailed_files, contents, artifacts, row)
-            uploads.append(partial(store.upload, child_run, files, stamps[-1], DETAIL_TAG))
+
+            def further(_: Path, row: Row = row) -> Files:
+                return artifacts.configuration_files(contents.summary, row)
+
+            uploads.append(partial(store.upload, child_run, further, stamps[-1], DETAIL_TAG))
         completed += row.complete
         told(len(stamps), len(contents.summary.rows))
         best = (str(child_run.info.run_id), row.config_id) if row.rank == 1 else best
-    store.set_view(contents.sweep_id, chart_view(contents.charts(), parent_id))
+    store.set_view(contents.sweep_id, contents.chart_view(parent_id))
     for upload in uploads:
         upload()
     if sweep_files:
         store.upload(run, sweep_files, parent.digest(*stamps))
     links = store.links(contents.sweep_id, parent_id, best)
-    return Published(mask_address(store.uri), parent_id, links, sent.created, completed, sent.points)
+    return Published(mask_address(store.uri), parent_id, links, store.created, completed, store.points)
 
 
 def _configuration_files(contents: ContentsOfSweep, row: Row, folder: Path) -> Files:
@@ -185,11 +180,6 @@ def _configuration_files(contents: ContentsOfSweep, row: Row, folder: Path) -> F
     resolved = contents.state.configurations[row.config_id].resolved
     spec.write_text(yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return {curves: "", spec: ""}
-
-
-def _detailed_files(contents: ContentsOfSweep, artifacts: Artifacts, row: Row, folder: Path) -> Files:
-    """Return the further uploads of a configuration that is shown in detail."""
-    return artifacts.configuration_files(contents.summary, row)
 
 
 def _sweep_files(contents: ContentsOfSweep, artifacts: Artifacts, written: bool, folder: Path) -> Files:

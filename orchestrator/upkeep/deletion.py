@@ -79,18 +79,14 @@ def delete_sweep(planned: Deletion) -> None:
     Raises SweepLocked, naming the driver, while the sweep is being run, UserError for what cannot be deleted,
     StorageError and StorageRefused. A deletion that was interrupted can be repeated.
     """
-    lock = SweepLock(planned.folder)
-    lock.acquire()
     late = {planned.folder / name for name in FILES}
-    try:
+    with SweepLock(planned.folder):
         if planned.address is not None:
             _delete_objects(Store(planned.address), planned.folder)
         for entry in planned.entries:
             if entry not in late:
                 _delete(entry)
         _delete(planned.folder / LEDGER_FILE)
-    finally:
-        lock.release()
     for entry in late:
         _delete(entry)
     with suppress(OSError):  # files of the user are in it

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from trainers.config.member import MemberConfig
 from trainers.config.recorded import recorded_member
 from trainers.errors import ConfigError, Problem, WeightsError
 from trainers.evaluation.weights import averages_kept
+
+if TYPE_CHECKING:
+    from trainers.evaluation.stored import StoredCurves  # brings torch
 
 OPTIONS = {"evaluation.lengths": "--lengths", "evaluation.samples": "--samples", "task": "--task "}
 HINT = "longer inputs may need other settings of the task: --task KEY=VALUE (lengthwise list task shows the keys)"
@@ -72,62 +75,38 @@ def evaluate_later(
     requests = [_request(state, one, lengths, samples, task) for one in found]
     if missing := [request for request in requests if not _is_recorded(state, request)]:
         with open_ledger(folder) as ledger:  # and no driver begins meanwhile
-            for curves in [_Evaluated.compute(state, request) for request in missing]:
-                file, sha256 = write_part(folder, f"later-{curves.config_id}", curves.members, curves)
-                ledger.append("later_evaluation", **curves.fields, file=file, sha256=sha256)
+            for request, (curves, table) in [(one, _evaluate(state, one)) for one in missing]:
+                members = [(request.found.config_id, seed) for seed in request.members]
+                file, sha256 = write_part(folder, f"later-{request.found.config_id}", members, curves)
+                ledger.append("later_evaluation", **request.fields, environment=table, file=file, sha256=sha256)
         if ledger.problem is not None:
             raise StorageError(ledger.problem)
     return [evaluation_key(one.fields) for one in requests]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Evaluated:
-    """The curves of a request, in the form that `write_part` takes, and the fields of its record."""
+def _evaluate(state: SweepState, request: Request) -> tuple["StoredCurves", dict[str, Any]]:
+    """Evaluate a request in this process; return the curves, NaN for members without weights, and its environment."""
+    import torch
 
-    config_id: str
-    members: list[tuple[str, int]]
-    fields: Mapping[str, Any]
-    step: int
-    averages: tuple[str, ...]
-    metrics: tuple[str, ...]
-    lengths: tuple[int, ...]
-    values_MAKL: np.ndarray[Any, np.dtype[np.float32]]
+    from orchestrator.running.pack.environment import environment
+    from trainers.evaluation.stored import evaluate_stored
 
-    @classmethod
-    def compute(cls, state: SweepState, request: Request) -> "_Evaluated":
-        """Evaluate a request in this process; members without weights are NaN."""
-        import torch
-
-        from orchestrator.running.pack.environment import environment
-        from trainers.evaluation.stored import evaluate_stored
-
-        resources = state.spec.get("resources", {})
-        gpus = float(resources.get("gpus") or 0.0) if torch.cuda.is_available() else 0.0
-        alive = {seed: member for seed, member in request.members.items() if member is not None}
-        with as_in_a_worker(max(1, int(resources.get("cpus") or 1))):
-            table = environment(state.modules, gpus=gpus)
-            try:
-                weights = [
-                    {average: request.kept[seed].weights(average) for average in request.fields["averages"]}
-                    for seed in alive
-                ]
-                curves = evaluate_stored([*alive.values()], weights, device="cuda" if gpus else "cpu")
-            except WeightsError as error:
-                raise DamagedWeights(str(error)) from error
-            except ConfigError as error:
-                raise _refused(request.found, error) from error
-        values = np.full((len(request.members), *curves.values_MAKL.shape[1:]), np.nan, dtype=np.float32)
-        values[[seed in alive for seed in request.members]] = curves.values_MAKL
-        return cls(
-            config_id=request.found.config_id,
-            members=[(request.found.config_id, seed) for seed in request.members],
-            fields={**request.fields, "environment": table},
-            step=curves.step,
-            averages=curves.averages,
-            metrics=curves.metrics,
-            lengths=curves.lengths,
-            values_MAKL=values,
-        )
+    resources = state.spec.get("resources", {})
+    gpus = float(resources.get("gpus") or 0.0) if torch.cuda.is_available() else 0.0
+    alive = {seed: member for seed, member in request.members.items() if member is not None}
+    averages = request.fields["averages"]
+    with as_in_a_worker(max(1, int(resources.get("cpus") or 1))):
+        table = environment(state.modules, gpus=gpus)
+        try:
+            weights = [{average: request.kept[seed].weights(average) for average in averages} for seed in alive]
+            curves = evaluate_stored([*alive.values()], weights, device="cuda" if gpus else "cpu")
+        except WeightsError as error:
+            raise DamagedWeights(str(error)) from error
+        except ConfigError as error:
+            raise _refused(request.found, error) from error
+    values = np.full((len(request.members), *curves.values_MAKL.shape[1:]), np.nan, dtype=np.float32)
+    values[[seed in alive for seed in request.members]] = curves.values_MAKL
+    return replace(curves, values_MAKL=values), table
 
 
 def _request(

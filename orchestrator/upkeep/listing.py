@@ -58,15 +58,13 @@ def size_on_disk(folder: Path) -> int:
 
 def readable_size(count: int) -> str:
     """Return bytes as a person says them: readable_size(2_500_000) -> "2.4 MiB"."""
-    for power, unit in enumerate(("B", "KiB", "MiB", "GiB")):
-        if count < 1024 ** (power + 1) or unit == "GiB":
-            return f"{count} B" if not power else f"{count / 1024**power:.1f} {unit}"
-    raise AssertionError
+    power = min((max(count, 1).bit_length() - 1) // 10, 3)
+    return f"{count / 1024**power:.1f} {('B', 'KiB', 'MiB', 'GiB')[power]}" if power else f"{count} B"
 
 
 def _row(folder: Path) -> tuple[str, ...]:
     state = SweepState.load(folder)
-    best = best_configuration(state)
+    best, age = best_configuration(state), max(0.0, time.time() - (state.started or time.time()))
     done = sum(one.is_done for one in state.configurations.values())
     planned = len(state.configurations) if state.ended else max(planned_size(state.spec), len(state.configurations))
     return (
@@ -76,10 +74,5 @@ def _row(folder: Path) -> tuple[str, ...]:
         f"{done} of {planned}",
         f"{best.score:.4g} ({label(best.number)})" if best else "-",
         readable_size(size_on_disk(folder)),
-        _age(time.time() - (state.started or time.time())),
+        f"{int(age // 86400)} d" if age >= 86400 else duration(age),
     )
-
-
-def _age(seconds: float) -> str:
-    days = int(seconds // 86400)
-    return f"{days} d" if days else duration(max(0.0, seconds))

@@ -1,8 +1,7 @@
 """Train one member of a sweep again from its record, in this process, and hold its curves against the recorded ones."""
 
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,45 +21,22 @@ from trainers.evaluation.results import Evaluation, Progress
 KEYS = ["average", "metric", "length"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Replay:
-    """The result of training a member again: the steps of its evaluations that agree bit for bit, and the others.
-
-    `difference` says in words what differs at the first evaluation that does, None if all agree. `environment` has the
-    keys in which this process differs from the worker that trained it; `notices` are those of the training.
-    """
-
-    member: str
-    agreed: tuple[int, ...]
-    difference: str | None
-    environment: tuple[str, ...]
-    notices: tuple[str, ...]
-
-    def sentences(self) -> list[str]:
-        """Return the outcome in words."""
-        lines = [*self.notices]
-        if self.difference is None:
-            lines.append(f"{self.member}: the curves agree bit for bit at steps {', '.join(map(str, self.agreed))}")
-        else:
-            lines.append(f"{self.member}: {self.difference}")
-            lines.append(f"steps that agree before it: {', '.join(map(str, self.agreed)) or 'none'}")
-            lines.append(
-                f"this process differs from the worker in: {', '.join(self.environment) or 'nothing recorded'}"
-            )
-        return lines
-
-
 class _EndedEarly(Exception):  # noqa: N818 - not an error: all that is recorded was compared
     pass
 
 
-class _Comparing:
-    """A reporter that compares each evaluation with the recorded one, and ends the training at the last of them."""
+class Replay:
+    """A member that is trained again: compares each evaluation with the recorded one, ends the training at the last.
 
-    def __init__(self, recorded: dict[int, pd.DataFrame]) -> None:
-        self._recorded = recorded
+    `agreed` are the steps of the evaluations that agree bit for bit; `difference` says in words what differs at the
+    first that does not, None if all agree. `environment` has the keys in which this process differs from the worker
+    that trained the member; `notices` are those of the training.
+    """
+
+    def __init__(self, member: str, recorded: dict[int, pd.DataFrame]) -> None:
+        self._member, self._recorded = member, recorded
         self.difference: str | None = None
-        self.agreed, self.notices = list[int](), list[str]()
+        self.agreed, self.notices, self.environment = list[int](), list[str](), list[str]()
 
     def report(self, evaluation: Evaluation) -> None:
         """Compare it; raise _EndedEarly at the first that differs, and after the last recorded one."""
@@ -77,6 +53,18 @@ class _Comparing:
     def notice(self, text: str) -> None:
         """Keep a sentence for the user."""
         self.notices.append(text)
+
+    def sentences(self) -> list[str]:
+        """Return the outcome in words."""
+        agreed = ", ".join(map(str, self.agreed))
+        if self.difference is None:
+            return [*self.notices, f"{self._member}: the curves agree bit for bit at steps {agreed}"]
+        return [
+            *self.notices,
+            f"{self._member}: {self.difference}",
+            f"steps that agree before it: {agreed or 'none'}",
+            f"this process differs from the worker in: {', '.join(self.environment) or 'nothing recorded'}",
+        ]
 
 
 def replay(folder: Path, configuration: str, seed: int) -> Replay:
@@ -106,21 +94,15 @@ def replay(folder: Path, configuration: str, seed: int) -> Replay:
     from orchestrator.running.pack.environment import environment
     from trainers.training.loop import train  # brings torch
 
-    comparing = _Comparing(recorded)
+    again = Replay(member, recorded)
     with as_in_a_worker(max(1, cpus)):
         now = environment(state.modules, gpus=gpus)
-        try:
+        if under := [state.environments[name] for _, name in pack.ran_under]:
+            again.environment += differing_keys(under[-1], now)
+        with suppress(_EndedEarly):
             ids = [(found.config_id, seed)]
-            train([one.member(seed)], comparing, ids=ids, device="cuda" if gpus else "cpu")
-        except _EndedEarly:
-            pass
-    return Replay(
-        member=member,
-        agreed=tuple(comparing.agreed),
-        difference=comparing.difference,
-        environment=_differing_keys(state, pack, now),
-        notices=tuple(comparing.notices),
-    )
+            train([one.member(seed)], again, ids=ids, device="cuda" if gpus else "cpu")
+    return again
 
 
 def _recorded(state: SweepState, pack: PackState, config_id: str, seed: int) -> dict[int, pd.DataFrame]:
@@ -145,8 +127,3 @@ def _difference(evaluation: Evaluation, recorded: pd.DataFrame) -> str | None:
                 f"{then:.9g} and is {now:.9g} now"
             )
     return None
-
-
-def _differing_keys(state: SweepState, pack: PackState, now: dict[str, Any]) -> tuple[str, ...]:
-    tables = [state.environments[name] for _, name in pack.ran_under]
-    return tuple(differing_keys(tables[-1], now)) if tables else ()

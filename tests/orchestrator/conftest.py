@@ -6,7 +6,8 @@ import copy
 import io
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,14 @@ def set_key(tree: dict[str, Any], key: str, value: Any) -> None:
     tree[last] = value
 
 
+@contextmanager
+def waiting_for_no_disk() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@waiting_for_no_disk()
 def build_sweep(
     folder: Path,
     configurations: Sequence[Mapping[str, Any]],
@@ -89,22 +98,6 @@ def build_sweep(
     ended: False leaves out scores, pack ends and the end; stop_after_step leaves out later evaluations.
     One pack per configuration. Nothing waits for the disk: such a sweep need not outlive a power cut.
     """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda descriptor: None)
-        return _built(folder, configurations, seeds, curve_function, failed, died, spec, ended, stop_after_step)
-
-
-def _built(
-    folder: Path,
-    configurations: Sequence[Mapping[str, Any]],
-    seeds: int | Sequence[int],
-    curve_function: CurveFunction,
-    failed: Mapping[tuple[int, int], int] | None,
-    died: Sequence[int],
-    spec: Mapping[str, Any] | None,
-    ended: bool,
-    stop_after_step: int | None,
-) -> SweepState:
     resolved_spec = copy.deepcopy(SPEC) | {"name": folder.name}
     for key, value in (spec or {}).items():
         set_key(resolved_spec, key, value)

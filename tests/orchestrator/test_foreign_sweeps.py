@@ -80,9 +80,13 @@ def blank(path: Path, draw: Any, *facts: Any) -> Path:
     return path
 
 
-@pytest.fixture(params=["today's", "of 1.0.0"])
+@pytest.fixture
 def original(request: pytest.FixtureRequest, made: Path) -> Path:
-    return made if request.param == "today's" else RELEASED
+    """The sweep of today, or the one that a test asks for."""
+    return RELEASED if getattr(request, "param", "today's") == "of 1.0.0" else made
+
+
+BOTH = pytest.mark.parametrize("original", ["today's", "of 1.0.0"], indirect=True)
 
 
 @pytest.fixture
@@ -135,6 +139,7 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 VALUES = st.sampled_from([None, True, 7, -1, 0.5, float("nan"), "text", [], [1], ["a", None], {}, {"a": 1}, [[]]])
 
 
+@BOTH
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
@@ -154,7 +159,6 @@ def test_any_value_of_another_type_is_named_or_harmless(folder: Path, original: 
             assert record.kind in ("sweep", "configuration"), error
 
 
-@pytest.mark.parametrize("original", ["today's"], indirect=True)
 def test_any_value_in_what_is_said_of_code_and_environment_is_named_or_harmless(original: Path) -> None:
     records, tried = read_records(original), 0
     odd = [None, True, 7, float("nan"), "text", "a\0b", "\ud800", [1], ["a", None], {}, {"a": 1}, [[]], {"name": "x"}]
@@ -192,7 +196,6 @@ def test_a_device_that_a_record_names_is_not_read(tmp_path: Path) -> None:
     assert changed_code(recorded) == ["/dev/zero is gone"]
 
 
-@pytest.mark.parametrize("original", ["today's"], indirect=True)
 def test_the_message_names_file_line_and_field(folder: Path, original: Path) -> None:
     for kind, field, value, said in [
         ("sweep", "spec", 3, "spec of a record of kind sweep is 3"),
@@ -208,6 +211,7 @@ def test_the_message_names_file_line_and_field(folder: Path, original: Path) -> 
             SweepState.load(folder)
 
 
+@BOTH
 def test_fields_of_newer_versions_are_left_alone(folder: Path, original: Path) -> None:
     rewrite(folder, original, lambda one: {**one.fields, "newer": {"anything": [1, None]}})
     assert SweepState.load(folder).configurations.keys() == SweepState.load(original).configurations.keys()
@@ -216,7 +220,6 @@ def test_fields_of_newer_versions_are_left_alone(folder: Path, original: Path) -
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
-@pytest.mark.parametrize("original", ["today's"], indirect=True)
 def test_paths_stay_in_the_sweep_folder(folder: Path, original: Path, path: str) -> None:
     def weights(one: Record) -> Any:
         kept = one.fields.get("weights")
@@ -232,6 +235,7 @@ def test_paths_stay_in_the_sweep_folder(folder: Path, original: Path, path: str)
             SweepState.load(folder)
 
 
+@BOTH
 @pytest.mark.parametrize("name", [*OUTSIDE, "../../figure", "a/b", "x" * 200, ".hidden", "-rf"])
 def test_no_figure_is_written_outside(folder: Path, original: Path, name: str) -> None:
     (first, *_) = SweepState.load(original).configurations
@@ -247,7 +251,6 @@ def test_no_figure_is_written_outside(folder: Path, original: Path, name: str) -
     assert {path for path in folder.parent.rglob("*") if folder not in path.parents} == before
 
 
-@pytest.mark.parametrize("original", ["today's"], indirect=True)
 @pytest.mark.parametrize("what", ["folder", "file", "weights", "itself"])
 def test_links_that_lead_out_are_refused(folder: Path, original: Path, what: str) -> None:
     outside = folder.parent / "outside"
@@ -278,7 +281,6 @@ ODD: list[Callable[[Path], Any]] = [puts_link, os.mkfifo, puts_socket, Path.mkdi
 @pytest.mark.timeout(60)  # whoever opens a pipe waits for ever
 @pytest.mark.parametrize("put_odd", ODD, ids=lambda one: one.__name__)
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("original", ["today's"], indirect=True)
 def test_files_that_are_opened_in_place_are_regular(
     folder: Path, original: Path, name: str, put_odd: Callable[[Path], Any]
 ) -> None:
@@ -293,7 +295,6 @@ def test_files_that_are_opened_in_place_are_regular(
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-@pytest.mark.parametrize("original", ["today's"], indirect=True)
 def test_nothing_is_written_through_a_link_to_a_folder(folder: Path, original: Path, name: str) -> None:
     outside = folder.parent / "outside"
     outside.mkdir()
@@ -313,7 +314,6 @@ def test_nothing_is_written_through_a_link_to_a_folder(folder: Path, original: P
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("original", ["today's"], indirect=True)
 def test_no_pipe_is_waited_for(folder: Path) -> None:
     part, kept = next((folder / "curves").iterdir()), next((folder / "weights").iterdir())
     stuck, drawn, module = folder / "checkpoints" / "p.stuck.txt", folder / "comparison.png", folder / "my_pipe.py"
@@ -334,7 +334,6 @@ def test_no_pipe_is_waited_for(folder: Path) -> None:
         assert stuck.is_file()
 
 
-@pytest.mark.parametrize("original", ["today's"], indirect=True)
 def test_a_folder_without_permission_is_named(folder: Path) -> None:
     spec = parse_sweep(TINY, "tiny")
     reads: list[Callable[[], Any]] = [
@@ -357,7 +356,6 @@ def test_a_folder_without_permission_is_named(folder: Path) -> None:
         folder.chmod(0o755)
 
 
-@pytest.mark.parametrize("original", ["today's"], indirect=True)
 def test_a_stuck_file_that_is_a_link_is_not_followed(folder: Path) -> None:
     (folder / "precious").write_text("precious")
     (folder / "p.stuck.txt").symlink_to(folder / "precious")
@@ -367,7 +365,6 @@ def test_a_stuck_file_that_is_a_link_is_not_followed(folder: Path) -> None:
     assert (folder / "precious").read_text() == "precious"
 
 
-@pytest.mark.parametrize("original", ["today's"], indirect=True)
 def test_links_within_the_folder_and_to_it_are_good(folder: Path, original: Path) -> None:
     (folder / "curves").rename(folder / "parts")
     (folder / "curves").symlink_to("parts")
@@ -378,7 +375,6 @@ def test_links_within_the_folder_and_to_it_are_good(folder: Path, original: Path
         Ledger.open(place).close()
 
 
-@pytest.mark.parametrize("original", ["today's"], indirect=True)
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"nonsense" * 100], ids=repr)
 def test_curves_that_are_no_curves_are_named(folder: Path, original: Path, content: bytes) -> None:
     part = next((folder / "curves").iterdir())

@@ -12,7 +12,7 @@ import hashlib
 import io
 from collections.abc import Callable, Container, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,13 @@ from orchestrator.record.kept.searched_values import add_searched_values
 from orchestrator.record.state.measured import measured_lengths
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
+from trainers.files.atomic_file import write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd  # slow to import, and a driver writes the curves of its packs without it
+
+    from trainers.evaluation.results import Evaluation
+    from trainers.evaluation.stored import StoredCurves
 
 CURVES_FOLDER = "curves"
 CURVES_FILE = "curves.parquet"
@@ -38,23 +42,8 @@ Keep = Callable[["pd.DataFrame"], npt.NDArray[np.bool_]]
 """A function that says which rows of a table of curves to keep; it is called with whole packs."""
 
 
-class CurvesOfAPack(Protocol):
-    """The part of an evaluation that is read here: names, and values (members, averages, metrics, lengths)."""
-
-    @property
-    def step(self) -> int: ...  # noqa: D102
-    @property
-    def averages(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def metrics(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def lengths(self) -> tuple[int, ...]: ...  # noqa: D102
-    @property
-    def values_MAKL(self) -> npt.NDArray[np.float32]: ...  # noqa: D102, N802
-
-
 def write_part(
-    folder: Path, pack_id: str, members: Sequence[tuple[str, int]], evaluation: CurvesOfAPack
+    folder: Path, pack_id: str, members: Sequence[tuple[str, int]], evaluation: Evaluation | StoredCurves
 ) -> tuple[str, str]:
     """Write the curves of one evaluation below the sweep directory `folder`.
 
@@ -66,9 +55,7 @@ def write_part(
     shape = (len(members), len(evaluation.averages), len(evaluation.metrics), len(evaluation.lengths))
     if values.shape != shape:
         raise ValueError(f"pack {pack_id} reported curves of shape {values.shape}, expected {shape}")
-    table = _table(
-        members, evaluation.averages, evaluation.metrics, evaluation.lengths, evaluation.step, values.reshape(-1)
-    )
+    table = _table(members, evaluation.averages, evaluation.metrics, evaluation.lengths, evaluation.step, values)
     content = _parquet(table)
     sha256 = hashlib.sha256(content).hexdigest()
     relative = f"{CURVES_FOLDER}/{pack_id}-{evaluation.step:08d}-{sha256[:12]}.parquet"
@@ -169,9 +156,11 @@ def _lost(state: SweepState, pack: PackState) -> Any:
     for source in [*own, *state.packs.values()]:
         for fields in source.evaluations.values():
             table = read_part(state.folder, fields["file"], fields["sha256"])
-            names = [tuple(table.column(name).unique().to_pylist()) for name in ("average", "metric", "length")]
-            values = np.full(len(pack.members) * len(names[0]) * len(names[1]) * len(names[2]), np.nan, np.float32)
-            return _table(pack.members, names[0], names[1], names[2], pack.steps, values)
+            averages, metrics, lengths = (
+                table.column(name).unique().to_pylist() for name in ("average", "metric", "length")
+            )
+            values = np.full((len(pack.members), len(averages), len(metrics), len(lengths)), np.nan, np.float32)
+            return _table(pack.members, averages, metrics, lengths, pack.steps, values)
     return _schema().empty_table()
 
 
@@ -181,13 +170,12 @@ def _table(
     metrics: Sequence[str],
     lengths: Sequence[int],
     step: int,
-    values: npt.NDArray[np.float32],
+    values_MAKL: npt.NDArray[np.float32],
 ) -> Any:
-    """Return tidy rows in the order of values (members, averages, metrics, lengths) laid out flat."""
+    """Return tidy rows in the order of values (members, averages, metrics, lengths)."""
     configurations = list(dict.fromkeys(name for name, _ in members))
     place = {name: index for index, name in enumerate(configurations)}
-    M, A, K, L = len(members), len(averages), len(metrics), len(lengths)
-    index_M, index_A, index_K, index_L = (index.reshape(-1) for index in np.indices((M, A, K, L), dtype=np.int32))
+    index_M, index_A, index_K, index_L = (one.reshape(-1) for one in np.indices(values_MAKL.shape, dtype=np.int32))
     config_M = np.array([place[name] for name, _ in members], dtype=np.int32)
     seed_M = np.array([seed for _, seed in members], dtype=np.int64)
     columns = [
@@ -196,8 +184,8 @@ def _table(
         _named(index_A, averages),
         _named(index_K, metrics),
         _plain(pa.int64(), np.array(lengths, dtype=np.int64)[index_L]),
-        _plain(pa.int64(), np.full(len(values), step, dtype=np.int64)),
-        _plain(pa.float32(), values),
+        _plain(pa.int64(), np.full(values_MAKL.size, step, dtype=np.int64)),
+        _plain(pa.float32(), values_MAKL.reshape(-1)),
     ]
     return pa.Table.from_arrays(columns, schema=_schema())
 
@@ -260,8 +248,6 @@ def read_part(folder: Path, relative: str, sha256: str) -> Any:
 
 
 def _write(path: Path, content: bytes) -> None:
-    from trainers.files.atomic_file import write_atomic  # brings torch, which reading curves does without
-
     try:
         path.parent.mkdir(exist_ok=True)  # not its parents: a sweep folder that is gone is not made again
         write_atomic(path, [content])

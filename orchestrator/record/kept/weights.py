@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.record.ledger.paths import WEIGHTS_FOLDER
+from orchestrator.record.ledger.folders import WEIGHTS_FOLDER
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import ConfigurationState, PackState
 from orchestrator.record.state.state import SweepState

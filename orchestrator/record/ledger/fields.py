@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from orchestrator.record.ledger.code_fields import Code, Count, Flag, Name, Number, RanUnder, Text
-from orchestrator.record.ledger.paths import path_outside
+from orchestrator.record.ledger.folders import WEIGHTS_FOLDER, is_inside
 from orchestrator.record.ledger.sweep_fields import Provenance, Spec, Tree
 
 _SHOWN = 60
@@ -258,7 +258,13 @@ def wrong_field(kind: str, fields: Mapping[str, Any]) -> str | None:
         _adapter(kind).validate_python(fields)
     except ValidationError as error:
         return _in_words(kind, error)
-    return path_outside(kind, fields) if kind in ("evaluation", "later_evaluation") else None
+    if kind in ("evaluation", "later_evaluation"):
+        weights = [file["name"] for file in fields.get("weights", ()) if isinstance(file, Mapping)]
+        named = [("file", fields["file"]), *(("weights.name", f"{WEIGHTS_FOLDER}/{name}") for name in weights)]
+        for field, path in named:
+            if not is_inside(path):
+                return f"{field} of a record of kind {kind} is not a plain path inside the sweep folder: {path!r}"
+    return None
 
 
 @cache

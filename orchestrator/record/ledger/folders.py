@@ -15,7 +15,9 @@ LOCK_FILE = ".lock"
 OWNER_FILE = ".owner.json"
 PUBLISH_LOCK_FILE = ".publish.lock"
 FILES = (LEDGER_FILE, LOCK_FILE, OWNER_FILE, PUBLISH_LOCK_FILE)  # opened in place; all others are replaced whole
-FOLDERS = ("checkpoints", "code", "curves", "figures", "weights")
+WEIGHTS_FOLDER = "weights"
+FOLDERS = ("checkpoints", "code", "curves", "figures", WEIGHTS_FOLDER)
+STOP_FILE = "checkpoints/stop"  # stops all packs at their next evaluation
 STORAGE_VARIABLE = "LENGTHWISE_STORAGE"
 
 
@@ -81,12 +83,11 @@ def check_storage(storage: Path) -> None:
     raise UserError(f"no sweeps in {storage}; did you mean --storage?")
 
 
-def refuse_outside(path: str) -> None:
-    """Raise ValueError, whose message follows the path in a sentence, unless a recorded path is FOLDER/FILE."""
+def is_inside(path: str) -> bool:
+    """Return whether a recorded path is FOLDER/FILE, a plain path inside the sweep folder."""
     folder, _, name = path.partition("/")
     plain = path.isprintable() and not {"\\", "/"} & set(name) and name not in ("", ".", "..")
-    if folder not in FOLDERS or not plain:
-        raise ValueError("is not a plain path inside the sweep folder")
+    return folder in FOLDERS and plain
 
 
 def refuse_odd_files(folder: Path) -> None:

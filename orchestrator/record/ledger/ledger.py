@@ -11,8 +11,8 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from orchestrator.errors import LedgerError, SweepExists, TakenLedger
@@ -20,6 +20,7 @@ from orchestrator.record.ledger.folders import refuse_odd_files, refuse_odd_fold
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import KINDS, LEDGER_FILE, SCHEMA, Record, decode, encode, ledger_bytes, parsed
 from orchestrator.redaction import masked_record
+from trainers.files.atomic_file import write_atomic
 
 _log = logging.getLogger(__name__)
 
@@ -27,13 +28,25 @@ _log = logging.getLogger(__name__)
 class Ledger:
     """The one writer of a sweep's ledger; made by `create` or `open`, holds the lock until `close`."""
 
-    def __init__(self, path: Path, lock: SweepLock, descriptor: int, size: int, seq: int, notice: str | None) -> None:
-        self.path, self.folder = path, path.parent
-        self.notice = notice  # what `open` had to drop, in words; None when the ledger ended cleanly
+    def __init__(self, folder: Path, lock: SweepLock) -> None:
+        """Check every line of the ledger in `folder`, whose `lock` is held, and remove a torn last one."""
+        self.path, self.folder = folder / LEDGER_FILE, folder
+        self.notice: str | None = None  # what had to be dropped, in words; None when the ledger ended cleanly
         self.problem: str | None = None  # what `close` could not do, in words (orchestrator.mirror)
-        self._lock, self._descriptor, self._size, self._seq = lock, descriptor, size, seq
-        self._writing = threading.Lock()
+        self._lock, self._writing = lock, threading.Lock()
         self._broken: str | None = None
+        content = ledger_bytes(folder)
+        records, self._size = parsed(self.path, content)
+        self._seq = len(records)
+        try:
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+            if torn := len(content) - self._size:
+                self.notice = f"{self.path}:{self._seq + 1}: dropped a torn last line of {torn} bytes"
+                _log.warning(self.notice)
+                os.ftruncate(self._descriptor, self._size)
+                os.fsync(self._descriptor)
+        except OSError as error:
+            raise LedgerError(f"{self.path}: cannot be written: {error.strerror}") from error
 
     @classmethod
     def create(cls, folder: Path, first_fields: Mapping[str, Any]) -> Self:
@@ -49,33 +62,21 @@ class Ledger:
             raise LedgerError(f"{folder}: cannot be made: {error.strerror}") from error
         refuse_odd_files(folder)
         refuse_odd_folders(folder)
-        lock = SweepLock(folder)
-        lock.acquire()
-        path, temporary = folder / LEDGER_FILE, folder / f"{LEDGER_FILE}.new"
-        try:
+        with ExitStack() as opened:
+            lock = opened.enter_context(SweepLock(folder))
+            path = folder / LEDGER_FILE
             if path.exists():
                 raise SweepExists(f"{folder} already holds a sweep; resume it, or choose another name")
             line = encode(Record(0, time.time(), "sweep", masked_record({**first_fields, "schema": SCHEMA})))
             try:
-                temporary.unlink(missing_ok=True)  # left by a driver that died, or something else of that name
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-                descriptor = os.open(temporary, flags, 0o644)
-                try:
-                    _write_all(descriptor, line)
-                    temporary.rename(path)
-                    _fsync_folder(folder)
-                    _fsync_folder(folder.parent)
-                except BaseException:
-                    os.close(descriptor)
-                    temporary.unlink(missing_ok=True)
-                    path.unlink(missing_ok=True)
-                    raise
+                write_atomic(path, [line])
+                _fsync_folder(folder.parent)
             except OSError as error:
+                path.unlink(missing_ok=True)
                 raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error
-            return cls(path, lock, descriptor, len(line), 1, None)
-        except BaseException:
-            lock.release()
-            raise
+            ledger = cls(folder, lock)
+            opened.pop_all()
+            return ledger
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -84,27 +85,11 @@ class Ledger:
         Raises NotASweep, SweepLocked, OddEntry, DamagedLedger, NewerLedger, LedgerError.
         """
         folder = Path(folder)
-        path = folder / LEDGER_FILE
         ledger_bytes(folder)  # a folder without a ledger is left without a lock
-        lock = SweepLock(folder)
-        lock.acquire()
-        try:
-            content = ledger_bytes(folder)
-            records, size = parsed(path, content)
-            notice = None
-            try:
-                descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
-                if size < len(content):
-                    notice = f"{path}:{len(records) + 1}: dropped a torn last line of {len(content) - size} bytes"
-                    _log.warning(notice)
-                    os.ftruncate(descriptor, size)
-                    os.fsync(descriptor)
-            except OSError as error:
-                raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error
-            return cls(path, lock, descriptor, size, len(records), notice)
-        except BaseException:
-            lock.release()
-            raise
+        with ExitStack() as opened:
+            ledger = cls(folder, opened.enter_context(SweepLock(folder)))
+            opened.pop_all()  # `close` frees the lock
+            return ledger
 
     def append(self, kind: str, /, **fields: Any) -> Record:
         """Write one record and wait until it is on disk; returns it as a reader will see it.
@@ -152,9 +137,7 @@ class Ledger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _refuse_other_writers(self) -> None:

@@ -15,6 +15,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 from filelock import FileLock, Timeout
 
@@ -38,10 +39,28 @@ class Owner:
     started: float
     heartbeat: float
 
+    @classmethod
+    def this_process(cls, started: float) -> Self:
+        """Return this process, alive now."""
+        try:
+            user = getpass.getuser()
+        except (OSError, KeyError):  # a container's user id without a name
+            user = str(os.getuid())
+        return cls(host=socket.gethostname(), pid=os.getpid(), user=user, started=started, heartbeat=time.time())
+
+    def encode(self) -> bytes:
+        """Return what `parse_owner` reads."""
+        return json.dumps(asdict(self)).encode()
+
     @property
     def is_this_process(self) -> bool:
         """Whether it is this very process."""
         return (self.host, self.pid) == (socket.gethostname(), os.getpid())
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its last heartbeat is not old."""
+        return time.time() - self.heartbeat < 3 * HEARTBEAT_SECONDS
 
     def describe(self, now: float) -> str:
         """Return e.g. `ada@lab3 pid 4711, last heartbeat 3 s ago`."""
@@ -89,8 +108,7 @@ def running(folder: Path) -> str | None:
 def _owner_with_heartbeat(folder: Path) -> str | None:
     """Return the description of a driver that has no lock we can see, None if its heartbeat is old."""
     owner = read_owner(folder)
-    fresh = owner is not None and time.time() - owner.heartbeat < 3 * HEARTBEAT_SECONDS
-    return _describe(folder) if fresh else None
+    return owner.describe(time.time()) if owner is not None and owner.is_alive else None
 
 
 class SweepLock:
@@ -105,6 +123,13 @@ class SweepLock:
         self._thread: threading.Thread | None = None
         self._started = 0.0
         self._other: Owner | None = None
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def acquire(self) -> None:
         """Take the lock; raises SweepLocked naming its owner, OddEntry, or LedgerError when it cannot be written."""
@@ -133,7 +158,7 @@ class SweepLock:
     def _look(self) -> None:
         """Remember an owner that is somebody else and alive."""
         found = read_owner(self.folder)
-        if found is not None and not found.is_this_process and time.time() - found.heartbeat < 3 * HEARTBEAT_SECONDS:
+        if found is not None and not found.is_this_process and found.is_alive:
             self._other = found
 
     def release(self) -> None:
@@ -156,24 +181,13 @@ class SweepLock:
 
     def _beat(self) -> None:
         self._look()
-        owner = Owner(
-            host=socket.gethostname(), pid=os.getpid(), user=user_name(), started=self._started, heartbeat=time.time()
-        )
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(self.folder / OWNER_FILE, flags, 0o644)
         with os.fdopen(descriptor, "wb") as file:  # over the old text, in one write: a reader never finds it empty
-            file.write(json.dumps(asdict(owner)).encode().ljust(OWNER_BYTES))
+            file.write(Owner.this_process(self._started).encode().ljust(OWNER_BYTES))
             file.truncate()
 
 
 def _describe(folder: Path) -> str:
     owner = read_owner(folder)
     return f"an unknown process ({OWNER_FILE} is missing or damaged)" if owner is None else owner.describe(time.time())
-
-
-def user_name() -> str:
-    """Return the name of the user of this process."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container's user id without a name
-        return str(os.getuid())

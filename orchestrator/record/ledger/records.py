@@ -12,10 +12,10 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -50,16 +50,8 @@ def read_records(folder: Path) -> list[Record]:
 
 def read_first_record(folder: Path) -> Record:
     """Return the record a ledger begins with, the sweep's own, reading no more than that. Raises as `read_records`."""
-    path = Path(folder) / LEDGER_FILE
-    refuse_odd_files(path.parent)
-    try:
-        with path.open("rb") as file:
-            line = file.readline()
-    except (FileNotFoundError, NotADirectoryError):
-        raise no_sweep(Path(folder)) from None
-    except OSError as error:
-        raise LedgerError(f"{path}: cannot be read: {error.strerror}") from error
-    return parsed(path, line)[0][0]
+    folder = Path(folder)
+    return parsed(folder / LEDGER_FILE, _read(folder, lambda file: file.readline()))[0][0]
 
 
 def encode(record: Record) -> bytes:
@@ -123,13 +115,18 @@ def _restore(value: dict[str, Any]) -> Any:
 
 def ledger_bytes(folder: Path) -> bytes:
     """Return the bytes of the ledger in `folder`; raises NotASweep, OddEntry, LedgerError."""
-    path = Path(folder) / LEDGER_FILE
-    refuse_odd_files(path.parent)
-    refuse_odd_folders(path.parent)
+    refuse_odd_folders(Path(folder))
+    return _read(Path(folder), lambda file: file.read())
+
+
+def _read(folder: Path, read: Callable[[BinaryIO], bytes]) -> bytes:
+    path = folder / LEDGER_FILE
+    refuse_odd_files(folder)
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return read(file)
     except (FileNotFoundError, NotADirectoryError):
-        raise no_sweep(Path(folder)) from None
+        raise no_sweep(folder) from None
     except OSError as error:
         raise LedgerError(f"{path}: cannot be read: {error.strerror}") from error
 

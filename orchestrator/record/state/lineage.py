@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.errors import DamagedLedger, LedgerError
 from orchestrator.record.ledger.fields import wrong_field
-from orchestrator.record.ledger.records import LEDGER_FILE, Record, read_first_record
+from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
 
@@ -30,36 +30,37 @@ class Identity:
 
 @dataclass(frozen=True, kw_only=True)
 class Relative:
-    """A sweep beside another one, with the origin in its first record."""
+    """A sweep beside another one: the one it confirms, None for a search, and where its chain of confirmations began.
+
+    `confirms` is what its first record has of that; a search is its own root.
+    """
 
     folder: Path
     identity: Identity
     confirms: dict[str, Any] | None
-
-    @property
-    def parent(self) -> Identity | None:
-        """The sweep it confirms, None for a search."""
-        return _identity(self.confirms) if self.confirms else None
-
-    @property
-    def root(self) -> Identity:
-        """Where its chain of confirmations began; itself for a search."""
-        return _identity(self.confirms["root"]) if self.confirms else self.identity
+    parent: Identity | None
+    root: Identity
 
 
 def relative(folder: Path) -> Relative:
     """Return the sweep in `folder`; raises what reading its ledger raises."""
-    return _relative(folder, read_first_record(folder))
+    first = read_first_record(folder)
+    if problem := wrong_field(first.kind, first.fields):
+        raise DamagedLedger(folder / LEDGER_FILE, 1, problem)
+    own, confirms = Identity(first.fields["name"], first.fields["spec_hash"]), first.fields["provenance"].get(CONFIRMS)
+    parent, root = (_identity(confirms), _identity(confirms["root"])) if confirms else (None, own)
+    return Relative(folder=folder, identity=own, confirms=confirms, parent=parent, root=root)
+
+
+def _identity(named: dict[str, Any]) -> Identity:
+    return Identity(named["sweep"], named["spec_hash"])
 
 
 def relatives(storage: Path, *, damaged: bool) -> Iterator[Relative]:
     """Yield the sweeps of a storage folder by name. Unreadable ledgers are an error with `damaged`, else left out."""
     for ledger in sorted(storage.glob(f"*/{LEDGER_FILE}")):
-        try:
+        with nullcontext() if damaged else suppress(LedgerError):
             yield relative(ledger.parent)
-        except LedgerError:
-            if damaged:
-                raise
 
 
 def confirmations_of(state: SweepState) -> list[Relative]:
@@ -93,18 +94,14 @@ def seeds_of_others(state: SweepState, *, damaged: bool) -> dict[int, str]:
     Ledgers in the storage folder that cannot be read are an error with `damaged`, else left out.
     """
     used: dict[int, str] = {}
-
-    def note(seeds: Iterable[int], name: str) -> None:
-        used.update((seed, name) for seed in sorted(seeds) if seed not in used)
-
     own, here = relative(state.folder), state.folder.resolve()
     for one in relatives(here.parent, damaged=damaged):
         if one.root == own.root and one.folder.resolve() != here:
             with nullcontext() if damaged else suppress(LedgerError):
-                note(planned_seeds(SweepState.load(one.folder)), one.identity.sweep)
-    for earlier in (own.confirms or {}).get("used_seeds", ()):  # also of sweeps that are no longer there
-        note([earlier], own.root.sweep)
-    return used
+                seeds = sorted(planned_seeds(SweepState.load(one.folder)))
+                used |= {seed: one.identity.sweep for seed in seeds if seed not in used}
+    earlier = (own.confirms or {}).get("used_seeds", ())  # also of sweeps that are no longer there
+    return used | {seed: own.root.sweep for seed in earlier if seed not in used}
 
 
 def earlier_states(state: SweepState, pack: PackState) -> list[list[tuple[str, str, int]]]:
@@ -134,18 +131,3 @@ def _continued_states(state: SweepState, ids: Iterable[tuple[str, int]]) -> list
             return None
         found.append((str(folder / pack_id), before["config_id"], seed))
     return found
-
-
-def _relative(folder: Path, first: Record) -> Relative:
-    fields = first.fields
-    if problem := wrong_field(first.kind, fields):
-        raise DamagedLedger(folder / LEDGER_FILE, 1, problem)
-    return Relative(
-        folder=folder,
-        identity=Identity(fields["name"], fields["spec_hash"]),
-        confirms=fields["provenance"].get(CONFIRMS),
-    )
-
-
-def _identity(named: dict[str, Any]) -> Identity:
-    return Identity(named["sweep"], named["spec_hash"])

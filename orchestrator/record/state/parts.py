@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.ledger.records import Record
 
 STOPPED = "stopped by its budget"  # how a sweep may end, beside complete, failed and interrupted
 
@@ -94,7 +94,7 @@ class Draw:
 
 @dataclass
 class PackState:
-    """One pack: its members as (config_id, seed), its evaluations by step, how often and why it died.
+    """One pack: its members as (config_id, seed), their states, its evaluations by step, how often and why it died.
 
     `traces` has the traceback of every attempt, None where none was kept. `ran_under` has every record of the code
     (by name; None if there is none) and environment (by digest). `pruned_at` is the step at which members of a
@@ -104,8 +104,9 @@ class PackState:
 
     pack_id: str
     members: list[tuple[str, int]]
+    states: list[MemberState]
     steps: int
-    structural_key: str = ""
+    structural_key: str
     status: Status = "planned"
     step: int = 0
     seconds: float = 0.0
@@ -139,25 +140,20 @@ class PackState:
         counts = [len(values) for values in reported if values is not None]
         return next((count for count in counts if count != len(self.members)), None)
 
-    def take_under(self, code: str | None, environment: str) -> None:
-        """Add the code and the environment that it ran under."""
-        if (code, environment) not in self.ran_under:
-            self.ran_under.append((code, environment))
-
     def member_steps(self, step: int) -> int:
         """Return how many steps its members have trained in all when it is at a step."""
         return sum(min(step, self.pruned_at.get(name, step)) for name, _ in self.members)
 
-    def take_evaluation(self, step: int, fields: dict[str, Any], members: Sequence[MemberState]) -> None:
-        """Take the fields of an evaluation at a step; `members` are those of the pack, in its order."""
+    def take_evaluation(self, step: int, fields: dict[str, Any]) -> None:
+        """Take the fields of an evaluation at a step."""
         self.evaluations[step] = fields
         self.seconds = max(self.seconds, fields["seconds"])
         self.step = max(self.step, step)
         running = self.status in ("planned", "running")
         if running:
             self.status = "running"
-        stopped = fields.get("stopped_at", [-1] * len(members))
-        rows = zip(self.members, members, fields["failed_at"], stopped, strict=True)
+        stopped = fields.get("stopped_at", [-1] * len(self.members))
+        rows = zip(self.members, self.states, fields["failed_at"], stopped, strict=True)
         for (name, _), member, failed_at, stopped_at in rows:
             if name in self.pruned_at:
                 continue
@@ -169,30 +165,30 @@ class PackState:
             elif running and member.status == "planned":
                 member.status = "running"
 
-    def end(self, status: Status, error: str | None, seconds: float, members: Sequence[MemberState]) -> None:
+    def end(self, status: Status, error: str | None, seconds: float) -> None:
         """Take the end of the pack: complete, or failed with an error."""
         self.status, self.error = status, error
         self.seconds = max(self.seconds, seconds)
-        for member in self._unpruned(members):
+        for member in self._unpruned():
             member.error = error
             member.status = "failed" if status == "failed" or member.failed_at is not None else "complete"
 
-    def reopen(self, members: Sequence[MemberState]) -> None:
+    def reopen(self) -> None:
         """Take back that the pack was given up."""
         self.status, self.error = "running" if self.evaluations else "planned", None
         self.attempts, self.traces = [], []
-        for member in self._unpruned(members):
+        for member in self._unpruned():
             member.error, member.status = None, self.status if member.failed_at is None else "failed"
 
-    def prune(self, config_ids: Collection[str], step: int, members: Sequence[MemberState]) -> None:
+    def prune(self, config_ids: Collection[str], step: int) -> None:
         """End the members of these configurations at a step."""
-        for (name, _), member in zip(self.members, members, strict=True):
+        for (name, _), member in zip(self.members, self.states, strict=True):
             if name in config_ids:
                 self.pruned_at[name] = step
                 member.status = "failed" if member.status == "failed" else "complete"
 
-    def _unpruned(self, members: Sequence[MemberState]) -> list[MemberState]:
-        pairs = zip(self.members, members, strict=True)
+    def _unpruned(self) -> list[MemberState]:
+        pairs = zip(self.members, self.states, strict=True)
         return [member for (name, _), member in pairs if name not in self.pruned_at]
 
 
@@ -207,18 +203,20 @@ def drop_scores(
             draw.scored, draw.score = False, None
 
 
-@dataclass(frozen=True)
-class Conflict:
-    """A pack reported a step again with other curves; the first report was kept."""
+@dataclass
+class Sessions:
+    """The times of the first and the last record of every driver, in Unix seconds."""
 
-    pack_id: str
-    step: int
-    kept_sha256: str
-    other_sha256: str
-    line: int
+    spans: list[list[float]] = field(default_factory=list)
 
-    def __str__(self) -> str:
-        return (
-            f"{LEDGER_FILE}:{self.line}: pack {self.pack_id} reported step {self.step} again with other curves "
-            f"({self.other_sha256[:12]}, kept {self.kept_sha256[:12]})"
-        )
+    def take(self, record: Record) -> None:
+        """Count the time of a driver; what others record, or is replayed out of order, does not count."""
+        if record.kind in ("sweep", "resume", "extend"):
+            self.spans.append([record.time, record.time])
+        elif record.kind in ("evaluation", "attempt", "pack_end", "score", "rung", "race", "end") and self.spans:
+            self.spans[-1][1] = max(self.spans[-1][1], record.time)
+
+    @property
+    def seconds(self) -> float:
+        """For how long drivers have run the sweep, as far as they have left records of it."""
+        return sum(last - first for first, last in self.spans)

@@ -9,7 +9,7 @@ are none.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
-from typing import Any, Self
+from typing import Any, TypeVar
 
 from search_spaces import Rung, Rungs
 
@@ -27,19 +27,7 @@ class Decision:
     next: tuple[int, ...]
     by: str
     values: Mapping[str, float | None]
-    p: float | None
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the decision in the fields of a record of kind `race`."""
-        return cls(
-            seeds=tuple(fields["seeds"]),
-            survivors=tuple(fields["survivors"]),
-            next=tuple(fields["next"]),
-            by=fields["by"],
-            values=fields["values"],
-            p=fields.get("p"),
-        )
+    p: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,16 +48,13 @@ class RungDecision:
     improvements: Mapping[str, float | None]
     spreads: Mapping[str, float | None]
 
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the decision in the fields of a record of kind `rung`."""
-        lists = {name: tuple(fields[name]) for name in ("seeds", "survivors", "guarded")}
-        return cls(**{field.name: lists.get(field.name, fields[field.name]) for field in dataclass_fields(cls)})
-
     @property
     def pruned(self) -> tuple[str, ...]:
         """The configurations that end at this rung."""
         return tuple(name for name in self.values if name not in self.survivors)
+
+
+_Kind = TypeVar("_Kind", Decision, RungDecision)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,26 +88,20 @@ def add_decision(decisions: list[Decision], specs: Sequence[Mapping[str, Any]], 
 
     Raises ValueError, with what is wrong, for one that the race does not have, or that differs from the one there.
     """
-    decision, place = Decision.from_fields(fields), fields["round"]
+    decision, place = _decided(Decision, fields), fields["round"]
     if not is_race(specs) or place > len(decisions):
         raise ValueError(f"decision of round {place + 1}, which the race does not have")
-    if place == len(decisions):
-        decisions.append(decision)
-    if decisions[place] != decision:
-        raise ValueError(f"round {place + 1} of the race is decided twice and differently")
+    _add(decisions, place, decision, f"round {place + 1} of the race")
     return decision
 
 
 def read_rungs(specs: Sequence[Mapping[str, Any]]) -> tuple[Rung, ...]:
     """Return the rungs of the first round; none if every configuration trains to the end."""
     steps = specs[-1]["search"]["racing"].get("steps") if is_race(specs) else None
-    every, last = (specs[-1].get(section, {}).get(key) for section, key in _RUNG_KEYS)
+    every, last = specs[-1].get("evaluation", {}).get("every"), specs[-1].get("training", {}).get("steps")
     if steps is None or not isinstance(every, int) or not isinstance(last, int):
         return ()
     return Rungs.model_validate(steps).rungs(every, last)
-
-
-_RUNG_KEYS = (("evaluation", "every"), ("training", "steps"))
 
 
 def add_rung(
@@ -135,16 +114,26 @@ def add_rung(
 
     Raises ValueError, with what is wrong, for one that the race does not have, or that differs from the one there.
     """
-    decision, place, planned = RungDecision.from_fields(fields), fields["rung"], read_rungs(specs)
+    decision, place, planned = _decided(RungDecision, fields), fields["rung"], read_rungs(specs)
     if place > len(rungs) or place >= len(planned) or (decision.step, decision.since) != planned[place]:
         raise ValueError(f"decision at step {decision.step}, which is not the next rung of the race")
     if unknown := sorted({*decision.values, *decision.survivors}.difference(configurations)):
         raise ValueError(f"decision about unknown configuration {unknown[0]}")
-    if place == len(rungs):
-        rungs.append(decision)
-    if rungs[place] != decision:
-        raise ValueError(f"the rung at step {decision.step} is decided twice and differently")
+    _add(rungs, place, decision, f"the rung at step {decision.step}")
     return decision
+
+
+def _decided(kind: type[_Kind], fields: Mapping[str, Any]) -> _Kind:
+    """Return the decision in the fields of a record, of which it has those with its names, and tuples for lists."""
+    given: dict[str, Any] = {one.name: fields[one.name] for one in dataclass_fields(kind) if one.name in fields}
+    return kind(**given | {name: tuple(value) for name, value in given.items() if isinstance(value, list)})
+
+
+def _add(decisions: list[_Kind], place: int, decision: _Kind, name: str) -> None:
+    if place == len(decisions):
+        decisions.append(decision)
+    if decisions[place] != decision:
+        raise ValueError(f"{name} is decided twice and differently")
 
 
 class Race:
@@ -158,10 +147,10 @@ class Race:
         specs: Sequence[Mapping[str, Any]],
         configurations: Collection[str],
         decisions: Sequence[Decision],
-        rungs: Sequence[RungDecision] = (),
+        rungs: Sequence[RungDecision],
     ) -> None:
-        self._all_seeds = tuple(specs[-1].get("seeds", ())) if specs else ()
-        self._steps = specs[-1].get("training", {}).get("steps", 0) if specs else 0
+        self._all_seeds = tuple(specs[-1].get("seeds", ()))
+        self._steps = specs[-1].get("training", {}).get("steps", 0)
         self.rungs = tuple(rungs)
         left = read_rungs(specs)[len(rungs) :] if not rungs or rungs[-1].survivors else ()
         self.next_rung: Rung | None = next(iter(left), None)

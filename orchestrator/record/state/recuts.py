@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.plan.packing.shortages import Shortage
-from orchestrator.record.state.parts import MemberState, PackState
+from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.race import RungDecision
 from orchestrator.wording import counted
 
@@ -96,18 +96,14 @@ def take_recut(
 
 
 def continue_pack(
-    pack: PackState,
-    earlier: Sequence[str] | None,
-    short: PackState | None,
-    rungs: Sequence[RungDecision],
-    members: Sequence[MemberState],
+    pack: PackState, earlier: Sequence[str] | None, short: PackState | None, rungs: Sequence[RungDecision]
 ) -> None:
-    """Let a new pack with these members continue as `short` would have, from the checkpoints of `earlier`, if any."""
+    """Let a new pack continue as `short` would have, from the checkpoints of `earlier`, if any."""
     if not earlier or short is None:
         return
     pack.earlier, pack.ran_under = list(earlier), list(short.ran_under)
     for rung in rungs:
-        pack.prune(rung.pruned, rung.step, members)
+        pack.prune(rung.pruned, rung.step)
 
 
 def total_seconds(packs: Mapping[str, PackState], recuts: Sequence[Recut]) -> float:

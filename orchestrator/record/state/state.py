@@ -16,8 +16,7 @@ from orchestrator.record.ledger.fields import wrong_field
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, read_records
 from orchestrator.record.state import race as races
 from orchestrator.record.state import recuts
-from orchestrator.record.state.parts import ConfigurationState, Conflict, Draw, MemberState, PackState, drop_scores
-from orchestrator.record.state.sessions import Sessions
+from orchestrator.record.state.parts import ConfigurationState, Draw, MemberState, PackState, Sessions, drop_scores
 
 # Records that later ones refer to are replayed first, whatever order they were written in.
 _FIRST = {"sweep": 0, "configuration": 1, "pack": 2}
@@ -49,7 +48,7 @@ class SweepState:
         self.draws: dict[int, Draw] = {}
         self.packs: dict[str, PackState] = {}
         self.recuts: list[recuts.Recut] = []
-        self.conflicts: list[Conflict] = []
+        self.conflicts: list[str] = []  # packs that reported a step again with other curves; the first ones count
         self.publishes: list[dict[str, Any]] = []
         self.later_evaluations: list[dict[str, Any]] = []  # of kept weights, after training
 
@@ -141,7 +140,8 @@ class SweepState:
         if name is not None:
             if name not in self.environments:
                 raise self._damage(record, f"pack {pack.pack_id} ran under {name}, and no record says what that is")
-            pack.take_under(self.codes[-1]["name"] if self.codes else None, name)
+            under = (self.codes[-1]["name"] if self.codes else None, name)
+            pack.ran_under += [under] if under not in pack.ran_under else []
 
     def _configuration(self, record: Record) -> None:
         fields = record.fields
@@ -162,24 +162,23 @@ class SweepState:
             first.number, first.values = number, fields["values"]
 
     def _pack(self, record: Record) -> None:
-        fields = record.fields
+        fields, pack_id = record.fields, record.fields["pack_id"]
         members = [(name, seed) for name, seed in fields["members"]]
-        known = self.packs.get(fields["pack_id"])
+        known = self.packs.get(pack_id)
         if known is not None:
             if known.members != members or known.steps != fields["steps"]:
                 raise self._damage(record, f"pack {known.pack_id} is planned twice and differently")
             return
-        for name, seed in members:
+        states = [MemberState(seed, pack_id) for _, seed in members]
+        for (name, seed), one in zip(members, states, strict=True):
             configuration = self.configurations.get(name)
             if configuration is None:
-                raise self._damage(record, f"pack {fields['pack_id']} has a member of unknown configuration {name}")
+                raise self._damage(record, f"pack {pack_id} has a member of unknown configuration {name}")
             other = configuration.members[seed].pack_id if seed in configuration.members else None
             if other in self.packs:
-                raise self._damage(record, f"seed {seed} of {name} is in pack {other} and in {fields['pack_id']}")
-            configuration.members[seed] = MemberState(seed, fields["pack_id"])
-        self.packs[fields["pack_id"]] = PackState(
-            fields["pack_id"], members, fields["steps"], structural_key=fields["structural_key"]
-        )
+                raise self._damage(record, f"seed {seed} of {name} is in pack {other} and in {pack_id}")
+            configuration.members[seed] = one
+        self.packs[pack_id] = PackState(pack_id, members, states, fields["steps"], fields["structural_key"])
 
     def _recut(self, record: Record) -> None:
         """Put other packs in the place of packs that no worker has begun, or of one that ran out of memory."""
@@ -189,8 +188,7 @@ class SweepState:
             raise self._damage(record, str(error)) from None
         for fields in new:
             self._pack(Record(record.seq, record.time, "pack", fields))
-            pack = self.packs[fields["pack_id"]]
-            recuts.continue_pack(pack, fields.get("earlier"), short, self.rungs, self._members(pack))
+            recuts.continue_pack(self.packs[fields["pack_id"]], fields.get("earlier"), short, self.rungs)
 
     def _evaluation(self, record: Record) -> None:
         fields = record.fields
@@ -199,11 +197,14 @@ class SweepState:
         known = pack.evaluations.get(step)
         if known is not None:
             if known["sha256"] != fields["sha256"]:
-                self.conflicts.append(Conflict(pack.pack_id, step, known["sha256"], fields["sha256"], record.seq + 1))
+                self.conflicts.append(
+                    f"{LEDGER_FILE}:{record.seq + 1}: pack {pack.pack_id} reported step {step} again with other curves "
+                    f"({fields['sha256'][:12]}, kept {known['sha256'][:12]})"
+                )
             return
         if (count := pack.wrong_count(fields)) is not None:
             raise self._damage(record, f"{count} members reported for the {len(pack.members)} of {pack.pack_id}")
-        pack.take_evaluation(step, fields, self._members(pack))
+        pack.take_evaluation(step, fields)
 
     def _attempt(self, record: Record) -> None:
         pack = self._pack_of(record, record.fields["pack_id"])
@@ -212,17 +213,16 @@ class SweepState:
         self._ran_under(pack, record)
 
     def _pack_end(self, record: Record) -> None:
-        pack, status = self._pack_of(record, record.fields["pack_id"]), record.fields["status"]
-        if pack.status == "complete":  # the first good end counts
-            return
-        pack.end(status, record.fields["error"], record.fields["seconds"], self._members(pack))
+        fields, pack = record.fields, self._pack_of(record, record.fields["pack_id"])
+        if pack.status != "complete":  # the first good end counts
+            pack.end(fields["status"], fields["error"], fields["seconds"])
 
     def _retry(self, record: Record) -> None:
         """Reopen packs that were given up; their configurations are scored again."""
         for pack_id in record.fields["pack_ids"]:
             pack = self._pack_of(record, pack_id)
             if pack.status == "failed":
-                pack.reopen(self._members(pack))
+                pack.reopen()
                 drop_scores({name for name, _ in pack.members}, self.configurations, self.draws)
         self.ended = self.message = None
 
@@ -263,7 +263,7 @@ class SweepState:
         for name in decision.pruned:
             self.configurations[name].pruned_at = decision.step
         for pack in self.packs.values():
-            pack.prune(decision.pruned, decision.step, self._members(pack))
+            pack.prune(decision.pruned, decision.step)
         drop_scores(decision.pruned, self.configurations, self.draws)
 
     def _add_seeds(self, record: Record, added: Mapping[str, Iterable[int]], *specs: dict[str, Any]) -> None:
@@ -292,9 +292,6 @@ class SweepState:
         if pack is None:
             raise self._damage(record, f"{record.kind} of unknown pack {pack_id}")
         return pack
-
-    def _members(self, pack: PackState) -> list[MemberState]:
-        return [self.configurations[name].members[seed] for name, seed in pack.members]
 
     def _damage(self, record: Record, problem: str) -> DamagedLedger:
         return DamagedLedger(self.folder / LEDGER_FILE, record.seq + 1, problem)

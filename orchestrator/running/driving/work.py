@@ -2,7 +2,7 @@
 
 from orchestrator.addresses import address_of
 from orchestrator.record.kept.code import modules_for_worker
-from orchestrator.record.ledger.paths import WEIGHTS_FOLDER
+from orchestrator.record.ledger.folders import WEIGHTS_FOLDER
 from orchestrator.record.state.lineage import earlier_states
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.pack.train_pack import encode_work

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from orchestrator.record.kept.code import own_files
-from orchestrator.record.ledger.paths import STOP_FILE
+from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.running.pack.gpu_memory import hold_to_share
 from orchestrator.running.pack.heap import keep_freed_memory
 from orchestrator.running.pack.protocol import LONGEST_TRACE, Death, explain

@@ -31,8 +31,8 @@ from orchestrator.tracking.contents.names import (
     sweep_id,
     unique_names,
 )
-from orchestrator.tracking.contents.pages import Charts, description
-from orchestrator.tracking.contents.run_contents import RunContents
+from orchestrator.tracking.contents.pages import chart_view, description
+from orchestrator.tracking.contents.run_contents import Point, RunContents
 
 
 class ContentsOfSweep:
@@ -80,7 +80,7 @@ class ContentsOfSweep:
         if git:
             tags["mlflow.source.git.commit"] = git["commit"]
         end_ms = milliseconds(end.time) if end is not None and ended else None
-        points: list[tuple[str, int, float, int]] = []
+        points: list[Point] = []
         if summary.finished and end_ms is not None:
             numbers: dict[str, float] = {
                 "configurations": len(summary.rows),
@@ -92,14 +92,21 @@ class ContentsOfSweep:
             first = next((row for row in summary.rows if row.rank == 1 and row.score is not None), None)
             if first is not None and first.score is not None:
                 numbers |= {"first_score": first.score, "first_test": first.test.median if first.test else math.nan}
-            points = [(key, 0, float(value), end_ms) for key, value in numbers.items()]
+            points = [Point(key, 0, float(value), end_ms) for key, value in numbers.items()]
         sections = ("task", "model", "training", "space", "search", "evaluation", "objective")
         params = {key: text for section in sections for key, text in flatten(self.state.spec.get(section), section)}
         status = {"complete": "FINISHED", "failed": "FAILED", "interrupted": "KILLED", STOPPED: "KILLED"}.get(
             self.state.ended or "", "RUNNING"
         )
-        start_ms = milliseconds(self.records[0].time)
-        return RunContents.within_limits(None, summary.name, status, start_ms, end_ms, params, tags, points)
+        return RunContents(
+            name=summary.name,
+            status=status,
+            start_ms=milliseconds(self.records[0].time),
+            end_ms=end_ms,
+            params=params,
+            tags=tags,
+            points=points,
+        ).within_limits()
 
     def children(self) -> Iterator[tuple[Row, RunContents]]:
         """Yield the runs of the configurations, by number."""
@@ -110,15 +117,16 @@ class ContentsOfSweep:
             curves = by_configuration.get(row.config_id, self.curves.iloc[:0])
             yield row, self._child(row, configuration, curves, begun[row.config_id])
 
-    def charts(self) -> Charts:
+    def chart_view(self, parent_run_id: str) -> str:
         """Return the charts of the sweep's page: the objective first, then the other headline metrics."""
         metric, average = self.summary.objective_curve
         first = [(metric, a) for a in dict.fromkeys((average, *self.summary.averages))]
         others = [(m, average) for m in self.summary.headline if m != metric]
-        return Charts(
-            curves=tuple((self._key(m, a, "median"), f"{m} · {a}") for m, a in (*first, *others)),
+        return chart_view(
+            parent_run_id,
+            curves=[(self._key(m, a, "median"), f"{m} · {a}") for m, a in (*first, *others)],
             progress=(("progress/loss", "training loss"), (self._progress_key(), f"{metric} · {average}")),
-            params=tuple(name(key) for key in self.summary.searched),
+            params=[name(key) for key in self.summary.searched],
             ascending=self.summary.objective.direction == "minimize",
         )
 
@@ -148,19 +156,25 @@ class ContentsOfSweep:
             status = "KILLED" if self.state.ended or row.pruned_at is not None else "RUNNING"
         else:
             status = "FAILED" if row.failed else "FINISHED"
-        end_ms = ended_ms if status != "RUNNING" else None
-        start_ms = milliseconds(begun)
-        return RunContents.within_limits(row.config_id, run_name(row), status, start_ms, end_ms, params, tags, points)
+        return RunContents(
+            name=run_name(row),
+            status=status,
+            start_ms=milliseconds(begun),
+            end_ms=ended_ms if status != "RUNNING" else None,
+            params=params,
+            tags=tags,
+            points=points,
+        ).within_limits()
 
-    def _band_points(self, row: Row, time_ms: int) -> Iterator[tuple[str, int, float, int]]:
+    def _band_points(self, row: Row, time_ms: int) -> Iterator[Point]:
         for metric in self.summary.headline:
             for average in self.summary.averages:
                 band = self.summary.bands.get((row.config_id, metric, average))
                 for statistic in ("median", "q25", "q75") if band else ():
                     for length, value in zip(band.lengths, getattr(band, statistic), strict=True) if band else ():
-                        yield self._key(metric, average, statistic), length, value, time_ms
+                        yield Point(self._key(metric, average, statistic), length, value, time_ms)
 
-    def _summary_points(self, row: Row, time_ms: int) -> Iterator[tuple[str, int, float, int]]:
+    def _summary_points(self, row: Row, time_ms: int) -> Iterator[Point]:
         searched = {name: one["score"][0] for one, name in match_search(self.state)}
         both = self.last_and_best.get(row.config_id)
         values = {
@@ -177,9 +191,9 @@ class ContentsOfSweep:
             "seeds_stopped": len(row.stopped_at) if self.summary.may_stop else None,
             "stopped_at_median": statistics.median(row.stopped_at) if row.stopped_at else None,
         }
-        yield from ((key, 0, float(value), time_ms) for key, value in values.items() if value is not None)
+        yield from (Point(key, 0, float(value), time_ms) for key, value in values.items() if value is not None)
 
-    def _seed_points(self, row: Row, configuration: ConfigurationState) -> Iterator[tuple[str, int, float, int]]:
+    def _seed_points(self, row: Row, configuration: ConfigurationState) -> Iterator[Point]:
         metric, average = self.summary.objective_curve
         mine = self.chosen[self.chosen["config_id"] == row.config_id]
         for seed, rows in mine.groupby("seed"):
@@ -187,11 +201,9 @@ class ContentsOfSweep:
             if member.status in ("complete", "failed"):
                 time_ms = self.times.pack_end_ms(member.pack_id)
                 for length, value in zip(rows["length"], rows["value"], strict=True):
-                    yield self._key(metric, average, f"seed_{seed}"), int(length), float(value), time_ms
+                    yield Point(self._key(metric, average, f"seed_{seed}"), int(length), float(value), time_ms)
 
-    def _progress_points(
-        self, configuration: ConfigurationState, curves: pd.DataFrame
-    ) -> Iterator[tuple[str, int, float, int]]:
+    def _progress_points(self, configuration: ConfigurationState, curves: pd.DataFrame) -> Iterator[Point]:
         """Yield medians over seeds at the training steps that every seed of the configuration has reached."""
         packs = {member.pack_id: self.state.packs[member.pack_id] for member in configuration.members.values()}
         if not packs:
@@ -201,18 +213,18 @@ class ContentsOfSweep:
         mine = curves[(curves["metric"] == metric) & (curves["average"] == average)]
         mine = mine[mine["length"].isin(self.summary.objective.lengths)]
         for step in steps:
-            time_ms = max(self.times.evaluation_ms(pack_id, step) for pack_id in packs)
+            time_ms = max(self.times.evaluations[pack_id, step] for pack_id in packs)
             losses = [
                 loss
                 for pack in packs.values()
                 for (config_id, _), loss in zip(pack.members, pack.evaluations[step]["loss"], strict=True)
                 if config_id == configuration.config_id
             ]
-            yield "progress/loss", step, self._median(losses, "minimize"), time_ms
+            yield Point("progress/loss", step, self._median(losses, "minimize"), time_ms)
             seeds = (
                 mine[mine["step"] == step].groupby("seed")["value"].apply(lambda v: v.astype(float).mean(skipna=False))
             )
-            yield self._progress_key(), step, self._median(seeds, self.summary.objective.direction), time_ms
+            yield Point(self._progress_key(), step, self._median(seeds, self.summary.objective.direction), time_ms)
 
     def _median(self, values: Iterable[float], direction: str) -> float:
         """Return the median over seeds (NaN for failed ones) by the objective's policy."""

@@ -70,18 +70,14 @@ class EvaluationTimes:
     """The times of evaluations and ends of packs in the ledger, in milliseconds; of repeated ones the first."""
 
     def __init__(self, records: Iterable[Record]) -> None:
-        self.evaluations: dict[tuple[str, int], int] = {}
+        self.evaluations: dict[tuple[str, int], int] = {}  # by pack_id and step
         self.ends: dict[str, int] = {}
         for record in records:
             if record.kind == "evaluation":
                 place = (record.fields["pack_id"], record.fields["step"])
                 self.evaluations.setdefault(place, milliseconds(record.time))
-            if record.kind == "pack_end" and self.ends.get(record.fields["pack_id"]) is None:
-                self.ends[record.fields["pack_id"]] = milliseconds(record.time)
-
-    def evaluation_ms(self, pack_id: str, step: int) -> int:
-        """Return when the pack's evaluation at `step` was recorded."""
-        return self.evaluations[pack_id, step]
+            if record.kind == "pack_end":
+                self.ends.setdefault(record.fields["pack_id"], milliseconds(record.time))
 
     def pack_end_ms(self, pack_id: str) -> int:
         """Return when the pack's end was recorded, else its last evaluation; 0 without either."""

@@ -11,9 +11,8 @@ import base64
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.summary import Summary
@@ -23,73 +22,52 @@ VIEW_TAG = "mlflow.sharedViewState."
 TRAINING_WORKFLOW = "machine_learning"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Charts:
-    """The charts of one sweep's page: metric keys with their titles in reading order, and the searched parameters."""
-
-    curves: tuple[tuple[str, str], ...]
-    progress: tuple[tuple[str, str], ...]
-    params: tuple[str, ...]
-    ascending: bool
-
-
 def children_filter(parent_run_id: str) -> str:
     """Return the filter for the configurations of one sweep."""
     return f"tags.mlflow.parentRunId = '{parent_run_id}'"
-
-
-def charts_link(server: str, experiment_id: str, view_key: str) -> str:
-    """Return the link to the sweep's charts, best configurations first."""
-    return _runs_page(server, experiment_id, {"viewStateShareKey": view_key, "compareRunsMode": "CHART"})
-
-
-def table_link(server: str, experiment_id: str, view_key: str) -> str:
-    """Return the link to the table of scores and searched values."""
-    return _runs_page(server, experiment_id, {"viewStateShareKey": view_key})
-
-
-def artifact_link(server: str, experiment_id: str, run_id: str, path: str) -> str:
-    """Return the link to one artifact of a run."""
-    page = f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}/artifacts/{quote(path)}"
-    return f"{page}?workflowType={TRAINING_WORKFLOW}"
 
 
 def sweep_links(
     server: str, experiment_id: str, view_key: str, parent_id: str, best: tuple[str, str] | None
 ) -> tuple[tuple[str, str], ...]:
     """Return (title, link) of each page of a sweep; `best` is run_id and config_id of the one ranked first."""
-    links = [
-        ("curves of the configurations ranked first", charts_link(server, experiment_id, view_key)),
-        ("table of configurations", table_link(server, experiment_id, view_key)),
-        ("comparison figure", artifact_link(server, experiment_id, parent_id, "figures/comparison.png")),
-        ("report", artifact_link(server, experiment_id, parent_id, "report.html")),
-    ]
+    runs, training = f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs", f"workflowType={TRAINING_WORKFLOW}"
+    view = f"{runs}?viewStateShareKey={view_key}"
+    files = [("comparison figure", parent_id, "figures/comparison.png"), ("report", parent_id, "report.html")]
     if best is not None:
         run_id, config_id = best
-        path = f"figures/configuration-{config_id}.png"
-        links.append(("configuration ranked first, every seed", artifact_link(server, experiment_id, run_id, path)))
-    return tuple(links)
+        files.append(("configuration ranked first, every seed", run_id, f"figures/configuration-{config_id}.png"))
+    return (
+        ("curves of the configurations ranked first", f"{view}&compareRunsMode=CHART&{training}"),
+        ("table of configurations", f"{view}&{training}"),
+        *((title, f"{runs}/{run_id}/artifacts/{quote(path)}?{training}") for title, run_id, path in files),
+    )
 
 
-def _runs_page(server: str, experiment_id: str, query: dict[str, str]) -> str:
-    query = {**query, "workflowType": TRAINING_WORKFLOW}
-    return f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs?{urlencode(query, quote_via=quote)}"
+def chart_view(
+    parent_run_id: str,
+    *,
+    curves: Sequence[tuple[str, str]],
+    progress: Sequence[tuple[str, str]],
+    params: Sequence[str],
+    ascending: bool,
+) -> str:
+    """Return the value of the shared-view tag: MLflow's page state as compressed JSON, deterministic.
 
-
-def chart_view(charts: Charts, parent_run_id: str) -> str:
-    """Return the value of the shared-view tag: MLflow's page state as compressed JSON, deterministic."""
+    `curves` and `progress` are metric keys with their titles in reading order, `params` the searched parameters.
+    """
     sections = (
-        ("curves", "Median against length", [_line(k, t) for k, t in charts.curves], 2, 480),
-        ("score", "Score and hyperparameters", _score_charts(charts.params), 2, 480),
-        ("progress", "Training", [_line(k, t) for k, t in charts.progress], 2, 360),
+        ("curves", "Median against length", [_line(k, t) for k, t in curves], 2, 480),
+        ("score", "Score and hyperparameters", _score_charts(params), 2, 480),
+        ("progress", "Training", [_line(k, t) for k, t in progress], 2, 360),
     )
     state = {
         "searchFilter": children_filter(parent_run_id),
         "orderByKey": "metrics.`score`",
-        "orderByAsc": charts.ascending,
+        "orderByAsc": ascending,
         "selectedColumns": [
             *(f"metrics.`{key}`" for key in TABLE_METRICS),
-            *(f"params.`{key}`" for key in charts.params),
+            *(f"params.`{key}`" for key in params),
         ],
         "isAccordionReordered": True,
         "compareRunSections": [

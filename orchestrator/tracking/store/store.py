@@ -8,7 +8,6 @@ import shlex
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, cast
@@ -34,14 +33,6 @@ IDENTITY = (
 )
 
 
-@dataclass
-class Sent:
-    """How many runs and points were sent."""
-
-    created: int = 0
-    points: int = 0
-
-
 def open_client(uri: str) -> MlflowClient:
     """Return a client of the store at `uri`; that of a server notices an outage in seconds (`LimitedClient`)."""
     for key, value in OUTAGE.items():
@@ -51,12 +42,12 @@ def open_client(uri: str) -> MlflowClient:
     return cast(MlflowClient, LimitedClient(client)) if is_server(uri) else client
 
 
-def search_sweep(client: MlflowClient, experiment_id: str, sweep_id: str) -> Iterator[Run]:
-    """Yield the runs of a sweep in an experiment, in pages."""
+def search_tagged(client: MlflowClient, experiment_ids: list[str], tag: str, value: str) -> Iterator[Run]:
+    """Yield the runs of experiments that have the value of a tag of lengthwise, in pages."""
     token = None
     while True:
         page = client.search_runs(
-            [experiment_id], f"tags.`lengthwise.sweep_id` = '{sweep_id}'", max_results=1000, page_token=token
+            experiment_ids, f"tags.`lengthwise.{tag}` = '{value}'", max_results=1000, page_token=token
         )
         yield from page
         token = page.token
@@ -70,7 +61,7 @@ def is_server(uri: str) -> bool:
 
 
 class Store:
-    """One experiment of the MLflow store at `uri`; created if it is missing.
+    """One experiment of the MLflow store at `uri`, created if it is missing; counts runs `created` and `points` sent.
 
     Raises TrackingError if it is deleted or keeps its artifacts on another machine, and errors of MLflow.
     """
@@ -81,11 +72,12 @@ class Store:
         initialise(uri)
         self.client = open_client(uri)
         self.experiment_id = self._experiment(experiment)
+        self.created = self.points = 0
 
     def read_runs(self, sweep_id: str) -> dict[str | None, Run]:
         """Return the runs of a sweep by config_id (None: the parent); delete duplicates left by a lost answer."""
         runs: dict[str | None, list[Run]] = defaultdict(list)
-        for run in search_sweep(self.client, self.experiment_id, sweep_id):
+        for run in search_tagged(self.client, [self.experiment_id], "sweep_id", sweep_id):
             runs[run.data.tags.get("lengthwise.config_id")].append(run)
         for twins in runs.values():
             twins.sort(key=lambda run: (-len(run.data.metrics), run.info.run_id))
@@ -93,21 +85,24 @@ class Store:
                 self.client.delete_run(twin.info.run_id)
         return {config_id: twins[0] for config_id, twins in runs.items()}
 
-    def update_run(self, contents: RunContents, run: Run | None, sent: Sent) -> Run:
+    def update_run(self, contents: RunContents, run: Run | None) -> Run:
         """Send the missing parts of one run and return it, with the tags that it had before.
 
         A run that contradicts the ledger is deleted and created again, since MLflow cannot correct parameters and
         points.
         """
-        if run is not None and run.data.tags.get(DIGEST_TAG) != contents.digest() and self._contradicts(run, contents):
+        if run is not None and run.data.tags.get(DIGEST_TAG) == contents.digest():
+            return run
+        present = set() if run is None else self._read_points(run, contents)
+        if run is not None and _contradicts(run, contents, present):
             self.client.delete_run(run.info.run_id)
-            run = None
+            run, present = None, set()
         if run is None:
             identity = {key: contents.tags[key] for key in IDENTITY if key in contents.tags}
             run = self.client.create_run(self.experiment_id, contents.start_ms, identity, contents.name)
-            sent.created += 1
-        if run.data.tags.get(DIGEST_TAG) != contents.digest():
-            self._send(run, contents, sent)
+            self.created += 1
+        places = {(key, step) for key, step, _ in present}
+        self._send(run, contents, [point for point in contents.points if (point.key, point.step) not in places])
         return run
 
     def upload(self, run: Run, files: Callable[[Path], Files], stamp: str, tag: str = FILES_TAG) -> None:
@@ -122,11 +117,10 @@ class Store:
                     self.client.log_artifact(run_id, str(path), place or None)
             self.client.set_tag(run_id, tag, stamp)
 
-    def _send(self, run: Run, contents: RunContents, sent: Sent) -> None:
+    def _send(self, run: Run, contents: RunContents, missing: Sequence[Point]) -> None:
         """Send missing parameters, points and tags, and the digest last."""
         run_id, known = run.info.run_id, run.data
         params = [Param(key, text) for key, text in contents.params.items() if key not in known.params]
-        missing = self._missing(run_id, set(known.metrics), contents.points)
         metrics = [Metric(p.key, p.value, p.time_ms, p.step) for p in missing]
         tags = [RunTag(key, text) for key, text in contents.tags.items() if known.tags.get(key) != text]
         batches = [_batches(params, TEXTS_PER_BATCH), _batches(tags, TEXTS_PER_BATCH)]
@@ -134,7 +128,7 @@ class Store:
             _batches(metrics, METRICS_PER_BATCH), *batches, fillvalue=()
         ):
             self.client.log_batch(run_id, metrics=some_metrics, params=some_params, tags=some_tags)
-            sent.points += len(some_metrics)
+            self.points += len(some_metrics)
         if contents.end_ms is not None:
             self.client.set_terminated(run_id, contents.status, contents.end_ms)
         else:
@@ -185,27 +179,18 @@ class Store:
         folder = artifact_folder(database.parent) / f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
         return folder.as_uri()
 
-    def _contradicts(self, run: Run, contents: RunContents) -> bool:
-        """Return whether the run has another parameter or another value at the same step: MLflow corrects neither."""
-        params = run.data.params
-        if any(params[key] != text for key, text in contents.params.items() if key in params):
-            return True
-        wanted: dict[str, dict[int, float]] = defaultdict(dict)
-        for point in contents.points:
-            wanted[point.key][point.step] = point.value
-        return any(
-            metric.value != wanted[key].get(metric.step, metric.value)
-            for key in sorted(set(wanted) & set(run.data.metrics))
-            for metric in self.client.get_metric_history(run.info.run_id, key)
-        )
+    def _read_points(self, run: Run, contents: RunContents) -> set[tuple[str, int, float]]:
+        """Return (key, step, value) of the points that a run has of the metrics in its contents."""
+        keys = sorted({point.key for point in contents.points}.intersection(run.data.metrics))
+        histories = {key: self.client.get_metric_history(run.info.run_id, key) for key in keys}
+        return {(key, metric.step, metric.value) for key, history in histories.items() for metric in history}
 
-    def _missing(self, run_id: str, known: set[str], points: Sequence[Point]) -> list[Point]:
-        present = {
-            (key, metric.step)
-            for key in sorted(known & {point.key for point in points})
-            for metric in self.client.get_metric_history(run_id, key)
-        }
-        return [point for point in points if (point.key, point.step) not in present]
+
+def _contradicts(run: Run, contents: RunContents, present: set[tuple[str, int, float]]) -> bool:
+    """Return whether the run has another parameter or another value at the same step: MLflow corrects neither."""
+    wanted = {(point.key, point.step): point.value for point in contents.points}
+    other_params = any(run.data.params.get(key, text) != text for key, text in contents.params.items())
+    return other_params or any(wanted.get((key, step), value) != value for key, step, value in present)
 
 
 def _batches(items: Sequence[Any], count: int) -> Iterator[list[Any]]:

@@ -10,7 +10,6 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 from orchestrator.errors import LengthwiseError
@@ -64,7 +63,6 @@ class UiServer:
         host: str = "127.0.0.1",
         port: int | None = None,
         allowed_hosts: str | None = None,
-        workers: int = 1,
         log: Path | None = None,
     ) -> None:
         self.host = host
@@ -73,7 +71,7 @@ class UiServer:
         self.command = [
             *(sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(self.port)),
             *("--backend-store-uri", f"sqlite:///{database.resolve()}"),
-            *("--artifacts-destination", str(artifacts.resolve()), "--workers", str(workers)),
+            *("--artifacts-destination", str(artifacts.resolve()), "--workers", "1"),
             *(("--allowed-hosts", allowed_hosts) if allowed_hosts else ()),
         ]
         self.process: subprocess.Popen[bytes] | None = None
@@ -112,11 +110,8 @@ class UiServer:
             ended = self.process.poll() is not None
             if ended or time.monotonic() > deadline:
                 self.close()
-                what = (
-                    f"ended with exit code {self.process.returncode}"
-                    if ended
-                    else f"did not answer in {patience:.0f} s"
-                )
+                code, late = self.process.returncode, f"did not answer in {patience:.0f} s"
+                what = f"ended with exit code {code}" if ended else late
                 raise UiServerError(f"the MLflow server {what}{self._last_output()}; command: {' '.join(self.command)}")
             time.sleep(0.1)
         return self
@@ -128,25 +123,11 @@ class UiServer:
         group = self.process.pid
         _signal_group(group, signal.SIGTERM)
         deadline = time.monotonic() + grace
-        while time.monotonic() < deadline and _group_lives(group):
+        while time.monotonic() < deadline and _signal_group(group, 0):
             self.process.poll()  # reaps the leader; its workers are reaped by init
             time.sleep(0.05)
         _signal_group(group, signal.SIGKILL)
         self.process.wait()
-
-    def kill(self) -> None:
-        """End the whole process group at once, like a crash."""
-        if self.process is not None:
-            _signal_group(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _answers(self) -> bool:
         try:
@@ -188,16 +169,10 @@ def serve_until_stopped(server: UiServer, ready: Callable[[UiServer], None]) -> 
             signal.signal(number, handler)
 
 
-def _signal_group(group: int, number: signal.Signals) -> None:
+def _signal_group(group: int, number: int) -> bool:
+    """Send a signal to a process group, 0 for none; return whether there is such a group."""
     try:
         os.killpg(group, number)
-    except ProcessLookupError:
-        return
-
-
-def _group_lives(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
     except ProcessLookupError:
         return False
     return True

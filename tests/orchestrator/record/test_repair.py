@@ -29,7 +29,7 @@ def test_a_sound_ledger_is_left_as_it_is(folder: Path) -> None:
     for content in (WHOLE, WHOLE[:-1], WHOLE + b'{"seq":'):
         (folder / LEDGER_FILE).write_bytes(content)
         before = {path: path.stat().st_mtime_ns for path in folder.iterdir() if not path.name.startswith(".")}
-        (said,) = repair(folder).sentences()
+        (said,) = repair(folder)
         assert "is sound" in said and "nothing was changed" in said
         assert {path: path.stat().st_mtime_ns for path in folder.iterdir() if not path.name.startswith(".")} == before
 
@@ -43,25 +43,25 @@ def test_what_two_drivers_have_left(folder: Path) -> None:
     (folder / LEDGER_FILE).write_bytes(damaged)
     with pytest.raises(DamagedLedger, match=f"lengthwise repair {folder}"):
         read_records(folder)
-    done = repair(folder)
+    said = "\n".join(repair(folder))
     assert (folder / LEDGER_FILE).read_bytes() == b"".join(LINES[:-3])
-    assert done.kept == folder / f"{LEDGER_FILE}.damaged-1" and done.kept.read_bytes() == damaged
-    said = "\n".join(done.sentences())
+    kept = folder / f"{LEDGER_FILE}.damaged-1"
+    assert f"kept as {kept}; " in said and kept.read_bytes() == damaged
     assert "1 record of kind pack_end" in said and "1 line that cannot be read" in said
     assert pack_end.fields["pack_id"] in said and f"lengthwise resume {folder}" in said
-    (again,) = repair(folder).sentences()
+    (again,) = repair(folder)
     assert "is sound" in again
 
 
 def test_an_earlier_kept_file_is_never_overwritten(folder: Path) -> None:
-    kept = []
-    for line in (20, 10, 5):
+    for number, line in enumerate((20, 10, 5), 1):
         lines = (folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
         lines[line] = b"broken by hand\n"
         (folder / LEDGER_FILE).write_bytes(b"".join(lines))
-        kept.append((repair(folder).kept, b"".join(lines)))
-    assert [path.name for path, _ in kept if path] == [f"{LEDGER_FILE}.damaged-{n}" for n in (1, 2, 3)]
-    assert all(path is not None and path.read_bytes() == content for path, content in kept)
+        repair(folder)
+        kept = sorted(folder.glob("*.damaged*"))
+        assert len(kept) == number and kept[-1] == folder / f"{LEDGER_FILE}.damaged-{number}"
+        assert kept[-1].read_bytes() == b"".join(lines)
 
 
 def test_a_record_that_says_nonsense_is_cut_off(folder: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_record_that_says_nonsense_is_cut_off(folder: Path) -> None:
     at = next(one.seq for one in records if one.kind == "score")
     lines = [*LINES[:at], encode(Record(at, 1.0, "score", {**records[at].fields, "score": "x"})), *LINES[at + 1 :]]
     (folder / LEDGER_FILE).write_bytes(b"".join(lines))
-    assert "'x'" in repair(folder).sentences()[0]
+    assert "'x'" in repair(folder)[0]
     assert len(read_records(folder)) == at and SweepState.load(folder)
 
 
@@ -94,16 +94,18 @@ def test_whatever_is_cut_or_garbled_a_prefix_is_left(start: int, end: int, inste
         folder = Path(root)
         (folder / LEDGER_FILE).write_bytes(content)
         try:
-            done = repair(folder)
+            said = repair(folder)
         except LedgerError as error:
             assert "first record" in str(error) and (folder / LEDGER_FILE).read_bytes() == content
             return
         left = [encode(one) for one in read_records(folder)]
         assert left == LINES[: len(left)] and SweepState.load(folder)
         assert len(left) >= len(WHOLE[:start].splitlines(keepends=True)) - 1
-        if done.kept is not None:
-            assert done.kept.read_bytes() == content
-        assert repair(folder).kept is None
+        kept = folder / f"{LEDGER_FILE}.damaged-1"
+        assert ("is sound" in said[0]) == (not kept.exists())
+        if kept.exists():
+            assert kept.read_bytes() == content
+        assert "is sound" in repair(folder)[0]
         with Ledger.open(folder) as ledger:
             ledger.append("end", status="complete", message="")
 

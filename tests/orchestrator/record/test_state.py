@@ -111,22 +111,11 @@ def test_the_view_of_a_sweep_in_its_middle() -> None:
     assert p1.members == [("c1", 0), ("c1", 1)]
 
 
-def test_planned_until_something_is_heard_of_it() -> None:
-    state = replay(*STORY[:5])
-    assert statuses(state, "c0") == ["planned", "planned"]
-    assert state.packs["p0"].status == "planned"
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_the_order_of_records_does_not_matter(seed: int) -> None:
     shuffled = records(*STORY)
     random.Random(seed).shuffle(shuffled)
     assert view(SweepState.replay(Path("sweeps/n"), shuffled)) == view(replay(*STORY))
-
-
-def test_later_records_may_be_written_before_what_they_refer_to() -> None:
-    story = [SWEEP, STORY[5], STORY[3], STORY[1]]
-    assert statuses(replay(*story), "c0") == ["running", "running"]
 
 
 def test_saying_everything_twice_changes_nothing() -> None:
@@ -147,10 +136,9 @@ def test_a_different_second_report_is_kept_out_and_shown() -> None:
     state = replay(*STORY, evaluation("p0", 100, [-1, -1], sha256="b" * 64))
     assert state.packs["p0"].evaluations[100]["sha256"] == "a" * 64
     assert statuses(state, "c0") == ["complete", "failed"]
-    (conflict,) = state.conflicts
-    assert str(conflict) == (
+    assert state.conflicts == [
         "events.jsonl:14: pack p0 reported step 100 again with other curves (bbbbbbbbbbbb, kept aaaaaaaaaaaa)"
-    )
+    ]
     assert replay(*STORY).conflicts == []
 
 
@@ -259,11 +247,6 @@ def test_draws_that_resolve_alike_share_a_configuration() -> None:
     ]
     assert state.configurations["c0"].score == 0.5
     assert state.draws[1].values == {"training.learning_rate": 0.1}
-
-
-def test_configurations_come_in_the_order_of_their_numbers() -> None:
-    state = replay(SWEEP, configuration(2, "c2"), configuration(0, "c0"), configuration(1, "c1"))
-    assert list(state.configurations) == ["c0", "c1", "c2"]
 
 
 def test_the_end_stands_until_a_resume() -> None:

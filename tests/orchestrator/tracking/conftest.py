@@ -1,24 +1,17 @@
 """A sweep with an empty MLflow store beside it, artifacts that cost nothing, and what a store should hold of it."""
 
 import shutil
-import sqlite3
-import urllib.parse
-import urllib.request
-from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mlflow.tracking import MlflowClient
 
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Row, Summary
-from orchestrator.tracking.contents import pages
 from orchestrator.tracking.publish import publish as publish_sweep
 from orchestrator.tracking.store.sqlite_store import default_uri, initialise
-from tests.mlflow_points import assert_points
 
 SPEC = {"task.vocabulary": 8, "objective.lengths": [6]}
 DRAWS = [{"training.learning_rate": 10.0**-k, "training.batch_size": 16 * k} for k in (2, 3, 4)]
@@ -100,68 +93,8 @@ def sweep(tmp_path: Path, build: Callable[..., SweepState], fresh_store: Path) -
     return state
 
 
-def stored_points(client: MlflowClient, parent_run_id: str) -> Counter:
-    """(config_id, key, step, value) of every point of every configuration, from get_metric_history."""
-    points: Counter = Counter()
-    for run in _children(client, parent_run_id):
-        for key in run.data.metrics:
-            for point in client.get_metric_history(run.info.run_id, key):
-                points[run.data.tags["lengthwise.config_id"], key, point.step, point.value] += 1
-    return points
-
-
-def _children(client: MlflowClient, parent_run_id: str) -> list:
-    experiment = client.get_run(parent_run_id).info.experiment_id
-    return list(client.search_runs([experiment], pages.children_filter(parent_run_id)))
-
-
-def _assert_complete(client: MlflowClient, parent_run_id: str, state: SweepState) -> None:
-    assert_points(stored_points(client, parent_run_id), state)
-
-
-def _rows_of(uri: str) -> Counter:
-    """Every metric row of a SQLite store by configuration, deleted runs left out."""
-    query = """select coalesce(t.value, 'sweep'), m.key, m.step, m.value, m.timestamp from metrics m
-        join runs r on r.run_uuid = m.run_uuid and r.lifecycle_stage = 'active'
-        left join tags t on t.run_uuid = m.run_uuid and t.key = 'lengthwise.config_id'"""
-    with sqlite3.connect(uri.removeprefix("sqlite:///")) as connection:
-        return Counter(connection.execute(query).fetchall())
-
-
-def _artifact(server: str, run_id: str, path: str) -> bytes:
-    """What the pages of the UI fetch."""
-    query = urllib.parse.urlencode({"path": path, "run_uuid": run_id})
-    with urllib.request.urlopen(f"{server}/get-artifact?{query}", timeout=20) as answer:
-        return answer.read()
-
-
-@pytest.fixture
-def assert_complete() -> Callable[..., None]:
-    return _assert_complete
-
-
-@pytest.fixture
-def rows_of() -> Callable[[str], Counter]:
-    return _rows_of
-
-
-@pytest.fixture
-def children() -> Callable[..., list]:
-    return _children
-
-
-@pytest.fixture
-def paths_of() -> Callable[[MlflowClient, str], set[str]]:
-    """Of a client and a run_id: the paths of all artifacts."""
-
-    def paths(client: MlflowClient, run_id: str, folder: str | None = None) -> set[str]:
-        found = client.list_artifacts(run_id, folder)
-        below = [paths(client, run_id, one.path) for one in found if one.is_dir]
-        return {one.path for one in found if not one.is_dir}.union(*below)
-
-    return paths
-
-
-@pytest.fixture
-def artifact() -> Callable[..., bytes]:
-    return _artifact
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Ignore what MLflow's own use of sqlalchemy brings."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning"))

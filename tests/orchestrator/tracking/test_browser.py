@@ -4,6 +4,7 @@ import io
 import re
 import shutil
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,7 @@ from orchestrator.tracking.ui.serve import sweeps_in
 from orchestrator.tracking.ui.server import UiServer
 
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
-pytestmark = [
-    pytest.mark.skipif(not BROWSER, reason="needs a browser (Debian: chromium)"),
-    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning"),  # MLflow's own use of it
-]
+pytestmark = pytest.mark.skipif(not BROWSER, reason="needs a browser (Debian: chromium)")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=20000")
 
 
@@ -50,7 +48,7 @@ def test_the_pages_of_mlflow_show_the_sweep(sweep: Any, publish: Any, tmp_path: 
     uri = default_uri(sweep.folder.parent)
     database = sqlite_file(uri)
     log = tmp_path / "server.log"
-    with UiServer(database=database, artifacts=artifact_folder(database.parent), log=log) as server:
+    with closing(UiServer(database=database, artifacts=artifact_folder(database.parent), log=log).start()) as server:
         ((_, links),) = sweeps_in(uri, server.url)
         for what, link in links:
             document, logged = open_page(link, tmp_path / "profile")

@@ -22,8 +22,7 @@ from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.tracking.ui.server import free_port
 from orchestrator.wording import command
 from search_spaces import Tracking
-
-pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
+from tests.mlflow_points import assert_complete
 
 
 @pytest.mark.slow
@@ -114,7 +113,7 @@ def test_what_makes_every_pass_fail_is_reported_before_the_first_score(tmp_path)
 
 
 @pytest.mark.slow
-def test_a_growing_sweep_is_completed_by_the_last_pass(sweep, artifacts, assert_complete):
+def test_a_growing_sweep_is_completed_by_the_last_pass(sweep, artifacts):
     lines = (sweep.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
     first = next(number for number, line in enumerate(lines, 1) if b'"kind":"score"' in line)
     growing = Sweep(sweep.folder, [b"".join(lines[:first]), b"".join(lines)])

@@ -4,13 +4,12 @@ import base64
 import json
 import zlib
 
-import pytest
 from mlflow.tracking import MlflowClient
 
-pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
+from tests.mlflow_points import children
 
 
-def test_the_view_puts_the_objective_first_and_finds_the_children(sweep, publish, children):
+def test_the_view_puts_the_objective_first_and_finds_the_children(sweep, publish):
     done = publish(sweep.folder, sweep_files=False)
     client = MlflowClient(done.uri)
     experiment = client.get_experiment(client.get_run(done.parent_run_id).info.experiment_id)

@@ -1,5 +1,6 @@
 """MLflow holds what the ledger says, every point once, whatever was cut short on the way."""
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -18,11 +19,10 @@ from orchestrator.report import artifacts as report
 from orchestrator.results.summarise import summary
 from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.sqlite_store import default_uri
+from tests.mlflow_points import assert_complete, children, paths_of, rows_of
 
-pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
-
-def test_every_point_is_there_once_and_again_changes_nothing(sweep, publish, assert_complete, rows_of):
+def test_every_point_is_there_once_and_again_changes_nothing(sweep, publish):
     first = publish(sweep.folder)
     client = MlflowClient(first.uri)
     assert first.uri == default_uri(sweep.folder.parent)
@@ -37,9 +37,7 @@ def test_every_point_is_there_once_and_again_changes_nothing(sweep, publish, ass
 
 
 @pytest.mark.slow
-def test_curves_and_scores_are_those_of_the_best_evaluation_where_it_is_judged(
-    tmp_path, build, fresh_store, publish, assert_complete, rows_of, children
-):
+def test_curves_and_scores_are_those_of_the_best_evaluation_where_it_is_judged(tmp_path, build, fresh_store, publish):
     def curve(number, seed, average, metric, lengths, step):
         return 0.3 + 0.1 * number + 0.1 * np.sin(0.1 * step + seed + lengths + len(metric)) + 0.05 * (average == "raw")
 
@@ -57,7 +55,7 @@ def test_curves_and_scores_are_those_of_the_best_evaluation_where_it_is_judged(
     assert (again.created, again.points) == (0, 0) and rows_of(first.uri) == rows
 
 
-def test_runs_say_what_they_are(sweep, publish, children):
+def test_runs_say_what_they_are(sweep, publish):
     done = publish(sweep.folder)
     client = MlflowClient(done.uri)
     parent = client.get_run(done.parent_run_id)
@@ -83,7 +81,7 @@ def test_runs_say_what_they_are(sweep, publish, children):
     assert runs[0].info.start_time == round(begun["time"] * 1000)
 
 
-def test_what_is_handed_over_is_made_and_uploaded_once(sweep, artifacts, publish, children, paths_of):
+def test_what_is_handed_over_is_made_and_uploaded_once(sweep, artifacts, publish):
     done = publish(sweep.folder)
     client = MlflowClient(done.uri)
     assert artifacts.asked == [0, 1, -1]
@@ -100,7 +98,7 @@ def test_what_is_handed_over_is_made_and_uploaded_once(sweep, artifacts, publish
 
 
 @pytest.mark.slow
-def test_lengthwise_publish_uploads_the_report(sweep, children, paths_of):
+def test_lengthwise_publish_uploads_the_report(sweep):
     said = CliRunner().invoke(cli.app, ["publish", str(sweep.folder)])
     assert said.exit_code == 0, said.output
     result, client = summary(sweep), MlflowClient(default_uri(sweep.folder.parent))
@@ -120,7 +118,7 @@ def test_lengthwise_publish_uploads_the_report(sweep, children, paths_of):
         assert paths_of(client, run.info.run_id) == {"configuration.yaml", "curves.parquet"} | own
 
 
-def test_nothing_is_made_of_what_has_not_ended(sweep, artifacts, publish, paths_of, children):
+def test_nothing_is_made_of_what_has_not_ended(sweep, artifacts, publish):
     ledger = sweep.folder / LEDGER_FILE
     lines = ledger.read_bytes().splitlines(keepends=True)
     ends = [number for number, line in enumerate(lines) if json.loads(line)["kind"] == "pack_end"]
@@ -133,20 +131,25 @@ def test_nothing_is_made_of_what_has_not_ended(sweep, artifacts, publish, paths_
     assert found == [0, 2, 2]  # the third configuration has begun
 
 
+def refuse(monkeypatch, method, call):
+    """Let one call of a method of MLflow's client fail, counted from 1."""
+    original, calls = getattr(MlflowClient, method), itertools.count(1)
+
+    def called(self, *args, **kwargs):
+        if next(calls) == call:
+            raise ConnectionError("connection refused")
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(MlflowClient, method, called)
+
+
 # Two files of each configuration, after those of the first and the second a figure; then four of the sweep.
 @pytest.mark.slow
 @pytest.mark.parametrize(("upload", "made_again"), [(2, set()), (3, {0}), (8, set()), (11, {-1})])
 def test_files_whose_upload_was_cut_short_are_made_and_sent_again(
-    sweep, artifacts, publish, paths_of, children, monkeypatch, upload, made_again
+    sweep, artifacts, publish, monkeypatch, upload, made_again
 ):
-    original, uploads = MlflowClient.log_artifact, iter(range(1, 100))
-
-    def log_artifact(self, *args, **kwargs):
-        if next(uploads) == upload:
-            raise ConnectionError("connection refused")
-        return original(self, *args, **kwargs)
-
-    monkeypatch.setattr(MlflowClient, "log_artifact", log_artifact)
+    refuse(monkeypatch, "log_artifact", upload)
     with pytest.raises(TrackingError, match="connection refused"):
         publish(sweep.folder)
     done = publish(sweep.folder)
@@ -158,18 +161,10 @@ def test_files_whose_upload_was_cut_short_are_made_and_sent_again(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call", [1, 2, 4])  # one for each run: its parameters, points and tags
-def test_a_publish_cut_short_is_completed(sweep, monkeypatch, call, publish, rows_of):
+def test_a_publish_cut_short_is_completed(sweep, monkeypatch, call, publish):
     whole = publish(sweep.folder, f"sqlite:///{sweep.folder.parent}/whole.db")
     uri = f"sqlite:///{sweep.folder.parent}/cut.db"
-    calls = iter(range(1, 1000))
-    original = MlflowClient.log_batch
-
-    def log_batch(self, *args, **kwargs):
-        if next(calls) == call:
-            raise ConnectionError("connection refused")
-        return original(self, *args, **kwargs)
-
-    monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
+    refuse(monkeypatch, "log_batch", call)
     with pytest.raises(TrackingError, match=r"connection refused\ncomplete it later with: lengthwise publish"):
         publish(sweep.folder, uri)
     cut = rows_of(uri)
@@ -180,7 +175,7 @@ def test_a_publish_cut_short_is_completed(sweep, monkeypatch, call, publish, row
 
 
 @pytest.mark.slow
-def test_a_ledger_published_as_it_grows_ends_like_one_published_whole(sweep, build, simple_curve, publish, rows_of):
+def test_a_ledger_published_as_it_grows_ends_like_one_published_whole(sweep, build, simple_curve, publish):
     def ever_better(number, *rest):  # so that ranks change as configurations finish
         return simple_curve(2 - number, *rest)
 
@@ -200,7 +195,7 @@ def test_a_ledger_published_as_it_grows_ends_like_one_published_whole(sweep, bui
     assert seen[0] == (0, "RUNNING") and (1, "RUNNING") in seen and seen[-1] == (3, "FINISHED")
 
 
-def test_two_sweeps_of_one_name_are_two_parents(tmp_path, build, fresh_store, publish, children):
+def test_two_sweeps_of_one_name_are_two_parents(tmp_path, build, fresh_store, publish):
     uri = default_uri(Path(shutil.copy(fresh_store, tmp_path)).parent)
     folders = [tmp_path / part / "same" for part in ("a", "b")]
     for folder in folders:
@@ -210,7 +205,7 @@ def test_two_sweeps_of_one_name_are_two_parents(tmp_path, build, fresh_store, pu
     assert all(len(children(MlflowClient(uri), run_id)) == 1 for run_id in ids)
 
 
-def test_hostile_labels_become_valid_and_distinct_keys(tmp_path, build, fresh_store, publish, children):
+def test_hostile_labels_become_valid_and_distinct_keys(tmp_path, build, fresh_store, publish):
     averages = {
         "ema": {"kind": "ema", "decay": 0.99},
         "a/b": {"kind": "raw"},

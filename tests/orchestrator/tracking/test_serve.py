@@ -16,12 +16,11 @@ from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.tracking.ui.serve import serve, unpublished
 from orchestrator.tracking.ui.server import UiServerError, free_port
-
-pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
+from tests.mlflow_points import artifact
 
 
 @pytest.mark.slow
-def test_artifacts_sent_to_sqlite_open_through_the_ui_and_serve_leaves_nothing_running(sweep, publish, artifact):
+def test_artifacts_sent_to_sqlite_open_through_the_ui_and_serve_leaves_nothing_running(sweep, publish):
     done = publish(sweep.folder)
     port = free_port()
     code = (

@@ -1,6 +1,8 @@
 """A server that dies says why, and what was published through it is completed later."""
 
+import os
 import shutil
+import signal
 import socket
 import threading
 import urllib.parse
@@ -13,14 +15,11 @@ from orchestrator.tracking.contents import pages
 from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.tracking.ui.server import USUAL_PORTS, UiServer, UiServerError, free_port, usual_port
-
-pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
+from tests.mlflow_points import artifact, assert_complete, rows_of
 
 
 @pytest.mark.slow
-def test_a_server_killed_while_publishing_ends_with_every_point_once(
-    sweep, tmp_path, monkeypatch, publish, assert_complete, rows_of, artifact, capfd
-):
+def test_a_server_killed_while_publishing_ends_with_every_point_once(sweep, tmp_path, monkeypatch, publish, capfd):
     storage = tmp_path / "central"
     storage.mkdir()
     shutil.copy(sweep.folder.parent / "mlflow.db", storage)
@@ -37,13 +36,14 @@ def test_a_server_killed_while_publishing_ends_with_every_point_once(
 
         def log_batch(self, *args, **kwargs):
             if next(calls) == 2:  # a request has all points of a run: amid those of the second, its answer on the way
-                threading.Timer(0.003, running.kill).start()
+                threading.Timer(0.003, os.killpg, [running.process.pid, signal.SIGKILL]).start()
             return original(self, *args, **kwargs)
 
         monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
         with pytest.raises(TrackingError, match=f"127.0.0.1:{port}"):
             publish(sweep.folder, running.url)
         monkeypatch.undo()
+        running.close()
         before = rows_of(default_uri(storage))
         assert 0 < sum(before.values())
 

@@ -18,8 +18,6 @@ from orchestrator.tracking.store.outages import OUTAGE, TrackingError, TrackingR
 from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.wording import command
 
-pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
-
 
 class Refusing(http.server.BaseHTTPRequestHandler):
     """Refuses every request, with the status and the text of the server; with 429 for an hour."""

@@ -14,10 +14,6 @@ from mlflow.tracking import MlflowClient
 
 from orchestrator.tracking.store.sqlite_store import default_uri, initialise
 
-pytestmark = pytest.mark.slow
-
-pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
-
 
 @pytest.mark.slow
 def test_several_processes_may_open_a_fresh_store_at_once(tmp_path):

@@ -8,13 +8,10 @@ from mlflow.tracking import MlflowClient
 
 from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.store import Store
+from tests.mlflow_points import assert_complete, children
 
-pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
-
-def test_a_run_made_twice_because_the_answer_was_lost_is_kept_once(
-    sweep, monkeypatch, publish, assert_complete, children
-):
+def test_a_run_made_twice_because_the_answer_was_lost_is_kept_once(sweep, monkeypatch, publish):
     original = MlflowClient.create_run
     lost = iter([False, False, True])
 
@@ -34,7 +31,7 @@ def test_a_run_made_twice_because_the_answer_was_lost_is_kept_once(
     assert_complete(client, done.parent_run_id, sweep)
 
 
-def test_a_run_that_contradicts_the_ledger_is_made_anew(sweep, publish, assert_complete, children):
+def test_a_run_that_contradicts_the_ledger_is_made_anew(sweep, publish):
     done = publish(sweep.folder, sweep_files=False)
     client = MlflowClient(done.uri)
     spoiled = next(run for run in children(client, done.parent_run_id) if run.data.tags["lengthwise.number"] == "0")

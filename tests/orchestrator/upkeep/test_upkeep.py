@@ -31,11 +31,8 @@ def test_the_table_says_where_each_sweep_stands(tmp_path, synthetic_sweep, simpl
     shutil.copytree(tmp_path / "a", tmp_path / "f")
     (tmp_path / "f" / "events.jsonl").write_text("damaged\n")
     (tmp_path / "no_sweep").mkdir()
-    running.acquire()
-    try:
+    with running:
         head, *lines, unread = list_sweeps(tmp_path)
-    finally:
-        running.release()
     assert head.split("  ")[0] == "name" and "best score" in head
     states = {line.split()[0]: line.split()[2] for line in lines}
     assert states == {"a": "finished", "b": "interrupted", "c": "interrupted", "d": "stopped", "e": "running"}
@@ -92,15 +89,11 @@ def test_a_link_is_not_followed(small_sweep, tmp_path):
 
 
 def test_a_sweep_that_is_being_run_and_no_sweep_are_refused(small_sweep, tmp_path):
-    lock = SweepLock(small_sweep.folder)
-    lock.acquire()
-    before = sorted(small_sweep.folder.rglob("*"))
-    try:
+    with SweepLock(small_sweep.folder):
+        before = sorted(small_sweep.folder.rglob("*"))
         with pytest.raises(SweepLocked, match="is being run by"):
             delete_sweep(plan_deletion(small_sweep.folder))
         assert sorted(small_sweep.folder.rglob("*")) == before
-    finally:
-        lock.release()
     with pytest.raises(NotASweep, match="holds no sweep"):
         plan_deletion(tmp_path)
 
@@ -108,7 +101,7 @@ def test_a_sweep_that_is_being_run_and_no_sweep_are_refused(small_sweep, tmp_pat
 def test_a_member_that_is_trained_again_agrees_bit_for_bit(trained_sweep):
     before = {path: path.stat().st_mtime_ns for path in trained_sweep.rglob("*")}
     found = replay(trained_sweep, "#1", 3)
-    assert found.agreed == (6, 12) and found.difference is None and not found.environment
+    assert found.agreed == [6, 12] and found.difference is None and not found.environment
     assert "the curves agree bit for bit at steps 6, 12" in found.sentences()[-1]
     assert {path: path.stat().st_mtime_ns for path in trained_sweep.rglob("*") if path in before} == before
 
@@ -124,7 +117,7 @@ def test_the_first_evaluation_that_differs_is_named(trained_sweep, monkeypatch):
 
     monkeypatch.setattr(replaying, "read_curves", nudged)
     found = replay(trained_sweep, "0", 0)
-    assert found.agreed == (6,)
+    assert found.agreed == [6]
     assert found.difference and "differ first at step 12: total_variation (ema) at length 5 was" in found.difference
     assert found.sentences()[-1].endswith("differs from the worker in: nothing recorded")
 
