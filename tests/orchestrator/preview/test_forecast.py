@@ -18,7 +18,7 @@ EXAMPLES = QUICKSTART.parent / "examples"
 
 @pytest.mark.parametrize("workers", [None, 2])
 def test_a_small_step_is_measured(workers: int | None, tmp_path: Path) -> None:
-    rows = dict(forecast(load_sweep(QUICKSTART, overrides=("evaluation.samples=20",)), workers, tmp_path).rows())
+    rows = dict(forecast(load_sweep(QUICKSTART, overrides=("evaluation.samples=20",)), workers, tmp_path).rows)
     assert rows["time"].startswith("about ") and float(rows["operations"].split()[0]) > 1e10
 
 
@@ -28,16 +28,16 @@ def test_it_says_when_the_first_evaluation_begins(
 ) -> None:
     """Of 600 steps that take 6 s, after 12 s in which Ray starts."""
     monkeypatch.setattr(times, "calibrate", lambda *_, **__: 0.01)
-    rows = dict(forecast(load_sweep(QUICKSTART, overrides=(f"evaluation.every={every}",)), 2, tmp_path).rows())
+    rows = dict(forecast(load_sweep(QUICKSTART, overrides=(f"evaluation.every={every}",)), 2, tmp_path).rows)
     assert rows["time"] == f"about 18 s with 2 packs at once, first evaluation after about {first}"
 
 
 def test_it_says_how_many_configurations_tpe_draws_by_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(times, "PATIENCE", 0.0)
     example = load_sweep(EXAMPLES / "tpe.yaml", overrides=("search.configurations=20", "search.startup=9"))
-    rows = dict(forecast(example, 2, tmp_path).rows())
+    rows = dict(forecast(example, 2, tmp_path).rows)
     assert rows["drawn by results"] == "4 of 20: tpe learns from 9 results on (search.startup)"
-    assert "drawn by results" not in dict(forecast(load_sweep(EXAMPLES / "qmc.yaml"), 2, tmp_path).rows())
+    assert "drawn by results" not in dict(forecast(load_sweep(EXAMPLES / "qmc.yaml"), 2, tmp_path).rows)
 
 
 @pytest.mark.parametrize("limit", ["PATIENCE", "MEMORY_SHARE"])
@@ -46,12 +46,12 @@ def test_a_step_too_large_for_this_machine_is_not_tried(
 ) -> None:
     monkeypatch.setattr(times, limit, 0.0)
     monkeypatch.setattr(times, "calibrate", lambda *_, **__: pytest.fail("a step was tried"))
-    rows = dict(forecast(load_sweep(QUICKSTART), 2, tmp_path).rows())
+    rows = dict(forecast(load_sweep(QUICKSTART), 2, tmp_path).rows)
     assert rows["time"] == "not measured: a step is too large for this machine"
 
 
 def test_on_a_gpu_it_says_what_is_not_compiled_and_not_measured(tmp_path: Path) -> None:
-    rows = dict(forecast(load_sweep(QUICKSTART, overrides=("resources.gpus=1",)), 1, tmp_path).rows())
+    rows = dict(forecast(load_sweep(QUICKSTART, overrides=("resources.gpus=1",)), 1, tmp_path).rows)
     assert rows["compiled"] == "no: on a GPU a step is captured and replayed as one CUDA graph"
     assert rows["time"].endswith(", measured on a CPU core of this machine; the GPU is not measured")
 
