@@ -1,22 +1,42 @@
 """Effects and comparisons of a summary: computed on demand, once for each summary."""
 
 import math
-from collections.abc import Mapping
-from functools import lru_cache, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.results.confirmed import Confirmed
-from orchestrator.results.effects.average_comparisons import Comparison, compare_averages
-from orchestrator.results.effects.hyperparameter_effects import Effect, effects_on
 from orchestrator.results.effects.order_agreement import OrderAgreement, order_agreement
 from orchestrator.results.effects.outcomes import (
     member_scores,
     outcomes_at_test_lengths,
-    outcomes_by_seed,
-    outcomes_over_shared_seeds,
     searched_values,
+    shared_seed_values,
 )
 from orchestrator.results.summary import REMEMBERED, Summary
+from orchestrator.statistics.effects.importance import Importance, importances
+from orchestrator.statistics.effects.paired import Paired, compare_members
+from orchestrator.statistics.effects.partial_effects import PartialEffect, partial_effects
+from orchestrator.statistics.effects.rank_effects import KeyEffect, effects
+from orchestrator.statistics.failed_seeds import failed_seed_value, score_over_seeds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect(KeyEffect):
+    """The effect of one searched key: by itself, with the other drawn keys held fixed, and its fANOVA importance."""
+
+    partial: PartialEffect
+    importance: Importance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Paired):
+    """A weight average minus the judged one, member by member, at one group of lengths."""
+
+    group: str
+    average: str
+    against: str
 
 
 def shows_effects(summary: Summary) -> bool:
@@ -43,11 +63,8 @@ def _has_search(summary: Summary) -> bool:
 @lru_cache(REMEMBERED)
 def effects_on_score(summary: Summary) -> tuple[Effect, ...]:
     """Return the effect of every searched key on the score, at the selection lengths."""
-    scores: Mapping[str, float | None] = {row.config_id: row.score for row in summary.rows if row.complete}
-    if summary.has_unequal_seeds:
-        scores = outcomes_over_shared_seeds(summary, summary.objective.lengths, summary.objective.reduce)
-    members = outcomes_by_seed(summary, summary.objective.lengths, summary.objective.reduce)
-    return effects_on(searched_values(summary), scores, summary.design, members)
+    scores = {row.config_id: row.score for row in summary.rows if row.complete}
+    return _effects_at(summary, summary.objective.lengths, summary.objective.reduce, scores)
 
 
 @lru_cache(REMEMBERED)
@@ -56,10 +73,30 @@ def effects_at_test_lengths(summary: Summary) -> tuple[Effect, ...]:
     if not summary.test_lengths:
         return ()
     outcomes = {config_id: at.median for config_id, at in outcomes_at_test_lengths(summary).items()}
+    return _effects_at(summary, summary.test_lengths, "mean", outcomes)
+
+
+def _effects_at(
+    summary: Summary, lengths: Sequence[int], how: str, outcomes: Mapping[str, float | None]
+) -> tuple[Effect, ...]:
+    """Return the effects on an outcome by config_id; with unequal seeds it is the median over the shared ones.
+
+    A configuration that failed has the worst possible value, or NaN, as its score would.
+    """
+    policy, direction = summary.objective.failed_seeds, summary.objective.direction
+    values, design, of_seeds = searched_values(summary), summary.design, shared_seed_values(summary, lengths, how)
     if summary.has_unequal_seeds:
-        outcomes = outcomes_over_shared_seeds(summary, summary.test_lengths, "mean")
-    members = outcomes_by_seed(summary, summary.test_lengths, "mean")
-    return effects_on(searched_values(summary), outcomes, summary.design, members)
+        outcomes = {name: score_over_seeds(one.values(), policy, direction)[0].median for name, one in of_seeds.items()}
+    as_failed = failed_seed_value(policy, direction)
+    members = {
+        name: {seed: as_failed if math.isnan(value) else value for seed, value in one.items()}
+        for name, one in of_seeds.items()
+    }
+    importance, partial = importances(values, outcomes, design), partial_effects(values, outcomes, design)
+    return tuple(
+        Effect(**vars(one), partial=partial[one.key], importance=importance[one.key])
+        for one in effects(values, outcomes, design, members)
+    )
 
 
 @lru_cache(REMEMBERED)
@@ -72,9 +109,18 @@ def compare_orders(summary: Summary) -> OrderAgreement | None:
 
 @lru_cache(REMEMBERED)
 def compare_weight_averages(summary: Summary) -> tuple[Comparison, ...]:
-    """Compare every weight average with the objective's, on the same trajectories, by group of lengths."""
-    judged, scores = summary.objective, partial(member_scores, summary)
-    return compare_averages(summary.averages, judged.average, judged.direction, scores, summary.design)
+    """Compare every weight average with the objective's, on the same trajectories, by group of lengths.
+
+    Groups without a member are left out.
+    """
+    against, direction, found = summary.objective.average, summary.objective.direction, []
+    for group in ("trained", "selection", "test"):
+        judged = member_scores(summary, against, group)
+        for average in summary.averages if len(judged) else ():
+            if average != against:
+                paired = compare_members(member_scores(summary, average, group), judged, summary.design, direction)
+                found.append(Comparison(group=group, average=average, against=against, **vars(paired)))
+    return tuple(found)
 
 
 @lru_cache(REMEMBERED)

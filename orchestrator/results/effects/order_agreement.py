@@ -1,5 +1,6 @@
 """Whether configurations have the same order at the test lengths as by score. Nothing is chosen by it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -38,8 +39,8 @@ def order_agreement(
     first, sign = test[names[0]], 1.0 if direction == "minimize" else -1.0
     gains = {name: sign * (first - test[name]) for name in names[1:] if sign * test[name] < sign * first}
     correlation = spearman([scores[name] for name in names], [test[name] for name in names])
-    if correlation.interval and design.kind in DEPENDENT:
-        correlation = replace(correlation, interval=None, reason=DEPENDENT[design.kind])
+    if not math.isnan(correlation.low) and design.kind in DEPENDENT:
+        correlation = replace(correlation, low=math.nan, high=math.nan, reason=DEPENDENT[design.kind])
     return OrderAgreement(
         correlation=correlation,
         others=len(names) - 1,

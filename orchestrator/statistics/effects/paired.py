@@ -12,7 +12,7 @@ from scipy import stats
 
 from orchestrator.statistics.effects.design import ADAPTIVE, Design
 from orchestrator.statistics.effects.within import signed_rank_p
-from orchestrator.statistics.intervals import LEVEL, median
+from orchestrator.statistics.intervals import median
 from orchestrator.statistics.quartiles import fast_median, quartiles
 
 
@@ -47,8 +47,6 @@ def compare_members(
     second: pd.Series[float],
     design: Design | None = None,
     direction: str = "minimize",
-    *,
-    level: float = LEVEL,
 ) -> Paired:
     """Compare two scores of the same members; both are indexed by (config_id, seed), NaN where a member failed.
 
@@ -79,13 +77,11 @@ def compare_members(
         return replace(result, reason="no member has both scores")
     q25, _, q75 = quartiles(difference)
     medians = np.array([fast_median(unit) for unit in units.values()])
-    estimate = median(medians, level=level)
-    value = math.nan if estimate.value is None else estimate.value
-    result = replace(result, difference=value, q25=q25, q75=q75, reason=estimate.reason)
+    estimate = median(medians)
+    result = replace(result, difference=estimate.value, q25=q25, q75=q75, reason=estimate.reason)
     if not design.units_are_independent:
         return replace(result, reason=ADAPTIVE)
-    low, high = estimate.ends
-    result = replace(result, low=low, high=high)
+    result = replace(result, low=estimate.low, high=estimate.high)
     if not difference.any():
         return replace(result, reason="no member differs")
     medians = medians[(medians != 0) & ~np.isnan(medians)]

@@ -9,8 +9,6 @@ import pytest
 from orchestrator.report.csv_tables import average_lines, effect_lines
 from orchestrator.report.tables.effects import effect_notes, effect_section
 from orchestrator.results.analysis import effects_at_test_lengths, effects_on_score
-from orchestrator.results.effects.hyperparameter_effects import effects_on
-from orchestrator.results.effects.outcomes import searched_values
 from orchestrator.results.summarise import summary
 
 
@@ -84,7 +82,7 @@ def test_importance_is_a_share_and_goes_to_what_was_planted(planted):
         shares = {effect.key: effect.importance.share for effect in effects}
         assert sum(shares.values()) == pytest.approx(1) and max(shares, key=shares.get) == first
         assert shares["training.batch_size"] < 0.1
-    again = effects_on(searched_values(planted), {row.config_id: row.score for row in planted.rows}, planted.design, {})
+    again = effects_on_score.__wrapped__(planted)
     assert [effect.importance for effect in again] == [effect.importance for effect in effects_on_score(planted)]
 
 
