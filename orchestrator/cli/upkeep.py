@@ -44,11 +44,10 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
 ) -> None:
     """Write what other programs and papers need: sweep file, weights, Optuna study, table, figures, notebook."""
-    from orchestrator.export.verb import Asked, export
+    from orchestrator.export.verb import export
 
     files = {"best": best, "weights": weights, "optuna": optuna, "latex": latex, "notebook": notebook}
-    asked = Asked(**files, figures=figures, to=to, size=size, labels=labels, force=force)
-    for line in export(folder, asked):
+    for line in export(folder, **files, figures=figures, to=to, size=size, labels=labels, force=force):
         say(console, line)
 
 
