@@ -11,7 +11,7 @@ from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.measured import Measured
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.median_curves import Band, make_bands
-from orchestrator.wording import compact_value, short_keys
+from orchestrator.wording import describe_values
 from search_spaces import Objective
 
 
@@ -38,8 +38,7 @@ class LaterEvaluation:
     @property
     def setting(self) -> str:
         """The task settings in words, "as trained" if none was replaced."""
-        names = short_keys(list(self.task))
-        return ", ".join(f"{names[key]} {compact_value(value)}" for key, value in self.task.items()) or "as trained"
+        return describe_values(self.task) or "as trained"
 
     @property
     def key(self) -> tuple[str, str, int, tuple[int, ...]]:
