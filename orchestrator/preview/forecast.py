@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import psutil
+
 from orchestrator.code.own_code import import_for
 from orchestrator.errors import UserError
 from orchestrator.plan import search
@@ -13,20 +15,24 @@ from orchestrator.plan.checks.soundness import check
 from orchestrator.plan.configurations import loop_warnings
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.packing.cutting import makespan
-from orchestrator.plan.packing.packs import Cluster, Packer, cost_of
+from orchestrator.plan.packing.packs import LARGEST_PACK_CPU, Cluster, Pack, Packer, cost_of, steps_worth
 from orchestrator.plan.rounds import SMALL_WEIGHTS, PlannedRound, plan_rounds, planned_bytes
 from orchestrator.preview.few_seeds import warn_of_few_seeds
-from orchestrator.preview.times import first_share, measure_packs
 from orchestrator.preview.upload import measure
 from orchestrator.running.pack.gpu_memory import count_gpu_packs, gpus_here, smallest_share
 from orchestrator.running.schedulers import inline, local
 from orchestrator.running.schedulers.choice import choose_scheduler
 from orchestrator.wording import counted, duration
 from search_spaces import SweepSpec
+from trainers.config.member import MemberConfig
 from trainers.training import compiling
+from trainers.training.cost import Cost, calibrate
 
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 START_SECONDS = {"ray": 12.0, "local": 6.0, "inline": 5.0}  # Ray and its workers, and the report at the end
+CALIBRATIONS = 3  # structures that are measured; the time of others is estimated from their operations
+PATIENCE = 1e12  # operations of the largest step that is measured: a minute on one core
+MEMORY_SHARE = 0.5  # of the free memory; larger steps are not measured
 
 
 class Forecast(NamedTuple):
@@ -60,10 +66,10 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     gpus, stops = spec.resources.gpus, any(member.training.stop is not None for member in examples.values())
     hours = gpu_hours = None
     time = "not measured: a step is too large for this machine"
-    if seconds := measure_packs(packs, examples, costs):
+    if seconds := _measure_packs(packs, examples, costs):
         time_of = {one.pack_id: share * whole for (one, share), whole in zip(trained, seconds, strict=True)}
         first = START_SECONDS[scheduler] + min(
-            whole * first_share(examples[one.structural_key])
+            whole * _first_share(examples[one.structural_key])
             for one, whole in zip(by_round[0][: here.workers], seconds, strict=False)
         )
         total = START_SECONDS[scheduler] + growth * sum(
@@ -111,6 +117,43 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         warnings.append(f"{len(configurations) - len(distinct)} configurations repeat earlier ones and run once")
     warnings += [*loop_warnings(spec, examples.values()), *warn_of_few_seeds(spec)]
     return Forecast([(label, text) for label, text in rows if text is not None], warnings)
+
+
+def _measure_packs(
+    packs: Sequence[Pack], examples: Mapping[str, MemberConfig], costs: Mapping[str, Cost]
+) -> list[float] | None:
+    """Return the seconds of every pack: measured for the most expensive structures, scaled by operations for others.
+
+    None if a step of a measured structure is too large for this machine.
+    """
+    largest: dict[str, Pack] = {}
+    for pack in packs:
+        largest.setdefault(pack.structural_key, pack)
+
+    def step(pack: Pack) -> float:
+        return costs[pack.structural_key].flops_per_step * len(pack.members)
+
+    def work(pack: Pack) -> float:
+        return step(pack) * steps_worth(examples[pack.structural_key])
+
+    most_expensive = sorted(largest.values(), key=lambda pack: -work(pack))[:CALIBRATIONS]
+    free = MEMORY_SHARE * psutil.virtual_memory().available
+    for pack in most_expensive:
+        if step(pack) > PATIENCE or costs[pack.structural_key].bytes_per_member * len(pack.members) > free:
+            return None
+    per_flop = {}
+    for pack in most_expensive:
+        count = min(len(pack.members), LARGEST_PACK_CPU)
+        measured = calibrate(examples[pack.structural_key], count, seconds=0.25)
+        per_flop[pack.structural_key] = pack.steps * measured / (work(pack) * count / len(pack.members))
+    mean = sum(per_flop.values()) / len(per_flop)
+    return [per_flop.get(pack.structural_key, mean) * work(pack) for pack in packs]
+
+
+def _first_share(member: MemberConfig) -> float:
+    """Return the share of a member's training that comes before its first evaluation."""
+    every, steps = member.evaluation.every, member.training.steps
+    return min(every, steps) / steps if every else 1.0
 
 
 def _upload_warnings(spec: SweepSpec, working_dir: Path) -> list[str]:

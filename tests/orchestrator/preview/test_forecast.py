@@ -6,7 +6,6 @@ import psutil
 import pytest
 
 from orchestrator.preview import forecast as module
-from orchestrator.preview import times
 from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.forecast import forecast
 from orchestrator.running.schedulers import choice as schedulers
@@ -27,13 +26,13 @@ def test_it_says_when_the_first_evaluation_begins(
     every: str, first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 600 steps that take 6 s, after 12 s in which Ray starts."""
-    monkeypatch.setattr(times, "calibrate", lambda *_, **__: 0.01)
+    monkeypatch.setattr(module, "calibrate", lambda *_, **__: 0.01)
     rows = dict(forecast(load_sweep(QUICKSTART, overrides=(f"evaluation.every={every}",)), 2, tmp_path).rows)
     assert rows["time"] == f"about 18 s with 2 packs at once, first evaluation after about {first}"
 
 
 def test_it_says_how_many_configurations_tpe_draws_by_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(times, "PATIENCE", 0.0)
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
     example = load_sweep(EXAMPLES / "tpe.yaml", overrides=("search.configurations=20", "search.startup=9"))
     rows = dict(forecast(example, 2, tmp_path).rows)
     assert rows["drawn by results"] == "4 of 20: tpe learns from 9 results on (search.startup)"
@@ -44,8 +43,8 @@ def test_it_says_how_many_configurations_tpe_draws_by_results(tmp_path: Path, mo
 def test_a_step_too_large_for_this_machine_is_not_tried(
     limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(times, limit, 0.0)
-    monkeypatch.setattr(times, "calibrate", lambda *_, **__: pytest.fail("a step was tried"))
+    monkeypatch.setattr(module, limit, 0.0)
+    monkeypatch.setattr(module, "calibrate", lambda *_, **__: pytest.fail("a step was tried"))
     rows = dict(forecast(load_sweep(QUICKSTART), 2, tmp_path).rows)
     assert rows["time"] == "not measured: a step is too large for this machine"
 
