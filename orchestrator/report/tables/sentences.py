@@ -133,9 +133,8 @@ def best_sentence(result: Summary, code: str = "") -> list[str]:
     if row.test is not None and row.groups.test:
         lengths = f"on the test lengths {spans(row.groups.test)}, not used to select it"
         test = f"{lengths}: {median_and_quartiles(row.test, result.infinite)}"
-    return [
-        f"{head} ({describe_values(row.values, result.searched) or 'no searched values'}); {trained if row.trained and row.groups.trained else ''}{test}"
-    ]
+    values = describe_values(row.values, result.searched) or "no searched values"
+    return [f"{head} ({values}); {trained if row.trained and row.groups.trained else ''}{test}"]
 
 
 def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
