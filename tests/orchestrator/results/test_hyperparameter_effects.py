@@ -1,7 +1,6 @@
 """Effects in the report of synthetic sweeps: what was planted is found, what was not is not, and intervals cover."""
 
 import math
-import shutil
 
 import numpy as np
 import pytest
@@ -40,19 +39,11 @@ def planted_curve(values, rng):
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory):
+def planted(tmp_path_factory, synthetic_sweep):
     """Forty-eight configurations of three seeds."""
-    from importlib.util import module_from_spec, spec_from_file_location
-    from pathlib import Path
-
-    spec = spec_from_file_location("sweep_builder", Path(__file__).parents[1] / "conftest.py")
-    builder = module_from_spec(spec)
-    spec.loader.exec_module(builder)
     rng = np.random.default_rng(7)
     values = drawn_values(rng, 48)
-    folder = tmp_path_factory.mktemp("planted") / "planted"
-    yield summary(builder.build_sweep(folder, values, 3, planted_curve(values, rng)))
-    shutil.rmtree(folder)
+    return summary(synthetic_sweep(tmp_path_factory.mktemp("built") / "planted", values, 3, planted_curve(values, rng)))
 
 
 def by_key(effects):

@@ -173,21 +173,6 @@ def test_ranking_puts_the_best_first_and_the_failed_last(
     assert alive == sorted(alive, reverse=direction == "maximize")
 
 
-@pytest.mark.parametrize("policy", ["worst", "exclude", "fail"])
-@pytest.mark.parametrize("direction", ["minimize", "maximize"])
-def test_a_configuration_without_survivors_is_never_best(policy: str, direction: str) -> None:
-    dead = score_configuration("dead", [math.nan] * 3, objective(failed_seeds=policy, direction=direction))
-    half = score_configuration("half", [1.0, math.nan], objective(failed_seeds="worst", direction=direction))
-    assert dead.failed
-    assert not half.failed
-    assert [one.config_id for one in rank([dead, half], direction)] == ["half", "dead"]
-
-
-def test_no_seeds_at_all_is_failed() -> None:
-    score = score_configuration("c", [], BASE)
-    assert (score.failed, score.seeds_run, score.seeds_failed) == (True, 0, 0)
-
-
 def test_ties_keep_their_order() -> None:
     scores = [score_configuration(name, [1.0], BASE) for name in "bca"]
     assert [one.config_id for one in rank(scores, "maximize")] == ["b", "c", "a"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.results.views.families import family_points
-from orchestrator.statistics.failed_seeds import POLICIES, failed_seed_value, over_seeds, score_over_seeds
+from orchestrator.statistics.failed_seeds import POLICIES, over_seeds, score_over_seeds
 
 values_of_seeds = st.lists(st.floats(-1e6, 1e6) | st.just(math.nan), max_size=9)
 policies = st.sampled_from(POLICIES)
@@ -53,12 +53,6 @@ def test_a_score_is_that_median_unless_the_configuration_failed(
         assert np.isnan(found.quartiles).all()
     else:
         assert set(found.quartiles) == {math.inf if direction == "minimize" else -math.inf}
-
-
-def test_an_unknown_policy_is_refused_wherever_it_is_used() -> None:
-    for use in (lambda: failed_seed_value("drop", "minimize"), lambda: over_seeds([1.0], "drop", "minimize")):
-        with pytest.raises(ValueError, match="failed_seeds is 'drop'; allowed: worst, exclude, fail"):
-            use()
 
 
 @pytest.mark.parametrize("policy", POLICIES)
