@@ -139,16 +139,16 @@ def is_logarithmic(scale: str, direction: str, values: np.ndarray[Any, Any]) -> 
     return scale == "log" and bool((values[np.isfinite(values)] > 0).any())
 
 
-def scale_values(axes: Axes, scale: str, direction: str, values: np.ndarray[Any, Any], *, shares: bool = True) -> None:
+def scale_values(axes: Axes, scale: str, direction: str, values: np.ndarray[Any, Any]) -> None:
     """Set the scale of the y axis for these values (see `is_logarithmic`).
 
-    With `shares` an axis of values to be maximized that are all between 0 and 1, such as accuracies, goes from 0 to 1.
+    An axis of values to be maximized that are all between 0 and 1, such as accuracies, goes from 0 to 1.
     """
     finite = values[np.isfinite(values)]
     if is_logarithmic(scale, direction, values):
         axes.set_yscale("log", nonpositive="mask")
         axes.set_ylim(bottom=finite[finite > 0].min() / 2)
-    elif shares and direction == "maximize" and len(finite) and finite.min() >= 0 and finite.max() <= 1:
+    elif direction == "maximize" and len(finite) and finite.min() >= 0 and finite.max() <= 1:
         axes.set_ylim(*SHARES)
 
 

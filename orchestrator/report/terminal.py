@@ -132,10 +132,7 @@ class ShortReport:
         if compare_values(self.result):
             section = value_section(self.result, short=True)
             yield from section.paragraphs
-            first = {name: column[:VALUES] for name, column in section.cells.items()}
-            yield from map(rich_table, lay_out(first, width, section.keys))
-            if (count := len(section.cells["value"])) > VALUES:
-                yield Text(f"... and {count - VALUES} more in report.html", style="dim")
+            yield from _first_lines(section.cells, VALUES, "report.html", width, section.keys)
 
     def _configurations(self, width: int) -> Iterator[RenderableType]:
         result, rows = self.result, [row for row in self.result.rows if row.complete]
@@ -156,10 +153,7 @@ class ShortReport:
         if shows_effects(result):
             yield clear_sentence(result)
             if cells := clear_cells(result):
-                first = {name: column[:EFFECTS] for name, column in cells.items()}
-                yield from map(rich_table, lay_out(first, width))
-                if (count := len(cells["effect of"])) > EFFECTS:
-                    yield Text(f"... and {count - EFFECTS} more in {EFFECTS_CSV}", style="dim")
+                yield from _first_lines(cells, EFFECTS, EFFECTS_CSV, width)
         elif reason := why_no_effects(result):
             yield reason
         yield from clear_averages(result)
@@ -196,6 +190,13 @@ def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bo
         if fits(place | shown | {name: column} | results):
             shown[name] = column
     return place | shown | results, [name for name in values if name not in shown]
+
+
+def _first_lines(cells: Cells, most: int, where: str, width: int, keys: int = 2) -> Iterator[RenderableType]:
+    """Yield the first `most` lines of a table, and how many more are in the file `where`."""
+    yield from map(rich_table, lay_out({name: column[:most] for name, column in cells.items()}, width, keys))
+    if (more := len(next(iter(cells.values()))) - most) > 0:
+        yield Text(f"... and {more} more in {where}", style="dim")
 
 
 def _first(lines: Sequence[str], most: int, where: str) -> list[str]:

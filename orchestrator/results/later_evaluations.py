@@ -14,16 +14,19 @@ from orchestrator.results.scoring.median_curves import Band, make_bands
 from orchestrator.wording import describe_values
 from search_spaces import Objective
 
+Key = tuple[str, str, int, tuple[int, ...]]
+
 
 @dataclass(frozen=True, kw_only=True)
 class LaterEvaluation:
     """One evaluation of the kept weights of a configuration; it has no influence on scores and ranks.
 
-    `task` has the settings in which it differs from the task of the configuration, by dotted key. `bands` are by
-    (metric, average), over all `seeds` of the configuration, of which `failed` have no weights. `sha256` is the
-    checksum of its curves.
+    `key` is the `evaluation_key` of its record. `task` has the settings in which it differs from the task of the
+    configuration, by dotted key. `bands` are by (metric, average), over all `seeds` of the configuration, of which
+    `failed` have no weights. `sha256` is the checksum of its curves.
     """
 
+    key: Key
     config_id: str
     number: int
     task: Mapping[str, Any]
@@ -40,18 +43,13 @@ class LaterEvaluation:
         """The task settings in words, "as trained" if none was replaced."""
         return describe_values(self.task) or "as trained"
 
-    @property
-    def key(self) -> tuple[str, str, int, tuple[int, ...]]:
-        """The `evaluation_key` of its record."""
-        return self.config_id, json.dumps(self.task, sort_keys=True), self.samples, self.measured.lengths
-
     def metrics_like(self, base: str) -> list[str]:
         """Return the metric with this name in the task, on every distribution; if there is none, the first metric."""
         found = [name for name, metric in self.measured.metrics.items() if metric.base == base]
         return found or list(self.measured.metrics)[:1]
 
 
-def evaluation_key(fields: Mapping[str, Any]) -> tuple[str, str, int, tuple[int, ...]]:
+def evaluation_key(fields: Mapping[str, Any]) -> Key:
     """Return the key of a recorded evaluation: configuration, task settings, samples and lengths.
 
     Of several records with one key the last one counts.
@@ -82,6 +80,7 @@ def _read(state: SweepState, fields: Mapping[str, Any], objective: Objective) ->
         curves = curves[(curves["metric"] != name) | curves["length"].isin(metric.lengths)]
     bands = make_bands(curves, objective, directions)
     return LaterEvaluation(
+        key=evaluation_key(fields),
         config_id=fields["config_id"],
         number=state.configurations[fields["config_id"]].number,
         task=fields["task"],

@@ -218,8 +218,6 @@ def _compare_together(
     first, second = (_mean_over_configurations(_with_failed(table, as_failed)) for table in (x_CS, y_CS))
     return SeedComparison(
         question=question,
-        first="",
-        second="",
         first_median=median_or_nan(first[~np.isnan(first)]),
         second_median=median_or_nan(second[~np.isnan(second)]),
         first_seeds=x_CS.size,
@@ -230,7 +228,6 @@ def _compare_together(
         shared=replace(shared[0], same=tuple(same), apart={}, differing={}),
         outcome=outcome,
         family=family,
-        tests=1,
         holm_p=outcome.p,
     )
 

@@ -39,12 +39,6 @@ def length_groups(measured: Measured, objective: Objective, metric: str | None =
     )
 
 
-def common_test_lengths(groups: Iterable[LengthGroups]) -> tuple[int, ...]:
-    """Return the test lengths that all configurations share; only there can they be compared."""
-    shared = [set(one.test) for one in groups]
-    return tuple(sorted(set.intersection(*shared))) if shared else ()
-
-
 def few_lengths(groups: LengthGroups, present: Iterable[int]) -> tuple[int, ...]:
     """Return up to FEW of the lengths `present`: the longest trained one, the longest test length, others between."""
     known = set(present)

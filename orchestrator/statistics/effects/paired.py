@@ -14,6 +14,7 @@ from orchestrator.statistics.effects.design import ADAPTIVE, Design
 from orchestrator.statistics.effects.within import signed_rank_p
 from orchestrator.statistics.intervals import median
 from orchestrator.statistics.quartiles import fast_median, quartiles
+from orchestrator.statistics.two_samples import subtract_pairs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +59,7 @@ def compare_members(
     kept = both.dropna()
     design = design or Design.random(kept.index.get_level_values(0).astype("str"))
     x, y = kept["first"].to_numpy(dtype=np.float64), kept["second"].to_numpy(dtype=np.float64)
-    difference = np.zeros(len(kept))
-    np.subtract(x, y, out=difference, where=x != y)  # equal infinities do not differ
+    difference = subtract_pairs(x, y)
     better, worse = int((difference < 0).sum()), int((difference > 0).sum())
     units: dict[Any, list[float]] = {}
     for (config_id, seed), one in zip(kept.index, difference.tolist(), strict=True):
