@@ -112,7 +112,7 @@ class Members:
         table = self.table((judged.metric,), average, judged.evaluation)[list(judged.lengths)]
         values = {"mean": table.mean(axis=1, skipna=False), "max": table.max(axis=1), "last": table.iloc[:, -1]}
         scores = {
-            name: score_over_seeds(values[judged.reduce].loc[name], judged.failed_seeds, judged.direction)[0].median
+            name: score_over_seeds(values[judged.reduce].loc[name], judged.failed_seeds, judged.direction).median
             for name in config_ids
         }
         known = {name: score for name, score in scores.items() if score is not None}

@@ -86,7 +86,7 @@ def _effects_at(
     policy, direction = summary.objective.failed_seeds, summary.objective.direction
     values, design, of_seeds = searched_values(summary), summary.design, shared_seed_values(summary, lengths, how)
     if summary.has_unequal_seeds:
-        outcomes = {name: score_over_seeds(one.values(), policy, direction)[0].median for name, one in of_seeds.items()}
+        outcomes = {name: score_over_seeds(one.values(), policy, direction).median for name, one in of_seeds.items()}
     as_failed = failed_seed_value(policy, direction)
     members = {
         name: {seed: as_failed if math.isnan(value) else value for seed, value in one.items()}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,12 +23,16 @@ POLICIES = ("worst", "exclude", "fail")
 
 @dataclass(frozen=True, kw_only=True)
 class OverSeeds:
-    """Quartiles over seeds, NaN if all failed; `counted` of the `seeds` are in them."""
+    """Quartiles over seeds, NaN if all failed; `counted` of the `seeds` are in them, `failed` of them have failed.
+
+    `is_failed`: the whole configuration failed, by `score_over_seeds`.
+    """
 
     quartiles: Quartiles
     seeds: int
     failed: int
     counted: int
+    is_failed: bool = False
 
     @property
     def median(self) -> float:
@@ -47,18 +51,18 @@ def over_seeds(values: Iterable[float], policy: str, direction: str) -> OverSeed
     return OverSeeds(quartiles=found, seeds=len(of_seeds), failed=failed, counted=len(counted))
 
 
-def score_over_seeds(values: Iterable[float], policy: str, direction: str) -> tuple[OverSeeds, bool]:
-    """Return the score of a configuration from the scores of its seeds, and whether the configuration failed.
+def score_over_seeds(values: Iterable[float], policy: str, direction: str) -> OverSeeds:
+    """Return the score of a configuration, the median, from the scores of its seeds (NaN = failed seed).
 
-    It fails if all seeds failed, under `fail` if one did. Its quartiles are then NaN under `fail` and the worst
-    possible value under the others. Raises ValueError for another policy.
+    The configuration fails if all seeds failed, under `fail` if one did. Its quartiles are then NaN under `fail` and
+    the worst possible value under the others. An infinite score without `is_failed` means that at least half of the
+    seeds failed under `worst`. Raises ValueError for another policy.
     """
     found = over_seeds(values, policy, direction)
-    failed = found.failed == found.seeds or (policy == "fail" and found.failed > 0)
-    if not failed:
-        return found, False
+    if found.failed < found.seeds and (policy != "fail" or not found.failed):
+        return found
     none = math.nan if policy == "fail" else worst_value(direction)
-    return OverSeeds(quartiles=Quartiles(none, none, none), seeds=found.seeds, failed=found.failed, counted=0), True
+    return replace(found, quartiles=Quartiles(none, none, none), counted=0, is_failed=True)
 
 
 def failed_seed_value(policy: str, direction: str) -> float:
