@@ -66,18 +66,13 @@ def test_the_axis_names_what_an_arm_is_computed_from(put: Put, arm: dict[str, ob
     assert axes_of(put(by_seed_and_rate, asked)["pre_norm"])[0].get_ylabel() == label
 
 
-def test_the_table_says_which_of_several_values_was_chosen(put: Put) -> None:
+@pytest.mark.parametrize(("rates", "said"), [("[0.001, 0.003]", "chosen training"), ("[0.001]", "training")])
+def test_the_table_says_which_of_several_values_was_chosen(put: Put, rates: str, said: str) -> None:
+    """And calls nothing chosen if an arm has one configuration."""
     arms = {"pre": {"where": {"model.norm": "pre"}}, "none": {"where": {"model.norm": "none"}}}
-    one = put(by_seed_and_rate, claim(arms=arms))["pre_norm"]
+    one = put(by_seed_and_rate, claim(arms=arms), sweep=SWEEP.replace("[0.001, 0.003]", rates))["pre_norm"]
     table = arms_table(one, one.members, list(one.arms.values()))
-    assert "| model.norm: pre, chosen training.learning_rate: 0.001 | #2 |" in table
-
-
-def test_the_table_calls_nothing_chosen_if_an_arm_has_one_configuration(put: Put) -> None:
-    arms = {"pre": {"where": {"model.norm": "pre"}}, "none": {"where": {"model.norm": "none"}}}
-    one = put(by_seed_and_rate, claim(arms=arms), sweep=SWEEP.replace("[0.001, 0.003]", "[0.001]"))["pre_norm"]
-    table = arms_table(one, one.members, list(one.arms.values()))
-    assert "| model.norm: pre, training.learning_rate: 0.001 | #1 |" in table and "chosen" not in table
+    assert f"| model.norm: pre, {said}.learning_rate: 0.001 | #{2 if 'chosen' in said else 1} |" in table
 
 
 def test_more_seeds_means_more_that_learned_if_others_do_not_count(put: Put) -> None:

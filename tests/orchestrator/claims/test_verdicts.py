@@ -20,25 +20,28 @@ def planted(effect: float, noise: float = 0.01) -> Value:
     return value
 
 
-def test_a_planted_effect_is_held_a_reversed_one_contradicted_and_noise_not_tested(put: Put) -> None:
-    assert put(planted(-0.1), claim())["pre_norm"].words == "held"
-    assert put(planted(0.1), claim())["pre_norm"].words == "contradicted"
-    noise = put(planted(0.0), claim())["pre_norm"]
-    assert noise.words == "not tested: undecided after 9 seeds"
-    assert noise.answer.low < 0 < noise.answer.high
+@pytest.mark.parametrize(
+    ("effect", "changes", "words"),
+    [
+        (-0.1, {}, "held"),
+        (0.1, {}, "contradicted"),
+        (0.0, {}, "not tested: undecided after 9 seeds"),
+        (0.1, {"expect": "larger"}, "held"),
+        (-0.1, {"expect": "larger"}, "contradicted"),
+        (-0.1, {"negligible": 0.01}, "held"),
+    ],
+)
+def test_a_planted_effect_is_held_a_reversed_one_contradicted_and_noise_not_tested(
+    put: Put, effect: float, changes: dict[str, Any], words: str
+) -> None:
+    found = put(planted(effect), claim(**changes))["pre_norm"]
+    assert found.words == words and (found.answer.low < 0 < found.answer.high) == (effect == 0)
 
 
-def test_an_effect_that_is_expected_larger_is_read_the_other_way(put: Put) -> None:
-    assert put(planted(0.1), claim(expect="larger"))["pre_norm"].verdict == "held"
-    assert put(planted(-0.1), claim(expect="larger"))["pre_norm"].verdict == "contradicted"
-
-
-def test_a_tiny_effect_is_none_within_what_is_negligible(put: Put) -> None:
-    for effect in (-0.001, 0.0):
-        found = put(planted(effect, noise=0.0005), claim(negligible=0.01))["pre_norm"]
-        assert found.words == "no effect within ±0.01"
-        assert found.answer.p == pytest.approx(0.5**9)
-    assert put(planted(-0.1), claim(negligible=0.01))["pre_norm"].words == "held"
+@pytest.mark.parametrize("effect", [-0.001, 0.0])
+def test_a_tiny_effect_is_none_within_what_is_negligible(put: Put, effect: float) -> None:
+    found = put(planted(effect, noise=0.0005), claim(negligible=0.01))["pre_norm"]
+    assert found.words == "no effect within ±0.01" and found.answer.p == pytest.approx(0.5**9)
 
 
 def test_fewer_than_six_seeds_are_counted_and_decide_nothing(put: Put) -> None:
