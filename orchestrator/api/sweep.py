@@ -97,9 +97,8 @@ class Sweep:
         partial_low, partial_high, partial_p, partial_n, missing.
         """
         from orchestrator.report.csv_tables import effect_lines
-        from orchestrator.results.analysis import shows_effects
 
-        return _table(effect_lines(self.summary) if shows_effects(self.summary) else [])
+        return _table(effect_lines(self.summary))
 
     @cached_property
     def values(self) -> pd.DataFrame:

@@ -7,7 +7,6 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator.consoles import say
-from orchestrator.report.csv_tables import LATER_CSV
 from orchestrator.report.files import REPORT_HTML, read_summary
 from orchestrator.report.tables.later_evaluations import later_section
 from orchestrator.report.terminal import lay_out, prose, rich_table
@@ -23,4 +22,7 @@ def show_later_evaluations(folder: Path, keys: Collection[object], console: Cons
     for note in section.notes:
         console.print(prose(note, console, result, "dim"))
     figures = [f"Figure: {path}" for path in sorted(result.folder.glob("figures/later*.png"))]
-    say(console, "\n".join([*figures, f"Table: {result.folder / LATER_CSV}", f"Report: {result.folder / REPORT_HTML}"]))
+    say(
+        console,
+        "\n".join([*figures, f"Table: {result.folder / section.csv}", f"Report: {result.folder / REPORT_HTML}"]),
+    )

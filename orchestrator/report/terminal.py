@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.report.csv_tables import CONFIRMED_CSV, EFFECTS_CSV, REPORT_CSV
+from orchestrator.report.csv_tables import REPORT_CSV
 from orchestrator.report.sections import make_sections
 from orchestrator.report.tables.clear_effects import clear_averages, clear_cells, clear_sentence
 from orchestrator.report.tables.columns import NARROW, Cells, break_cell, make_cells, median_and_quartiles
@@ -153,7 +153,7 @@ class ShortReport:
         if shows_effects(result):
             yield clear_sentence(result)
             if cells := clear_cells(result):
-                yield from _first_lines(cells, EFFECTS, EFFECTS_CSV, width)
+                yield from _first_lines(cells, EFFECTS, "effects.csv", width)
         elif reason := why_no_effects(result):
             yield reason
         yield from clear_averages(result)
@@ -166,7 +166,7 @@ class ShortReport:
                 f"confirmed score {median_and_quartiles(row.confirmed, self.result.infinite)}"
                 for row in one.rows
             ]
-            yield from _first(lines, CONFIRMED, CONFIRMED_CSV)
+            yield from _first(lines, CONFIRMED, "confirmed.csv")
 
 
 def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bool]) -> tuple[Cells, list[str]]:
