@@ -80,8 +80,7 @@ def evaluate(
     ] = None,
 ) -> None:
     """Evaluate kept weights at other lengths, samples or task settings. Records the curves; trains nothing."""
-    from orchestrator.report.files import present
-    from orchestrator.report.later_evaluations import show_later_evaluations
+    from orchestrator.report.files import present, show_later_evaluations
     from orchestrator.upkeep.later_evaluation import evaluate_later
 
     with make_console(stderr=True).status("evaluating ..."):

@@ -7,7 +7,9 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Callable, Iterator
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -37,6 +39,9 @@ SCALES = ("auto", "linear", "log")
 SHARES = (-0.02, 1.02)  # limits of an axis of shares, on which lines at 0 and 1 can be seen
 PACKAGE = Path(__file__).parents[1]
 DECIDING = ("figures", "results", "statistics", "wording.py")  # parts of the package that determine what figures show
+FEWEST_FOR_FORKS = 3  # figures for which forks pay
+_BYTES = 4  # of a figure's number in the pipe
+_MOST = 4000  # numbers, which every system's pipes hold
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,40 @@ def deferred_figures() -> Iterator[list[FigureFile]]:
         yield waiting
     finally:
         _put_off.reset(before)
+
+
+class DrawingForks:
+    """Begins to draw `drawings` in `forks` processes; `finish` waits for them.
+
+    A process with threads is not forked; there, and with fewer than two forks, `finish` draws everything.
+    """
+
+    def __init__(self, drawings: Sequence[FigureFile], forks: int) -> None:
+        self._drawings, self._children = drawings, list[int]()
+        if forks < 2 or len(drawings) < FEWEST_FOR_FORKS or threading.active_count() > 1:
+            return
+        numbers, end = os.pipe()
+        os.write(end, b"".join(number.to_bytes(_BYTES, "big") for number in range(min(len(drawings), _MOST))))
+        os.close(end)
+        parent = os.getpid()
+        for _ in range(min(forks, len(drawings))):
+            child = os.fork()
+            if child == 0:
+                try:
+                    while os.getppid() == parent and (number := os.read(numbers, _BYTES)):
+                        drawings[int.from_bytes(number, "big")].make()
+                finally:
+                    os._exit(0)  # `finish` draws missing figures, and raises the errors of drawing
+            self._children.append(child)
+        os.close(numbers)
+
+    def finish(self) -> None:
+        """Return when every figure is drawn; draws here what a fork has not. Raises what drawing raises."""
+        while self._children:
+            os.waitpid(self._children.pop(), 0)
+        for drawing in self._drawings:
+            if not drawing.is_current():
+                drawing.make()
 
 
 @cache

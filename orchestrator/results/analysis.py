@@ -2,24 +2,31 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.results.confirmed import Confirmed
-from orchestrator.results.effects.order_agreement import OrderAgreement, order_agreement
-from orchestrator.results.effects.outcomes import (
+from orchestrator.results.outcomes import (
     member_scores,
     outcomes_at_test_lengths,
     searched_values,
     shared_seed_values,
 )
 from orchestrator.results.summary import REMEMBERED, Summary
+from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.importance import Importance, importances
 from orchestrator.statistics.effects.paired import Paired, compare_members
 from orchestrator.statistics.effects.partial_effects import PartialEffect, partial_effects
 from orchestrator.statistics.effects.rank_effects import KeyEffect, effects
 from orchestrator.statistics.failed_seeds import failed_seed_value, score_over_seeds
+from orchestrator.statistics.intervals import Estimate, spearman
+
+DEPENDENT = {
+    "grid_by_random": "configurations that share a draw are not independent",
+    "fixed": "the configurations were not drawn",
+    "adaptive": "later configurations follow earlier scores",
+}  # why configurations are not independent, by the kind of a design
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +44,19 @@ class Comparison(Paired):
     group: str
     average: str
     against: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderAgreement:
+    """The rank `correlation` of both orders, and which configurations are better than the first at the test lengths.
+
+    `better` has the config_id and the gain of each of the `others` with a better median there, the largest gain first
+    (infinite if the first has no finite median).
+    """
+
+    correlation: Estimate
+    others: int
+    better: tuple[tuple[str, float], ...]
 
 
 def shows_effects(summary: Summary) -> bool:
@@ -105,6 +125,27 @@ def compare_orders(summary: Summary) -> OrderAgreement | None:
     ranked = {row.config_id: row.score for row in summary.rows if row.rank is not None and row.score is not None}
     test = {config_id: at.median for config_id, at in outcomes_at_test_lengths(summary).items() if config_id in ranked}
     return order_agreement(ranked, test, summary.objective.direction, summary.design) if len(test) > 1 else None
+
+
+def order_agreement(
+    scores: Mapping[str, float], test: Mapping[str, float], direction: str, design: Design
+) -> OrderAgreement:
+    """Compare test medians with scores, by config_id; the first key of `scores` is the configuration ranked first.
+
+    Configurations without a test median are left out. The correlation is over configurations, so it has an interval
+    only if they were drawn independently.
+    """
+    names = [name for name in scores if name in test]
+    first, sign = test[names[0]], 1.0 if direction == "minimize" else -1.0
+    gains = {name: sign * (first - test[name]) for name in names[1:] if sign * test[name] < sign * first}
+    correlation = spearman([scores[name] for name in names], [test[name] for name in names])
+    if not math.isnan(correlation.low) and design.kind in DEPENDENT:
+        correlation = replace(correlation, low=math.nan, high=math.nan, reason=DEPENDENT[design.kind])
+    return OrderAgreement(
+        correlation=correlation,
+        others=len(names) - 1,
+        better=tuple(sorted(gains.items(), key=lambda item: -item[1])),
+    )
 
 
 @lru_cache(REMEMBERED)

@@ -29,7 +29,7 @@ from orchestrator.figures.drawing import (
     spans_decades,
 )
 from orchestrator.results.analysis import Effect, effects_at_test_lengths, effects_on_score
-from orchestrator.results.effects.outcomes import outcomes_at_test_lengths
+from orchestrator.results.outcomes import outcomes_at_test_lengths
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.failed_seeds import worst_value

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.report.tables.columns import median_and_quartiles
-from orchestrator.results.analysis import compare_orders
-from orchestrator.results.effects.order_agreement import DEPENDENT
+from orchestrator.results.analysis import DEPENDENT, compare_orders
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.summary import Summary
 from orchestrator.results.views.race_rounds import race_sentence

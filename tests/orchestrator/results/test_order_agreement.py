@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from orchestrator.results.effects.order_agreement import order_agreement
+from orchestrator.results.analysis import order_agreement
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.intervals import spearman
 
