@@ -15,8 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from orchestrator.statistics.quartiles import Quartiles, quartiles
+from orchestrator.statistics.quartiles import Floats, Quartiles, quartiles, quartiles_of_rows
 
 POLICIES = ("worst", "exclude", "fail")
 
@@ -63,6 +64,26 @@ def score_over_seeds(values: Iterable[float], policy: str, direction: str) -> Ov
         return found
     none = math.nan if policy == "fail" else worst_value(direction)
     return replace(found, quartiles=Quartiles(none, none, none), counted=0, is_failed=True)
+
+
+def quartiles_of_groups(
+    values: Floats, seeds: npt.NDArray[np.int64], as_failed: Floats, worst: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return q25, median and q75 of many groups of seeds at once, each as from `over_seeds`, NaN if all seeds failed.
+
+    `values` are those of the first group, then of the next ones; `seeds` counts them in each group. `as_failed` is the
+    `failed_seed_value` of each group, `worst` the worst value.
+    """
+    place, starts = np.repeat(np.arange(len(seeds)), seeds), np.cumsum(seeds) - seeds
+    values_GS = np.full((len(seeds), seeds.max()), np.nan)  # NaN where a group has fewer
+    values_GS[place, np.arange(len(values)) - starts[place]] = values
+    alive = (~np.isnan(values_GS)).sum(axis=1)
+    values_GS = np.where(np.isnan(values_GS), as_failed[:, None], values_GS)
+    values_GS[np.arange(values_GS.shape[1]) >= seeds[:, None]] = np.nan
+    values_GS.sort(axis=1)  # NaN last
+    found = quartiles_of_rows(values_GS, np.where(np.isnan(as_failed), alive, seeds), worst)
+    q25, median, q75 = (np.where(alive == 0, np.nan, one) for one in found)
+    return q25, median, q75
 
 
 def failed_seed_value(policy: str, direction: str) -> float:
