@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from orchestrator.results.scoring.median_curves import quartiles_at
 from orchestrator.results.scoring.objective import reduce_values
@@ -53,16 +52,15 @@ def shared_seed_values(result: Summary, lengths: Sequence[int], how: str) -> dic
     return scores
 
 
-def member_scores(result: Summary, average: str, group: str) -> pd.Series[float]:
+def member_scores(result: Summary, average: str, group: str) -> dict[tuple[str, int], float]:
     """Return the judged metric of every shared seed at its own lengths of a group, by (config_id, seed)."""
-    scores: dict[tuple[str, int], float] = {}
-    for row in result.rows:
-        how = result.objective.reduce if group == "selection" else "mean"
-        for seed, score in _seed_values(result, row, average, getattr(row.groups, group), how).items():
-            if seed in result.shared_seeds:
-                scores[row.config_id, seed] = score
-    names = ["config_id", "seed"]
-    return pd.Series(list(scores.values()), pd.MultiIndex.from_tuples(list(scores), names=names), dtype=float)
+    how = result.objective.reduce if group == "selection" else "mean"
+    return {
+        (row.config_id, seed): score
+        for row in result.rows
+        for seed, score in _seed_values(result, row, average, getattr(row.groups, group), how).items()
+        if seed in result.shared_seeds
+    }
 
 
 def _seed_values(result: Summary, row: Row, average: str, lengths: Sequence[int], how: str) -> dict[int, float]:

@@ -6,12 +6,12 @@ The interval of a median covers in at least 95 %, and for continuous values as o
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from orchestrator.claims.questions import median_answer
@@ -278,7 +278,7 @@ def test_averages_of_the_same_members(kind: Any) -> None:
     rng, covered, shift = np.random.default_rng(0), [], 0.4
     configurations, seeds = 12, 6 if kind == "fixed" else 3
     draw = {f"c{i:02}": i // 2 for i in range(configurations)}
-    index = pd.MultiIndex.from_product([draw, range(seeds)], names=["config_id", "seed"])
+    members = list(itertools.product(draw, range(seeds)))
     for _ in range(SAMPLES):
         luck = {
             "random": rng.normal(size=(configurations, 1)),
@@ -286,8 +286,8 @@ def test_averages_of_the_same_members(kind: Any) -> None:
             "fixed": rng.normal(size=(1, seeds)),
         }[kind]
         differences = shift + luck + 0.5 * rng.normal(size=(configurations, seeds))
-        first = pd.Series(differences.ravel(), index)
-        row = compare_members(first, pd.Series(0.0, index), Design(kind=kind, draw=draw))
+        first = dict(zip(members, differences.ravel().tolist(), strict=True))
+        row = compare_members(first, dict.fromkeys(members, 0.0), Design(kind=kind, draw=draw))
         covered.append(row.low <= shift <= row.high)
     n = 12 if kind == "random" else 6
     place = order_statistic(n)
@@ -325,6 +325,6 @@ def test_an_adaptive_search_has_neither_interval_nor_test() -> None:
     slopes = [slope for one in partial_effects(values, scores, design).values() for slope in one.slopes]
     assert slopes and all(math.isnan(number) for one in (*alone, *slopes) for number in (one.low, one.high, one.p))
     assert not all(math.isnan(one.correlation) for one in alone)
-    index = pd.MultiIndex.from_product([values, [0]], names=["config_id", "seed"])
-    row = compare_members(pd.Series(range(40), index, dtype=float), pd.Series(50.0, index), design)
+    first = {(name, 0): float(i) for i, name in enumerate(values)}
+    row = compare_members(first, dict.fromkeys(first, 50.0), design)
     assert all(math.isnan(getattr(row, name)) for name in ("low", "high", "wilcoxon_p", "sign_p"))
