@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,17 +64,14 @@ def importances(values_by_config: Values, scores: Scores, design: Design | None 
         problem = "it is the only one that varies"
     elif len(np.unique(response)) < 2:
         problem = "the score is the same everywhere"
-    columns = {name: _ranks(values[name]) if is_numeric(values[name]) else labels[name] for name in used}
+    columns = {
+        name: (stats.rankdata(values[name]) / len(scored)).tolist() if is_numeric(values[name]) else labels[name]
+        for name in used
+    }
     shares = _fanova(columns, response.tolist()) if problem is None else {}
     return {
         name: Importance(share=shares.get(name, math.nan), n=n, reason=reasons.get(name, problem)) for name in names
     }
-
-
-def _ranks(values: Sequence[Any]) -> list[float]:
-    """Return ranks divided by the highest."""
-    ranks: list[float] = (np.asarray(stats.rankdata(values)) / len(values)).tolist()
-    return ranks
 
 
 def _fanova(columns: Mapping[str, list[Any]], response: list[float]) -> dict[str, float]:
