@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,12 @@ def compact_value(value: Any) -> str:
         return str(round(value, digits))
     text = f"{value:.3g}"
     return text.replace("e-0", "e-").replace("e+0", "e")
+
+
+def describe_values(values: Mapping[str, Any], keys: Iterable[str] = ()) -> str:
+    """Return values by dotted key in a line, of these `keys` or all: "lr 0.01, dropout 0.1"."""
+    names = short_keys([key for key in keys or values if key in values])
+    return ", ".join(f"{name} {compact_value(values[key])}" for key, name in names.items())
 
 
 def three_digits(value: float | None, infinite: str = "inf") -> str:

@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from orchestrator.api.tables import table
 from orchestrator.consoles import make_console
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import find_sweep
@@ -78,7 +77,7 @@ class Sweep:
         """
         from orchestrator.report.csv_tables import configuration_lines
 
-        return table(configuration_lines(self.summary))
+        return _table(configuration_lines(self.summary))
 
     @cached_property
     def curves(self) -> pd.DataFrame:
@@ -98,9 +97,8 @@ class Sweep:
         partial_low, partial_high, partial_p, partial_n, missing.
         """
         from orchestrator.report.csv_tables import effect_lines
-        from orchestrator.results.analysis import shows_effects
 
-        return table(effect_lines(self.summary) if shows_effects(self.summary) else [])
+        return _table(effect_lines(self.summary))
 
     @cached_property
     def values(self) -> pd.DataFrame:
@@ -111,7 +109,7 @@ class Sweep:
         """
         from orchestrator.report.csv_tables import value_lines
 
-        return table(value_lines(self.summary))
+        return _table(value_lines(self.summary))
 
     @cached_property
     def race(self) -> pd.DataFrame:
@@ -121,7 +119,7 @@ class Sweep:
         """
         from orchestrator.report.tables.race import race_lines
 
-        return table(race_lines(self.summary))
+        return _table(race_lines(self.summary))
 
     @property
     def best(self) -> Row:
@@ -164,7 +162,7 @@ class Sweep:
         from orchestrator.report.csv_tables import seed_comparison_lines
         from orchestrator.results.comparing.named_comparison import compare_named
 
-        return table(seed_comparison_lines(compare_named(self.folder, str(a), str(b), **asked).comparisons))
+        return _table(seed_comparison_lines(compare_named(self.folder, str(a), str(b), **asked).comparisons))
 
     def compare_with(self, other: Sweep | str | Path, **asked: Any) -> pd.DataFrame:
         """Compare this sweep with another one over the configurations that both have; differences are this - other.
@@ -178,7 +176,7 @@ class Sweep:
         from orchestrator.results.comparing.sweep_comparison import compare_sweeps
 
         sweep = other if isinstance(other, Sweep) else open_sweep(other)
-        return table(sweep_comparison_lines([compare_sweeps(self.summary, sweep.summary, **asked)]))
+        return _table(sweep_comparison_lines([compare_sweeps(self.summary, sweep.summary, **asked)]))
 
     def evaluate(
         self,
@@ -198,7 +196,7 @@ class Sweep:
         settings = [f"{key}={json.dumps(value)}" for key, value in task.items()]
         keys = evaluate_later(self.folder, configurations, lengths=lengths, samples=samples, task=settings)
         self.refresh()
-        return table(later_lines(one for one in self.summary.later_evaluations if one.key in keys))
+        return _table(later_lines(one for one in self.summary.later_evaluations if one.key in keys))
 
     def report(self) -> Path:
         """Write report.html, tables and figures; return the path of the page."""
@@ -231,6 +229,13 @@ class Sweep:
         """Return what a notebook shows: where the sweep stands, and its median curves if there are any."""
         text = f"<p><b>{html.escape(self.name)}</b>: {html.escape(self._standing())}</p>"
         return text + (_image(self.summary) if self.summary.configurations_finished else "")
+
+
+def _table(lines: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return lines of a CSV table as a table; empty cells are None, or NaN in columns of numbers."""
+    import pandas as pd
+
+    return pd.DataFrame([{name: None if value == "" else value for name, value in line.items()} for line in lines])
 
 
 def _image(result: Summary) -> str:

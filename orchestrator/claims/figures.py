@@ -14,11 +14,11 @@ from orchestrator.claims.members import Members
 from orchestrator.claims.values import ArmValues, by_seed
 from orchestrator.claims.verdicts import Judgement
 from orchestrator.claims.words import axis_words
+from orchestrator.figures.drawing import PALETTE
 from orchestrator.wording import NOT_REACHED
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")  # Okabe and Ito
 WIDE = 8  # up to this many lengths, over at least so large a factor, have a logarithmic axis
-PALETTE = 64  # colours of a picture: a third of the bytes
+COLOURS = 64  # of a picture: a third of the bytes
 
 
 def draw_claim(judgement: Judgement) -> Figure | None:
@@ -49,14 +49,14 @@ def write_small_png(figure: Figure, path: Path) -> None:
     figure.savefig(drawn, format="png", dpi=110, metadata={"Software": None})
     path.parent.mkdir(parents=True, exist_ok=True)
     with Image.open(drawn) as image:
-        small = image.convert("RGB").quantize(PALETTE, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        small = image.convert("RGB").quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
         small.save(path, optimize=True)
 
 
 def _draw_curves(axes: Axes, judgement: Judgement, members: Members, arms: Sequence[ArmValues]) -> None:
     """Draw the metric of each arm against length, with trained and selection lengths shaded."""
     claim, lengths = judgement.claim, []
-    for arm, colour in zip(arms, COLOURS, strict=False):
+    for arm, colour in zip(arms, PALETTE, strict=False):
         metrics = claim.arms[arm.name].metric or claim.metric
         lengths = members.resolve_lengths("all", metrics, arm.config_ids)
         table = members.table(metrics, arm.average, claim.evaluation)
@@ -94,7 +94,7 @@ def _draw_seeds(axes: Axes, judgement: Judgement, arms: Sequence[ArmValues]) -> 
     least_top = [] if success is None or limit is None else [limit]
     highest = max([*every[np.isfinite(every)], *least_top], default=1.0)
     top = 1.15 * highest
-    for place, (values, colour) in enumerate(zip(columns, COLOURS, strict=False)):
+    for place, (values, colour) in enumerate(zip(columns, PALETTE, strict=False)):
         across = place + 0.5 * ((np.arange(len(values)) + 0.5) / max(len(values), 1) - 0.5)
         reached = np.isfinite(values)
         axes.plot(across[reached], values[reached], ".", color=colour, alpha=0.6)

@@ -18,6 +18,7 @@ from orchestrator.results.scoring.read_measured import read_measured
 from orchestrator.statistics.failed_seeds import score_over_seeds
 from orchestrator.wording import spans
 from search_spaces import ABSENT, nearest_name
+from search_spaces.grammar.problems.findings import lookup
 
 
 class Members:
@@ -82,12 +83,7 @@ class Members:
 
     def setting(self, config_id: str, key: str) -> Any:
         """Return the value of a dotted key in a configuration, ABSENT without one."""
-        value: Any = self.state.configurations[config_id].resolved
-        for step in key.split("."):
-            if not isinstance(value, Mapping) or step not in value:
-                return ABSENT
-            value = value[step]
-        return value
+        return lookup(self.state.configurations[config_id].resolved, key)
 
     def find_configurations(self, where: Mapping[str, Any]) -> list[str]:
         """Return the config_ids with all these values; raises UserError without any.
@@ -116,7 +112,7 @@ class Members:
         table = self.table((judged.metric,), average, judged.evaluation)[list(judged.lengths)]
         values = {"mean": table.mean(axis=1, skipna=False), "max": table.max(axis=1), "last": table.iloc[:, -1]}
         scores = {
-            name: score_over_seeds(values[judged.reduce].loc[name], judged.failed_seeds, judged.direction)[0].median
+            name: score_over_seeds(values[judged.reduce].loc[name], judged.failed_seeds, judged.direction).median
             for name in config_ids
         }
         known = {name: score for name, score in scores.items() if score is not None}

@@ -209,10 +209,8 @@ def _succeeded(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
 
 def median_answer(seeds: Values, null: float) -> Answer:
     """Return the median over seeds, its interval, and the sign test against `null`, ties left out."""
-    estimate = median(seeds)
-    low, high = estimate.ends
-    value = math.nan if estimate.value is None else estimate.value
-    return Answer(effect=value, low=low, high=high, p=_sign_p(seeds, null), null=null, n=estimate.n)
+    found = median(seeds)
+    return Answer(effect=found.value, low=found.low, high=found.high, p=_sign_p(seeds, null), null=null, n=found.n)
 
 
 def _sign_p(seeds: Values, null: float) -> float:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.claims.members import Members
@@ -97,8 +97,7 @@ def _decide(asked: Judgement, holm: float, before: Mapping[str, Judgement]) -> J
             reason = f"undecided after {counted(answer.n, answer.unit[:-1])}"
         elif not holm <= LEVEL:
             verdict, reason = NOT_TESTED, f"undecided: p = {answer.p:.2g}, {holm:.2g} after Holm's correction"
-    fields = {name: getattr(asked, name) for name in ("claim", "members", "arms", "answer", "all_seeds")}
-    return Judgement(verdict=verdict, reason=reason, holm=holm, **fields)
+    return replace(asked, verdict=verdict, reason=reason, holm=holm)
 
 
 def read_verdict(claim: Claim, answer: Answer) -> str:

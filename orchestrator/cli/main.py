@@ -119,7 +119,7 @@ def plan(
     spec = _load(file, overrides, name, imports)
     plan = forecast(spec, workers, working_dir)
     _say(f"{spec.name} would be kept in {(storage or default_storage()) / spec.name}")
-    _say(align_rows(plan.rows()))
+    _say(align_rows(plan.rows))
     for warning in plan.warnings:
         _say(f"warning: {warning}")
 

@@ -44,11 +44,10 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
 ) -> None:
     """Write what other programs and papers need: sweep file, weights, Optuna study, table, figures, notebook."""
-    from orchestrator.export.verb import Asked, export
+    from orchestrator.export.verb import export
 
     files = {"best": best, "weights": weights, "optuna": optuna, "latex": latex, "notebook": notebook}
-    asked = Asked(**files, figures=figures, to=to, size=size, labels=labels, force=force)
-    for line in export(folder, asked):
+    for line in export(folder, **files, figures=figures, to=to, size=size, labels=labels, force=force):
         say(console, line)
 
 
@@ -81,8 +80,7 @@ def evaluate(
     ] = None,
 ) -> None:
     """Evaluate kept weights at other lengths, samples or task settings. Records the curves; trains nothing."""
-    from orchestrator.report.files import present
-    from orchestrator.report.later_evaluations import show_later_evaluations
+    from orchestrator.report.files import present, show_later_evaluations
     from orchestrator.upkeep.later_evaluation import evaluate_later
 
     with make_console(stderr=True).status("evaluating ..."):

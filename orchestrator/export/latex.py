@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import compact_value, label, short_keys, spans, three_digits
 
@@ -12,11 +12,6 @@ _ESCAPED = {
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}"},
     **{">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}", "∞": r"$\infty$"},
 }
-
-
-def _incomplete(row: Row) -> str:
-    unfinished = "unfinished" if row.pruned_at is None else row.unranked
-    return "" if row.complete else f", {unfinished}"
 
 
 def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
@@ -36,7 +31,8 @@ def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
         own = labels.get(label(row.number), label(row.number))
         cells = [escape(cell) for cell in (own, *values)]
         cells += [_quartiles(getattr(row, name)) for name in groups]
-        cells.append(f"{row.seeds_failed} of {row.seeds_run}" + _incomplete(row))
+        unfinished = "unfinished" if row.pruned_at is None else row.unranked
+        cells.append(f"{row.seeds_failed} of {row.seeds_run}" + ("" if row.complete else f", {unfinished}"))
         lines.append(" & ".join(cells) + r" \\")
     about = [
         "% Needs \\usepackage{booktabs} in the preamble.",

@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.results.summary import Summary
 
 
-def notebook(folder: Path, result: Summary) -> str:
+def notebook_text(folder: Path, result: Summary) -> str:
     """Return the text of a Jupyter notebook (format 4.5) on the sweep in `folder`, not executed."""
     keys = [key for key in result.searched if sum(key in row.values for row in result.rows) > 1]
     cells = [
@@ -18,11 +18,6 @@ def notebook(folder: Path, result: Summary) -> str:
         *([("code", f"axes = sweep.plot_effect({keys[0]!r})")] if keys else []),
         ("code", "sweep.curves.head()"),
     ]
-    return as_notebook(cells)
-
-
-def as_notebook(cells: list[tuple[str, str]]) -> str:
-    """Return the text of a notebook of (kind, source) cells, without outputs."""
     written = [_cell(number, kind, source) for number, (kind, source) in enumerate(cells)]
     kernel = dict(display_name="Python 3", language="python", name="python3")  # noqa: C408 (a key that tasks have, too)
     about = {"kernelspec": kernel, "language_info": {"name": "python"}}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.record.kept.weights import Kept, kept_weights
+from orchestrator.record.kept.weights import kept_weights
 from orchestrator.record.state.state import SweepState
 from trainers.errors import WeightsError
 
@@ -32,15 +32,10 @@ def weights_files(state: SweepState, folder: Path) -> dict[Path, Callable[[], by
         kept.items(), key=lambda item: (state.configurations[item[0][0]].number, item[0])
     ):
         name = f"configuration-{state.configurations[config_id].number}-seed-{seed}.safetensors"
-        _check(one)
+        try:
+            for average in one.weights("raw").averages:
+                dict(one.weights(average))  # reads every tensor, and compares its checksum
+        except WeightsError as error:
+            raise DamagedWeights(str(error)) from error
         files[folder / name] = one.path.read_bytes
     return files
-
-
-def _check(kept: Kept) -> None:
-    """Read every tensor of a file; raises DamagedWeights if a checksum does not match."""
-    try:
-        for average in kept.weights("raw").averages:
-            dict(kept.weights(average))
-    except WeightsError as error:
-        raise DamagedWeights(str(error)) from error

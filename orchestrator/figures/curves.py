@@ -3,7 +3,6 @@
 Each function draws one PNG from a Summary and returns its path.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from orchestrator.figures.steps_to import steps_figures
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.results.scoring.median_curves import Band
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import NOT_REACHED, compact_value, label, short_keys
+from orchestrator.wording import NOT_REACHED, describe_values, label
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,8 @@ def configuration_figure(summary: Summary, row: Row, path: Path) -> Path:
                 if i == 0:
                     axes.set_title(printable(average), fontsize=10)
         seeds = f"{row.seeds_run} seeds" + (f", {row.seeds_failed} failed" if row.seeds_failed else "")
-        figure.suptitle(printable(f"{label(row.number)} ({seeds})\n{_values(row, summary.searched)}"), fontsize=9)
+        values = describe_values(row.values, summary.searched)
+        figure.suptitle(printable(f"{label(row.number)} ({seeds})\n{values}"), fontsize=9)
         return figure
 
     about = [_row_facts(replace(row, rank=None)), summary.searched, sorted(summary.unreached), groups, summary.scale]
@@ -155,11 +155,6 @@ def configuration_figure(summary: Summary, row: Row, path: Path) -> Path:
 def _comparison_title(summary: Summary, shown: int) -> str:
     state = "" if summary.finished else f" (unfinished: {summary.configurations_finished} of {summary.planned})"
     return f"{summary.name}: {shown} configuration{'s' if shown != 1 else ''} × {summary.seeds_in_words}{state}"
-
-
-def _values(row: Row, keys: Iterable[str]) -> str:
-    names = short_keys([key for key in keys if key in row.values])
-    return ", ".join(f"{name} {compact_value(row.values[key])}" for key, name in names.items())
 
 
 def _row_facts(row: Row) -> list[Any]:

@@ -7,7 +7,9 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Callable, Iterator
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -37,6 +39,9 @@ SCALES = ("auto", "linear", "log")
 SHARES = (-0.02, 1.02)  # limits of an axis of shares, on which lines at 0 and 1 can be seen
 PACKAGE = Path(__file__).parents[1]
 DECIDING = ("figures", "results", "statistics", "wording.py")  # parts of the package that determine what figures show
+FEWEST_FOR_FORKS = 3  # figures for which forks pay
+_BYTES = 4  # of a figure's number in the pipe
+_MOST = 4000  # numbers, which every system's pipes hold
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,40 @@ def deferred_figures() -> Iterator[list[FigureFile]]:
         _put_off.reset(before)
 
 
+class DrawingForks:
+    """Begins to draw `drawings` in `forks` processes; `finish` waits for them.
+
+    A process with threads is not forked; there, and with fewer than two forks, `finish` draws everything.
+    """
+
+    def __init__(self, drawings: Sequence[FigureFile], forks: int) -> None:
+        self._drawings, self._children = drawings, list[int]()
+        if forks < 2 or len(drawings) < FEWEST_FOR_FORKS or threading.active_count() > 1:
+            return
+        numbers, end = os.pipe()
+        os.write(end, b"".join(number.to_bytes(_BYTES, "big") for number in range(min(len(drawings), _MOST))))
+        os.close(end)
+        parent = os.getpid()
+        for _ in range(min(forks, len(drawings))):
+            child = os.fork()
+            if child == 0:
+                try:
+                    while os.getppid() == parent and (number := os.read(numbers, _BYTES)):
+                        drawings[int.from_bytes(number, "big")].make()
+                finally:
+                    os._exit(0)  # `finish` draws missing figures, and raises the errors of drawing
+            self._children.append(child)
+        os.close(numbers)
+
+    def finish(self) -> None:
+        """Return when every figure is drawn; draws here what a fork has not. Raises what drawing raises."""
+        while self._children:
+            os.waitpid(self._children.pop(), 0)
+        for drawing in self._drawings:
+            if not drawing.is_current():
+                drawing.make()
+
+
 @cache
 def digest_of_sources(root: Path, parts: tuple[str, ...] = ("",)) -> str:
     """Return the digest of every Python source in these parts of `root`, by name and content; cached."""
@@ -139,16 +178,16 @@ def is_logarithmic(scale: str, direction: str, values: np.ndarray[Any, Any]) -> 
     return scale == "log" and bool((values[np.isfinite(values)] > 0).any())
 
 
-def scale_values(axes: Axes, scale: str, direction: str, values: np.ndarray[Any, Any], *, shares: bool = True) -> None:
+def scale_values(axes: Axes, scale: str, direction: str, values: np.ndarray[Any, Any]) -> None:
     """Set the scale of the y axis for these values (see `is_logarithmic`).
 
-    With `shares` an axis of values to be maximized that are all between 0 and 1, such as accuracies, goes from 0 to 1.
+    An axis of values to be maximized that are all between 0 and 1, such as accuracies, goes from 0 to 1.
     """
     finite = values[np.isfinite(values)]
     if is_logarithmic(scale, direction, values):
         axes.set_yscale("log", nonpositive="mask")
         axes.set_ylim(bottom=finite[finite > 0].min() / 2)
-    elif shares and direction == "maximize" and len(finite) and finite.min() >= 0 and finite.max() <= 1:
+    elif direction == "maximize" and len(finite) and finite.min() >= 0 and finite.max() <= 1:
         axes.set_ylim(*SHARES)
 
 

@@ -16,7 +16,7 @@ from orchestrator.figures import drawing
 from orchestrator.figures.drawing import EDGE, PALETTE, file_name, printable, spans_decades
 from orchestrator.results.summary import Summary
 from orchestrator.results.views.steps_to import Reached, StepsTo, steps_to
-from orchestrator.wording import NOT_REACHED, compact_value, short_keys
+from orchestrator.wording import NOT_REACHED, compact_value, describe_values
 
 
 def steps_figures(summary: Summary, folder: Path) -> tuple[Path, ...]:
@@ -31,7 +31,8 @@ def steps_figure(summary: Summary, found: StepsTo, path: Path) -> Path:
     """Draw one steps metric against one key, on a logarithmic axis."""
     lines: dict[str, list[Reached]] = {}
     for point in found.points:
-        lines.setdefault(_name(found, point), []).append(point)
+        values = dict(zip(found.line_keys, point.line, strict=True))
+        lines.setdefault(describe_values(values), []).append(point)
     x = np.array([point.value for point in found.points])
 
     def draw() -> Figure:
@@ -54,7 +55,9 @@ def steps_figure(summary: Summary, found: StepsTo, path: Path) -> Path:
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_xlabel(printable(found.key))
         axes.set_ylabel(printable(f"{found.metric} ({summary.objective.average}), at all trained lengths"), fontsize=9)
-        crosses = f"; ×: {NOT_REACHED}, with how many of how many seeds" if _any_never(found.points) else ""
+        crosses = (
+            f"; ×: {NOT_REACHED}, with how many of how many seeds" if any(point.never for point in found.points) else ""
+        )
         axes.set_title(printable(f"median and quartiles over seeds{crosses}"), fontsize=9, loc="left")
         if len(lines) > 1:
             axes.legend(fontsize=8, frameon=False, loc="lower right")
@@ -81,16 +84,6 @@ def _draw_line(axes: Axes, points: Sequence[Reached], name: str, colour: str, pl
             axes.plot(point.value, height, "x", markersize=7, **both)
             text = f"{point.never}/{len(point.steps) + point.failed}"
             axes.annotate(text, (point.value, height), (5, -3), axes.get_xaxis_transform(), "offset points", fontsize=7)
-
-
-def _any_never(points: Sequence[Reached]) -> bool:
-    return any(point.never for point in points)
-
-
-def _name(found: StepsTo, point: Reached) -> str:
-    names = short_keys(list(found.line_keys))
-    pairs = zip(found.line_keys, point.line, strict=True)
-    return ", ".join(f"{names[key]} {compact_value(value)}" for key, value in pairs)
 
 
 def _plain(value: float) -> float | int:

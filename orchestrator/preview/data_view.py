@@ -19,7 +19,7 @@ from orchestrator.plan.checks.soundness import check_data, configurations_of
 from orchestrator.plan.distributions import evaluated_sets
 from orchestrator.preview.task_data import Example, Histogram, annotations, examples, has_measures, histograms
 from orchestrator.record.state.measured import Measured
-from orchestrator.results.scoring.length_groups import few_lengths, length_groups
+from orchestrator.results.scoring.length_groups import few_lengths, length_groups, parse_lengths
 from orchestrator.wording import compact_value, spans, three_digits
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
@@ -40,7 +40,9 @@ def data_view(
     built = configurations_of(spec, [(first.number, first.values)])
     check_data(spec, built)
     member = built[0].member(spec.seeds[0])
-    chosen = _lengths(member, lengths)
+    known, example = member.task.lengths, sorted({*member.task.trained_lengths[-1:], max(member.task.lengths)})
+    allowed = f"different lengths of this task ({spans(known)}) such as {','.join(map(str, example))}"
+    chosen = () if lengths is None else parse_lengths(lengths, known, allowed)
     _check(member, lengths, figure)
     lines = [
         *_heading(spec, member, first.values),
@@ -133,22 +135,6 @@ def _heading(spec: SweepSpec, member: MemberConfig, values: dict[str, Any]) -> l
         f"trained on lengths {spans(member.task.trained_lengths)}, evaluated at {evaluated_sets(member)}",
         "",
     ]
-
-
-def _lengths(member: MemberConfig, asked: str | None) -> tuple[int, ...]:
-    """Return the lengths of --lengths, ascending; empty without the option."""
-    if asked is None:
-        return ()
-    parts = [part.strip() for part in asked.split(",") if part.strip()]
-    numbers = {int(part) for part in parts if part.isascii() and part.isdigit()}
-    if not parts or len(numbers) != len(parts) or not numbers <= set(member.task.lengths):
-        allowed = f"different lengths of this task ({spans(member.task.lengths)}) such as {_example(member)}"
-        raise UserError(f"--lengths {asked!r}: allowed: {allowed}")
-    return tuple(sorted(numbers))
-
-
-def _example(member: MemberConfig) -> str:
-    return ",".join(map(str, sorted({*member.task.trained_lengths[-1:], max(member.task.lengths)})))
 
 
 def _check(member: MemberConfig, lengths: str | None, figure: Path | None) -> None:

@@ -2,10 +2,11 @@
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
+
+import psutil
 
 from orchestrator.code.own_code import import_for
 from orchestrator.errors import UserError
@@ -14,134 +15,39 @@ from orchestrator.plan.checks.soundness import check
 from orchestrator.plan.configurations import loop_warnings
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.packing.cutting import makespan
-from orchestrator.plan.packing.packs import Cluster, Packer, cost_of
+from orchestrator.plan.packing.packs import LARGEST_PACK_CPU, Cluster, Pack, Packer, cost_of, steps_worth
 from orchestrator.plan.rounds import SMALL_WEIGHTS, PlannedRound, plan_rounds, planned_bytes
 from orchestrator.preview.few_seeds import warn_of_few_seeds
-from orchestrator.preview.times import first_share, measure_packs
 from orchestrator.preview.upload import measure
 from orchestrator.running.pack.gpu_memory import count_gpu_packs, gpus_here, smallest_share
 from orchestrator.running.schedulers import inline, local
 from orchestrator.running.schedulers.choice import choose_scheduler
 from orchestrator.wording import counted, duration
-from search_spaces import Budget, SweepSpec
+from search_spaces import SweepSpec
+from trainers.config.member import MemberConfig
 from trainers.training import compiling
+from trainers.training.cost import Cost, calibrate
 
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 START_SECONDS = {"ray": 12.0, "local": 6.0, "inline": 5.0}  # Ray and its workers, and the report at the end
+CALIBRATIONS = 3  # structures that are measured; the time of others is estimated from their operations
+PATIENCE = 1e12  # operations of the largest step that is measured: a minute on one core
+MEMORY_SHARE = 0.5  # of the free memory; larger steps are not measured
 
 
-@dataclass(frozen=True, kw_only=True)
-class Forecast:
-    """A plan in numbers. `seconds` is the time with `workers` workers, None if this machine cannot measure it.
+class Forecast(NamedTuple):
+    """The lines of a plan as (label, text), and warnings."""
 
-    `first_evaluation` is the time in seconds until the first one begins, None as for `seconds`.
-    `informed` says how many configurations are drawn by results, None for samplers that do not use results. `race` has
-    the rounds of a race, None without one; a test may keep fewer configurations than the plan counts. `rungs` has those
-    of its first round; steps, operations and time are without ties and without what the guard keeps. `evaluated` has
-    the lengths by distribution, None for a single one. `stops`: members may stop early, so that time and operations are
-    upper bounds.
-    """
-
-    configurations: int
-    informed: str | None
-    seeds: int
-    race: str | None
-    rungs: str | None
-    packs: int
-    members_per_pack: tuple[int, ...]
-    structures: int
-    steps: tuple[int, ...]
-    scheduler: str
-    workers: int
-    seconds: float | None
-    first_evaluation: float | None
-    operations: float
-    gpu_hours: float | None
-    member_steps: int
-    budget: Budget
-    bytes_per_pack: int
-    parameters: tuple[int, ...]
-    weights_bytes: int
-    keep_weights: bool | Literal["auto"]
-    later: int
-    compiles: bool
-    compiled: tuple[str, ...]
-    evaluated: str | None
-    stops: bool
-    gpus: bool
-    warnings: tuple[str, ...]
-
-    def rows(self) -> list[tuple[str, str]]:
-        """Return the lines of the plan as (label, text)."""
-        sizes = sorted(Counter(self.members_per_pack).items(), reverse=True)
-        packs = " and ".join(f"{counted(count, 'pack')} of {counted(size, 'member')}" for size, count in sizes)
-        later = f" (and {self.later} more configurations, drawn when scores are known)" if self.later else ""
-        return [
-            ("configurations", f"{self.configurations}{later}"),
-            *([("drawn by results", self.informed)] if self.informed else []),
-            ("seeds", str(self.seeds)),
-            *([("race", self.race)] if self.race else []),
-            *([("rungs", self.rungs)] if self.rungs else []),
-            ("packs", f"{packs} ({counted(self.structures, 'structure')})"),
-            ("steps", ", ".join(str(step) for step in self.steps)),
-            *([("evaluated at", self.evaluated)] if self.evaluated else []),
-            ("parameters", ", ".join(f"{count:,}" for count in self.parameters) + " per member"),
-            ("memory", f"about {self.bytes_per_pack / 2**20:,.0f} MiB for the largest pack"),
-            ("weights", self._weights()),
-            ("operations", f"{'at most ' if self.stops else ''}{self.operations:.2g} in training{self._bound()}"),
-            ("compiled", self._compiled()),
-            ("scheduler", self.scheduler),
-            ("time", self._time()),
-            ("uses", self._uses()),
-        ]
-
-    def _uses(self) -> str:
-        """Return the use of each quantity that a budget can limit, and the share beyond the budget."""
-        hours = None if self.seconds is None else self.seconds / 3600
-        used = {
-            "hours": (hours, self.budget.hours),
-            "GPU-hours": (self.gpu_hours, self.budget.gpu_hours),
-            "member-steps": (self.member_steps, self.budget.member_steps),
-        }
-        known = {unit: (value, most) for unit, (value, most) in used.items() if value is not None}
-        text = ", ".join(f"{value:.3g} {unit}" for unit, (value, _) in known.items())
-        passed = [
-            f"{100 * (1 - most / value):.0f} % of the {unit} do not fit into {most:g}"
-            for unit, (value, most) in known.items()
-            if most is not None and value > most
-        ]
-        unknown = [f"the {unit} are not known here" for unit, (value, most) in used.items() if most and value is None]
-        return "; ".join([text, *passed, *unknown])
-
-    def _time(self) -> str:
-        if self.seconds is None:
-            return "not measured: a step is too large for this machine"
-        compiled = ", measured uncompiled: compiling takes about 15 s once and then saves time" if self.compiles else ""
-        if self.gpus:
-            compiled = ", measured on a CPU core of this machine; the GPU is not measured"
-        most = "at most " if self.stops else ""
-        first = f", first evaluation after about {duration(self.first_evaluation)}" if self.first_evaluation else ""
-        return f"{most}about {duration(self.seconds)} with {counted(self.workers, 'pack')} at once{first}{compiled}"
-
-    def _bound(self) -> str:
-        return ": members may stop early (training.stop), and this goes to the last step" if self.stops else ""
-
-    def _compiled(self) -> str:
-        more = f" (and {len(self.compiled) - 2} more)" if len(self.compiled) > 2 else ""
-        return "; ".join(self.compiled[:2]) + more
-
-    def _weights(self) -> str:
-        size, most = _size(self.weights_bytes), _size(SMALL_WEIGHTS)
-        if self.keep_weights is True or (self.keep_weights == "auto" and self.weights_bytes <= SMALL_WEIGHTS):
-            return f"{size} will be kept"
-        why = f" for more than {most}" if self.keep_weights == "auto" else ""
-        return f"not kept{why}; resources.keep_weights: true would keep {size}"
+    rows: list[tuple[str, str]]
+    warnings: list[str]
 
 
 def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecast:
     """Build the whole plan without running it, and measure a few steps of its most expensive structures.
 
-    Raises SweepFileError with every problem of the sweep file, UserError for too many workers.
+    Steps, operations and time of a race are without ties and without what the guard of its rungs keeps, and a test may
+    keep fewer configurations than the plan counts. Raises SweepFileError with every problem of the sweep file,
+    UserError for too many workers.
     """
     configurations = check(spec)
     distinct = [configuration for configuration in configurations if configuration.duplicate_of is None]
@@ -155,65 +61,131 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     costs = {key: cost_of(member) for key, member in examples.items()}
     trained = [(one, part.share) for part, run in zip(rounds, by_round, strict=True) for one in run]
     steps_of = {one.pack_id: share * one.steps * len(one.members) for one, share in trained}
-    work = [costs[pack.structural_key].flops_per_step * steps_of[pack.pack_id] for pack in packs]
-    seconds = measure_packs(packs, examples, costs)
-    evaluated_after = {
-        one.pack_id: time * first_share(examples[one.structural_key])
-        for one, time in zip(packs, seconds or (), strict=False)
-    }
-    seconds = seconds and [share * one for (_, share), one in zip(trained, seconds, strict=True)]
-    time_of = dict(zip((one.pack_id for one in packs), seconds or (), strict=False))
+    operations = sum(costs[pack.structural_key].flops_per_step * steps_of[pack.pack_id] for pack in packs)
+    growth = search.total(spec) / len(configurations)
+    gpus, stops = spec.resources.gpus, any(member.training.stop is not None for member in examples.values())
+    hours = gpu_hours = None
+    time = "not measured: a step is too large for this machine"
+    if seconds := _measure_packs(packs, examples, costs):
+        time_of = {one.pack_id: share * whole for (one, share), whole in zip(trained, seconds, strict=True)}
+        first = START_SECONDS[scheduler] + min(
+            whole * _first_share(examples[one.structural_key])
+            for one, whole in zip(by_round[0][: here.workers], seconds, strict=False)
+        )
+        total = START_SECONDS[scheduler] + growth * sum(
+            makespan([time_of[one.pack_id] for one in run], here.workers) for run in by_round
+        )
+        hours, gpu_hours = total / 3600, growth * sum(time_of.values()) * gpus / 3600
+        compiles = any(compiling.should_compile(member, "cuda" if gpus else "cpu") for member in examples.values())
+        notes = ", measured uncompiled: compiling takes about 15 s once and then saves time" if compiles else ""
+        notes = ", measured on a CPU core of this machine; the GPU is not measured" if gpus else notes
+        time = f"about {duration(total)} with {counted(here.workers, 'pack')} at once"
+        time = f"{'at most ' if stops else ''}{time}, first evaluation after about {duration(first)}{notes}"
+    sizes = sorted(Counter(len(pack.members) for pack in packs).items(), reverse=True)
+    sized = " and ".join(f"{counted(count, 'pack')} of {counted(size, 'member')}" for size, count in sizes)
     later = search.total(spec) - len(configurations)
+    drawn_later = f" (and {later} more configurations, drawn when scores are known)" if later else ""
+    memory = max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs)
+    evaluated = next((evaluated_sets(one) for one in examples.values() if further_distributions(one)), None)
+    bound = ": members may stop early (training.stop), and this goes to the last step" if stops else ""
+    reasons = list(dict.fromkeys(compiling.why(member, "cuda" if gpus else "cpu") for member in examples.values()))
+    used = {
+        "hours": (hours, spec.budget.hours),
+        "GPU-hours": (gpu_hours if gpus else 0.0, spec.budget.gpu_hours),
+        "member-steps": (round(growth * sum(steps_of.values())), spec.budget.member_steps),
+    }
+    rows = [
+        ("configurations", f"{len(distinct)}{drawn_later}"),
+        ("drawn by results", _informed(spec)),
+        ("seeds", str(len(spec.seeds))),
+        ("race", _race(spec, rounds)),
+        ("rungs", _rungs(rounds[0])),
+        ("packs", f"{sized} ({counted(len(examples), 'structure')})"),
+        ("steps", ", ".join(map(str, sorted({pack.steps for pack in packs})))),
+        ("evaluated at", evaluated),
+        ("parameters", ", ".join(f"{n:,}" for n in sorted({one.parameters for one in costs.values()})) + " per member"),
+        ("memory", f"about {memory / 2**20:,.0f} MiB for the largest pack"),
+        ("weights", _weights(planned_bytes(spec, configurations), spec.resources.keep_weights)),
+        ("operations", f"{'at most ' if stops else ''}{growth * operations:.2g} in training{bound}"),
+        ("compiled", "; ".join(reasons[:2]) + (f" (and {len(reasons) - 2} more)" if len(reasons) > 2 else "")),
+        ("scheduler", f"{scheduler}: {why}"),
+        ("time", time),
+        ("uses", _uses(used)),
+    ]
+    warnings = _upload_warnings(spec, working_dir)
+    if len(distinct) < len(configurations):
+        warnings.append(f"{len(configurations) - len(distinct)} configurations repeat earlier ones and run once")
+    warnings += [*loop_warnings(spec, examples.values()), *warn_of_few_seeds(spec)]
+    return Forecast([(label, text) for label, text in rows if text is not None], warnings)
+
+
+def _measure_packs(
+    packs: Sequence[Pack], examples: Mapping[str, MemberConfig], costs: Mapping[str, Cost]
+) -> list[float] | None:
+    """Return the seconds of every pack: measured for the most expensive structures, scaled by operations for others.
+
+    None if a step of a measured structure is too large for this machine.
+    """
+    largest: dict[str, Pack] = {}
+    for pack in packs:
+        largest.setdefault(pack.structural_key, pack)
+
+    def step(pack: Pack) -> float:
+        return costs[pack.structural_key].flops_per_step * len(pack.members)
+
+    def work(pack: Pack) -> float:
+        return step(pack) * steps_worth(examples[pack.structural_key])
+
+    most_expensive = sorted(largest.values(), key=lambda pack: -work(pack))[:CALIBRATIONS]
+    free = MEMORY_SHARE * psutil.virtual_memory().available
+    for pack in most_expensive:
+        if step(pack) > PATIENCE or costs[pack.structural_key].bytes_per_member * len(pack.members) > free:
+            return None
+    per_flop = {}
+    for pack in most_expensive:
+        count = min(len(pack.members), LARGEST_PACK_CPU)
+        measured = calibrate(examples[pack.structural_key], count, seconds=0.25)
+        per_flop[pack.structural_key] = pack.steps * measured / (work(pack) * count / len(pack.members))
+    mean = sum(per_flop.values()) / len(per_flop)
+    return [per_flop.get(pack.structural_key, mean) * work(pack) for pack in packs]
+
+
+def _first_share(member: MemberConfig) -> float:
+    """Return the share of a member's training that comes before its first evaluation."""
+    every, steps = member.evaluation.every, member.training.steps
+    return min(every, steps) / steps if every else 1.0
+
+
+def _upload_warnings(spec: SweepSpec, working_dir: Path) -> list[str]:
+    """Return why a job could not have what a sweep needs: a folder too large, modules outside of it."""
     upload = measure(working_dir)
     warnings = [upload.describe(f"ray job submit --working-dir {upload.folder}")] if upload.too_large else []
-    warnings += [
+    return warnings + [
         f"{source.module} lies in {source.root}, outside of {upload.folder}, and would not be uploaded with a job"
         for source in import_for(spec)
         if not source.installed and not source.root.is_relative_to(upload.folder)
     ]
-    if len(distinct) < len(configurations):
-        warnings.append(f"{len(configurations) - len(distinct)} configurations repeat earlier ones and run once")
-    warnings += loop_warnings(spec, examples.values())
-    warnings += warn_of_few_seeds(spec)
-    growth = search.total(spec) / len(configurations)
-    gpus = spec.resources.gpus > 0
-    device = "cuda" if gpus else "cpu"
-    return Forecast(
-        configurations=len(distinct),
-        informed=_informed(spec),
-        seeds=len(spec.seeds),
-        packs=len(packs),
-        members_per_pack=tuple(len(pack.members) for pack in packs),
-        structures=len(examples),
-        steps=tuple(sorted({pack.steps for pack in packs})),
-        scheduler=f"{scheduler}: {why}",
-        workers=here.workers,
-        race=_race(spec, rounds),
-        rungs=_rungs(rounds[0]),
-        seconds=START_SECONDS[scheduler]
-        + growth * sum(makespan([time_of[one.pack_id] for one in run], here.workers) for run in by_round)
-        if seconds
-        else None,
-        first_evaluation=START_SECONDS[scheduler]
-        + min(evaluated_after[one.pack_id] for one in by_round[0][: here.workers])
-        if seconds
-        else None,
-        operations=growth * sum(work),
-        gpu_hours=growth * sum(seconds) * spec.resources.gpus / 3600 if seconds and gpus else None if gpus else 0.0,
-        member_steps=round(growth * sum(steps_of.values())),
-        budget=spec.budget,
-        bytes_per_pack=max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs),
-        parameters=tuple(sorted({cost.parameters for cost in costs.values()})),
-        weights_bytes=planned_bytes(spec, configurations),
-        keep_weights=spec.resources.keep_weights,
-        later=later,
-        compiles=any(compiling.should_compile(member, device) for member in examples.values()),
-        compiled=tuple(dict.fromkeys(compiling.why(member, device) for member in examples.values())),
-        evaluated=next((evaluated_sets(one) for one in examples.values() if further_distributions(one)), None),
-        stops=any(member.training.stop is not None for member in examples.values()),
-        gpus=gpus,
-        warnings=tuple(warnings),
-    )
+
+
+def _uses(used: Mapping[str, tuple[float | None, float | None]]) -> str:
+    """Return how much of each quantity a sweep uses, None if unknown, and the share beyond the budget for it."""
+    known = {unit: (value, most) for unit, (value, most) in used.items() if value is not None}
+    text = ", ".join(f"{value:.3g} {unit}" for unit, (value, _) in known.items())
+    passed = [
+        f"{100 * (1 - most / value):.0f} % of the {unit} do not fit into {most:g}"
+        for unit, (value, most) in known.items()
+        if most is not None and value > most
+    ]
+    unknown = [f"the {unit} are not known here" for unit, (value, most) in used.items() if most and value is None]
+    return "; ".join([text, *passed, *unknown])
+
+
+def _weights(size: int, keep: bool | Literal["auto"]) -> str:
+    most = _size(SMALL_WEIGHTS)
+    if keep is True or (keep == "auto" and size <= SMALL_WEIGHTS):
+        return f"{_size(size)} will be kept"
+    why = f" for more than {most}" if keep == "auto" else ""
+    return f"not kept{why}; resources.keep_weights: true would keep {_size(size)}"
 
 
 def _race(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> str | None:

@@ -3,19 +3,23 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from orchestrator.errors import NotASweep, UserError
 from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.csv_tables import Lines, seed_comparison_lines, write_csv
-from orchestrator.report.named_comparison import show_comparison
+from orchestrator.report.csv_tables import seed_comparison_lines, write_csv
 from orchestrator.report.sweep_comparison import show_sweep_comparison, sweep_comparison_lines
-from orchestrator.results.comparing.named_comparison import compare_named
+from orchestrator.report.tables.columns import make_cells
+from orchestrator.report.tables.seed_comparisons import difference_columns, difference_notes, meaning
+from orchestrator.report.terminal import lay_out, prose, rich_table
+from orchestrator.results.comparing.named_comparison import NamedComparison, compare_named
+from orchestrator.results.comparing.seed_comparisons import Side
 from orchestrator.results.comparing.sweep_comparison import SweepComparison, compare_sweeps
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Summary
+from orchestrator.wording import compact_value, label
 
 
 def compare_and_show(
@@ -52,7 +56,8 @@ def compare_and_show(
         raise UserError(f"--figure {figure}: only whole sweeps are drawn; lengthwise report draws configurations")
     else:
         compared = compare_named(folder, *others, metric=metric, average=average, lengths=lengths)
-        show_comparison(compared, console)
+        for part in _show_named(compared, console):
+            console.print(part)
         lines = seed_comparison_lines(compared.comparisons)
     if figure is not None:
         from orchestrator.figures.sweep_differences import difference_figure
@@ -62,8 +67,40 @@ def compare_and_show(
             raise UserError(f"--figure {figure}: the matched configurations have no lengths in common")
         yield f"Figure: {difference_figure(drawn, figure)}"
     if csv is not None:
-        _write(lines, csv)
+        try:
+            write_csv(csv, lines, ())
+        except OSError as error:
+            raise UserError(f"{csv}: cannot be written: {error.strerror}") from error
         yield f"wrote {csv}"
+
+
+def _show_named(compared: NamedComparison, console: Console) -> Iterator[RenderableType]:
+    """Yield which configurations are compared, the keys in which they differ, and their differences."""
+    result, comparisons = compared.first.result, compared.comparisons
+    for name, side in (("First", compared.first), ("Second", compared.second)):
+        yield prose(f"{name}: {_describe(side)}", console, result)
+    differing = comparisons[0].shared.differing
+    values = [f"{key} {compact_value(one)} / {compact_value(other)}" for key, (one, other) in differing.items()]
+    yield prose(f"They differ in: {', '.join(values) or 'nothing that was recorded'}", console, result)
+    yield ""
+    cells = make_cells(comparisons, difference_columns(result, comparisons))
+    yield from map(rich_table, lay_out(cells, console.width, keys=1))
+    notes = [f"Here {meaning(comparisons)}", *difference_notes(comparisons)]
+    if len(comparisons) > 1:
+        notes.append("Each group of lengths has its own p, without a correction.")
+    if compared.first.result is compared.second.result and 1 in (compared.first.row.rank, compared.second.row.rank):
+        notes.append(
+            "One of them was ranked first by the selection lengths, so its difference there favours it, and at other "
+            "lengths as far as the same seeds are good at both."
+        )
+    yield from (prose(note, console, result, "dim") for note in notes)
+
+
+def _describe(side: Side) -> str:
+    row = side.row
+    place = f"ranked {row.rank} of {side.result.configurations_finished}" if row.rank else "failed"
+    ended = f"{row.seeds_run} seeds, {row.seeds_failed} failed"
+    return f"{label(row.number)} of {side.result.name} ({row.config_id}, {place}; {ended})"
 
 
 def _compare_all(
@@ -85,11 +122,3 @@ def _load(folder: Path, first: Path) -> SweepState:
         if folder == first:
             raise
         raise NotASweep(f"{error}; allowed: other sweeps, or two configurations of {first}") from None
-
-
-def _write(lines: Lines, path: Path) -> None:
-    """Write a CSV file; raises UserError if it cannot be written."""
-    try:
-        write_csv(path, lines, ())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from error

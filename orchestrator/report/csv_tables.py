@@ -26,14 +26,7 @@ from orchestrator.results.views.steps_to import steps_to
 from orchestrator.wording import spans
 from trainers.files.atomic_file import write_atomic
 
-REPORT_CSV, EFFECTS_CSV, AVERAGES_CSV = "report.csv", "effects.csv", "averages.csv"
-CONFIRMED_CSV, FAMILIES_CSV, EVALUATIONS_CSV = "confirmed.csv", "families.csv", "evaluations.csv"
-SEED_COMPARISONS_CSV, VALIDATION_CSV, STEPS_CSV = "seed_comparisons.csv", "validation.csv", "steps_to.csv"
-VALUES_CSV, RACE_CSV, RUNGS_CSV, LATER_CSV = "values.csv", "race.csv", "rungs.csv", "later_evaluations.csv"
-TABLES = (
-    *(REPORT_CSV, EFFECTS_CSV, AVERAGES_CSV, CONFIRMED_CSV, FAMILIES_CSV, EVALUATIONS_CSV),
-    *(SEED_COMPARISONS_CSV, VALIDATION_CSV, STEPS_CSV, VALUES_CSV, RACE_CSV, RUNGS_CSV, LATER_CSV),
-)
+REPORT_CSV = "report.csv"
 
 Lines = list[dict[str, Any]]
 
@@ -47,25 +40,6 @@ def write_csv(path: Path, lines: Lines, columns: Sequence[str]) -> None:
         {name: "" if value is None or value != value else value for name, value in line.items()} for line in lines
     )
     write_atomic(path, [text.getvalue().encode()])
-
-
-def csv_tables(result: Summary) -> dict[str, Lines]:
-    """Return the lines of the CSV files of a report by name: report.csv, and the others that have any."""
-    tables = {
-        EFFECTS_CSV: effect_lines(result) if shows_effects(result) else [],
-        SEED_COMPARISONS_CSV: seed_comparison_lines(compare_seeds(result)),
-        VALUES_CSV: value_lines(result),
-        AVERAGES_CSV: average_lines(result),
-        CONFIRMED_CSV: confirmed_lines(result),
-        FAMILIES_CSV: family_lines(result),
-        EVALUATIONS_CSV: evaluation_lines(result),
-        VALIDATION_CSV: validation_lines(result),
-        STEPS_CSV: steps_lines(result),
-        RACE_CSV: race_lines(result),
-        RUNGS_CSV: rung_lines(result),
-        LATER_CSV: later_lines(result.later_evaluations),
-    }
-    return {REPORT_CSV: configuration_lines(result)} | {name: lines for name, lines in tables.items() if lines}
 
 
 def configuration_lines(result: Summary) -> Lines:
@@ -88,8 +62,9 @@ def configuration_lines(result: Summary) -> Lines:
 def effect_lines(result: Summary) -> Lines:
     """Return a line for every outcome and key, for categories one for each value that is compared with the first.
 
-    n counts the unit. correlation: Spearman with its interval; p: of the test; difference, of a key compared within
-    units, at value from the first one; partial: with the other drawn keys held fixed.
+    Empty for a sweep that shows no effects. n counts the unit. correlation: Spearman with its interval; p: of the test;
+    difference, of a key compared within units, at value from the first one; partial: with the other drawn keys held
+    fixed.
     """
     columns: Columns = {
         **fields("outcome=outcome.group"),
@@ -108,7 +83,8 @@ def effect_lines(result: Summary) -> Lines:
             column = prefix if name == names[0] else f"{prefix}_{name}"
             columns[column] = optional_field(attrgetter(part), name)
     columns["partial_n"] = lambda line: line.effect.partial.n if line.slope else None
-    return _lines(lines_of_effects(result), columns | fields("missing=reasons"))
+    lines = lines_of_effects(result) if shows_effects(result) else []
+    return _lines(lines, columns | fields("missing=reasons"))
 
 
 def average_lines(result: Summary) -> Lines:
@@ -261,3 +237,26 @@ def _chosen_step(function: Callable[[Iterable[int]], float], one: LastAndBest) -
 
 def _json(values: Mapping[Any, Any]) -> str:
     return json.dumps(values, ensure_ascii=False)
+
+
+TABLES: Mapping[str, Callable[[Summary], Lines]] = {
+    REPORT_CSV: configuration_lines,
+    "effects.csv": effect_lines,
+    "seed_comparisons.csv": lambda result: seed_comparison_lines(compare_seeds(result)),
+    "values.csv": value_lines,
+    "averages.csv": average_lines,
+    "confirmed.csv": confirmed_lines,
+    "families.csv": family_lines,
+    "evaluations.csv": evaluation_lines,
+    "validation.csv": validation_lines,
+    "steps_to.csv": steps_lines,
+    "race.csv": race_lines,
+    "rungs.csv": rung_lines,
+    "later_evaluations.csv": lambda result: later_lines(result.later_evaluations),
+}
+"""The CSV files of a report by name, with the functions that make their lines."""
+
+
+def csv_tables(result: Summary) -> dict[str, Lines]:
+    """Return the lines of the CSV files of a report by name: report.csv, and the others that have any."""
+    return {name: lines for name, make in TABLES.items() if (lines := make(result)) or name == REPORT_CSV}

@@ -1,22 +1,24 @@
 """The files of a report: the page, the tables beside it and the figures; `present` also prints their contents."""
 
 import threading
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from orchestrator.consoles import say
 from orchestrator.cpus import count_cores
 from orchestrator.figures.curves import configuration_figure, draw_all
-from orchestrator.figures.drawing import deferred_figures
-from orchestrator.figures.drawing_forks import DrawingForks
+from orchestrator.figures.drawing import DrawingForks, deferred_figures
 from orchestrator.figures.heat_maps import explain_missing_maps
 from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import REPORT_CSV, csv_tables, write_csv
 from orchestrator.report.page import detailed_rows, figure_path, render_page
-from orchestrator.report.terminal import FullReport, ShortReport
+from orchestrator.report.tables.later_evaluations import later_section
+from orchestrator.report.terminal import FullReport, ShortReport, lay_out, prose, rich_table
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Summary
 from orchestrator.wording import command
@@ -65,6 +67,22 @@ def write_report(folder: Path, result: Summary | None = None) -> tuple[Path, Pat
     """
     html, table, *_ = Report(result or read_summary(folder), forks=count_cores()).write()
     return html, table
+
+
+def show_later_evaluations(folder: Path, keys: Collection[object], console: Console) -> None:
+    """Print the later evaluations with these keys (`evaluation_key`) at all of their lengths."""
+    result = read_summary(folder)
+    section = later_section(result, [one for one in result.later_evaluations if one.key in keys])
+    console.print(Text(section.heading, style="bold"))
+    for part in lay_out(section.cells, console.width, section.keys):
+        console.print(rich_table(part))
+    for note in section.notes:
+        console.print(prose(note, console, result, "dim"))
+    figures = [f"Figure: {path}" for path in sorted(result.folder.glob("figures/later*.png"))]
+    say(
+        console,
+        "\n".join([*figures, f"Table: {result.folder / section.csv}", f"Report: {result.folder / REPORT_HTML}"]),
+    )
 
 
 class Report:

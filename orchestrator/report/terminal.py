@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.report.csv_tables import CONFIRMED_CSV, EFFECTS_CSV, REPORT_CSV
+from orchestrator.report.csv_tables import REPORT_CSV
 from orchestrator.report.sections import make_sections
 from orchestrator.report.tables.clear_effects import clear_averages, clear_cells, clear_sentence
 from orchestrator.report.tables.columns import NARROW, Cells, break_cell, make_cells, median_and_quartiles
@@ -132,10 +132,7 @@ class ShortReport:
         if compare_values(self.result):
             section = value_section(self.result, short=True)
             yield from section.paragraphs
-            first = {name: column[:VALUES] for name, column in section.cells.items()}
-            yield from map(rich_table, lay_out(first, width, section.keys))
-            if (count := len(section.cells["value"])) > VALUES:
-                yield Text(f"... and {count - VALUES} more in report.html", style="dim")
+            yield from _first_lines(section.cells, VALUES, "report.html", width, section.keys)
 
     def _configurations(self, width: int) -> Iterator[RenderableType]:
         result, rows = self.result, [row for row in self.result.rows if row.complete]
@@ -156,10 +153,7 @@ class ShortReport:
         if shows_effects(result):
             yield clear_sentence(result)
             if cells := clear_cells(result):
-                first = {name: column[:EFFECTS] for name, column in cells.items()}
-                yield from map(rich_table, lay_out(first, width))
-                if (count := len(cells["effect of"])) > EFFECTS:
-                    yield Text(f"... and {count - EFFECTS} more in {EFFECTS_CSV}", style="dim")
+                yield from _first_lines(cells, EFFECTS, "effects.csv", width)
         elif reason := why_no_effects(result):
             yield reason
         yield from clear_averages(result)
@@ -172,7 +166,7 @@ class ShortReport:
                 f"confirmed score {median_and_quartiles(row.confirmed, self.result.infinite)}"
                 for row in one.rows
             ]
-            yield from _first(lines, CONFIRMED, CONFIRMED_CSV)
+            yield from _first(lines, CONFIRMED, "confirmed.csv")
 
 
 def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bool]) -> tuple[Cells, list[str]]:
@@ -196,6 +190,13 @@ def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bo
         if fits(place | shown | {name: column} | results):
             shown[name] = column
     return place | shown | results, [name for name in values if name not in shown]
+
+
+def _first_lines(cells: Cells, most: int, where: str, width: int, keys: int = 2) -> Iterator[RenderableType]:
+    """Yield the first `most` lines of a table, and how many more are in the file `where`."""
+    yield from map(rich_table, lay_out({name: column[:most] for name, column in cells.items()}, width, keys))
+    if (more := len(next(iter(cells.values()))) - most) > 0:
+        yield Text(f"... and {more} more in {where}", style="dim")
 
 
 def _first(lines: Sequence[str], most: int, where: str) -> list[str]:

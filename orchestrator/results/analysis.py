@@ -1,22 +1,62 @@
 """Effects and comparisons of a summary: computed on demand, once for each summary."""
 
 import math
-from collections.abc import Mapping
-from functools import lru_cache, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.results.confirmed import Confirmed
-from orchestrator.results.effects.average_comparisons import Comparison, compare_averages
-from orchestrator.results.effects.hyperparameter_effects import Effect, effects_on
-from orchestrator.results.effects.order_agreement import OrderAgreement, order_agreement
-from orchestrator.results.effects.outcomes import (
+from orchestrator.results.outcomes import (
     member_scores,
     outcomes_at_test_lengths,
-    outcomes_by_seed,
-    outcomes_over_shared_seeds,
     searched_values,
+    shared_seed_values,
 )
 from orchestrator.results.summary import REMEMBERED, Summary
+from orchestrator.statistics.effects.design import Design
+from orchestrator.statistics.effects.importance import Importance, importances
+from orchestrator.statistics.effects.paired import Paired, compare_members
+from orchestrator.statistics.effects.partial_effects import PartialEffect, partial_effects
+from orchestrator.statistics.effects.rank_effects import KeyEffect, effects
+from orchestrator.statistics.failed_seeds import failed_seed_value, score_over_seeds
+from orchestrator.statistics.intervals import Estimate, spearman
+
+DEPENDENT = {
+    "grid_by_random": "configurations that share a draw are not independent",
+    "fixed": "the configurations were not drawn",
+    "adaptive": "later configurations follow earlier scores",
+}  # why configurations are not independent, by the kind of a design
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect(KeyEffect):
+    """The effect of one searched key: by itself, with the other drawn keys held fixed, and its fANOVA importance."""
+
+    partial: PartialEffect
+    importance: Importance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Paired):
+    """A weight average minus the judged one, member by member, at one group of lengths."""
+
+    group: str
+    average: str
+    against: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderAgreement:
+    """The rank `correlation` of both orders, and which configurations are better than the first at the test lengths.
+
+    `better` has the config_id and the gain of each of the `others` with a better median there, the largest gain first
+    (infinite if the first has no finite median).
+    """
+
+    correlation: Estimate
+    others: int
+    better: tuple[tuple[str, float], ...]
 
 
 def shows_effects(summary: Summary) -> bool:
@@ -43,11 +83,8 @@ def _has_search(summary: Summary) -> bool:
 @lru_cache(REMEMBERED)
 def effects_on_score(summary: Summary) -> tuple[Effect, ...]:
     """Return the effect of every searched key on the score, at the selection lengths."""
-    scores: Mapping[str, float | None] = {row.config_id: row.score for row in summary.rows if row.complete}
-    if summary.has_unequal_seeds:
-        scores = outcomes_over_shared_seeds(summary, summary.objective.lengths, summary.objective.reduce)
-    members = outcomes_by_seed(summary, summary.objective.lengths, summary.objective.reduce)
-    return effects_on(searched_values(summary), scores, summary.design, members)
+    scores = {row.config_id: row.score for row in summary.rows if row.complete}
+    return _effects_at(summary, summary.objective.lengths, summary.objective.reduce, scores)
 
 
 @lru_cache(REMEMBERED)
@@ -56,10 +93,30 @@ def effects_at_test_lengths(summary: Summary) -> tuple[Effect, ...]:
     if not summary.test_lengths:
         return ()
     outcomes = {config_id: at.median for config_id, at in outcomes_at_test_lengths(summary).items()}
+    return _effects_at(summary, summary.test_lengths, "mean", outcomes)
+
+
+def _effects_at(
+    summary: Summary, lengths: Sequence[int], how: str, outcomes: Mapping[str, float | None]
+) -> tuple[Effect, ...]:
+    """Return the effects on an outcome by config_id; with unequal seeds it is the median over the shared ones.
+
+    A configuration that failed has the worst possible value, or NaN, as its score would.
+    """
+    policy, direction = summary.objective.failed_seeds, summary.objective.direction
+    values, design, of_seeds = searched_values(summary), summary.design, shared_seed_values(summary, lengths, how)
     if summary.has_unequal_seeds:
-        outcomes = outcomes_over_shared_seeds(summary, summary.test_lengths, "mean")
-    members = outcomes_by_seed(summary, summary.test_lengths, "mean")
-    return effects_on(searched_values(summary), outcomes, summary.design, members)
+        outcomes = {name: score_over_seeds(one.values(), policy, direction).median for name, one in of_seeds.items()}
+    as_failed = failed_seed_value(policy, direction)
+    members = {
+        name: {seed: as_failed if math.isnan(value) else value for seed, value in one.items()}
+        for name, one in of_seeds.items()
+    }
+    importance, partial = importances(values, outcomes, design), partial_effects(values, outcomes, design)
+    return tuple(
+        Effect(**vars(one), partial=partial[one.key], importance=importance[one.key])
+        for one in effects(values, outcomes, design, members)
+    )
 
 
 @lru_cache(REMEMBERED)
@@ -70,11 +127,41 @@ def compare_orders(summary: Summary) -> OrderAgreement | None:
     return order_agreement(ranked, test, summary.objective.direction, summary.design) if len(test) > 1 else None
 
 
+def order_agreement(
+    scores: Mapping[str, float], test: Mapping[str, float], direction: str, design: Design
+) -> OrderAgreement:
+    """Compare test medians with scores, by config_id; the first key of `scores` is the configuration ranked first.
+
+    Configurations without a test median are left out. The correlation is over configurations, so it has an interval
+    only if they were drawn independently.
+    """
+    names = [name for name in scores if name in test]
+    first, sign = test[names[0]], 1.0 if direction == "minimize" else -1.0
+    gains = {name: sign * (first - test[name]) for name in names[1:] if sign * test[name] < sign * first}
+    correlation = spearman([scores[name] for name in names], [test[name] for name in names])
+    if not math.isnan(correlation.low) and design.kind in DEPENDENT:
+        correlation = replace(correlation, low=math.nan, high=math.nan, reason=DEPENDENT[design.kind])
+    return OrderAgreement(
+        correlation=correlation,
+        others=len(names) - 1,
+        better=tuple(sorted(gains.items(), key=lambda item: -item[1])),
+    )
+
+
 @lru_cache(REMEMBERED)
 def compare_weight_averages(summary: Summary) -> tuple[Comparison, ...]:
-    """Compare every weight average with the objective's, on the same trajectories, by group of lengths."""
-    judged, scores = summary.objective, partial(member_scores, summary)
-    return compare_averages(summary.averages, judged.average, judged.direction, scores, summary.design)
+    """Compare every weight average with the objective's, on the same trajectories, by group of lengths.
+
+    Groups without a member are left out.
+    """
+    against, direction, found = summary.objective.average, summary.objective.direction, []
+    for group in ("trained", "selection", "test"):
+        judged = member_scores(summary, against, group)
+        for average in summary.averages if len(judged) else ():
+            if average != against:
+                paired = compare_members(member_scores(summary, average, group), judged, summary.design, direction)
+                found.append(Comparison(group=group, average=average, against=against, **vars(paired)))
+    return tuple(found)
 
 
 @lru_cache(REMEMBERED)

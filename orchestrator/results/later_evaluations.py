@@ -11,19 +11,22 @@ from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.measured import Measured
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.median_curves import Band, make_bands
-from orchestrator.wording import compact_value, short_keys
+from orchestrator.wording import describe_values
 from search_spaces import Objective
+
+Key = tuple[str, str, int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaterEvaluation:
     """One evaluation of the kept weights of a configuration; it has no influence on scores and ranks.
 
-    `task` has the settings in which it differs from the task of the configuration, by dotted key. `bands` are by
-    (metric, average), over all `seeds` of the configuration, of which `failed` have no weights. `sha256` is the
-    checksum of its curves.
+    `key` is the `evaluation_key` of its record. `task` has the settings in which it differs from the task of the
+    configuration, by dotted key. `bands` are by (metric, average), over all `seeds` of the configuration, of which
+    `failed` have no weights. `sha256` is the checksum of its curves.
     """
 
+    key: Key
     config_id: str
     number: int
     task: Mapping[str, Any]
@@ -38,13 +41,7 @@ class LaterEvaluation:
     @property
     def setting(self) -> str:
         """The task settings in words, "as trained" if none was replaced."""
-        names = short_keys(list(self.task))
-        return ", ".join(f"{names[key]} {compact_value(value)}" for key, value in self.task.items()) or "as trained"
-
-    @property
-    def key(self) -> tuple[str, str, int, tuple[int, ...]]:
-        """The `evaluation_key` of its record."""
-        return self.config_id, json.dumps(self.task, sort_keys=True), self.samples, self.measured.lengths
+        return describe_values(self.task) or "as trained"
 
     def metrics_like(self, base: str) -> list[str]:
         """Return the metric with this name in the task, on every distribution; if there is none, the first metric."""
@@ -52,7 +49,7 @@ class LaterEvaluation:
         return found or list(self.measured.metrics)[:1]
 
 
-def evaluation_key(fields: Mapping[str, Any]) -> tuple[str, str, int, tuple[int, ...]]:
+def evaluation_key(fields: Mapping[str, Any]) -> Key:
     """Return the key of a recorded evaluation: configuration, task settings, samples and lengths.
 
     Of several records with one key the last one counts.
@@ -83,6 +80,7 @@ def _read(state: SweepState, fields: Mapping[str, Any], objective: Objective) ->
         curves = curves[(curves["metric"] != name) | curves["length"].isin(metric.lengths)]
     bands = make_bands(curves, objective, directions)
     return LaterEvaluation(
+        key=evaluation_key(fields),
         config_id=fields["config_id"],
         number=state.configurations[fields["config_id"]].number,
         task=fields["task"],

@@ -215,14 +215,15 @@ def _scored(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, object
     scores = score_configurations(score_members(curves, objective, seeds), objective)
     ranked = []
     best_first = rank(scores, objective.direction)
-    best_first.sort(key=lambda one: (one.failed, -complete[one.config_id].rounds))
+    best_first.sort(key=lambda name: (scores[name].is_failed, -complete[name].rounds))
     pruned = sorted((row for row in rows if row.pruned_at is not None), key=lambda row: -(row.pruned_at or 0))
     unfinished = [row for row in rows if not row.complete and row.pruned_at is None]
     open_rounds = [row.rounds for row in unfinished]
-    for place, one in enumerate(best_first, start=1):
-        row = replace(complete[one.config_id], score_q25=one.q25, score_q75=one.q75, failed=one.failed)
+    for place, name in enumerate(best_first, start=1):
+        (q25, median, q75), failed = scores[name].quartiles, scores[name].is_failed
+        row = replace(complete[name], score=median, score_q25=q25, score_q75=q75, failed=failed)
         place += sum(rounds > row.rounds for rounds in open_rounds)
-        ranked.append(replace(row, score=one.score, rank=None if one.failed else place))
+        ranked.append(replace(row, rank=None if failed else place))
     return [*ranked, *unfinished, *pruned]
 
 

@@ -15,7 +15,7 @@ from orchestrator.results.later_evaluations import LaterEvaluation
 from orchestrator.results.ran_under import Code, RanUnder
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.last_and_best import LastAndBest
-from orchestrator.results.scoring.length_groups import LengthGroups, common_test_lengths, length_groups
+from orchestrator.results.scoring.length_groups import LengthGroups, length_groups
 from orchestrator.results.scoring.median_curves import Band, CurveKey
 from orchestrator.results.scoring.validation_scores import ValidationScore
 from orchestrator.statistics.effects.design import Design
@@ -220,7 +220,7 @@ class Summary:
     @cached_property
     def test_lengths(self) -> tuple[int, ...]:
         """The lengths beyond training and selection that every configuration was evaluated at."""
-        return common_test_lengths(row.groups for row in self.rows)
+        return tuple(sorted(set.intersection(*(set(row.groups.test) for row in self.rows)))) if self.rows else ()
 
     @property
     def configurations_finished(self) -> int:

@@ -12,23 +12,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from orchestrator.statistics.quartiles import Quartiles, quartiles
+from orchestrator.statistics.quartiles import Floats, Quartiles, quartiles, quartiles_of_rows
 
 POLICIES = ("worst", "exclude", "fail")
 
 
 @dataclass(frozen=True, kw_only=True)
 class OverSeeds:
-    """Quartiles over seeds, NaN if all failed; `counted` of the `seeds` are in them."""
+    """Quartiles over seeds, NaN if all failed; `counted` of the `seeds` are in them, `failed` of them have failed.
+
+    `is_failed`: the whole configuration failed, by `score_over_seeds`.
+    """
 
     quartiles: Quartiles
     seeds: int
     failed: int
     counted: int
+    is_failed: bool = False
 
     @property
     def median(self) -> float:
@@ -47,18 +52,38 @@ def over_seeds(values: Iterable[float], policy: str, direction: str) -> OverSeed
     return OverSeeds(quartiles=found, seeds=len(of_seeds), failed=failed, counted=len(counted))
 
 
-def score_over_seeds(values: Iterable[float], policy: str, direction: str) -> tuple[OverSeeds, bool]:
-    """Return the score of a configuration from the scores of its seeds, and whether the configuration failed.
+def score_over_seeds(values: Iterable[float], policy: str, direction: str) -> OverSeeds:
+    """Return the score of a configuration, the median, from the scores of its seeds (NaN = failed seed).
 
-    It fails if all seeds failed, under `fail` if one did. Its quartiles are then NaN under `fail` and the worst
-    possible value under the others. Raises ValueError for another policy.
+    The configuration fails if all seeds failed, under `fail` if one did. Its quartiles are then NaN under `fail` and
+    the worst possible value under the others. An infinite score without `is_failed` means that at least half of the
+    seeds failed under `worst`. Raises ValueError for another policy.
     """
     found = over_seeds(values, policy, direction)
-    failed = found.failed == found.seeds or (policy == "fail" and found.failed > 0)
-    if not failed:
-        return found, False
+    if found.failed < found.seeds and (policy != "fail" or not found.failed):
+        return found
     none = math.nan if policy == "fail" else worst_value(direction)
-    return OverSeeds(quartiles=Quartiles(none, none, none), seeds=found.seeds, failed=found.failed, counted=0), True
+    return replace(found, quartiles=Quartiles(none, none, none), counted=0, is_failed=True)
+
+
+def quartiles_of_groups(
+    values: Floats, seeds: npt.NDArray[np.int64], as_failed: Floats, worst: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return q25, median and q75 of many groups of seeds at once, each as from `over_seeds`, NaN if all seeds failed.
+
+    `values` are those of the first group, then of the next ones; `seeds` counts them in each group. `as_failed` is the
+    `failed_seed_value` of each group, `worst` the worst value.
+    """
+    place, starts = np.repeat(np.arange(len(seeds)), seeds), np.cumsum(seeds) - seeds
+    values_GS = np.full((len(seeds), seeds.max()), np.nan)  # NaN where a group has fewer
+    values_GS[place, np.arange(len(values)) - starts[place]] = values
+    alive = (~np.isnan(values_GS)).sum(axis=1)
+    values_GS = np.where(np.isnan(values_GS), as_failed[:, None], values_GS)
+    values_GS[np.arange(values_GS.shape[1]) >= seeds[:, None]] = np.nan
+    values_GS.sort(axis=1)  # NaN last
+    found = quartiles_of_rows(values_GS, np.where(np.isnan(as_failed), alive, seeds), worst)
+    q25, median, q75 = (np.where(alive == 0, np.nan, one) for one in found)
+    return q25, median, q75
 
 
 def failed_seed_value(policy: str, direction: str) -> float:

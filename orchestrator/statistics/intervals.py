@@ -29,24 +29,20 @@ Whole = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A number with its interval, from `n` independent values; `reason` says why one of them is missing.
+    """A number with its interval, from `n` independent values; a missing number is NaN, and `reason` says why.
 
-    The interval of a median covers in at least `level` of all samples, that of a correlation in about `level`.
+    The interval of a median covers in at least 95 % of all samples (or at the level it was asked for), that of a
+    correlation in about 95 %.
     """
 
-    value: float | None
-    interval: tuple[float, float] | None
     n: int
-    level: float = LEVEL
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
     reason: str | None = None
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The ends of the interval, NaN without one."""
-        return self.interval or (math.nan, math.nan)
 
-
-def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats, *, level: float = LEVEL) -> Estimate:
+def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> Estimate:
     """Return the rank correlation of independent pairs with an interval on Fisher's scale.
 
     Its variance is the mean of two: (1 + r^2 / 2) / (n - 3) of Bonett and Wright (Psychometrika 65, 2000), which
@@ -57,17 +53,16 @@ def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats, *, level:
     pairs = pairs[~np.isnan(pairs).any(axis=1)]
     n = len(pairs)
     if n < 2:
-        return Estimate(value=None, interval=None, n=n, level=level, reason=f"n = {n} is too few for a correlation")
+        return Estimate(n=n, reason=f"n = {n} is too few for a correlation")
     if any(len(np.unique(column)) == 1 for column in pairs.T):
-        return Estimate(value=None, interval=None, n=n, level=level, reason="one side is the same everywhere")
+        return Estimate(n=n, reason="one side is the same everywhere")
     value = float(rank_correlations(pairs[None])[0])
     if n < FEWEST_FOR_CORRELATION:
-        return Estimate(value=value, interval=None, n=n, level=level, reason=explain_too_few(n, FEWEST_FOR_CORRELATION))
+        return Estimate(n=n, value=value, reason=explain_too_few(n, FEWEST_FOR_CORRELATION))
     if abs(value) > 1 - 1e-9:
-        reason = "both sides have the same order, which leaves no error to estimate"
-        return Estimate(value=value, interval=None, n=n, level=level, reason=reason)
-    (low,), (high,) = correlation_intervals(pairs[None], level)
-    return Estimate(value=value, interval=(float(low), float(high)), n=n, level=level)
+        return Estimate(n=n, value=value, reason="both sides have the same order, which leaves no error to estimate")
+    (low,), (high,) = correlation_intervals(pairs[None])
+    return Estimate(n=n, value=value, low=float(low), high=float(high))
 
 
 def rank_correlations(samples_RN2: Floats) -> Floats:
@@ -80,7 +75,7 @@ def rank_correlations(samples_RN2: Floats) -> Floats:
         return np.asarray((x_RN * y_RN).sum(axis=1) / scale_R)
 
 
-def correlation_intervals(samples_RN2: Floats, level: float = LEVEL) -> tuple[Floats, Floats]:
+def correlation_intervals(samples_RN2: Floats) -> tuple[Floats, Floats]:
     """Return the ends of `spearman`'s interval for each sample; samples whose correlation is +-1 or NaN have none."""
     n = samples_RN2.shape[1]
     r_R = rank_correlations(samples_RN2)
@@ -90,7 +85,7 @@ def correlation_intervals(samples_RN2: Floats, level: float = LEVEL) -> tuple[Fl
     jackknife_R = (n - 1) * z_RN.var(axis=1)
     formula_R = (1 + r_R**2 / 2) / (n - 3)
     error_R = np.sqrt((formula_R + np.maximum(jackknife_R, LEAST_RATIO**2 * formula_R)) / 2)
-    half_R = stats.norm.ppf((1 + level) / 2) * error_R
+    half_R = stats.norm.ppf((1 + LEVEL) / 2) * error_R
     return np.tanh(np.arctanh(r_R) - half_R), np.tanh(np.arctanh(r_R) + half_R)
 
 
@@ -154,16 +149,15 @@ def median(values: Iterable[float] | Floats, *, level: float = LEVEL) -> Estimat
     sample = np.sort(sample[~np.isnan(sample)])
     n = len(sample)
     if not n:
-        return Estimate(value=None, interval=None, n=0, level=level, reason="no values")
+        return Estimate(n=0, reason="no values")
     with np.errstate(invalid="ignore"):
         value = float(np.median(sample))
     if math.isnan(value):
-        return Estimate(value=None, interval=None, n=n, level=level, reason="the middle lies between two infinities")
+        return Estimate(n=n, reason="the middle lies between two infinities")
     place, fewest = order_statistic(n, level), max(FEWEST_FOR_MEDIAN, fewest_for_median(level))
     if place is None or n < fewest:
-        return Estimate(value=value, interval=None, n=n, level=level, reason=explain_too_few(n, fewest))
-    ends = float(sample[place]), float(sample[n - 1 - place])
-    return Estimate(value=value, interval=ends, n=n, level=level)
+        return Estimate(n=n, value=value, reason=explain_too_few(n, fewest))
+    return Estimate(n=n, value=value, low=float(sample[place]), high=float(sample[n - 1 - place]))
 
 
 def fewest_for_median(level: float) -> int:

@@ -72,14 +72,13 @@ def describe_differences(difference: Floats, *, level: float = LEVEL) -> TwoSamp
     if not n:
         return TwoSamples(n=0, reason="no seed has a value in both configurations")
     estimate, place = median(difference, level=level), order_statistic(n, level)
-    low, high = estimate.interval or (math.nan, math.nan)
     test = signed_rank_test(difference)
     return TwoSamples(
         n=n,
         difference=median_or_nan(difference),
         mean=float(difference.mean()) if np.isfinite(difference).all() else math.nan,
-        low=low,
-        high=high,
+        low=estimate.low,
+        high=estimate.high,
         level=math.nan if place is None else coverage(n, place),
         first_smaller=int((difference < 0).sum()),
         second_smaller=int((difference > 0).sum()),

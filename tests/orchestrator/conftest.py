@@ -152,11 +152,11 @@ def build_sweep(
             objective = recorded_objective(state.spec)
             rows = score_members(read_curves(state), objective, state.seeds())
             scores = score_configurations(rows, objective)
-            for one in scores:
-                number = state.configurations[one.config_id].number
-                score = None if one.failed else one.score
-                ledger.append("score", config_id=one.config_id, number=number, score=score)
-            succeeded = any(not one.failed for one in scores)
+            for config_id, one in scores.items():
+                number = state.configurations[config_id].number
+                score = None if one.is_failed else one.median
+                ledger.append("score", config_id=config_id, number=number, score=score)
+            succeeded = any(not one.is_failed for one in scores.values())
             ledger.append("end", status="complete" if succeeded else "failed", message="")
     return SweepState.load(folder)
 

@@ -28,9 +28,8 @@ from orchestrator.figures.drawing import (
     printable,
     spans_decades,
 )
-from orchestrator.results.analysis import effects_at_test_lengths, effects_on_score
-from orchestrator.results.effects.hyperparameter_effects import Effect
-from orchestrator.results.effects.outcomes import outcomes_at_test_lengths
+from orchestrator.results.analysis import Effect, effects_at_test_lengths, effects_on_score
+from orchestrator.results.outcomes import outcomes_at_test_lengths
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.failed_seeds import worst_value
@@ -59,7 +58,6 @@ class Panel:
     label: str
     dots: tuple[Dot, ...]
     effect: Effect | None
-    worst: float
 
 
 def score_figures(summary: Summary, folder: Path) -> dict[str, Path]:
@@ -94,12 +92,12 @@ def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
 
 
 def _draw_panel(axes: Axes, key: str, panel: Panel, summary: Summary) -> None:
-    domain = summary.searched[key]
+    domain, worst = summary.searched[key], worst_value(summary.objective.direction)
     _scale(axes, panel, summary)
     if _is_axis_of_numbers(domain, panel):
-        _against_number(axes, key, panel, domain)
+        _against_number(axes, key, panel, domain, worst)
     else:
-        _against_category(axes, key, panel)
+        _against_category(axes, key, panel, worst)
     _room_for_failed(axes, panel)
     axes.set_ylabel(printable(panel.label), fontsize=9)
     axes.set_title(printable(panel.effect.sentence if panel.effect else ""), fontsize=9, loc="left")
@@ -110,7 +108,6 @@ def _is_axis_of_numbers(domain: str, panel: Panel) -> bool:
 
 
 def _panels(summary: Summary, key: str) -> list[Panel]:
-    worst = worst_value(summary.objective.direction)
     rows = [row for row in summary.rows if row.score is not None and key in row.values]
     scores = {row.config_id: row.scored for row in rows if row.scored is not None}
     wanted = [(summary.score_label, scores, effects_on_score(summary))]
@@ -122,13 +119,12 @@ def _panels(summary: Summary, key: str) -> list[Panel]:
             label=label,
             dots=tuple(Dot(row.values[key], outcome[row.config_id], row.rank == 1) for row in rows),
             effect=next((effect for effect in effects if effect.key == key), None),
-            worst=worst,
         )
         for label, outcome, effects in wanted
     ]
 
 
-def _against_number(axes: Axes, key: str, panel: Panel, domain: str) -> None:
+def _against_number(axes: Axes, key: str, panel: Panel, domain: str, worst: float) -> None:
     complement = domain == "one_minus_log_uniform"
     x = [1.0 - float(dot.value) if complement else float(dot.value) for dot in panel.dots]
     _points(axes, x, panel.dots)
@@ -140,17 +136,17 @@ def _against_number(axes: Axes, key: str, panel: Panel, domain: str) -> None:
         axes.xaxis.set_major_formatter(lambda x, _: f"{1 - x:.10g}")
     if domain == "int_uniform":
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    bins = binned_medians(x, [dot.outcome.median for dot in panel.dots], panel.worst)
+    bins = binned_medians(x, [dot.outcome.median for dot in panel.dots], worst)
     bins = [one for one in bins if math.isfinite(one.median)]
     if len(bins) > 1:
         centre, median = [one.x for one in bins], [one.median for one in bins]
-        low, high = ([_finite(q, one.median) for q, one in zip(edge, bins, strict=True)] for edge in _edges(bins))
+        low, high = ([_finite(getattr(one, edge), one.median) for one in bins] for edge in ("q25", "q75"))
         axes.fill_between(centre, low, high, color=TREND_COLOUR, alpha=0.12, linewidth=0, zorder=1)
         axes.plot(centre, median, color=TREND_COLOUR, linewidth=1.8, zorder=4, label="trend")
     axes.set_xlabel(printable(f"{key} (logarithmic in 1 − value)" if complement else key))
 
 
-def _against_category(axes: Axes, key: str, panel: Panel) -> None:
+def _against_category(axes: Axes, key: str, panel: Panel, worst: float) -> None:
     values = sorted({json.dumps(dot.value) for dot in panel.dots}, key=_category_order)
     for place, value in enumerate(values):
         members = [dot for dot in panel.dots if json.dumps(dot.value) == value]
@@ -160,7 +156,7 @@ def _against_category(axes: Axes, key: str, panel: Panel) -> None:
         finite = outcomes[np.isfinite(outcomes)]
         if len(outcomes) < 2 or not len(finite):
             continue
-        q25, median, q75 = quartiles(outcomes, panel.worst)
+        q25, median, q75 = quartiles(outcomes, worst)
         if math.isfinite(median):
             axes.hlines(median, place - 0.3, place + 0.3, color=TREND_COLOUR, linewidth=2, zorder=4)
             if len(outcomes) >= FEWEST_FOR_A_BOX:
@@ -225,10 +221,6 @@ def _legend(figure: Figure, panels: Sequence[Panel], numeric: bool, none: str) -
     figure.legend(
         handles, names, loc="outside lower center", fontsize=7.5, frameon=False, ncols=columns, handletextpad=0.4
     )
-
-
-def _edges(bins: Sequence[Any]) -> tuple[list[float], list[float]]:
-    return [one.q25 for one in bins], [one.q75 for one in bins]
 
 
 def _finite(value: float, otherwise: float) -> float:

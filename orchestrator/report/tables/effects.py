@@ -6,8 +6,13 @@ from dataclasses import dataclass
 
 from orchestrator.report.tables.columns import NONE, Columns, Section, interval, make_cells, p_value
 from orchestrator.report.tables.sentences import unequal_seeds
-from orchestrator.results.analysis import effects_at_test_lengths, effects_on_score, shows_effects, why_no_effects
-from orchestrator.results.effects.hyperparameter_effects import Effect
+from orchestrator.results.analysis import (
+    Effect,
+    effects_at_test_lengths,
+    effects_on_score,
+    shows_effects,
+    why_no_effects,
+)
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.design import ADAPTIVE
 from orchestrator.statistics.effects.partial_effects import Slope

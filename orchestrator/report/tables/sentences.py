@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.report.tables.columns import median_and_quartiles
-from orchestrator.results.analysis import compare_orders
-from orchestrator.results.effects.order_agreement import DEPENDENT
+from orchestrator.results.analysis import DEPENDENT, compare_orders
 from orchestrator.results.scoring.evaluation_choice import BEST
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import Summary
 from orchestrator.results.views.race_rounds import race_sentence
 from orchestrator.statistics.intervals import Estimate
-from orchestrator.wording import command, compact_value, describe_deaths, label, short_keys, spans, three_digits
+from orchestrator.wording import command, describe_deaths, describe_values, label, spans, three_digits
 
 MOST_NAMED = 5  # configurations that are better at the test lengths
 FEWEST_ORDERED = 3  # configurations from which on their order has a correlation
@@ -133,13 +132,8 @@ def best_sentence(result: Summary, code: str = "") -> list[str]:
     if row.test is not None and row.groups.test:
         lengths = f"on the test lengths {spans(row.groups.test)}, not used to select it"
         test = f"{lengths}: {median_and_quartiles(row.test, result.infinite)}"
-    return [f"{head} ({values_in_words(row, result)}); {trained if row.trained and row.groups.trained else ''}{test}"]
-
-
-def values_in_words(row: Row, result: Summary) -> str:
-    """Return the searched values of a configuration: "lr 0.01, dropout 0.1"."""
-    names = short_keys([key for key in result.searched if key in row.values])
-    return ", ".join(f"{name} {compact_value(row.values[key])}" for key, name in names.items()) or "no searched values"
+    values = describe_values(row.values, result.searched) or "no searched values"
+    return [f"{head} ({values}); {trained if row.trained and row.groups.trained else ''}{test}"]
 
 
 def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
@@ -175,8 +169,8 @@ def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
 
 
 def _correlation(estimate: Estimate) -> str:
-    if estimate.value is None:
+    if math.isnan(estimate.value):
         return f"no rank correlation with the scores ({estimate.reason})"
-    ends = "no interval" if estimate.interval is None else "95 % [{:+.2f}, {:+.2f}]".format(*estimate.interval)
+    ends = "no interval" if math.isnan(estimate.low) else f"95 % [{estimate.low:+.2f}, {estimate.high:+.2f}]"
     why = f": {estimate.reason}" if estimate.reason in DEPENDENT.values() else ""
     return f"rank correlation with the scores {estimate.value:+.2f} ({ends}, n = {estimate.n}{why})"

@@ -1,10 +1,11 @@
 """The questions of a comparison that a user asked for: metric, average and lengths that all its configurations have."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from orchestrator.errors import UserError
 from orchestrator.results.comparing.seed_comparisons import GROUPS, Question, Side, make_question
+from orchestrator.results.scoring.length_groups import parse_lengths
 from orchestrator.wording import spans
 from trainers.errors import nearest
 
@@ -34,7 +35,8 @@ def make_questions(
     if lengths is None:
         groups = [[make_question(*pair, group, metric, average) for pair in pairs] for group in GROUPS]
         return [questions for questions in groups if any(question.lengths for question in questions)]
-    chosen = _lengths(lengths, common_lengths(pairs, metric))
+    known = common_lengths(pairs, metric)
+    chosen = parse_lengths(lengths, known, f"different lengths that both were evaluated at ({spans(known)})")
     return [[replace(make_question(*pair, GROUPS[0], metric, average), group=ASKED, lengths=chosen) for pair in pairs]]
 
 
@@ -64,12 +66,3 @@ def _allowed(what: str, asked: str | None, judged: str, allowed: Sequence[Iterab
         )
     hint = nearest(name, common)
     raise UserError(f"--{what} {name}: {f'did you mean {hint}? ' if hint else ''}allowed: {', '.join(common)}")
-
-
-def _lengths(asked: str, evaluated: Collection[int]) -> tuple[int, ...]:
-    parts = [part.strip() for part in asked.split(",") if part.strip()]
-    numbers = {int(part) for part in parts if part.isascii() and part.isdigit()}
-    if not parts or len(numbers) != len(parts) or not numbers <= set(evaluated):
-        allowed = f"different lengths that both were evaluated at ({spans(sorted(evaluated))})"
-        raise UserError(f"--lengths {asked!r}: allowed: {allowed}")
-    return tuple(sorted(numbers))

@@ -1,6 +1,7 @@
 """Compare configurations over their seeds, at trained, selection and test lengths."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
@@ -46,13 +47,14 @@ class Question:
 class SeedComparison:
     """Two configurations at one group of lengths; `outcome` is first - second.
 
-    `unmatched` counts the seeds of both that have no partner. `family` names the comparisons at the same lengths that
+    `first` and `second` are config_ids, empty for the mean of several configurations. `unmatched` counts the seeds of
+    both that have no partner. `family` names the comparisons at the same lengths that
     `holm_p` corrects for, `tests` is how many of them have a p. Medians are over seeds, as everywhere.
     """
 
     question: Question
-    first: str
-    second: str
+    first: str = ""
+    second: str = ""
     first_median: float
     second_median: float
     first_seeds: int
@@ -63,8 +65,8 @@ class SeedComparison:
     shared: Shared
     outcome: TwoSamples
     family: str
-    tests: int
-    holm_p: float
+    tests: int = 1
+    holm_p: float = math.nan
 
     @property
     def first_better(self) -> int:
@@ -147,14 +149,12 @@ def compare_sides(
         second_median=over_seeds(other.values(), question.policy, question.direction).median,
         first_seeds=len(one),
         second_seeds=len(other),
-        first_failed=_failed(one),
-        second_failed=_failed(other),
+        first_failed=int(np.isnan(list(one.values())).sum()),
+        second_failed=int(np.isnan(list(other.values())).sum()),
         unmatched=len(one) + len(other) - 2 * len(common) if paired else 0,
         shared=shared,
         outcome=_compared(np.array(x), np.array(y), paired, question),
         family=family,
-        tests=1,
-        holm_p=np.nan,
     )
 
 
@@ -195,10 +195,6 @@ def values_by_seed(side: Side, question: Question) -> dict[int, float]:
         else np.nan
         for seed in sorted({*side.row.seeds, *band.seeds})
     }
-
-
-def _failed(values: Mapping[int, float]) -> int:
-    return sum(bool(np.isnan(value)) for value in values.values())
 
 
 def _same_draw(result: Summary, first: Row, other: Row) -> bool:

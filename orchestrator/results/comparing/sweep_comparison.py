@@ -1,27 +1,27 @@
 """Compare two whole sweeps over the configurations that both have: one by one, all together, and length by length."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from orchestrator.errors import UserError
-from orchestrator.results.comparing.matching import Matching, match_configurations, specification_differences
 from orchestrator.results.comparing.questions import Pair, common_lengths, make_questions
 from orchestrator.results.comparing.seed_comparisons import (
     FAILED,
     GROUPS,
     Question,
     SeedComparison,
+    Side,
     compare_sides,
     correct_family,
     find_shared,
     values_by_seed,
 )
-from orchestrator.results.comparing.shared_streams import Shared
+from orchestrator.results.comparing.shared_streams import Shared, differing_values
 from orchestrator.results.ran_under import differing_environment
-from orchestrator.results.summary import Summary
+from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.failed_seeds import failed_seed_value
 from orchestrator.statistics.intervals import LEVEL
 from orchestrator.statistics.quartiles import Floats
@@ -32,9 +32,28 @@ from orchestrator.statistics.two_samples import (
     median_or_nan,
     subtract_pairs,
 )
+from search_spaces import ABSENT
+from search_spaces.grammar.problems.findings import lookup
+from search_spaces.grammar.spec.spec import PASSIVE
 
 MATCHED, TOGETHER, EACH_LENGTH = "matched configurations", "all matched together", "each length"
 UNPAIRED_FAILED = "a seed failed, and seeds that are not paired cannot be averaged without it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matching:
+    """The configurations of two sweeps with the same values of `keys`; the other fields count configurations.
+
+    `pairs` have ended in both, by their numbers in the first sweep; `unfinished` match and have not ended in both,
+    `pruned` were pruned in one of them.
+    """
+
+    keys: tuple[str, ...]
+    pairs: tuple[tuple[Side, Side], ...]
+    unfinished: int
+    pruned: int
+    only_first: int
+    only_second: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +107,7 @@ def compare_sweeps(
     taken over the seeds that all of them have. Raises UserError for sweeps without a common configuration that has
     ended in both, and for a metric, average or length that a configuration lacks.
     """
-    matching = match_configurations(first, second)
+    matching = _match_configurations(first, second)
     pairs = matching.pairs
     groups = make_questions(pairs, metric, average, lengths)
     if not groups:
@@ -109,10 +128,11 @@ def compare_sweeps(
         _compare_together(pairs, shared, _question_at(pairs[0], groups[0][0], length), EACH_LENGTH, len(every))
         for length in every
     ]
+    before, now = ({key: value for key, value in one.spec.items() if key not in PASSIVE} for one in (first, second))
     return SweepComparison(
         first=first,
         second=second,
-        specification=specification_differences(first, second),
+        specification=dict(differing_values(before, now)),
         code={key: values for one in shared for key, values in one.code.items()},
         environment=differing_environment(first.ran_under, second.ran_under),
         matching=matching,
@@ -120,6 +140,53 @@ def compare_sweeps(
         together=tuple(together),
         by_length=tuple(by_length),
     )
+
+
+def _match_configurations(first: Summary, second: Summary) -> Matching:
+    """Match the configurations of two sweeps by every key that either of them searched.
+
+    A sweep that did not search a key has the fixed value of its configurations. Raises UserError if no configuration
+    of one matches one of the other, and if none that match have ended.
+    """
+    keys = tuple(sorted({*first.searched, *second.searched}))
+    shared = frozenset(first.searched) & frozenset(second.searched)
+    one, other = ({_values(result, row, keys, shared): row for row in result.rows} for result in (first, second))
+    matched = sorted((values for values in one if values in other), key=lambda values: one[values].number)
+    if not matched:
+        raise UserError(
+            f"{first.folder} and {second.folder}: no configuration of one has the searched values "
+            f"({', '.join(keys) or 'none'}) of a configuration of the other, so there is nothing to compare"
+        )
+    pruned = sum(one[values].pruned_at is not None or other[values].pruned_at is not None for values in matched)
+    ended = [values for values in matched if one[values].complete and other[values].complete]
+    if not ended:
+        raise UserError(
+            f"{first.folder} and {second.folder}: none of the {len(matched)} configurations that both have has ended "
+            "in both"
+        )
+    return Matching(
+        keys=keys,
+        pairs=tuple((Side(first, one[values]), Side(second, other[values])) for values in ended),
+        unfinished=len(matched) - len(ended) - pruned,
+        pruned=pruned,
+        only_first=len(first.rows) - len(matched),
+        only_second=len(second.rows) - len(matched),
+    )
+
+
+def _values(result: Summary, row: Row, keys: tuple[str, ...], shared: frozenset[str]) -> Hashable:
+    """Return the values of a configuration: as drawn if both sweeps searched the key, else as resolved."""
+    resolved = dict(result.recorded[row.config_id].resolved)
+    drawn = {key: row.values[key] for key in shared if key in row.values}
+    return tuple(_hashable(drawn[key] if key in drawn else lookup(resolved, key)) for key in keys)
+
+
+def _hashable(value: Any) -> Hashable:
+    if isinstance(value, Mapping):
+        return tuple(sorted((key, _hashable(inner)) for key, inner in value.items()))
+    if isinstance(value, list | tuple):
+        return tuple(map(_hashable, value))
+    return "absent" if value is ABSENT else (isinstance(value, bool), value)
 
 
 def _question_at(pair: Pair, question: Question, length: int) -> Question:
@@ -151,8 +218,6 @@ def _compare_together(
     first, second = (_mean_over_configurations(_with_failed(table, as_failed)) for table in (x_CS, y_CS))
     return SeedComparison(
         question=question,
-        first="",
-        second="",
         first_median=median_or_nan(first[~np.isnan(first)]),
         second_median=median_or_nan(second[~np.isnan(second)]),
         first_seeds=x_CS.size,
@@ -163,7 +228,6 @@ def _compare_together(
         shared=replace(shared[0], same=tuple(same), apart={}, differing={}),
         outcome=outcome,
         family=family,
-        tests=1,
         holm_p=outcome.p,
     )
 

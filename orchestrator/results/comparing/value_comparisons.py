@@ -12,7 +12,7 @@ from orchestrator.results.comparing.seed_comparisons import (
     correct_family,
     make_question,
 )
-from orchestrator.results.effects.outcomes import searched_values
+from orchestrator.results.outcomes import searched_values
 from orchestrator.results.summary import REMEMBERED, Row, Summary
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from search_spaces.grammar.space.domains import value_key

@@ -72,7 +72,7 @@ def compare_last_and_best(
     for evaluation in (LAST, BEST):
         rule = objective.model_copy(update={"evaluation": evaluation})
         found = score_configurations(score_members(curves, rule, seeds), rule)
-        scores[evaluation] = {one.config_id: one.quartiles for one in found}
+        scores[evaluation] = {name: one.quartiles for name, one in found.items()}
         steps[evaluation] = _by_configuration(choose_evaluations(curves, rule))
     tables, values = _by_configuration(curves), _by_configuration(judged)
     return tuple(

@@ -5,11 +5,12 @@ the objective, for metrics on the distribution that is judged. Test lengths are 
 one; if the distribution is not trained on, all others.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+from orchestrator.errors import UserError
 from orchestrator.record.state.measured import Measured
 from search_spaces import Objective
 
@@ -39,12 +40,6 @@ def length_groups(measured: Measured, objective: Objective, metric: str | None =
     )
 
 
-def common_test_lengths(groups: Iterable[LengthGroups]) -> tuple[int, ...]:
-    """Return the test lengths that all configurations share; only there can they be compared."""
-    shared = [set(one.test) for one in groups]
-    return tuple(sorted(set.intersection(*shared))) if shared else ()
-
-
 def few_lengths(groups: LengthGroups, present: Iterable[int]) -> tuple[int, ...]:
     """Return up to FEW of the lengths `present`: the longest trained one, the longest test length, others between."""
     known = set(present)
@@ -56,3 +51,12 @@ def few_lengths(groups: LengthGroups, present: Iterable[int]) -> tuple[int, ...]
     if test and test[0] not in chosen:
         chosen[int(np.argmin([abs(length - test[0]) for length in chosen]))] = test[0]
     return tuple(sorted({*trained, *chosen})) or tuple(sorted(known))[-FEW:]
+
+
+def parse_lengths(asked: str, known: Collection[int], allowed: str) -> tuple[int, ...]:
+    """Return the lengths of --lengths, ascending; raises UserError with what is allowed for unknown or equal ones."""
+    parts = [part.strip() for part in asked.split(",") if part.strip()]
+    numbers = {int(part) for part in parts if part.isascii() and part.isdigit()}
+    if not parts or len(numbers) != len(parts) or not numbers <= set(known):
+        raise UserError(f"--lengths {asked!r}: allowed: {allowed}")
+    return tuple(sorted(numbers))

@@ -1,18 +1,23 @@
 """Bands: median and quartile curves over the seeds of a configuration, with the curve of every seed."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from orchestrator.results.scoring.evaluation_choice import Mask
 from orchestrator.results.scoring.objective import judged_over_seeds
-from orchestrator.statistics.medians import factorize, median_curves
+from orchestrator.statistics.failed_seeds import failed_seed_value, quartiles_of_groups, worst_value
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import Objective
 
+Whole = npt.NDArray[np.int64]
 CurveKey = tuple[str, str, str]  # config_id, metric, average
 
 
@@ -30,35 +35,57 @@ class Band:
 def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[str, str]) -> dict[CurveKey, Band]:
     """Return a band for every curve; failed seeds count as the objective says, by the direction of each metric.
 
-    `curves` has one step of every seed, which need not be the same one.
+    `curves` has one step of every seed, which need not be the same one. All curves are sorted at once: fifty times
+    faster than groupby, so that millions of rows take seconds.
     """
+    if not len(curves):
+        return {}
     directions = {**directions, objective.metric: objective.direction}
-    medians = median_curves(curves.assign(step=0), directions, objective.failed_seeds)
-    keys = ["config_id", "metric", "average"]
-    seeds: dict[CurveKey, dict[int, tuple[float, ...]]] = {}
-    for (config_id, metric, average, seed), (values,) in _runs(curves, [*keys, "seed"], ["value"]):
-        seeds.setdefault((config_id, metric, average), {})[seed] = values
+    codes, labels = zip(*(_factorize(curves[name]) for name in ("config_id", "metric", "average")), strict=True)
+    seed, length = (curves[name].to_numpy() for name in ("seed", "length"))
+    values = curves["value"].to_numpy(dtype=np.float64)
+    order = np.lexsort((length, seed, *reversed(codes)))
+    seeds: dict[tuple[int, ...], dict[int, tuple[float, ...]]] = {}
+    for (*curve, one), (of_seed,) in _runs(np.stack([*codes, seed])[:, order], [values[order]]):
+        seeds.setdefault(tuple(curve), {})[one] = of_seed
+    order = np.lexsort((length, *reversed(codes)))
+    keys_KR = np.stack([*codes, length])[:, order]
+    starts = np.flatnonzero(_changed(keys_KR))
+    of_metric = [directions.get(name, "none") for name in labels[1]]
+    as_failed, worst = (
+        np.array(found)[codes[1][order[starts]]]
+        for found in (
+            [failed_seed_value(objective.failed_seeds, way) for way in of_metric],
+            [worst_value(way) for way in of_metric],
+        )
+    )
+    quartiles = quartiles_of_groups(values[order], np.diff(np.append(starts, len(order))), as_failed, worst)
     bands: dict[CurveKey, Band] = {}
-    for (config_id, metric, average), columns in _runs(medians, keys, ["length", "q25", "median", "q75"]):
+    for curve, (lengths, q25, median, q75) in _runs(keys_KR[:-1, starts], [keys_KR[-1, starts], *quartiles]):
+        config_id, metric, average = (label[code] for label, code in zip(labels, curve, strict=True))
         key = config_id, metric, average
-        lengths, q25, median, q75 = columns
-        bands[key] = Band(lengths=lengths, q25=q25, median=median, q75=q75, seeds=seeds[key])
+        bands[key] = Band(lengths=lengths, q25=q25, median=median, q75=q75, seeds=seeds[tuple(curve)])
     return bands
 
 
-def _runs(
-    table: pd.DataFrame, keys: Sequence[str], columns: Sequence[str]
-) -> Iterator[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]:
-    """Yield each combination of keys with its columns by ascending length; fifty times faster than groupby."""
-    codes, labels = zip(*(factorize(table[name]) for name in keys), strict=True)
-    order = np.lexsort((table["length"].to_numpy(), *reversed(codes)))
-    codes_KR = np.stack(codes)[:, order]
-    changed = (np.diff(codes_KR, prepend=-1) != 0).any(axis=0)
-    names = [label.tolist() for label in labels]
-    plain = [table[name].to_numpy()[order].tolist() for name in columns]
-    for first, last in pairwise([*np.flatnonzero(changed).tolist(), len(table)]):
-        key = tuple(names[place][code] for place, code in enumerate(codes_KR[:, first].tolist()))
-        yield key, [tuple(column[first:last]) for column in plain]
+def _factorize(column: pd.Series[Any]) -> tuple[Whole, list[Any]]:
+    """Return integer codes and their labels, in the order of the categories, else ascending."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.codes.to_numpy().astype(np.int64), column.cat.categories.tolist()
+    labels, codes = np.unique(column.to_numpy(), return_inverse=True)
+    return codes.astype(np.int64), labels.tolist()
+
+
+def _changed(keys_KR: Whole) -> Mask:
+    """Return where runs of equal keys begin."""
+    return np.asarray((np.diff(keys_KR, prepend=-1) != 0).any(axis=0))
+
+
+def _runs(keys_KR: Whole, columns: Sequence[Any]) -> Iterator[tuple[list[int], list[tuple[Any, ...]]]]:
+    """Yield the keys of each run of equal ones, with its part of the columns."""
+    plain = [column.tolist() for column in columns]
+    for first, last in pairwise([*np.flatnonzero(_changed(keys_KR)).tolist(), keys_KR.shape[1]]):
+        yield keys_KR[:, first].tolist(), [tuple(column[first:last]) for column in plain]
 
 
 def quartiles_at(band: Band, lengths: Sequence[int], objective: Objective) -> Quartiles | None:

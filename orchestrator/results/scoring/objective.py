@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from pydantic import ValidationError
 from orchestrator.errors import LedgerError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.results.scoring.evaluation_choice import chosen_steps
-from orchestrator.statistics.failed_seeds import over_seeds, score_over_seeds
+from orchestrator.statistics.failed_seeds import OverSeeds, over_seeds, score_over_seeds
 from orchestrator.statistics.quartiles import Floats, Quartiles
 from search_spaces import Objective
 
@@ -37,29 +36,6 @@ def recorded_objective(spec: Mapping[str, Any]) -> Objective:
         fault = error.errors(include_url=False)[0]
         key = ".".join(map(str, ("objective", *fault["loc"])))
         raise LedgerError(f"{LEDGER_FILE}:1: this version cannot read the recorded {key}: {fault['msg']}") from error
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConfigurationScore:
-    """The score of a configuration: median and quartiles over its seeds under the failed-seed policy.
-
-    `seeds_run` counts every seed, failed ones too. The score of a `failed` configuration is NaN under the policy `fail`
-    and the worst possible one (infinite) under the others; an infinite score without `failed` means that at
-    least half of the seeds failed under the policy `worst`.
-    """
-
-    config_id: str
-    score: float
-    q25: float
-    q75: float
-    seeds_run: int
-    seeds_failed: int
-    failed: bool
-
-    @property
-    def quartiles(self) -> Quartiles:
-        """The score between its quartiles."""
-        return Quartiles(self.q25, self.score, self.q75)
 
 
 def is_judged(curves: pd.DataFrame, objective: Objective) -> npt.NDArray[np.bool_]:
@@ -118,18 +94,9 @@ def score_members(
     return planned.merge(scores, on=["config_id", "seed"], how="left")
 
 
-def score_configuration(config_id: str, scores: Iterable[float], objective: Objective) -> ConfigurationScore:
+def score_configuration(scores: Iterable[float], objective: Objective) -> OverSeeds:
     """Return the score of one configuration from its seeds' scores (NaN = failed seed)."""
-    found, failed = score_over_seeds(scores, objective.failed_seeds, objective.direction)
-    return ConfigurationScore(
-        config_id=config_id,
-        score=found.quartiles.median,
-        q25=found.quartiles.q25,
-        q75=found.quartiles.q75,
-        seeds_run=found.seeds,
-        seeds_failed=found.failed,
-        failed=failed,
-    )
+    return score_over_seeds(scores, objective.failed_seeds, objective.direction)
 
 
 def judged_over_seeds(values: Iterable[float], objective: Objective) -> Quartiles:
@@ -137,16 +104,17 @@ def judged_over_seeds(values: Iterable[float], objective: Objective) -> Quartile
     return over_seeds(values, objective.failed_seeds, objective.direction).quartiles
 
 
-def score_configurations(members: pd.DataFrame, objective: Objective) -> list[ConfigurationScore]:
-    """Return the score of every configuration in the rows of `score_members`, in the order they come there."""
+def score_configurations(members: pd.DataFrame, objective: Objective) -> dict[str, OverSeeds]:
+    """Return the score of every configuration in the rows of `score_members` by config_id, in the order they come."""
     groups = members.groupby("config_id", sort=False, observed=True)["score"]
-    return [score_configuration(str(name), values, objective) for name, values in groups]
+    return {str(name): score_configuration(values, objective) for name, values in groups}
 
 
-def rank(scores: Iterable[ConfigurationScore], direction: str) -> list[ConfigurationScore]:
-    """Return the scores best first; failed ones come last, ties keep their order."""
+def rank(scores: Mapping[str, OverSeeds], direction: str) -> list[str]:
+    """Return the config_ids by score, best first; failed ones come last, ties keep their order."""
     sign = _sign(direction)
-    return sorted(scores, key=lambda one: (one.failed, 0.0 if one.failed else sign * one.score))
+    goodness = {name: (one.is_failed, 0.0 if one.is_failed else sign * one.median) for name, one in scores.items()}
+    return sorted(goodness, key=lambda name: goodness[name])
 
 
 def generalization_length(

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.statistics.failed_seeds import score_over_seeds, worst_value
+from orchestrator.results.scoring.objective import score_configuration
+from orchestrator.statistics.failed_seeds import worst_value
 from orchestrator.statistics.friedman import race_by_ranks
 from search_spaces import Objective, Racing
 
@@ -36,8 +37,8 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
     """
     medians: dict[str, float | None] = {}
     for name, values in scores.items():
-        found, failed = score_over_seeds(values, objective.failed_seeds, objective.direction)
-        medians[name] = None if failed else found.median
+        found = score_configuration(values, objective)
+        medians[name] = None if found.is_failed else found.median
     alive = [name for name, median in medians.items() if median is not None]
     sign = 1.0 if objective.direction == "minimize" else -1.0
     if racing.test is None:

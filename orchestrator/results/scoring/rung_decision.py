@@ -67,14 +67,14 @@ def decide_rung(now: Scores, before: Scores, rungs: Rungs, objective: Objective)
     Failed seeds count as `objective.failed_seeds` says, and as the worst improvement where they are not left out.
     """
     policy, sign = objective.failed_seeds, 1.0 if objective.direction == "minimize" else -1.0
-    scored = {name: score_configuration(name, scores, objective) for name, scores in now.items()}
-    alive = {name: sign * one.score for name, one in scored.items() if not one.failed}
+    scored = {name: score_configuration(scores, objective) for name, scores in now.items()}
+    alive = {name: sign * one.median for name, one in scored.items() if not one.is_failed}
     improvements, spreads = dict[str, float](), dict[str, float]()
     with np.errstate(invalid="ignore"):  # inf - inf: nothing was reached at either step, and the seed did not improve
         for name in alive:
             gains = sign * (np.array(before[name]) - np.array(now[name]))
             improvements[name] = over_seeds(gains, policy, "maximize").median
-            spreads[name] = float(np.subtract(scored[name].q75, scored[name].q25))
+            spreads[name] = float(np.subtract(scored[name].quartiles.q75, scored[name].quartiles.q25))
     ahead = keep_best(alive, rungs.count_kept(len(now)))
     guarded = tuple(name for name in alive if rungs.guard and name not in ahead and improvements[name] > spreads[name])
 
@@ -84,7 +84,7 @@ def decide_rung(now: Scores, before: Scores, rungs: Rungs, objective: Objective)
     return RungOutcome(
         survivors=tuple(name for name in now if name in ahead or name in guarded),
         guarded=guarded,
-        values=recorded({name: scored[name].score for name in alive}),
+        values=recorded({name: scored[name].median for name in alive}),
         improvements=recorded(improvements),
         spreads=recorded(spreads),
     )

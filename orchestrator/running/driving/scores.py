@@ -45,15 +45,15 @@ class Scores:
         scores = self.read_seed_scores(configuration.config_id, sorted(configuration.members))
         if not is_race(self._state.specs):
             self._members.pop(configuration.config_id, None)
-        scored = score_configuration(configuration.config_id, scores, self._objective)
+        scored = score_configuration(scores, self._objective)
         return {
             "config_id": configuration.config_id,
             "number": configuration.number,
-            "score": None if scored.failed else scored.score,
-            "q25": scored.q25,
-            "q75": scored.q75,
-            "seeds_run": scored.seeds_run,
-            "seeds_failed": scored.seeds_failed,
+            "score": None if scored.is_failed else scored.median,
+            "q25": scored.quartiles.q25,
+            "q75": scored.quartiles.q75,
+            "seeds_run": scored.seeds,
+            "seeds_failed": scored.failed,
         }
 
     def read_seed_scores(self, config_id: str, seeds: Sequence[int]) -> list[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +32,7 @@ class Importance:
     reason: str | None
 
 
-def importances(
-    values_by_config: Values, scores: Scores, design: Design | None = None, *, seed: int = 0
-) -> dict[str, Importance]:
+def importances(values_by_config: Values, scores: Scores, design: Design | None = None) -> dict[str, Importance]:
     """Return the fANOVA importance of each hyperparameter, from Optuna.
 
     A random forest predicts the ranks of the scores from the ranks of the values; the importance is the share of its
@@ -66,20 +64,17 @@ def importances(
         problem = "it is the only one that varies"
     elif len(np.unique(response)) < 2:
         problem = "the score is the same everywhere"
-    columns = {name: _ranks(values[name]) if is_numeric(values[name]) else labels[name] for name in used}
-    shares = _fanova(columns, response.tolist(), seed) if problem is None else {}
+    columns = {
+        name: (stats.rankdata(values[name]) / len(scored)).tolist() if is_numeric(values[name]) else labels[name]
+        for name in used
+    }
+    shares = _fanova(columns, response.tolist()) if problem is None else {}
     return {
         name: Importance(share=shares.get(name, math.nan), n=n, reason=reasons.get(name, problem)) for name in names
     }
 
 
-def _ranks(values: Sequence[Any]) -> list[float]:
-    """Return ranks divided by the highest."""
-    ranks: list[float] = (np.asarray(stats.rankdata(values)) / len(values)).tolist()
-    return ranks
-
-
-def _fanova(columns: Mapping[str, list[Any]], response: list[float], seed: int) -> dict[str, float]:
+def _fanova(columns: Mapping[str, list[Any]], response: list[float]) -> dict[str, float]:
     import optuna  # a second to import with its forests, needed for reports only
     from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
     from optuna.importance import FanovaImportanceEvaluator, get_param_importances
@@ -95,5 +90,5 @@ def _fanova(columns: Mapping[str, list[Any]], response: list[float], seed: int) 
     for index, value in enumerate(response):
         params = {name: column[index] for name, column in columns.items()}
         study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=value))
-    found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=seed))
+    found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
     return {name: float(found[name]) for name in columns}

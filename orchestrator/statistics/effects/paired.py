@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy import stats
 
 from orchestrator.statistics.effects.design import ADAPTIVE, Design
 from orchestrator.statistics.effects.within import signed_rank_p
-from orchestrator.statistics.intervals import LEVEL, median
+from orchestrator.statistics.intervals import median
 from orchestrator.statistics.quartiles import fast_median, quartiles
+from orchestrator.statistics.two_samples import subtract_pairs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,29 +44,25 @@ class Paired:
 
 
 def compare_members(
-    first: pd.Series[float],
-    second: pd.Series[float],
+    first: Mapping[tuple[str, int], float],
+    second: Mapping[tuple[str, int], float],
     design: Design | None = None,
     direction: str = "minimize",
-    *,
-    level: float = LEVEL,
 ) -> Paired:
-    """Compare two scores of the same members; both are indexed by (config_id, seed), NaN where a member failed.
+    """Compare two scores of the same members, each by (config_id, seed), NaN where a member failed.
 
     Members of one unit of the `design` (default: a configuration) depend on each other, so a unit counts once, with the
     median difference of its members. The tests are Wilcoxon's signed-rank test and the sign test; both leave out
     differences of zero and need two others.
     """
-    both = pd.DataFrame({"first": first, "second": second})
-    kept = both.dropna()
-    design = design or Design.random(kept.index.get_level_values(0).astype("str"))
-    x, y = kept["first"].to_numpy(dtype=np.float64), kept["second"].to_numpy(dtype=np.float64)
-    difference = np.zeros(len(kept))
-    np.subtract(x, y, out=difference, where=x != y)  # equal infinities do not differ
+    both = {member: (first.get(member, math.nan), second.get(member, math.nan)) for member in {**first, **second}}
+    kept = {member: pair for member, pair in both.items() if not any(map(math.isnan, pair))}
+    design = design or Design.random(config_id for config_id, _ in kept)
+    difference = subtract_pairs(*np.array(list(kept.values()), dtype=np.float64).reshape(-1, 2).T)
     better, worse = int((difference < 0).sum()), int((difference > 0).sum())
     units: dict[Any, list[float]] = {}
-    for (config_id, seed), one in zip(kept.index, difference.tolist(), strict=True):
-        units.setdefault(design.member_unit(str(config_id), seed), []).append(one)
+    for member, one in zip(kept, difference.tolist(), strict=True):
+        units.setdefault(design.member_unit(*member), []).append(one)
     result = Paired(
         members=len(kept),
         unit=design.unit,
@@ -79,13 +76,11 @@ def compare_members(
         return replace(result, reason="no member has both scores")
     q25, _, q75 = quartiles(difference)
     medians = np.array([fast_median(unit) for unit in units.values()])
-    estimate = median(medians, level=level)
-    value = math.nan if estimate.value is None else estimate.value
-    result = replace(result, difference=value, q25=q25, q75=q75, reason=estimate.reason)
+    estimate = median(medians)
+    result = replace(result, difference=estimate.value, q25=q25, q75=q75, reason=estimate.reason)
     if not design.units_are_independent:
         return replace(result, reason=ADAPTIVE)
-    low, high = estimate.ends
-    result = replace(result, low=low, high=high)
+    result = replace(result, low=estimate.low, high=estimate.high)
     if not difference.any():
         return replace(result, reason="no member differs")
     medians = medians[(medians != 0) & ~np.isnan(medians)]

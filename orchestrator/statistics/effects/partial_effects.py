@@ -56,9 +56,7 @@ class PartialEffect:
     reason: str | None = None
 
 
-def partial_effects(
-    values_by_config: Values, scores: Scores, design: Design | None = None, *, level: float = LEVEL
-) -> dict[str, PartialEffect]:
+def partial_effects(values_by_config: Values, scores: Scores, design: Design | None = None) -> dict[str, PartialEffect]:
     """Return the effect of each hyperparameter with the other drawn ones held fixed: least squares on ranks.
 
     The observations are the units of the design, as in `effects`: those with a score and every drawn hyperparameter.
@@ -78,7 +76,7 @@ def partial_effects(
             reasons[name] = "it is the same everywhere"
         columns |= {(name, value): column for value, column in columns_of_key.items()}
     response = _standardised(np.array([score for _, score in sample], dtype=np.float64))
-    slopes, problem = _fit(response, columns, level)
+    slopes, problem = _fit(response, columns)
     if not design.units_are_independent:
         slopes = {key: [replace(slope, low=nan, high=nan, p=nan) for slope in of_key] for key, of_key in slopes.items()}
     return {
@@ -87,7 +85,7 @@ def partial_effects(
     }
 
 
-def _fit(response: Floats, columns: Mapping[Column, Floats], level: float) -> tuple[dict[str, list[Slope]], str | None]:
+def _fit(response: Floats, columns: Mapping[Column, Floats]) -> tuple[dict[str, list[Slope]], str | None]:
     """Return the slopes of each key, or a reason why there are none."""
     n, k = len(response), len(columns)
     if not k:
@@ -104,7 +102,7 @@ def _fit(response: Floats, columns: Mapping[Column, Floats], level: float) -> tu
     fit = OLS(response, design).fit()
     if fit.ssr < 1e-9 * n:
         return {}, "the fit is exact, which leaves no error to estimate"
-    numbers = np.column_stack([fit.params, fit.conf_int(alpha=1 - level), fit.pvalues])[1:].tolist()
+    numbers = np.column_stack([fit.params, fit.conf_int(alpha=1 - LEVEL), fit.pvalues])[1:].tolist()
     slopes: dict[str, list[Slope]] = {}
     for (key, value), (coefficient, low, high, p) in zip(columns, numbers, strict=True):
         slopes.setdefault(key, []).append(Slope(value=value, coefficient=coefficient, low=low, high=high, p=p))

@@ -17,7 +17,7 @@ from scipy import stats
 
 from orchestrator.statistics.effects.design import ADAPTIVE, Design
 from orchestrator.statistics.effects.within import Cells, Difference, compare_within
-from orchestrator.statistics.intervals import LEVEL, Estimate, spearman
+from orchestrator.statistics.intervals import spearman
 from orchestrator.statistics.quartiles import Floats, fast_median
 from orchestrator.wording import compact_value
 
@@ -85,8 +85,6 @@ def effects(
     scores: Scores,
     design: Design | None = None,
     members: Members | None = None,
-    *,
-    level: float = LEVEL,
 ) -> tuple[KeyEffect, ...]:
     """Return the effect of every hyperparameter on the score, in the order the keys come.
 
@@ -96,8 +94,8 @@ def effects(
     have it.
 
     A drawn key is judged over the units of the design, each with one value and one score; the score of a draw at
-    several grid points is its mean rank, each among the draws at that grid point. Intervals have `level`. Raises
-    ValueError for a fixed design without members.
+    several grid points is its mean rank, each among the draws at that grid point. Raises ValueError for a
+    fixed design without members.
     """
     design = design or Design.random(values_by_config)
     if design.kind == "fixed" and members is None:
@@ -110,9 +108,9 @@ def effects(
         groups = group_scores(values, np.array([scores[config] for config in used], dtype=np.float64))
         numeric, few = is_numeric(values), groups if len(groups) <= FEW_VALUES else {}
         if design.compares_within_units(name):
-            numbers = _compared(_units(name, used, scores, design, members), list(groups), numeric, level)
+            numbers = _compared(_units(name, used, scores, design, members), list(groups), numeric)
         else:
-            numbers = _drawn(name, used, scores, design, numeric, level)
+            numbers = _drawn(name, used, scores, design, numeric)
         effects_by_key.append(
             KeyEffect(
                 key=name,
@@ -129,13 +127,14 @@ def effects(
     return tuple(effects_by_key)
 
 
-def _drawn(name: str, used: Values, scores: Scores, design: Design, numeric: bool, level: float) -> dict[str, Any]:
+def _drawn(name: str, used: Values, scores: Scores, design: Design, numeric: bool) -> dict[str, Any]:
     """Return the effect of a drawn key over units, without interval and test in an adaptive design."""
     sample = score_units(used, scores, design)
     values, score = [used[config][name] for config, _ in sample], np.array([mean for _, mean in sample])
     numbers: dict[str, Any] = {"n": len(sample)}
     if numeric:
-        numbers |= _correlation(estimate := spearman(values, score, level=level)) | {"reason": estimate.reason}
+        found = spearman(values, score)
+        numbers |= {"correlation": found.value, "low": found.low, "high": found.high, "reason": found.reason}
     else:
         numbers["test"] = "Kruskal-Wallis"
         numbers["p"], numbers["reason"] = _kruskal(list(group_scores(values, score).values()), design.unit)
@@ -144,19 +143,12 @@ def _drawn(name: str, used: Values, scores: Scores, design: Design, numeric: boo
     return numbers
 
 
-def _compared(units: Sequence[Cells], labels: Sequence[str], numeric: bool, level: float) -> dict[str, Any]:
+def _compared(units: Sequence[Cells], labels: Sequence[str], numeric: bool) -> dict[str, Any]:
     """Return the effect of a key whose values are compared within units."""
     if not labels:
         return {"n": 0, "reason": "no configuration has a score"}
-    within = compare_within(units, labels, numeric, level=level)
-    numbers = {name: getattr(within, name) for name in ("n", "p", "test", "reason", "matched")}
-    numbers["differences"] = within.differences if len(labels) <= FEW_VALUES else ()
-    return numbers | (_correlation(within.correlation) if within.correlation is not None else {})
-
-
-def _correlation(estimate: Estimate) -> dict[str, float]:
-    low, high = estimate.ends
-    return {"correlation": math.nan if estimate.value is None else estimate.value, "low": low, "high": high}
+    within = compare_within(units, labels, numeric)
+    return vars(within) | {"differences": within.differences if len(labels) <= FEW_VALUES else ()}
 
 
 def _units(name: str, used: Values, scores: Scores, design: Design, members: Members | None) -> list[Cells]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, LEVEL, Estimate, median, rank_correlations
+from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, Estimate, median, rank_correlations
 from orchestrator.statistics.quartiles import Floats, fast_median
 
 Cells = Mapping[
@@ -42,13 +42,15 @@ class Difference:
 class Within:
     """A key compared within units: differences from its first value, the order of all values, and their correlation.
 
-    `correlation` is the median over units of the rank correlation of value and score, for three numbers or more, else
-    None. `p` is of Friedman's test over the units with all values for three values or more, else of the only
-    difference. `matched` says whether all other compared keys were the same.
+    `correlation` is the median over units of the rank correlation of value and score with its interval, for three
+    numbers or more, else NaN. `p` is of Friedman's test over the units with all values for three values or more, else
+    of the only difference. `matched` says whether all other compared keys were the same.
     """
 
     differences: tuple[Difference, ...]
-    correlation: Estimate | None
+    correlation: float
+    low: float
+    high: float
     p: float
     test: str
     n: int
@@ -56,7 +58,7 @@ class Within:
     reason: str | None
 
 
-def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool, *, level: float = LEVEL) -> Within:
+def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool) -> Within:
     """Compare the values `labels`, in this order; `units` have the scores by context and value.
 
     Values are compared within a context, and the median over contexts is taken. If no context of any unit has all
@@ -66,25 +68,26 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool,
     if not matched:
         units = [_pooled(cells) for cells in units]
     first = labels[0]
-    found = [_differences(units, value, first, level) for value in labels[1:]]
+    found = [_differences(units, value, first) for value in labels[1:]]
     tables = [table for cells in units if (table := _table(cells, labels)) is not None]
     blocks = np.array(tables, dtype=np.float64).reshape(len(tables), len(labels))
     n = max((one.n for one in found), default=len(units))
     incomplete = "none of them has a score at every value" if not len(blocks) else None
-    correlation = None
+    correlation = Estimate(n=0)
     if numeric and len(labels) > 2:
-        correlation = median(_correlations(blocks), level=level)
-        n = len(blocks)
+        correlation, n = median(_correlations(blocks)), len(blocks)
     if len(labels) == 2:
         p, test = found[0].p, "Wilcoxon"
     else:
         p, test = _friedman(blocks), "Friedman"
-    reasons = [correlation.reason if correlation and not incomplete else incomplete, *(one.reason for one in found)]
+    reasons = [incomplete or correlation.reason, *(one.reason for one in found)]
     if len(labels) < 2:
         reasons = ["it is the same everywhere"]
     return Within(
         differences=tuple(found),
-        correlation=correlation,
+        correlation=correlation.value,
+        low=correlation.low,
+        high=correlation.high,
         p=p,
         test=test,
         n=n,
@@ -101,7 +104,7 @@ def _pooled(cells: Cells) -> Cells:
     return {(): together}
 
 
-def _differences(units: Sequence[Cells], value: str, first: str, level: float) -> Difference:
+def _differences(units: Sequence[Cells], value: str, first: str) -> Difference:
     differences = []
     for cells in units:
         in_unit = [
@@ -111,14 +114,13 @@ def _differences(units: Sequence[Cells], value: str, first: str, level: float) -
         ]
         if in_unit:
             differences.append(fast_median(in_unit))
-    estimate = median(differences, level=level)
-    low, high = estimate.ends
+    estimate = median(differences)
     return Difference(
         value=value,
         against=first,
-        difference=math.nan if estimate.value is None else estimate.value,
-        low=low,
-        high=high,
+        difference=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
         n=estimate.n,
         p=signed_rank_p(np.array(differences)),
         reason=estimate.reason,

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.results.summary import Row
-from orchestrator.wording import compact_value, label, short_keys
+from orchestrator.wording import describe_values, label
 
 MAX_LABEL = 80
 
@@ -61,9 +61,7 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 def run_name(row: Row) -> str:
     """Return the name of a configuration's run, without its rank, which may change: `#3: lr 0.00316, dropout 0.3`."""
-    short = short_keys(list(row.values))
-    values = ", ".join(f"{short[key]} {compact_value(value)}" for key, value in row.values.items())
-    return f"{label(row.number)}: {values or row.config_id}"
+    return f"{label(row.number)}: {describe_values(row.values) or row.config_id}"
 
 
 class EvaluationTimes:

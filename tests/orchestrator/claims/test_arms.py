@@ -14,12 +14,14 @@ ALL = {"pre": {"where": {"model.norm": "pre"}, "configurations": "all"},
        "none": {"where": {"model.norm": "none"}, "configurations": "all"}}  # fmt: skip
 
 
+LEARNED = {"metric": "total_variation", "most": 0.1}
+
+
 def rate(member: MemberConfig) -> float:
     return member.training.learning_rate
 
 
 def values_of(judged: Judgement, arm: str) -> list[float]:
-    assert judged.arms is not None
     return [round(float(value), 5) for value in judged.arms[arm].values]
 
 
@@ -31,7 +33,7 @@ def test_all_configurations_are_paired_by_the_seed_and_by_what_else_was_searched
         return level - (0.01 if rate(member) == 0.001 else 0.03) * is_pre(member)
 
     found = put(value, claim(arms=ALL))["pre_norm"]
-    assert found.words == "held" and found.answer is not None and found.arms is not None
+    assert found.words == "held"
     assert (found.answer.low, found.answer.high) == pytest.approx((-0.02, -0.02), abs=1e-6), "the middle of both rates"
     assert found.answer.n == 9 and len(found.arms["pre"].config_ids) == 2, "seeds are counted, not members"
 
@@ -43,7 +45,7 @@ def test_a_seed_of_which_one_configuration_failed_is_left_out_whole(put: Put) ->
         return 5.0 * is_pre(member) * (member.seed == 3) - 0.01 * is_pre(member)
 
     found = put(value, claim(arms=ALL))["pre_norm"]
-    assert found.answer is not None and found.answer.n == 8 and found.answer.high < 0
+    assert found.answer.n == 8 and found.answer.high < 0
 
 
 def test_configurations_that_are_no_pairs_are_refused(put: Put) -> None:
@@ -75,7 +77,6 @@ def test_the_best_configuration_and_average_are_chosen_at_the_selection_lengths(
 
     arms = {"pre": {"where": {"model.norm": "pre"}, "average": ["raw", "ema"]}, "none": NONE}
     found = put(value, claim(arms=arms))["pre_norm"]
-    assert found.arms is not None and found.members is not None
     (chosen,) = found.arms["pre"].config_ids
     assert found.members.setting(chosen, "training.learning_rate") == 0.003
     assert found.arms["pre"].average == "ema"
@@ -124,17 +125,14 @@ def test_minus_is_taken_length_by_length_and_over_of_what_lengths_came_to(put: P
 
 
 def test_what_is_subtracted_must_have_learned_too(put: Put) -> None:
-    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
-        return 0.9 if not is_pre(member) and member.seed in (1, 2, 3, 4) else 0.01
-
     arms = {"gap": {**PRE, "minus": "none"}, "none": NONE}
-    asked = claim(arms=arms, compare=["gap"], question="bound", learned={"metric": "total_variation", "most": 0.1})
-    found = put(value, {**asked, "bound": 0.0})["pre_norm"]
+    asked = claim(arms=arms, compare=["gap"], question="bound", bound=0.0, learned=LEARNED)
+    found = put(lambda one, *_: 0.9 if not is_pre(one) and 0 < one.seed < 5 else 0.01, asked)["pre_norm"]
     assert found.words == "not tested: not learned (gap 5 of 9 seeds)"
 
 
 def test_several_metrics_are_averaged_and_one_that_failed_is_not_skipped(put: Put) -> None:
-    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+    def value(member: MemberConfig, metric: str, *_: object) -> float:
         return 1.0 if metric == "total_variation" else 3.0 if member.seed else math.nan
 
     found = put(value, claim(metric=["total_variation", "invalid_mass"]))["pre_norm"]
@@ -149,24 +147,22 @@ def test_reduce_says_how_lengths_become_one_value(put: Put) -> None:
 
 
 def test_a_seed_succeeds_if_all_its_configurations_do(put: Put) -> None:
-    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
-        return 0.9 if rate(member) == 0.003 and member.seed < 2 else 0.1
-
     asked = claim(arms=ALL, compare=["pre"], question="share", success={"most": 0.5}, expect="larger")
-    found = put(value, asked)["pre_norm"]
-    assert found.answer is not None and found.answer.detail == "7 of 9"
+    found = put(lambda one, *_: 0.9 if rate(one) == 0.003 and one.seed < 2 else 0.1, asked)["pre_norm"]
+    assert found.answer.detail == "7 of 9"
 
 
 def test_a_failed_seed_has_not_learned_and_has_not_succeeded(put: Put) -> None:
-    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+    asked = claim(arms={"pre": PRE}, compare=["pre"], question="share", success={"most": 0.5}, expect="larger")
+
+    def first_failed(member: MemberConfig, *_: object) -> float:
         return math.nan if member.seed == 0 else 0.1
 
-    asked = claim(arms={"pre": PRE}, compare=["pre"], question="share", success={"most": 0.5}, expect="larger")
-    found = put(value, asked)["pre_norm"]
-    assert found.answer is not None and found.answer.detail == "8 of 9"
-    learned = put(value, {**asked, "learned": {"metric": "total_variation", "most": 0.5}})["pre_norm"]
-    assert learned.answer is not None and learned.answer.detail == "8 of 8"
-    assert learned.all_seeds is not None and learned.all_seeds.detail == "8 of 9"
+    found = put(first_failed, asked)["pre_norm"]
+    assert found.answer.detail == "8 of 9"
+    learned = put(first_failed, {**asked, "learned": {"metric": "total_variation", "most": 0.5}})["pre_norm"]
+    assert learned.answer.detail == "8 of 8"
+    assert learned.all_seeds.detail == "8 of 9"
 
 
 @pytest.mark.parametrize("question", ["share", "fisher", "bound", "ratio", "equivalence", "difference"])
@@ -178,8 +174,7 @@ def test_nothing_is_asked_of_seeds_of_which_none_learned(put: Put, question: str
         "bound": {**one, "bound": 0.5},
         "equivalence": {"within": 0.5, "expect": None},
     }.get(question, {})
-    learned = {"metric": "total_variation", "most": 0.1}
-    found = put(lambda *_: 0.4, claim(question=question, learned=learned, **asked))["pre_norm"]
+    found = put(lambda *_: 0.4, claim(question=question, learned=LEARNED, **asked))["pre_norm"]
     assert found.words.startswith("not tested: not learned (pre 0 of 9"), found.words
 
 
@@ -190,6 +185,6 @@ def test_learned_in_all_configurations_of_every_arm(put: Put) -> None:
         unlearned = member.seed == (1 if is_pre(member) else 2) and rate(member) == 0.003
         return 0.9 if unlearned else 0.01
 
-    found = put(value, claim(arms=ALL, learned={"metric": "total_variation", "most": 0.1}))["pre_norm"]
-    assert found.answer is not None and found.answer.n == 7 and found.answer.ran == 9
-    assert found.arms is not None and found.arms["pre"].seeds_learned == 8
+    found = put(value, claim(arms=ALL, learned=LEARNED))["pre_norm"]
+    assert found.answer.n == 7 and found.answer.ran == 9
+    assert found.arms["pre"].seeds_learned == 8

@@ -20,16 +20,12 @@ def by_seed_and_rate(member: MemberConfig, metric: str, average: str, length: in
 
 def axes_of(one: Judgement):
     figure = draw_claim(one)
-    assert figure is not None
     return figure.axes[0], figure.get_suptitle()
 
 
 def test_what_was_never_reached_is_drawn_above_the_threshold_of_success(put: Put) -> None:
-    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
-        return 0.3 if member.seed == 0 else math.inf
-
     asked = claim(arms={"pre": POOLED}, compare=["pre"], question="share", success={"most": 0.8}, figure="seeds")
-    axes, _ = axes_of(put(value, asked)["pre_norm"])
+    axes, _ = axes_of(put(lambda one, *_: 0.3 if one.seed == 0 else math.inf, asked)["pre_norm"])
     (crosses,) = [line for line in axes.lines if line.get_marker() == "x"]
     assert len(crosses.get_ydata()) == 8 and min(crosses.get_ydata()) > 0.8
     assert [text.get_text() for text in axes.texts] == ["not reached"]
@@ -43,7 +39,6 @@ def test_several_configurations_are_one_dot_for_each_seed_and_stay_in_their_colu
         assert dots.get_ydata() == pytest.approx(0.2 + 0.01 * np.arange(9), abs=1e-6), "the median of two rates"
         assert np.abs(dots.get_xdata() - place).max() < 0.3
     assert "each the median of 2 configurations" in title and title.startswith("pre_norm (made_up)")
-    assert one.members is not None and one.arms is not None
     assert "| #2-3 | raw | 9 | 0.240 | 0.200 to 0.280 |" in arms_table(one, one.members, [one.arms["pre"]])
     thin = [line for line in axes_of(put(by_seed_and_rate, claim(**asked))["pre_norm"])[0].lines if line.get_alpha()]
     assert len(thin) == 18, "a curve for each seed of two arms"
@@ -71,20 +66,13 @@ def test_the_axis_names_what_an_arm_is_computed_from(put: Put, arm: dict[str, ob
     assert axes_of(put(by_seed_and_rate, asked)["pre_norm"])[0].get_ylabel() == label
 
 
-def test_the_table_says_which_of_several_values_was_chosen(put: Put) -> None:
+@pytest.mark.parametrize(("rates", "said"), [("[0.001, 0.003]", "chosen training"), ("[0.001]", "training")])
+def test_the_table_says_which_of_several_values_was_chosen(put: Put, rates: str, said: str) -> None:
+    """And calls nothing chosen if an arm has one configuration."""
     arms = {"pre": {"where": {"model.norm": "pre"}}, "none": {"where": {"model.norm": "none"}}}
-    one = put(by_seed_and_rate, claim(arms=arms))["pre_norm"]
-    assert one.members is not None and one.arms is not None
+    one = put(by_seed_and_rate, claim(arms=arms), sweep=SWEEP.replace("[0.001, 0.003]", rates))["pre_norm"]
     table = arms_table(one, one.members, list(one.arms.values()))
-    assert "| model.norm: pre, chosen training.learning_rate: 0.001 | #2 |" in table
-
-
-def test_the_table_calls_nothing_chosen_if_an_arm_has_one_configuration(put: Put) -> None:
-    arms = {"pre": {"where": {"model.norm": "pre"}}, "none": {"where": {"model.norm": "none"}}}
-    one = put(by_seed_and_rate, claim(arms=arms), sweep=SWEEP.replace("[0.001, 0.003]", "[0.001]"))["pre_norm"]
-    assert one.members is not None and one.arms is not None
-    table = arms_table(one, one.members, list(one.arms.values()))
-    assert "| model.norm: pre, training.learning_rate: 0.001 | #1 |" in table and "chosen" not in table
+    assert f"| model.norm: pre, {said}.learning_rate: 0.001 | #{2 if 'chosen' in said else 1} |" in table
 
 
 def test_more_seeds_means_more_that_learned_if_others_do_not_count(put: Put) -> None:

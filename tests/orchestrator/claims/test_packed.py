@@ -60,7 +60,6 @@ def test_a_packed_sweep_gives_the_verdicts_and_the_page_of_its_folder(packed_cla
 def test_packing_again_gives_the_same_bytes(packed_claims: tuple[ClaimsFile, Path], tmp_path: Path) -> None:
     file, storage = packed_claims
     members = read_sweeps(file, storage)["fig10_nocarry_cpu"]
-    assert not isinstance(members, str)
     claims = [one for one in file.claims if one.sweep == members.name]
     for name in ("first", "second"):
         pack_sweep(members, claims, tmp_path / name)
@@ -71,7 +70,6 @@ def test_packing_again_gives_the_same_bytes(packed_claims: tuple[ClaimsFile, Pat
 def test_a_damaged_file_is_named(packed_claims: tuple[ClaimsFile, Path], tmp_path: Path, damage: str) -> None:
     file, storage = packed_claims
     members = read_sweeps(file, storage)["fig10_nocarry_cpu"]
-    assert not isinstance(members, str)
     path = tmp_path / "sweep.tar.xz"
     pack_sweep(members, [one for one in file.claims if one.sweep == members.name], path)
     content = path.read_bytes()

@@ -1,9 +1,7 @@
 """What `lengthwise claims` prints and writes: every claim with its numbers, its words and a small figure."""
 
-import io
 import re
-import sys
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,8 @@ import pytest
 
 from orchestrator.claims import verb
 from orchestrator.claims.words import ask_in_words
-from orchestrator.cli import main as cli
 from search_spaces.grammar.claims import Claim
+from tests.command_line import CommandLine
 from tests.orchestrator.claims.conftest import NONE, PRE, SWEEP, claim, is_pre, pretended_sweep, write_claims
 from trainers.config.member import MemberConfig
 
@@ -41,14 +39,15 @@ def invent(member: MemberConfig, number: int, metrics: tuple[str, ...], step: in
     return np.full(shape, 0.4 - 0.1 * is_pre(member) + noise)
 
 
-def lengthwise(monkeypatch: pytest.MonkeyPatch, *words: object) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["lengthwise", *map(str, words)])
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-        monkeypatch.setattr(cli.console, "_file", out)
-        cli.main()
-        sys.exit(0)
-    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+@pytest.fixture
+def says(lengthwise: CommandLine) -> Callable[..., tuple[int, str, str]]:
+    """says("claims", FILE, ...) runs a verb here: its exit code and what it prints."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        done = lengthwise(*words)
+        return done.returncode, done.stdout, done.stderr
+
+    return run
 
 
 @pytest.fixture
@@ -58,9 +57,9 @@ def claims_file(tmp_path: Path) -> Path:
     return write_claims(tmp_path / "claims.yaml", CLAIMS)
 
 
-def test_the_page_has_every_claim_with_its_numbers_and_a_small_figure(claims_file: Path, monkeypatch) -> None:
+def test_the_page_has_every_claim_with_its_numbers_and_a_small_figure(claims_file: Path, says) -> None:
     page = claims_file.parent / "pages" / "made_up.md"
-    code, out, err = lengthwise(monkeypatch, "claims", claims_file, "--storage", claims_file.parent, "--page", page)
+    code, out, err = says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
     assert code == 0 and not err, err
     assert out.splitlines()[1] == "pre_norm: held" and "3 of 6 claims are decided" in out
     text = page.read_text(encoding="utf-8")
@@ -92,70 +91,70 @@ def test_the_page_has_every_claim_with_its_numbers_and_a_small_figure(claims_fil
     assert len(overview) == len(CLAIMS) and [row.count("*(ours)*") for row in overview] == [1, 0, 0, 0, 0, 0]
 
 
-def test_the_same_ledgers_give_the_same_page(claims_file: Path, monkeypatch) -> None:
+def test_the_same_ledgers_give_the_same_page(claims_file: Path, says) -> None:
     for name in ("one", "two"):
         page = claims_file.parent / name / "page.md"
-        lengthwise(monkeypatch, "claims", claims_file, "--storage", claims_file.parent, "--page", page)
+        says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
     first, second = ({f.name: f.read_bytes() for f in (claims_file.parent / n).rglob("*.*")} for n in ("one", "two"))
     assert first == second and len(first) == 6
 
 
-def test_pictures_of_the_closing_words_are_copied_beside_the_page(claims_file: Path, monkeypatch) -> None:
+def test_pictures_of_the_closing_words_are_copied_beside_the_page(claims_file: Path, says) -> None:
     words = "More: ![sums](drawn/sums.png), ![web](https://example.org/x.png), ![again](drawn/sums.png 'a title')."
     write_claims(claims_file, CLAIMS, closing=words)
     page = claims_file.parent / "pages" / "made_up.md"
     ask = ("claims", claims_file, "--storage", claims_file.parent, "--page", page)
-    code, _, err = lengthwise(monkeypatch, *ask)
+    code, _, err = says(*ask)
     assert code == 2 and err.strip().endswith("closing: the picture drawn/sums.png does not exist"), err
     assert not page.parent.exists()
     picture = claims_file.parent / "drawn" / "sums.png"
     picture.parent.mkdir()
     picture.write_bytes(b"a picture")
-    code, out, _ = lengthwise(monkeypatch, *ask)
+    code, out, _ = says(*ask)
     assert code == 0 and "and 6 figures" in out
     copied = words.replace("drawn/", "made_up_figures/")
     assert copied in page.read_text(encoding="utf-8")
     assert (page.parent / "made_up_figures" / "sums.png").read_bytes() == b"a picture"
     picture.rename(picture.with_name("pre_norm.png"))
     write_claims(claims_file, CLAIMS, closing="![sums](drawn/pre_norm.png)")
-    code, _, err = lengthwise(monkeypatch, *ask)
+    code, _, err = says(*ask)
     assert code == 2 and "has the name of another figure" in err
     (claims_file.parent / "sums.png").write_bytes(b"other")
     picture.with_name("pre_norm.png").rename(picture)
     write_claims(claims_file, CLAIMS, closing="![one](sums.png) ![two](drawn/sums.png)")
-    code, _, err = lengthwise(monkeypatch, *ask)
+    code, _, err = says(*ask)
     assert code == 2 and "drawn/sums.png has the name of another figure" in err
     own = claims_file.parent / "page_figures" / "sums.png"
     own.parent.mkdir()
     own.write_bytes(b"drawn before")
     write_claims(claims_file, CLAIMS, closing="![sums](page_figures/sums.png)")
-    code, _, err = lengthwise(monkeypatch, *ask[:-1], claims_file.parent / "page.md")
+    code, _, err = says(*ask[:-1], claims_file.parent / "page.md")
     assert code == 0 and own.read_bytes() == b"drawn before", err
 
 
 @pytest.mark.parametrize("words", [["--keep"], ["--run"], ["--run", "--keep"]])
 def test_a_page_that_cannot_be_written_is_refused_before_anything_is_trained_or_packed(
-    claims_file: Path, monkeypatch, words: list[str]
+    claims_file: Path, says, monkeypatch, words: list[str]
 ) -> None:
     started: list[object] = []
     monkeypatch.setattr(verb.subprocess, "run", lambda command, check: started.append(command))
     (claims_file.parent / "elsewhere.yaml").write_text(SWEEP.replace("made_up", "elsewhere"))
     ask = ("claims", claims_file, "--storage", claims_file.parent, *words, "--page")
-    code, out, err = lengthwise(monkeypatch, *ask, claims_file)
+    code, out, err = says(*ask, claims_file)
     assert code == 2 and err.strip() == f"{claims_file} is the claims file; name another file for the page" and not out
     write_claims(claims_file, CLAIMS, closing="![sums](drawn/sums.png)")
-    code, out, err = lengthwise(monkeypatch, *ask, claims_file.parent / "page.md")
+    code, out, err = says(*ask, claims_file.parent / "page.md")
     assert code == 2 and err.strip().endswith("closing: the picture drawn/sums.png does not exist") and not out, out
     assert not started and not (claims_file.parent / "results").exists()
 
 
-def test_bad_input_is_one_sentence_and_exit_code_2(claims_file: Path, monkeypatch) -> None:
+def test_bad_input_is_one_sentence_and_exit_code_2(claims_file: Path, says) -> None:
     claims_file.write_text(claims_file.read_text().replace("expect: smaller", "expect: smller", 1))
-    code, out, err = lengthwise(monkeypatch, "claims", claims_file, "--storage", claims_file.parent)
+    code, out, err = says("claims", claims_file, "--storage", claims_file.parent)
     said = " ".join((out + err).split())
     assert code == 2 and "claims[0].expect" in said and "did you mean smaller?" in said and "Traceback" not in said
     write_claims(claims_file, [claim(metric="totl_variation")])
-    code, out, err = lengthwise(monkeypatch, "claims", claims_file, "--storage", claims_file.parent)
+    code, out, err = says("claims", claims_file, "--storage", claims_file.parent)
     said = " ".join((out + err).split())
     assert code == 2 and "totl_variation is not a known metric" in said and "did you mean total_variation?" in said
 

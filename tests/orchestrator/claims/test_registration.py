@@ -19,7 +19,7 @@ from orchestrator.sweep.sweep import resume_sweep
 from search_spaces import SweepFileError, load_claims, load_sweep
 from search_spaces.grammar.claims import Claim
 from tests.command_line import STARTUP
-from tests.orchestrator.claims.conftest import CLAIM, claim, write_claims
+from tests.orchestrator.claims.conftest import claim, write_claims
 
 TINY = """\
 name: tiny
@@ -188,13 +188,6 @@ def test_a_sweep_that_was_never_run_and_has_no_file_is_named(tiny: Path) -> None
     with pytest.raises(UserError, match=r"sweep made_up was not run, and .*made_up\.yaml does not exist"):
         verb.run_missing(tiny.with_name("claims.yaml"), tiny.parent, print)
     assert not (tiny.parent / "tiny").exists(), "nothing was run before that was seen"
-
-
-def test_the_page_may_not_replace_the_claims(tiny: Path) -> None:
-    file = tiny.with_name("claims.yaml")
-    with pytest.raises(UserError, match="is the claims file; name another file for the page"):
-        list(verb.judge_claims(file, tiny.parent, file))
-    assert CLAIM["says"] in file.read_text()
 
 
 def test_a_sweep_that_was_extended_is_still_that_of_its_file(tiny: Path, run_inline: Callable[..., Path]) -> None:

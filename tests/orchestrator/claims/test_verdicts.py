@@ -20,31 +20,34 @@ def planted(effect: float, noise: float = 0.01) -> Value:
     return value
 
 
-def test_a_planted_effect_is_held_a_reversed_one_contradicted_and_noise_not_tested(put: Put) -> None:
-    assert put(planted(-0.1), claim())["pre_norm"].words == "held"
-    assert put(planted(0.1), claim())["pre_norm"].words == "contradicted"
-    noise = put(planted(0.0), claim())["pre_norm"]
-    assert noise.words == "not tested: undecided after 9 seeds"
-    assert noise.answer is not None and noise.answer.low < 0 < noise.answer.high
+@pytest.mark.parametrize(
+    ("effect", "changes", "words"),
+    [
+        (-0.1, {}, "held"),
+        (0.1, {}, "contradicted"),
+        (0.0, {}, "not tested: undecided after 9 seeds"),
+        (0.1, {"expect": "larger"}, "held"),
+        (-0.1, {"expect": "larger"}, "contradicted"),
+        (-0.1, {"negligible": 0.01}, "held"),
+    ],
+)
+def test_a_planted_effect_is_held_a_reversed_one_contradicted_and_noise_not_tested(
+    put: Put, effect: float, changes: dict[str, Any], words: str
+) -> None:
+    found = put(planted(effect), claim(**changes))["pre_norm"]
+    assert found.words == words and (found.answer.low < 0 < found.answer.high) == (effect == 0)
 
 
-def test_an_effect_that_is_expected_larger_is_read_the_other_way(put: Put) -> None:
-    assert put(planted(0.1), claim(expect="larger"))["pre_norm"].verdict == "held"
-    assert put(planted(-0.1), claim(expect="larger"))["pre_norm"].verdict == "contradicted"
-
-
-def test_a_tiny_effect_is_none_within_what_is_negligible(put: Put) -> None:
-    for effect in (-0.001, 0.0):
-        found = put(planted(effect, noise=0.0005), claim(negligible=0.01))["pre_norm"]
-        assert found.words == "no effect within ±0.01"
-        assert found.answer is not None and found.answer.p == pytest.approx(0.5**9)
-    assert put(planted(-0.1), claim(negligible=0.01))["pre_norm"].words == "held"
+@pytest.mark.parametrize("effect", [-0.001, 0.0])
+def test_a_tiny_effect_is_none_within_what_is_negligible(put: Put, effect: float) -> None:
+    found = put(planted(effect, noise=0.0005), claim(negligible=0.01))["pre_norm"]
+    assert found.words == "no effect within ±0.01" and found.answer.p == pytest.approx(0.5**9)
 
 
 def test_fewer_than_six_seeds_are_counted_and_decide_nothing(put: Put) -> None:
     found = put(planted(-0.1), claim(), seeds=5)["pre_norm"]
     assert found.words == "not tested: 5 of 6 seeds"
-    assert found.answer is not None and found.answer.effect < -0.05 and np.isnan(found.answer.low)
+    assert found.answer.effect < -0.05 and np.isnan(found.answer.low)
 
 
 def test_seeds_that_failed_are_left_out_and_counted(put: Put) -> None:
@@ -54,7 +57,7 @@ def test_seeds_that_failed_are_left_out_and_counted(put: Put) -> None:
 
     found = put(value, claim())["pre_norm"]
     assert found.words == "not tested: 5 of 9 seeds"
-    assert found.members is not None and found.members.failed == 8, "at both learning rates"
+    assert found.members.failed == 8, "at both learning rates"
 
 
 def test_seeds_that_did_not_learn_do_not_count_and_are_shown_beside(put: Put) -> None:
@@ -64,8 +67,8 @@ def test_seeds_that_did_not_learn_do_not_count_and_are_shown_beside(put: Put) ->
 
     found = put(value, claim(learned={"metric": "total_variation", "most": 0.1}))["pre_norm"]
     assert found.words == "not tested: not learned (pre 9 of 9, none 5 of 9 seeds)"
-    assert found.all_seeds is not None and found.all_seeds.n == 9 and found.all_seeds.high < 0
-    assert found.answer is not None and found.answer.n == 5
+    assert found.all_seeds.n == 9 and found.all_seeds.high < 0
+    assert found.answer.n == 5
 
 
 def test_what_rests_on_a_control_is_not_tested_unless_it_holds(put: Put) -> None:
@@ -99,11 +102,8 @@ def test_among_many_claims_a_small_p_decides_no_longer(put: Put) -> None:
 def test_pairs_are_seeds_not_ranks(put: Put) -> None:
     """Seeds differ far more than arms do: only seed by seed is the effect clear."""
 
-    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
-        return 0.1 * ((member.seed * 4) % 9) - 0.01 * is_pre(member)
-
-    found = put(value, claim())["pre_norm"]
-    assert found.words == "held" and found.answer is not None
+    found = put(lambda one, *_: 0.1 * ((one.seed * 4) % 9) - 0.01 * is_pre(one), claim())["pre_norm"]
+    assert found.words == "held"
     assert (found.answer.low, found.answer.high) == pytest.approx((-0.01, -0.01), abs=1e-6)
 
 

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 from orchestrator import open_sweep, run
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.export.verb import Asked, export
+from orchestrator.export.verb import export
 from orchestrator.preview.smoke import validate_sweep
 from orchestrator.record.kept.weights import load
 from orchestrator.record.state.state import SweepState
@@ -45,7 +45,7 @@ def values(number: int) -> dict[str, object]:
 @pytest.mark.usefixtures("figures_left_blank")
 def test_the_best_configuration_is_a_sweep_file_that_gives_the_same_curves(trained_sweep, tmp_path):
     file = tmp_path / "best.yaml"
-    assert export(trained_sweep, Asked(best=file)) == [f"wrote {file}", f"run it with: lengthwise run {file}"]
+    assert export(trained_sweep, best=file) == [f"wrote {file}", f"run it with: lengthwise run {file}"]
     *_, good = validate_sweep(load_sweep(file), smoked=False)
     assert good == "good; 1 configurations were built"
     before, again = open_sweep(trained_sweep), run(file, storage=tmp_path / "again")
@@ -58,13 +58,13 @@ def test_the_best_configuration_is_a_sweep_file_that_gives_the_same_curves(train
 def test_nothing_is_best_while_nothing_has_a_score(tmp_path, synthetic_sweep, simple_curve):
     state = synthetic_sweep(tmp_path / "begun", [{}], 2, simple_curve, ended=False)
     with pytest.raises(UserError, match="no configuration has a score yet"):
-        export(state.folder, Asked(best=tmp_path / "best.yaml"))
+        export(state.folder, best=tmp_path / "best.yaml")
     assert not (tmp_path / "best.yaml").exists()
 
 
 @pytest.mark.slow
 def test_weights_are_loaded_by_the_printed_lines_in_plain_torch(trained_sweep, tmp_path, monkeypatch):
-    said = export(trained_sweep, Asked(weights=tmp_path / "weights"))
+    said = export(trained_sweep, weights=tmp_path / "weights")
     names = sorted(path.name for path in (tmp_path / "weights").iterdir())
     assert names == [f"configuration-{number}-seed-{seed}.safetensors" for number in range(3) for seed in (0, 3)]
     assert said[0].startswith("wrote 6 files")
@@ -84,13 +84,13 @@ def test_weights_are_loaded_by_the_printed_lines_in_plain_torch(trained_sweep, t
 
 def test_damaged_or_missing_weights_are_refused(trained_sweep, small_sweep, tmp_path):
     with pytest.raises(UserError, match=r"has kept no weights; resources\.keep_weights: true"):
-        export(small_sweep.folder, Asked(weights=tmp_path / "weights"))
+        export(small_sweep.folder, weights=tmp_path / "weights")
     path = next((trained_sweep / "weights").iterdir())
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
     with pytest.raises(DamagedWeights, match=path.name):
-        export(trained_sweep, Asked(weights=tmp_path / "weights"))
+        export(trained_sweep, weights=tmp_path / "weights")
     assert not (tmp_path / "weights").exists()
 
 
@@ -99,7 +99,7 @@ def test_optuna_reads_every_configuration_with_values_score_and_state(tmp_path, 
     failed = {(2, seed): 50 for seed in range(3)} | {(1, 0): 50}
     spec = {"space": SPACE, "objective.failed_seeds": "fail", "objective.direction": "maximize"}
     state = synthetic_sweep(tmp_path / "six", [values(n) for n in range(6)], 3, simple_curve, failed, spec=spec)
-    said = export(state.folder, Asked(optuna=tmp_path / "study.db"))
+    said = export(state.folder, optuna=tmp_path / "study.db")
     assert f'study_name="six", storage="sqlite:///{tmp_path / "study.db"}"' in said[1]
     study = optuna.load_study(study_name="six", storage=f"sqlite:///{tmp_path / 'study.db'}")
     assert [trial.number for trial in study.trials] == list(range(6)) and study.direction.name == "MAXIMIZE"
@@ -120,7 +120,7 @@ def test_optuna_reads_a_sweep_that_is_not_finished_and_one_of_a_list(tmp_path, s
     listed = [{"model.norm": "pre", "training.learning_rate": 0.1}, {"training.learning_rate": 0.2}]
     spec = {"search.sampler": "listed", "search.listed": listed}
     state = synthetic_sweep(tmp_path / "begun", listed, 2, simple_curve, spec=spec, ended=False, stop_after_step=50)
-    export(state.folder, Asked(optuna=tmp_path / "s.db"))
+    export(state.folder, optuna=tmp_path / "s.db")
     (study,) = optuna.get_all_study_summaries(f"sqlite:///{tmp_path / 's.db'}")
     trials = optuna.load_study(study_name=study.study_name, storage=f"sqlite:///{tmp_path / 's.db'}").trials
     assert [trial.state.name for trial in trials] == ["RUNNING"] * 2 and [trial.params for trial in trials] == listed
@@ -129,7 +129,7 @@ def test_optuna_reads_a_sweep_that_is_not_finished_and_one_of_a_list(tmp_path, s
 @pytest.mark.parametrize("name", ["grid", "tpe", "judged_at_best"])
 def test_sweeps_of_released_versions_become_studies(name, tmp_path):
     folder = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / name
-    export(folder, Asked(optuna=tmp_path / "s.db"))
+    export(folder, optuna=tmp_path / "s.db")
     study = optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path / 's.db'}")
     state = SweepState.load(folder)
     scored = {n: draw.score for n, draw in state.draws.items() if draw.score is not None and math.isfinite(draw.score)}
@@ -141,42 +141,42 @@ def test_files_that_exist_are_kept_and_nothing_is_half_written(trained_sweep, tm
     mine, other = tmp_path / "mine.tex", tmp_path / "best.yaml"
     mine.write_text("mine")
     with pytest.raises(UserError, match=r"mine\.tex: exists already; choose another name, or --force"):
-        export(trained_sweep, Asked(best=other, latex=mine, weights=tmp_path / "weights"))
+        export(trained_sweep, best=other, latex=mine, weights=tmp_path / "weights")
     assert mine.read_text() == "mine" and not other.exists() and not (tmp_path / "weights").exists()
-    export(trained_sweep, Asked(best=other, latex=mine, force=True))
+    export(trained_sweep, best=other, latex=mine, force=True)
     assert "toprule" in mine.read_text() and other.exists()
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "configuration-1-seed-0.safetensors").write_text("mine")
     with pytest.raises(UserError, match=r"configuration-1-seed-0\.safetensors: exists already"):
-        export(trained_sweep, Asked(weights=tmp_path / "weights"))
+        export(trained_sweep, weights=tmp_path / "weights")
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (Asked(), "nothing to export; give one or more of --best"),
-        (Asked(size="3x2", latex=Path("t.tex")), "--size is the size of figures"),
-        (Asked(labels=Path("l.yaml"), best=Path("b.yaml")), "--labels names things in figures"),
-        (Asked(figures="gif"), "--figures gif: allowed: pdf, svg, png"),
-        (Asked(figures="pdf", size="3,2"), "--size 3,2: allowed: WIDTHxHEIGHT in inches"),
-        (Asked(figures="pdf", size="0x2"), "--size 0x2: allowed: WIDTHxHEIGHT in inches"),
-        (Asked(latex=Path("no/such/t.tex")), "there is no folder no/such"),
-        (Asked(latex=Path()), "is a folder; give the name of a file"),
-        (Asked(latex=Path("a"), best=Path("a")), "a: asked for twice"),
+        ({}, "nothing to export; give one or more of --best"),
+        (dict(size="3x2", latex=Path("t.tex")), "--size is the size of figures"),
+        (dict(labels=Path("l.yaml"), best=Path("b.yaml")), "--labels names things in figures"),
+        (dict(figures="gif"), "--figures gif: allowed: pdf, svg, png"),
+        (dict(figures="pdf", size="3,2"), "--size 3,2: allowed: WIDTHxHEIGHT in inches"),
+        (dict(figures="pdf", size="0x2"), "--size 0x2: allowed: WIDTHxHEIGHT in inches"),
+        (dict(latex=Path("no/such/t.tex")), "there is no folder no/such"),
+        (dict(latex=Path()), "is a folder; give the name of a file"),
+        (dict(latex=Path("a"), best=Path("a")), "a: asked for twice"),
     ],
 )
 def test_what_cannot_be_exported_is_refused_in_a_sentence(small_sweep, asked, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "small")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(UserError, match=said):
-        export(small_sweep.folder, asked)
+        export(small_sweep.folder, **asked)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_the_notebook_opens_the_sweep_and_draws_it(small_sweep, tmp_path):
     """In this process: a notebook that is shipped runs in a kernel."""
     nbformat = pytest.importorskip("nbformat")
-    export(small_sweep.folder, Asked(notebook=tmp_path / "look.ipynb"))
+    export(small_sweep.folder, notebook=tmp_path / "look.ipynb")
     read, names, drawn = nbformat.read(tmp_path / "look.ipynb", as_version=4), {}, []
     nbformat.validate(read)
     codes = [cell.source for cell in read.cells if cell.cell_type == "code"]

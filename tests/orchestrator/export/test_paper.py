@@ -13,7 +13,7 @@ from orchestrator.errors import UserError
 from orchestrator.export.labels import named_rows, read_labels
 from orchestrator.export.latex import escape, latex_table
 from orchestrator.export.paper_figures import caption, paper_figures
-from orchestrator.export.verb import Asked, export
+from orchestrator.export.verb import export
 from orchestrator.figures.on_axes import plot_curves
 from orchestrator.results.summarise import summary
 from search_spaces import SweepFileError
@@ -80,7 +80,7 @@ def test_pdf_figures_have_the_asked_size_and_embedded_truetype_fonts(result, tmp
 @pytest.mark.slow
 def test_other_formats_have_the_asked_size(result, tmp_path):
     for kind in ("svg", "png"):
-        export(result.folder, Asked(figures=kind, size="4x3", to=tmp_path / "f"))
+        export(result.folder, figures=kind, size="4x3", to=tmp_path / "f")
     svg = ElementTree.parse(tmp_path / "f" / "small-curves.svg").getroot()
     assert [svg.get("width"), svg.get("height")] == ["288pt", "216pt"]
     with Image.open(tmp_path / "f" / "small-curves.png") as image:
@@ -123,7 +123,7 @@ def test_wrong_labels_are_refused_by_line(result, tmp_path, text, said):
     if text is not None:
         file.write_text(text)
     with pytest.raises(SweepFileError, match=said):
-        export(result.folder, Asked(latex=tmp_path / "t.tex", labels=file))
+        export(result.folder, latex=tmp_path / "t.tex", labels=file)
     assert not (tmp_path / "t.tex").exists()
 
 
@@ -134,4 +134,4 @@ def test_the_caption_says_how_many_seeds_ran_and_failed(result):
 def test_a_sweep_without_curves_has_no_figures(tmp_path, synthetic_sweep, simple_curve):
     state = synthetic_sweep(tmp_path / "begun", [{}], 2, simple_curve, ended=False)
     with pytest.raises(UserError, match="there are no median curves to draw"):
-        export(state.folder, Asked(figures="pdf", to=tmp_path))
+        export(state.folder, figures="pdf", to=tmp_path)

@@ -74,8 +74,3 @@ def test_a_task_without_families_has_neither(tmp_path, small_sweep, figures_not_
     write_report(result.folder, result)
     assert family_figures(result, tmp_path) == () and not (result.folder / "families.csv").exists()
     assert not list((result.folder / "figures").glob("family-*"))
-
-
-def test_nothing_is_drawn_where_every_seed_failed(tmp_path, additions):
-    nothing = additions(tmp_path / "n", failed={(n, s): 10 for n in range(2) for s in range(3)})
-    assert family_figures(nothing, tmp_path) == ()

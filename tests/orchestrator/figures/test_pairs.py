@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.figures import drawing
 from orchestrator.figures.by_hyperparameter import pairs as pair_figures
 from orchestrator.figures.by_hyperparameter.pairs import PairPoint, pair_points
 from orchestrator.results.summarise import summary
@@ -18,13 +17,6 @@ def margins(number, seed, average, metric, lengths, step):
     bound = (2.0 + number + 0.1 * seed) / lengths
     value = bound * np.where(lengths > 5, 2.0, 1.0) if metric == "margin_min" else bound
     return value if average == "ema" else -value
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    found = {}
-    monkeypatch.setattr(drawing, "save", lambda path, draw, *facts: found.setdefault(path.name, draw()) and path)
-    return found
 
 
 def test_one_point_for_each_configuration_and_length(tmp_path, synthetic_sweep, drawn):

@@ -112,17 +112,6 @@ def test_values_intervals_and_paths_are_never_broken(tmp_path, synthetic_sweep, 
     assert not terminal or all(len(line) <= width for line in lines if str(folder) not in line)
 
 
-def test_an_interrupted_sweep_names_the_way_on(small_sweep, full_text):
-    result = replace(summary(small_sweep), status="interrupted", finished=False)
-    assert f"UNFINISHED (interrupted; continue it with: lengthwise resume {small_sweep.folder})" in full_text(result)
-    assert "Best so far on lengths 6-7, the lengths it was selected on:" in full_text(result)
-
-
-def test_averages_have_a_table(small_sweep, full_text):
-    text = full_text(summary(small_sweep))
-    assert "Weight averages of the same trained members" in text and "quartiles" in text and "sign test p" in text
-
-
 def test_direction_and_policy_are_said(tmp_path, synthetic_sweep, simple_curve, full_text):
     spec = {"objective.metric": "margin", "objective.direction": "maximize", "objective.threshold": 0.1}
     spec |= {"objective.failed_seeds": "exclude"}

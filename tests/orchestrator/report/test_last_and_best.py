@@ -182,12 +182,6 @@ def test_the_report_says_what_was_chosen_and_where_it_is_optimistic(both, full_t
         assert f"better than the last in {better} of 3 configurations, worse in {3 - better}" in full_text(result, 1000)
 
 
-@pytest.mark.parametrize("width", [80, 100, 140])
-def test_the_table_keeps_to_the_width(both, width, full_text):
-    text = full_text(summary(both[1]), width)
-    assert max(map(len, text.splitlines())) <= width and "…" not in text
-
-
 def test_one_evaluation_leaves_nothing_to_compare(tmp_path, synthetic_sweep, simple_curve, full_text):
     state = synthetic_sweep(tmp_path / "once", VALUES, 2, simple_curve, spec={"evaluation.every": 100})
     write_report(state.folder)

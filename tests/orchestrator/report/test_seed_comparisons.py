@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from orchestrator.cli import main as cli
 from orchestrator.report import artifacts
-from orchestrator.report.files import write_report
+from orchestrator.report.files import read_summary, write_report
 from orchestrator.report.tables.seed_comparisons import (
     TITLE,
     comparison_notes,
@@ -167,7 +167,8 @@ def test_a_real_sweep_from_file_to_comparison(tmp_path, run_inline, monkeypatch,
     table = tmp_path / "found.csv"
     done = CliRunner().invoke(cli.app, ["compare", str(folder), "0", "1", "--csv", str(table)])
     assert done.exit_code == 0, done.output
-    first, second = (row.config_id for row in sorted(summary_of(folder).rows, key=lambda row: row.number))
+    result = read_summary(folder)
+    first, second = (row.config_id for row in sorted(result.rows, key=lambda row: row.number))
     for said in (f"First: #0 of tiny ({first}, ranked", f"Second: #1 of tiny ({second}",
                  "They differ in: model.norm none / pre", "test 5", "selection 4", "6 pairs", "96.9 %"):  # fmt: skip
         assert said in done.output
@@ -176,7 +177,7 @@ def test_a_real_sweep_from_file_to_comparison(tmp_path, run_inline, monkeypatch,
     assert [line["group"] for line in lines] == ["test", "selection", "trained"]
     by_hand = {}
     for name, row in ((first, 0), (second, 1)):
-        band = summary_of(folder).bands[name, "total_variation", "raw"]
+        band = result.bands[name, "total_variation", "raw"]
         by_hand[row] = np.array([values[band.lengths.index(5)] for values in band.seeds.values()])
     assert float(lines[0]["difference"]) == pytest.approx(np.median(by_hand[0] - by_hand[1]))
     assert not math.isnan(float(lines[0]["low"]))
@@ -189,9 +190,3 @@ def test_a_real_sweep_from_file_to_comparison(tmp_path, run_inline, monkeypatch,
         with pytest.raises(SystemExit) as ended:
             cli.main()
         assert ended.value.code == 2 and said in capsys.readouterr().err
-
-
-def summary_of(folder):
-    from orchestrator.report.files import read_summary
-
-    return read_summary(folder)

@@ -3,18 +3,25 @@
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from orchestrator.record.state.state import SweepState
+from orchestrator.report import terminal
 from orchestrator.report.tables.clear_effects import clear_averages, clear_cells, clear_sentence
 from orchestrator.report.tables.sentences import best_sentence, selection_sentence
-from orchestrator.results.analysis import compare_weight_averages, effects_at_test_lengths, effects_on_score
-from orchestrator.results.confirmed import Confirmed, ConfirmedRow
+from orchestrator.results.analysis import (
+    compare_weight_averages,
+    effects_at_test_lengths,
+    effects_on_score,
+    read_confirmations,
+)
 from orchestrator.results.summarise import summary
-from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import three_digits
 
+RELEASED = Path(__file__).parents[2] / "sweeps" / "1.0.0"
 SCREEN = 33  # lines
 
 
@@ -188,43 +195,18 @@ def test_averages_that_differ_clearly_have_a_line(twelve, short_text):
     assert clear_averages(twelve) == [text] and text in short_text(twelve)  # at 6 and 7 they are equal
 
 
-def test_confirmed_scores_stand_beside_those_of_the_search(twelve, short_text):
-    rows = [
-        ConfirmedRow(
-            config_id=row.config_id,
-            number=row.number,
-            values=row.values,
-            search_rank=row.rank,
-            search=row.selection,
-            confirmed=Quartiles(q25=0.4, median=0.5, q75=0.6) if row.rank < 5 else None,
-            search_test=None,
-            confirmed_test=None,
-            seeds_run=2,
-            seeds_failed=0,
-        )
-        for row in twelve.rows[:5]
+def test_confirmed_scores_stand_beside_those_of_the_search(short_text, monkeypatch):
+    result = summary(SweepState.load(RELEASED / "finished"))
+    (one,) = read_confirmations(result)
+    row, texts = one.rows[0], []
+    for at in (row.search, row.confirmed):
+        texts.append(f"{three_digits(at.median)} [{three_digits(at.q25)}, {three_digits(at.q75)}]")
+    monkeypatch.setattr(terminal, "CONFIRMED", 1)
+    lines = short_text(result, 1000).splitlines()
+    assert lines[lines.index(f"{one.sentence}.") :][1:3] == [
+        f"  #{row.number}: search score {texts[0]}, confirmed score {texts[1]}",
+        "  ... and 1 more in confirmed.csv",
     ]
-    one = Confirmed(
-        name="again",
-        folder=twelve.folder,
-        parent="twelve",
-        seeds=(3, 4),
-        again_used=(),
-        other_code=(),
-        finished=True,
-        searched=12,
-        rows=(*rows,),
-    )
-    confirmed = replace(twelve, read_confirmed=lambda result: (one,))
-    lines = short_text(confirmed, 1000).splitlines()
-    at = lines.index(f"{one.sentence}.")
-    first = twelve.rows[0].selection
-    score = f"{three_digits(first.median)} [{three_digits(first.q25)}, {three_digits(first.q75)}]"
-    assert lines[at + 1] == f"  #{twelve.rows[0].number}: search score {score}, confirmed score 0.500 [0.400, 0.600]"
-    assert (
-        lines[at + 3].startswith(f"  #{twelve.rows[2].number}: ")
-        and lines[at + 4] == "  ... and 2 more in confirmed.csv"
-    )
 
 
 def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, short_text):

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -183,12 +182,6 @@ def test_a_seed_that_never_reached_the_last_evaluation_has_no_step():
 def test_configurations_have_last_steps_of_their_own():
     both = pd.concat([judged({0: [0.1, 0.2, 0.9]}, "a"), judged({0: [0.5]}, "b")])
     assert as_dict(chosen_steps(both, "minimize", "best")) == {("a", 0): (10, 0.1), ("b", 0): (10, 0.5)}
-
-
-@pytest.mark.parametrize(("direction", "evaluation"), [("up", "best"), ("maximize", "first")])
-def test_unknown_words_are_refused(direction, evaluation):
-    with pytest.raises(ValueError, match="allowed: "):
-        chosen_steps(judged({0: [0.1]}), direction, evaluation)
 
 
 def test_nothing_is_chosen_from_nothing():

@@ -1,7 +1,6 @@
 """Effects in the report of synthetic sweeps: what was planted is found, what was not is not, and intervals cover."""
 
 import math
-import shutil
 
 import numpy as np
 import pytest
@@ -9,8 +8,6 @@ import pytest
 from orchestrator.report.csv_tables import average_lines, effect_lines
 from orchestrator.report.tables.effects import effect_notes, effect_section
 from orchestrator.results.analysis import effects_at_test_lengths, effects_on_score
-from orchestrator.results.effects.hyperparameter_effects import effects_on
-from orchestrator.results.effects.outcomes import searched_values
 from orchestrator.results.summarise import summary
 
 
@@ -42,19 +39,11 @@ def planted_curve(values, rng):
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory):
+def planted(tmp_path_factory, synthetic_sweep):
     """Forty-eight configurations of three seeds."""
-    from importlib.util import module_from_spec, spec_from_file_location
-    from pathlib import Path
-
-    spec = spec_from_file_location("sweep_builder", Path(__file__).parents[1] / "conftest.py")
-    builder = module_from_spec(spec)
-    spec.loader.exec_module(builder)
     rng = np.random.default_rng(7)
     values = drawn_values(rng, 48)
-    folder = tmp_path_factory.mktemp("planted") / "planted"
-    yield summary(builder.build_sweep(folder, values, 3, planted_curve(values, rng)))
-    shutil.rmtree(folder)
+    return summary(synthetic_sweep(tmp_path_factory.mktemp("built") / "planted", values, 3, planted_curve(values, rng)))
 
 
 def by_key(effects):
@@ -84,7 +73,7 @@ def test_importance_is_a_share_and_goes_to_what_was_planted(planted):
         shares = {effect.key: effect.importance.share for effect in effects}
         assert sum(shares.values()) == pytest.approx(1) and max(shares, key=shares.get) == first
         assert shares["training.batch_size"] < 0.1
-    again = effects_on(searched_values(planted), {row.config_id: row.score for row in planted.rows}, planted.design, {})
+    again = effects_on_score.__wrapped__(planted)
     assert [effect.importance for effect in again] == [effect.importance for effect in effects_on_score(planted)]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from orchestrator.errors import LedgerError
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.objective import (
-    ConfigurationScore,
     area_beyond,
     generalization_length,
     rank,
@@ -27,6 +25,8 @@ from orchestrator.results.scoring.objective import (
     score_configurations,
     score_members,
 )
+from orchestrator.statistics.failed_seeds import OverSeeds
+from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import Objective
 
 finite = st.floats(-1e6, 1e6)
@@ -126,71 +126,53 @@ def test_an_objective_of_another_format_is_refused_by_name(changes: dict[str, An
 @given(seeds_scores, directions)
 @example([0.0, 129.0, 0.95, math.nan], "minimize")
 def test_the_policy_worst_is_the_median_of_finite_stand_ins(values: list[float], direction: str) -> None:
-    score = score_configuration("c", values, objective(direction=direction))
+    score = score_configuration(values, objective(direction=direction))
     worst = 1e12 if direction == "minimize" else -1e12
     expected = np.median([worst if math.isnan(value) else value for value in values])
     failed = sum(map(math.isnan, values))
-    assert (score.seeds_run, score.seeds_failed) == (len(values), failed)
-    assert score.failed == (failed == len(values))
+    assert (score.seeds, score.failed) == (len(values), failed)
+    assert score.is_failed == (failed == len(values))
     if 2 * failed < len(values):
-        assert score.score == expected
+        assert score.median == expected
     else:
-        assert score.score == math.copysign(math.inf, worst)
-    assert score.q25 <= score.score <= score.q75
+        assert score.median == math.copysign(math.inf, worst)
+    assert list(score.quartiles) == sorted(score.quartiles)
 
 
 @given(seeds_scores, directions)
 def test_the_policy_exclude_is_the_median_of_the_survivors(values: list[float], direction: str) -> None:
-    score = score_configuration("c", values, objective(direction=direction, failed_seeds="exclude"))
+    score = score_configuration(values, objective(direction=direction, failed_seeds="exclude"))
     alive = [value for value in values if not math.isnan(value)]
-    assert score.seeds_failed == len(values) - len(alive)
-    assert score.failed == (not alive)
+    assert score.failed == len(values) - len(alive) and score.is_failed == (not alive)
     if alive:
-        assert score.score == np.median(alive)
-        assert (score.q25, score.q75) == (np.quantile(alive, 0.25), np.quantile(alive, 0.75))
+        assert score.median == np.median(alive)
+        assert score.quartiles[::2] == (np.quantile(alive, 0.25), np.quantile(alive, 0.75))
 
 
 @given(seeds_scores, directions)
 def test_the_policy_fail_allows_no_failed_seed(values: list[float], direction: str) -> None:
-    score = score_configuration("c", values, objective(direction=direction, failed_seeds="fail"))
+    score = score_configuration(values, objective(direction=direction, failed_seeds="fail"))
     failed = sum(map(math.isnan, values))
-    assert score.failed == math.isnan(score.score) == (failed > 0)
-    assert score.seeds_failed == failed
+    assert score.is_failed == math.isnan(score.median) == (failed > 0) and score.failed == failed
 
 
 @given(st.lists(st.tuples(seeds_scores, st.sampled_from(["worst", "exclude", "fail"])), max_size=6), directions)
 def test_ranking_puts_the_best_first_and_the_failed_last(
     several: list[tuple[list[float], str]], direction: str
 ) -> None:
-    scores = [
-        score_configuration(f"c{number}", values, objective(direction=direction, failed_seeds=policy))
+    scores = {
+        f"c{number}": score_configuration(values, objective(direction=direction, failed_seeds=policy))
         for number, (values, policy) in enumerate(several)
-    ]
+    }
     ranked = rank(scores, direction)
-    assert sorted(one.config_id for one in ranked) == sorted(one.config_id for one in scores)
-    assert [one.failed for one in ranked] == sorted(one.failed for one in ranked)
-    alive = [one.score for one in ranked if not one.failed]
+    assert sorted(ranked) == sorted(scores)
+    assert [scores[name].is_failed for name in ranked] == sorted(one.is_failed for one in scores.values())
+    alive = [scores[name].median for name in ranked if not scores[name].is_failed]
     assert alive == sorted(alive, reverse=direction == "maximize")
 
 
-@pytest.mark.parametrize("policy", ["worst", "exclude", "fail"])
-@pytest.mark.parametrize("direction", ["minimize", "maximize"])
-def test_a_configuration_without_survivors_is_never_best(policy: str, direction: str) -> None:
-    dead = score_configuration("dead", [math.nan] * 3, objective(failed_seeds=policy, direction=direction))
-    half = score_configuration("half", [1.0, math.nan], objective(failed_seeds="worst", direction=direction))
-    assert dead.failed
-    assert not half.failed
-    assert [one.config_id for one in rank([dead, half], direction)] == ["half", "dead"]
-
-
-def test_no_seeds_at_all_is_failed() -> None:
-    score = score_configuration("c", [], BASE)
-    assert (score.failed, score.seeds_run, score.seeds_failed) == (True, 0, 0)
-
-
 def test_ties_keep_their_order() -> None:
-    scores = [score_configuration(name, [1.0], BASE) for name in "bca"]
-    assert [one.config_id for one in rank(scores, "maximize")] == ["b", "c", "a"]
+    assert rank({name: score_configuration([1.0], BASE) for name in "bca"}, "maximize") == ["b", "c", "a"]
 
 
 @pytest.mark.parametrize(
@@ -234,18 +216,15 @@ def test_a_sweep_is_scored_from_its_state(
     scores = score_configurations(score_members(read_curves(state), judged, state.seeds()), judged)
     final = score_configurations(score_members(read_curves(state, final_only=True), judged), judged)
     assert scores == final  # a dead pack has NaN rows, so its seeds are known to have failed either way
-    assert [(one.seeds_run, one.seeds_failed, one.failed) for one in scores] == [
+    assert [(one.seeds, one.failed, one.is_failed) for one in scores.values()] == [
         (3, 0, False), (3, 1, False), (3, 3, True), (3, 3, True),
     ]  # fmt: skip
     # number 0: lengths 6 and 7 give 0.02 + 0.03 * 1.5 + 0.2 / 100 + 0.001 * seed; number 1 lost its best seed
-    assert scores[0].score == pytest.approx(0.068, abs=1e-6)
-    assert scores[1].score == pytest.approx(0.089, abs=1e-6)
-    assert [one.config_id for one in rank(scores, "minimize")] == list(state.configurations)
+    assert [one.median for one in scores.values()][:2] == pytest.approx([0.068, 0.089], abs=1e-6)
+    assert rank(scores, "minimize") == list(state.configurations)
 
 
 def test_a_score_is_plain_numbers() -> None:
-    score = score_configuration("c", np.array([1.0, 2.0, 4.0]), BASE)
-    assert score == ConfigurationScore(
-        config_id="c", score=2.0, q25=1.5, q75=3.0, seeds_run=3, seeds_failed=0, failed=False
-    )
-    assert {type(value) for value in asdict(score).values()} == {str, float, int, bool}
+    score = score_configuration(np.array([1.0, 2.0, 4.0]), BASE)
+    assert score == OverSeeds(quartiles=Quartiles(1.5, 2.0, 3.0), seeds=3, failed=0, counted=3)
+    assert {type(value) for value in (*score.quartiles, score.seeds, score.failed)} == {float, int}

@@ -74,18 +74,13 @@ def test_one_draw_or_a_list_is_compared_over_seeds(tmp_path, synthetic_sweep):
 
 def test_failed_seeds_count_as_the_policy_says(tmp_path, synthetic_sweep):
     values = [{key: one for key, one in values_of(n).items() if key in GRID} for n in range(4)]
-    for policy, n in (("worst", 6), ("exclude", 6), ("fail", 6)):
+    none = pytest.approx(float("nan"), nan_ok=True)
+    for policy, expected in (("worst", [(6, float("inf"))]), ("exclude", [(5, none)]), ("fail", [])):
         spec = {"space": GRID, "search.sampler": "grid", "objective.failed_seeds": policy}
         failed = {(2, 0): 50, (3, 0): 50}
-        result = summary(synthetic_sweep(tmp_path / policy, values, n, curve, failed, spec=spec))
+        result = summary(synthetic_sweep(tmp_path / policy, values, 6, curve, failed, spec=spec))
         (norm,) = (one for one in effects_on_score(result) if one.key == "model.norm")
-        found = [(one.n, one.high) for one in norm.differences]
-        expected = {
-            "worst": [(6, float("inf"))],
-            "exclude": [(5, pytest.approx(float("nan"), nan_ok=True))],
-            "fail": [],
-        }
-        assert found == expected[policy]
+        assert [(one.n, one.high) for one in norm.differences] == expected
 
 
 def test_a_search_that_follows_scores_has_no_interval(tmp_path, synthetic_sweep):

@@ -1,7 +1,5 @@
 """The summary of a sweep: numbers equal to those by hand, failed seeds and configurations in their place."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,6 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.results.analysis import compare_weight_averages, effects_on_score
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summarise import summary
-from orchestrator.wording import spans
 
 
 def test_summary_equals_the_numbers_by_hand(small_sweep):
@@ -67,38 +64,6 @@ def test_better_follows_the_direction_of_the_objective(tmp_path, synthetic_sweep
     result = summary(state)
     assert [row.number for row in result.rows] == [1, 0]
     assert [(pair.average, pair.better, pair.worse) for pair in compare_weight_averages(result)] == [("raw", 4, 0)] * 3
-
-
-def test_a_configuration_that_failed_is_last_and_never_best(tmp_path, synthetic_sweep, simple_curve):
-    values = [{"training.learning_rate": rate} for rate in (0.1, 0.01, 0.001)]
-    state = synthetic_sweep(tmp_path / "f", values, 2, simple_curve, {(0, 0): 10, (0, 1): 10})
-    result = summary(state)
-    assert [(row.number, row.rank, row.failed) for row in result.rows] == [
-        (1, 1, False),
-        (2, 2, False),
-        (0, None, True),
-    ]
-    assert result.rows[2].seeds_failed == 2
-
-
-def test_half_the_seeds_failed_shows_infinite_and_ranks_behind(tmp_path, synthetic_sweep, simple_curve):
-    values = [{"training.learning_rate": rate} for rate in (0.1, 0.01)]
-    state = synthetic_sweep(tmp_path / "h", values, 4, simple_curve, {(0, 0): 10, (0, 1): 10, (0, 2): 10})
-    result = summary(state)
-    assert [row.number for row in result.rows] == [1, 0] and result.rows[1].score == math.inf
-
-
-def test_excluded_seeds_are_left_out_of_medians(tmp_path, synthetic_sweep, simple_curve):
-    values = [{"training.learning_rate": 0.1}]
-    spec = {"objective.failed_seeds": "exclude"}
-    state = synthetic_sweep(tmp_path / "x", values, 4, simple_curve, {(0, 0): 10, (0, 1): 10, (0, 2): 10}, spec=spec)
-    (row,) = summary(state).rows
-    band = summary(state).bands[row.config_id, "total_variation", "ema"]
-    assert band.median == pytest.approx(band.seeds[3]) and band.q75 == band.median and row.seeds_failed == 3
-
-
-def test_spans():
-    assert [spans(x) for x in ((), (4,), (1, 2, 3, 7), (2, 1))] == ["none", "4", "1-3, 7", "1-2"]
 
 
 def test_a_key_that_a_listed_configuration_leaves_out_has_its_fixed_value(tmp_path, synthetic_sweep, simple_curve):

@@ -22,8 +22,7 @@ from rich.console import Console
 from orchestrator.ending import finisher as finishing
 from orchestrator.ending import finisher_process
 from orchestrator.ending.finisher import Finisher
-from orchestrator.figures.drawing import FigureFile, read_figure_digest
-from orchestrator.figures.drawing_forks import DrawingForks
+from orchestrator.figures.drawing import DrawingForks, FigureFile, read_figure_digest
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import read_summary, write_report
 from orchestrator.results.comparing.seed_comparisons import compare_seeds
@@ -247,7 +246,7 @@ def test_figures_drawn_side_by_side_are_all_there_though_a_fork_dies(tmp_path, m
 
         return figure
 
-    monkeypatch.setattr("orchestrator.figures.drawing_forks.threading.active_count", lambda: 1)
+    monkeypatch.setattr("orchestrator.figures.drawing.threading.active_count", lambda: 1)
     drawings = [FigureFile(tmp_path / f"{index}.png", draw(index), f"digest {index}") for index in range(6)]
     beside = DrawingForks(drawings, forks=2)
     assert len(beside._children) == 2

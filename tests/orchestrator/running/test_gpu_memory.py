@@ -174,5 +174,5 @@ def test_torch_is_held_to_the_part_of_a_gpu_that_a_pack_has(monkeypatch):
 def test_the_plan_is_for_the_gpus_of_this_machine(says, tiny, tmp_path):
     says("81920, Disabled\\n81920, Disabled\\n")
     spec = load_sweep(tiny, ["resources.scheduler=ray", "resources.gpus=0.5"])
-    assert forecast(spec, None, tmp_path).workers == 4
-    assert forecast(spec, 3, tmp_path).workers == 3
+    for workers, packs in ((None, 4), (3, 3)):
+        assert f"with {packs} packs at once" in dict(forecast(spec, workers, tmp_path).rows)["time"]

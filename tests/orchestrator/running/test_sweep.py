@@ -40,7 +40,7 @@ def test_every_member_is_trained_and_every_configuration_scored_once(stage, reco
     )
     curves = read_curves(state, final_only=True)
     again = score_configurations(score_members(curves, one.spec.objective), one.spec.objective)
-    assert {one.config_id: one.score for one in again} == {
+    assert {name: one.median for name, one in again.items()} == {
         name: found.score for name, found in state.configurations.items()
     }
 

@@ -26,7 +26,7 @@ def test_paired_against_scipy() -> None:
     first = members(rng.normal(size=(6, 5)).tolist())
     second = first + 0.3 + 0.5 * rng.normal(size=30)
     second.iloc[3] = nan
-    result = compare_members(first, second.iloc[::-1])  # matched by label, not by place
+    result = compare_members(first.to_dict(), second.iloc[::-1].to_dict())  # matched by label, not by place
     difference = (first - second).dropna()
     assert (result.members, result.n, result.dropped, result.ties) == (29, 6, 1, 0)
     assert result.unit == "configurations"
@@ -54,12 +54,14 @@ def test_paired_against_scipy() -> None:
     ],
 )
 def test_small_pairings_say_why(first: list[list[float]], second: list[list[float]], n: int, reason: str) -> None:
-    result = compare_members(members(first), members(second))
+    result = compare_members(members(first).to_dict(), members(second).to_dict())
     assert (result.members, result.reason) == (n, reason)
     assert math.isnan(result.low)
     assert math.isnan(result.wilcoxon_p) and math.isnan(result.sign_p)
 
 
 def test_more_seeds_make_a_pairing_no_surer() -> None:
-    few, many = (compare_members(members([[0.0] * s] * 3), members([[1.0] * s] * 3)) for s in (1, 50))
+    few, many = (
+        compare_members(members([[0.0] * s] * 3).to_dict(), members([[1.0] * s] * 3).to_dict()) for s in (1, 50)
+    )
     assert few.sign_p == many.sign_p == pytest.approx(0.25) and few.wilcoxon_p == many.wilcoxon_p

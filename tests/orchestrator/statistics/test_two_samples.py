@@ -94,29 +94,3 @@ def test_groups_have_a_difference_of_medians_and_no_interval() -> None:
     assert math.isnan(found.low) and "without assumptions" in str(found.reason)
     assert found.p == pytest.approx(stats.mannwhitneyu([1, 2, 9], [4, 5, 6, 8], method="exact").pvalue)
     assert compare_groups(np.array([inf]), np.array([inf])).difference == 0
-
-
-KINDS = {
-    "normal": (lambda rng, shape: rng.normal(size=shape), 0.0),
-    "skewed": (lambda rng, shape: rng.exponential(size=shape), math.log(2)),
-    "heavy tails": (lambda rng, shape: rng.standard_t(2, size=shape), 0.0),
-    "some seeds do not learn": (
-        lambda rng, shape: np.where(rng.random(shape) < 0.7, 0.0, 0.5) + 0.02 * rng.random(shape),
-        0.02 * 0.5 / 0.7,
-    ),
-    "all or nothing": (lambda rng, shape: np.where(rng.random(shape) < 0.7, 0.0, 0.5), 0.0),
-    "lost for good": (lambda rng, shape: np.where(rng.random(shape) < 0.3, inf, rng.normal(size=shape)), 0.5659488),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n", [6, 8, 20])
-def test_intervals_cover_as_often_as_they_say(kind: str, n: int) -> None:
-    """Whatever the differences are: exactly their level where no values are equal, more where they are."""
-    draw, median = KINDS[kind]
-    samples = draw(np.random.default_rng(n), (600, n))
-    found = [compare_pairs(sample, np.zeros(n)) for sample in samples]
-    level, sigma = found[0].level, math.sqrt(0.05 * 0.95 / len(found))
-    covered = np.mean([one.low <= median <= one.high for one in found])
-    assert covered >= level - 3 * sigma
-    assert kind == "all or nothing" or covered <= level + 3 * sigma

@@ -8,12 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from orchestrator.results.scoring.median_curves import quartiles_at
 from orchestrator.results.scoring.objective import reduce_values
 from orchestrator.results.summary import REMEMBERED, Row, Summary
-from orchestrator.statistics.failed_seeds import failed_seed_value, score_over_seeds
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import ABSENT
 from search_spaces.grammar.problems.findings import lookup
@@ -45,26 +43,7 @@ def outcomes_at_test_lengths(result: Summary) -> dict[str, Quartiles]:
     return found
 
 
-def outcomes_by_seed(result: Summary, lengths: Sequence[int], how: str) -> dict[str, dict[int, float]]:
-    """Return the judged metric of every shared seed by config_id; failed seeds count as the objective says."""
-    as_failed = failed_seed_value(result.objective.failed_seeds, result.objective.direction)
-    return {
-        name: {seed: as_failed if math.isnan(one) else one for seed, one in of_seeds.items()}
-        for name, of_seeds in _shared_seed_values(result, lengths, how).items()
-    }
-
-
-def outcomes_over_shared_seeds(result: Summary, lengths: Sequence[int], how: str) -> dict[str, float]:
-    """Return the median over the shared seeds at some lengths, by config_id of complete configurations.
-
-    A configuration that failed has the worst possible value, or NaN, as its score would.
-    """
-    policy, direction = result.objective.failed_seeds, result.objective.direction
-    found = _shared_seed_values(result, lengths, how)
-    return {name: score_over_seeds(seeds.values(), policy, direction)[0].median for name, seeds in found.items()}
-
-
-def _shared_seed_values(result: Summary, lengths: Sequence[int], how: str) -> dict[str, dict[int, float]]:
+def shared_seed_values(result: Summary, lengths: Sequence[int], how: str) -> dict[str, dict[int, float]]:
     """Return the judged metric of every shared seed at some lengths by config_id, NaN for a failed seed."""
     scores = {}
     for row in (row for row in result.rows if row.complete):
@@ -73,16 +52,15 @@ def _shared_seed_values(result: Summary, lengths: Sequence[int], how: str) -> di
     return scores
 
 
-def member_scores(result: Summary, average: str, group: str) -> pd.Series[float]:
+def member_scores(result: Summary, average: str, group: str) -> dict[tuple[str, int], float]:
     """Return the judged metric of every shared seed at its own lengths of a group, by (config_id, seed)."""
-    scores: dict[tuple[str, int], float] = {}
-    for row in result.rows:
-        how = result.objective.reduce if group == "selection" else "mean"
-        for seed, score in _seed_values(result, row, average, getattr(row.groups, group), how).items():
-            if seed in result.shared_seeds:
-                scores[row.config_id, seed] = score
-    names = ["config_id", "seed"]
-    return pd.Series(list(scores.values()), pd.MultiIndex.from_tuples(list(scores), names=names), dtype=float)
+    how = result.objective.reduce if group == "selection" else "mean"
+    return {
+        (row.config_id, seed): score
+        for row in result.rows
+        for seed, score in _seed_values(result, row, average, getattr(row.groups, group), how).items()
+        if seed in result.shared_seeds
+    }
 
 
 def _seed_values(result: Summary, row: Row, average: str, lengths: Sequence[int], how: str) -> dict[int, float]:

@@ -1,1 +1,0 @@
-"""What hyperparameters, averages and stopping did to the score."""
