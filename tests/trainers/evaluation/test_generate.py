@@ -214,6 +214,27 @@ def test_neither_pieces_of_the_rows_nor_the_pack_change_a_token(model) -> None:
     assert not torch.equal(whole[0], whole[1])
 
 
+@EACH
+def test_what_an_older_state_says_changes_nothing(model) -> None:
+    forward, prompt = forward_of(model), prompt_of(4)
+    sizes = {"shared": 4, "states": 4, "width": 4, "mark": MARK}
+
+    def take_notice(first: int) -> Tensor:
+        """All states, when the first is `first` and the second is 4, 5 and the mark."""
+
+        def chosen(logits: Tensor, number: int) -> Tensor:
+            fixed = {0: first, 1: MARK, 4: 4, 5: 5, 6: MARK}.get(number)
+            free = logits[..., 3:].argmax(dim=-1) + 3  # neither marks nor ends
+            free = torch.full_like(free, MARK) if number % 4 == 3 else free
+            return free if fixed is None else torch.full_like(free, fixed)
+
+        return generate.generate_states(forward, prompt, GREEDY, chosen, **sizes)
+
+    one, two = take_notice(3), take_notice(6)
+    assert one.shape[-1] == 16 and not torch.equal(one[..., :2], two[..., :2])
+    assert torch.equal(one[..., 2:], two[..., 2:]) and bool((one[..., 12] == MARK).all())
+
+
 def test_tokens_are_drawn_as_often_as_the_softmax_says() -> None:
     rows, logits = 20_000, torch.tensor([0.3, -1.0, 2.0, 1.1, 0.0, -0.4])
     uniform = noise(3, training=False).uniform(0, (rows,))
