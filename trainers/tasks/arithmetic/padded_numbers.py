@@ -85,10 +85,6 @@ class PaddedNumbers(Task):
         """The families of metrics of groups of inputs."""
 
     @abstractmethod
-    def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
-        """Return the difficulty of each sequence (..., T), int64 (...), by measure."""
-
-    @abstractmethod
     def _draw_training(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
         """Draw training sequences, times ten to the power `shift` (S, B)."""
 
