@@ -85,10 +85,6 @@ class PaddedNumbers(Task):
         """The families of metrics of groups of inputs."""
 
     @abstractmethod
-    def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
-        """Return the difficulty of each sequence (..., T), int64 (...), by measure."""
-
-    @abstractmethod
     def _draw_training(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
         """Draw training sequences, times ten to the power `shift` (S, B)."""
 
@@ -161,9 +157,8 @@ class PaddedNumbers(Task):
         a, b = (digits_of_integers([number], width)[None] for number, width in numbers)
         draws = Stream(torch.tensor([0]), "data", torch.tensor(0))
         plain = replace(self, text_tokens=0)
-        tokens, targets = self.format_row(
-            plain._join(write_number(a), write_number(b), self._answer(a, b), draws, 0), 0
-        )
+        batch = plain._join(write_number(a), write_number(b), self._answer(a, b), draws, 0)
+        tokens, targets = self.format_row(batch, 0)
         return " ".join(tokens), " ".join(targets)
 
     def places(self, tokens: Tensor) -> Places:

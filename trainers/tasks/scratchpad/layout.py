@@ -105,10 +105,6 @@ class Tokens:
         """Apply a function to the tokens and all their attributes."""
         return replace(self, **{name: change(value) for name, value in vars(self).items()})
 
-    def set_all(self, **constants: int) -> Self:
-        """Set attributes to one value for all tokens."""
-        return replace(self, **{name: torch.full_like(self.token, value) for name, value in constants.items()})
-
 
 class Rows:
     """Concatenated tokens without the unused ones, (S, B, width)."""
@@ -146,12 +142,13 @@ def masked_rows(text: Text, start: int | None, width: int, *, fix_first_state: b
     alone = text.question.shape[-1] == 0
     whole = _states(text, begin.expand(length.shape))
     first = whole.map_all(lambda of: of[:, :, :1])
-    first = first.set_all(group=2) if alone and fix_first_state else first
+    if alone and fix_first_state:
+        first = replace(first, group=torch.full_like(first.group, 2))
     copy, after = whole.map_all(lambda of: of[:, :, :-1]), whole.map_all(lambda of: of[:, :, 1:])
     copied = after.used.any(dim=-1, keepdim=True) & copy.used
     if alone:
         copied = copied & (after.state > 1)
-    copy = replace(copy.set_all(use=COPY), used=copied, group=after.group)
+    copy = replace(copy, used=copied, use=torch.full_like(copy.use, COPY), group=after.group)
     after = replace(after, id=after.id + length[..., :-1, None])
     pairs = Tokens(*(torch.stack([getattr(copy, name), getattr(after, name)], dim=3) for name in vars(copy)))
     return Rows([*_shared(text, start), first, pairs], width)
@@ -166,7 +163,7 @@ def transition_rows(text: Text, start: int | None, width: int, index_SB: Tensor)
     after = whole.map_all(lambda of: _select_state(of, index_SB))
     before = whole.map_all(lambda of: _select_state(of, (index_SB - 1).clamp(min=0)))
     begins, there = (index_SB == 0)[..., None], after.used.any(dim=-1, keepdim=True)
-    before = replace(before.set_all(use=COPY), used=before.used & there & ~begins)
+    before = replace(before, used=before.used & there & ~begins, use=torch.full_like(before.use, COPY))
     after = replace(after, id=after.id + before.used.sum(dim=-1, keepdim=True))
     shared = [
         replace(part, used=part.used & there, use=torch.where(begins, part.use, COPY)) for part in _shared(text, start)
