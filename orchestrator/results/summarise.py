@@ -63,9 +63,7 @@ def summary(
     curves = curves.loc[curves["config_id"].isin(done), list(COLUMNS)]
     bands = make_bands(curves[select_steps(curves, choose_evaluations(curves, objective))], objective, directions)
     rows = [
-        replace(
-            _row(c, measured[c.config_id], bands, objective), complete=c.config_id in done, rounds=count_rounds(name)
-        )
+        replace(_row(c, measured[name], bands, objective), complete=name in done, rounds=count_rounds(name))
         for name, c in state.configurations.items()
     ]
     rows = _scored(rows, curves, state, objective)
