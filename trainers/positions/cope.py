@@ -17,7 +17,7 @@ from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tensors.parameters import Parameter
-from trainers.tensors.precision import product, wide
+from trainers.tensors.precision import product, sigmoid, wide
 
 PAIRS_AT_ONCE = 2**18  # of queries and keys, on a CPU
 
@@ -41,7 +41,7 @@ class Cope(Position):
         """Return the logits with the term of the contextual position."""
         scores, allowed, table = context.products(), context.allowed, context.weights[f"{context.name}.cope"]
         scores = scores.to(wide(scores.dtype))  # counts are sums of many gates
-        gates = torch.sigmoid(scores)
+        gates = sigmoid(scores)
         gates = gates if allowed is None else gates.masked_fill(~allowed, 0.0)
         sums, own = cumulative_sums(gates, context)
         places = own - sums if context.causal else (own - sums).abs()

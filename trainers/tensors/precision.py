@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+_LANES = 64  # a multiple of the elements that torch computes at once on any CPU
 _OFF = 1  # MKL's branch if it has not read MKL_CBWR
 
 
@@ -43,6 +44,18 @@ def product(one: Tensor, other: Tensor) -> Tensor:
     narrow = torch.get_autocast_dtype(device)
     with torch.autocast(device, enabled=False):
         return multiply(one.to(narrow).float(), other.to(narrow).float()).to(narrow)
+
+
+def sigmoid(values_M: Tensor) -> Tensor:
+    """Return `torch.sigmoid` of values (M, ...) whose bits do not depend on the pack.
+
+    On a CPU torch rounds the last elements of a tensor, which fill no vector, differently from the others.
+    """
+    size = values_M[0].numel()
+    if values_M.device.type != "cpu" or torch.compiler.is_compiling() or size % _LANES == 0:
+        return torch.sigmoid(values_M)
+    padded = torch.nn.functional.pad(values_M.flatten(1), (0, -size % _LANES))
+    return torch.sigmoid(padded)[:, :size].reshape(values_M.shape)
 
 
 @cache

@@ -18,7 +18,7 @@ from trainers.positions.alibi import Alibi
 from trainers.positions.cope import Cope
 from trainers.positions.tra import ThresholdRelative
 from trainers.tasks.decoding import Decoding
-from trainers.tensors.precision import computing, product, wide
+from trainers.tensors.precision import computing, product, sigmoid, wide
 from trainers.training.step import sample_batches, training_noise
 
 CPU = torch.device("cpu")
@@ -154,6 +154,14 @@ def test_a_product_does_not_depend_on_its_place_in_a_batch() -> None:
         with computing("bfloat16", "cpu"):
             together = product(one, other)
             assert all(torch.equal(product(one[i : i + 1], other[i : i + 1])[0], together[i]) for i in range(64))
+
+
+@pytest.mark.parametrize("shape", [(64, 5, 81), (64, 2, 32)])
+def test_a_sigmoid_does_not_depend_on_its_place_in_a_pack(shape: tuple[int, ...]) -> None:
+    values = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    together = sigmoid(values)
+    assert torch.equal(together, torch.cat([sigmoid(values[one, None]) for one in range(64)]))
+    torch.testing.assert_close(together, torch.sigmoid(values), atol=0, rtol=1e-6)
 
 
 def test_the_softmax_and_the_fused_kernel_sum_in_float32() -> None:
