@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -67,6 +68,7 @@ def set_key(tree: dict[str, Any], key: str, value: Any) -> None:
     tree[last] = value
 
 
+@mock.patch.object(os, "fsync", lambda descriptor: None)
 def build_sweep(
     folder: Path,
     configurations: Sequence[Mapping[str, Any]],
@@ -89,22 +91,6 @@ def build_sweep(
     ended: False leaves out scores, pack ends and the end; stop_after_step leaves out later evaluations.
     One pack per configuration. Nothing waits for the disk: such a sweep need not outlive a power cut.
     """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda descriptor: None)
-        return _built(folder, configurations, seeds, curve_function, failed, died, spec, ended, stop_after_step)
-
-
-def _built(
-    folder: Path,
-    configurations: Sequence[Mapping[str, Any]],
-    seeds: int | Sequence[int],
-    curve_function: CurveFunction,
-    failed: Mapping[tuple[int, int], int] | None,
-    died: Sequence[int],
-    spec: Mapping[str, Any] | None,
-    ended: bool,
-    stop_after_step: int | None,
-) -> SweepState:
     resolved_spec = copy.deepcopy(SPEC) | {"name": folder.name}
     for key, value in (spec or {}).items():
         set_key(resolved_spec, key, value)
