@@ -95,7 +95,7 @@ def validate(
             if os.environ.get(DEBUG_VARIABLE) and not isinstance(error, SweepFileError):
                 raise
             _complain(error.in_full if isinstance(error, SweepFileError) else f"{file}: {error}")
-            codes.add(2 if isinstance(error, SweepFileError) else error.exit_code)
+            codes.add(_exit_code(error))
             continue
         for warning in warnings:
             _say(warning)
@@ -258,25 +258,21 @@ def _run_verb() -> int:
     except BaseException as error:  # the user's own code may raise anything
         if os.environ.get(DEBUG_VARIABLE):
             sys.stderr.write(masked_traceback(error))
-            return (
-                error.exit_code if isinstance(error, LengthwiseError) else 2 if isinstance(error, SweepFileError) else 1
-            )
-        if isinstance(error, LengthwiseError):
-            _complain(str(error))
-            return error.exit_code
-        if isinstance(error, SweepFileError):
-            _complain(error.in_full)
-            return 2
-        if memory := out_of_memory(error):
+        elif isinstance(error, LengthwiseError | SweepFileError):
+            _complain(error.in_full if isinstance(error, SweepFileError) else str(error))
+        elif memory := out_of_memory(error):
             sys.stderr.write(f"{redact(memory)}\n")  # a console would need memory
-            return 1
-        if isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
+        elif isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
             _complain(f"{error.filename2 or error.filename}: cannot be used: {error.strerror}")
-            return 1
-        text = f"{type(error).__name__}: {error}\nthis should not happen; {DEBUG_VARIABLE}=1 shows the traceback"
-        _complain(redact(text))
-        return 1
+        else:
+            text = f"{type(error).__name__}: {error}\nthis should not happen; {DEBUG_VARIABLE}=1 shows the traceback"
+            _complain(redact(text))
+        return _exit_code(error)
     return 0
+
+
+def _exit_code(error: BaseException) -> int:
+    return error.exit_code if isinstance(error, LengthwiseError) else 2 if isinstance(error, SweepFileError) else 1
 
 
 def _load(file: Path, overrides: list[str] | None, name: str | None = None, imports: list[str] | None = None) -> Any:

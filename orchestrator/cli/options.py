@@ -156,36 +156,24 @@ class SweepVerb(TyperCommand):
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         known = {one.name for one in self.params}
-        added = [
+        self._added = [
             one for one in typer.main.get_command(_of_sweeps).params if one.name in PLACES and one.name not in known
         ]
-        for one in added:
+        for one in self._added:
             one.expose_value = False  # `parse_args` has used it
-        self.params += added
-        self._added = [f"--{one.name}" for one in added]
+        self.params += self._added
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the folder that --name means before the other arguments."""
-        given: dict[str, str] = {}
-        for option in self._added:
-            args, given[option] = _take_option(args, option)
-        if given.get("--storage"):
+        parsed, *_ = self.make_parser(ctx).parse_args(args=list(args))
+        given: dict[str, str] = {str(one.name): parsed.get(one.name) or "" for one in self._added}
+        if given.get("storage"):
             before = os.environ.get(STORAGE_VARIABLE)
-            os.environ[STORAGE_VARIABLE] = given["--storage"]
+            os.environ[STORAGE_VARIABLE] = given["storage"]
             ctx.call_on_close(lambda: _restore(before))
-        if given.get("--name"):
-            args = [str(default_storage() / given["--name"]), *args]
+        if given.get("name"):
+            args = [str(default_storage() / given["name"]), *args]
         return super().parse_args(ctx, args)
-
-
-def _take_option(args: list[str], option: str) -> tuple[list[str], str]:
-    """Return the arguments without an option, and its value; "" without it, or where its value is missing."""
-    for place, argument in enumerate(args[: args.index("--")] if "--" in args else args):
-        if argument.startswith(f"{option}="):
-            return [*args[:place], *args[place + 1 :]], argument.removeprefix(f"{option}=")
-        if argument == option and place + 1 < len(args):
-            return [*args[:place], *args[place + 2 :]], args[place + 1]
-    return args, ""
 
 
 def _restore(before: str | None) -> None:

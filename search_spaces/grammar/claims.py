@@ -247,11 +247,8 @@ def _arm_references(claim: Claim) -> Iterator[tuple[str, str]]:
 
 def _source_arms(claim: Claim, name: str) -> set[str]:
     """Return the arms that an arm is computed from, through minus and over."""
-    sources: set[str] = set()
-    waiting = [name]
-    while waiting:
-        if arm := claim.arms.get(waiting.pop()):
-            more = {one for one in (arm.minus, arm.over) if one} - sources
-            sources |= more
-            waiting += more
-    return sources
+    seen = [name]
+    for one in seen:  # which grows
+        if arm := claim.arms.get(one):
+            seen += [other for other in (arm.minus, arm.over) if other and other not in seen[1:]]
+    return set(seen[1:])

@@ -9,8 +9,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pandas as pd
 import pytest
 
 from orchestrator.running.with_ray.processes import MARK, guarded
+from tests.cluster.virtual_nodes import wait_for
 from tests.ports import free_ports
 
 pytestmark = pytest.mark.cluster
@@ -51,7 +51,6 @@ import sys, ray
 ray.init(address=sys.argv[1], logging_level="ERROR", log_to_driver=False)
 print(sorted((one["Resources"].get("CPU", 0), one["Resources"].get("GPU", 0)) for one in ray.nodes() if one["Alive"]))
 """
-PATIENCE = 180.0  # seconds
 ONE_MACHINE = {
     "launch_multiple": True, "disable_node_updaters": True, "disable_launch_config_check": True,
     "use_node_id_as_ip": True, "worker_liveness_check": False,
@@ -78,12 +77,6 @@ class Autoscaled:
     environment: dict[str, str]
     gpus: Path
     log: Path
-
-    def wait_for(self, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not holds():
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.5)
 
     def nodes(self) -> str:
         """Return CPUs and GPUs of all living nodes."""
@@ -120,7 +113,7 @@ def autoscaled(request: pytest.FixtureRequest, lengthwise: Any, tmp_path: Path) 
         with guarded(folder):
             process, address = start(folder, request.param, lengthwise.environment | token | pretended)
             cluster = Autoscaled(address, lengthwise.environment | token, tmp_path / "gpus", folder / "head.log")
-            cluster.wait_for(lambda: "Ray runtime started" in cluster.log.read_text())
+            wait_for("a head", lambda: "Ray runtime started" in cluster.log.read_text(), cluster.log)
             yield cluster
             process.kill()
             process.wait()
@@ -138,7 +131,7 @@ def test_nodes_that_are_large_enough_are_started_used_and_ended(
     assert "no node has 2 CPUs and 0.5 GPUs yet, so the sweep waits for one" in done.stdout
     of_packs = [line.split() for line in autoscaled.gpus.read_text().splitlines()]
     assert HEAD_ID not in {node for _, _, node in of_packs} and {gpu for _, gpu, _ in of_packs} == {"0"}
-    autoscaled.wait_for(lambda: autoscaled.nodes() == "[(1.0, 0)]")
+    wait_for("the end of nodes", lambda: autoscaled.nodes() == "[(1.0, 0)]", autoscaled.log)
     assert lengthwise(*run, tmp_path / "alone", "--set", "resources.scheduler=inline").returncode == 0
     one, other = (pd.read_parquet(tmp_path / name / "scaled" / "curves.parquet") for name in ("scaled", "alone"))
     assert len(one) and one.equals(other)

@@ -1,10 +1,12 @@
 """The cluster files, as far as they can be checked without their clusters; each check is shown to find its fault."""
 
 import copy
+import operator
 import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -63,36 +65,28 @@ def test_ray_up_file_passes_rays_validation_and_ours() -> None:
     assert list(on_premises_faults(on_premises())) == []
 
 
+def holder(config: Any, path: tuple[Any, ...]) -> Any:
+    """Return the mapping or list that holds what is at `path`."""
+    return reduce(operator.getitem, path[:-1], config)
+
+
 def cut(*path: Any) -> Callable[[Any], None]:
     """A mutation that removes what is at `path`."""
-
-    def mutate(config: Any) -> None:
-        for key in path[:-1]:
-            config = config[key]
-        del config[path[-1]]
-
-    return mutate
+    return lambda config: operator.delitem(holder(config, path), path[-1])
 
 
 def put(value: Any, *path: Any) -> Callable[[Any], None]:
     """A mutation that puts `value` at `path`."""
-
-    def mutate(config: Any) -> None:
-        for key in path[:-1]:
-            config = config[key]
-        config[path[-1]] = value
-
-    return mutate
+    return lambda config: operator.setitem(holder(config, path), path[-1], value)
 
 
 def swap(old: str, new: str, *path: Any) -> Callable[[Any], None]:
     """A mutation of the text at `path`."""
 
     def mutate(config: Any) -> None:
-        for key in path[:-1]:
-            config = config[key]
-        assert old in config[path[-1]]
-        config[path[-1]] = config[path[-1]].replace(old, new)
+        text = holder(config, path)[path[-1]]
+        assert old in text
+        holder(config, path)[path[-1]] = text.replace(old, new)
 
     return mutate
 

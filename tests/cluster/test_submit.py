@@ -24,6 +24,7 @@ from orchestrator.submission.job_server import JobServer
 from orchestrator.submission.package import write_archive
 from orchestrator.submission.submit import Submission
 from search_spaces import load_sweep
+from tests.cluster.virtual_nodes import options, read_curves
 from tests.command_line import CommandLine
 from tests.ports import free_ports
 
@@ -53,7 +54,6 @@ resources: {pack: 1, checkpoint_seconds: 1}
 tracking: {enabled: false}
 """
 SHORT = ("--set", "training.steps=4", "--set", "evaluation={samples: 20}", "--name", "short")
-CURVES = ["config_id", "seed", "average", "metric", "length", "step"]
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     environment = outside | {"HOME": str(home), "PYTHONPATH": path, "LENGTHWISE_BIN": bin, "HOLD": str(hold)}
     environment |= {"PATH": f"{home}:{outside['PATH']}", "PRETENDED_GPUS": str(gpus), "ROOM": "1"}
     (port,) = free_ports(1)
-    options = ["--", "--num-cpus=2", "--num-gpus=1", "--object-store-memory=100000000"]
+    of_ray = ["--", "--num-cpus=2", "--num-gpus=1", "--object-store-memory=100000000"]
     started = subprocess.run(
-        [ROOT / "cluster" / "local_head.sh", "--detach", "--gcs-port", str(port), *options],
+        [ROOT / "cluster" / "local_head.sh", "--detach", "--gcs-port", str(port), *of_ray],
         env=environment | {"LENGTHWISE_STORAGE": str(storage), "CUDA_VISIBLE_DEVICES": "GPU-5a"},
         capture_output=True,
         text=True,
@@ -152,8 +152,7 @@ def ray_job(head: Head, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_job_runs_a_sweep_of_the_working_tree(head: Head, study: Path) -> None:
     """Its pack of two members runs out of memory on half a GPU; then two packs of one share the GPU."""
     settings = ("training.steps=4", "evaluation.every=4", "resources.gpus=0.5", "resources.pack=2")
-    words = [word for setting in settings for word in ("--set", setting)]
-    done = ray_job(head, "run", str(study / "mine.yaml"), *words, "--name", "in a job")
+    done = ray_job(head, "run", str(study / "mine.yaml"), *options(*settings), "--name", "in a job")
     log, folder = done.stdout + done.stderr, head.storage / "in a job"  # not in the copy, which is deleted
     assert done.returncode == 0 and "1 of 1 configurations succeeded" in done.stdout, log
     assert f"sweep in a job in {folder}" in log and "configurations 0/1" in log and "Ray at " in log
@@ -254,10 +253,7 @@ def test_left_alone_refused_stopped_and_resumed_it_ends_with_the_same_curves(
     resumed = head.submit(file, "--resume", "--python", sys.executable)
     assert resumed.returncode == 0 and len(records(folder, "resume")) == 1, resumed.stdout + resumed.stderr
     here = run_inline(file)
-    there, alone = (
-        pd.read_parquet(one / "curves.parquet").set_index(CURVES).sort_index()[["value"]] for one in (folder, here)
-    )
-    pd.testing.assert_frame_equal(there, alone, check_exact=True)
+    pd.testing.assert_frame_equal(read_curves(folder), read_curves(here), check_exact=True)
 
 
 @pytest.mark.slow

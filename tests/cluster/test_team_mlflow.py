@@ -21,10 +21,10 @@ import pytest
 from orchestrator.record.state.state import SweepState
 from orchestrator.tracking.ui.server import free_port
 from tests.cluster.team_mlflow import BACKUP, DATABASE, FOLDER, RESTORE, ROLE, SECRETS, UPGRADE, USER, Team
+from tests.cluster.virtual_nodes import QUICKSTART, options
 from tests.command_line import CommandLine
 from tests.mlflow_points import assert_points
 
-QUICKSTART = "search_spaces/quickstart.yaml"
 SMALL = (
     *("search.configurations=3", "seeds=3", "training.steps=6", "training.compile=false"),
     *("evaluation={every: 3, samples: 8}", "objective.lengths=[6]", "resources.scheduler=inline"),
@@ -142,8 +142,7 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def run(name: str, storage: Path, *settings: str) -> list[str]:
-    sets = [word for value in (*SMALL, *settings) for word in ("--set", value)]
-    return ["run", QUICKSTART, "--name", name, "--storage", str(storage), *sets]
+    return ["run", QUICKSTART, "--name", name, "--storage", str(storage), *options(*SMALL, *settings)]
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import copy
 import io
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -68,14 +68,7 @@ def set_key(tree: dict[str, Any], key: str, value: Any) -> None:
     tree[last] = value
 
 
-@contextmanager
-def waiting_for_no_disk() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda descriptor: None)
-        yield
-
-
-@waiting_for_no_disk()
+@mock.patch.object(os, "fsync", lambda descriptor: None)
 def build_sweep(
     folder: Path,
     configurations: Sequence[Mapping[str, Any]],

@@ -25,7 +25,7 @@ from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.summarise import summary
 from orchestrator.sweep import confirm as confirm_module
 from orchestrator.sweep.confirm import fresh_seeds, plan_confirmation
-from search_spaces import SweepFileError, parse_sweep
+from search_spaces import SweepFileError, dump_yaml, load_sweep, parse_sweep
 from trainers.config.member import MemberConfig
 from trainers.optimization.averaging import Ema
 
@@ -68,6 +68,11 @@ def spec_of(state):
     return {"description": "", "space": SPACE} | {key: state.spec[key] for key in state.spec if key != "description"}
 
 
+def built_of(planned):
+    drawn = search.draw(planned.spec, range(search.total(planned.spec)))
+    return configure(planned.spec, [(one.number, one.values) for one in drawn])
+
+
 def begin(confirmation, storage):
     """Write the first record of a planned confirmation, as running it would."""
     spec = confirmation.spec
@@ -83,9 +88,7 @@ def test_the_first_by_validation_lengths_are_taken_and_stay_what_they_were(searc
     assert [row.number for row in result.rows[:2]] == [2, 1]  # by test lengths it would be 0, 1
     assert planned.spec.name == "searched-confirm" and planned.spec.seeds == (3, 4, 5, 6)
     assert planned.spec.search.listed == (DRAWS[2], DRAWS[1])
-    drawn = search.draw(planned.spec, range(search.total(planned.spec)))
-    built = configure(planned.spec, [(one.number, one.values) for one in drawn])
-    assert [one.config_id for one in built] == [row.config_id for row in result.rows[:2]]
+    assert [one.config_id for one in built_of(planned)] == [row.config_id for row in result.rows[:2]]
     origin = planned.origin[CONFIRMS]
     assert (origin["sweep"], origin["spec_hash"], origin["of"]) == ("searched", state.spec_hash, 4)
     assert [(one["config_id"], one["rank"]) for one in origin["configurations"]] == [
@@ -110,8 +113,6 @@ def test_the_confirmation_is_judged_at_the_evaluation_of_its_search(searched):
 
 
 def test_the_specification_is_one_that_a_file_could_hold(searched, tmp_path):
-    from search_spaces import dump_yaml, load_sweep
-
     spec = plan_confirmation(searched(), top=2).spec
     (tmp_path / "again.yaml").write_text(dump_yaml(spec.resolved()))
     assert load_sweep(tmp_path / "again.yaml") == spec and len(spec.seeds) == 10
@@ -234,11 +235,6 @@ def test_an_unfinished_sweep_needs_to_be_allowed(searched):
     assert planned.origin[CONFIRMS]["finished"] is False
 
 
-def built_of(planned):
-    drawn = search.draw(planned.spec, range(search.total(planned.spec)))
-    return configure(planned.spec, [(one.number, one.values) for one in drawn])
-
-
 def test_a_fixed_value_whose_default_changed_is_written_out(searched, monkeypatch):
     state = searched()
     monkeypatch.setitem(state.spec["training"], "weight_decay", 0.5)  # as if 0.5 were today's default
@@ -352,6 +348,4 @@ def test_the_confirmation_runs_by_the_path_of_every_sweep(searched, monkeypatch)
 
 def test_specs_of_synthetic_sweeps_are_valid(searched):
     """Otherwise the tests above would hold for the wrong reason."""
-    from search_spaces import dump_yaml
-
     assert parse_sweep(dump_yaml(spec_of(searched(spec={"space": SPACE}))), "here").search.sampler == "random"

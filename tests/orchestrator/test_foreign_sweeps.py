@@ -37,6 +37,7 @@ from orchestrator.sweep import sweep
 from orchestrator.sweep.specification import refuse_existing
 from orchestrator.sweep.sweep import run_sweep
 from search_spaces import parse_sweep
+from tests.startup.sitecustomize import blank
 from trainers.errors import WeightsError
 from trainers.evaluation.weights import StoredWeights
 from trainers.files.checkpoint import Checkpoints
@@ -72,12 +73,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         outcome = run_sweep(parse_sweep(TINY, "tiny"), storage, Console(file=io.StringIO()))
     assert outcome.exit_code == 0
     return outcome.folder
-
-
-def blank(path: Path, draw: Any, *facts: Any) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"")
-    return path
 
 
 @pytest.fixture

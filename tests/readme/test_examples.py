@@ -186,21 +186,17 @@ def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_code_forgotten")
-def test_an_encoding_of_a_page_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (text,) = [text for text in page("trainers/README.md").blocks("python") if POSITION in text]
-    (tmp_path / "readme_positions.py").write_text(text)
+@pytest.mark.parametrize(
+    ("kind", "name", "marker"), [("position", "windowed", POSITION), ("model", "running_sum", MODEL)]
+)
+def test_a_class_of_a_page_keeps_the_contract(
+    kind: str, name: str, marker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (text,) = [text for text in page("trainers/README.md").blocks("python") if marker in text]
+    (tmp_path / f"readme_{kind}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    importlib.import_module("readme_positions")
-    assert list(check_class("position", "windowed")) == []
-
-
-@pytest.mark.usefixtures("own_code_forgotten")
-def test_a_module_of_a_page_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (text,) = [text for text in page("trainers/README.md").blocks("python") if MODEL in text]
-    (tmp_path / "readme_modules.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    importlib.import_module("readme_modules")
-    assert list(check_class("model", "running_sum")) == []
+    importlib.import_module(f"readme_{kind}")
+    assert list(check_class(kind, name)) == []
 
 
 def test_a_decoder_of_a_page_has_the_parameters_that_it_says() -> None:

@@ -109,6 +109,7 @@ CASES = {
     "unknown average": ("average: ema", "average: emma", 24, "objective.average", "raw, ema; did you mean ema?"),
     "empty metric": ("metric: total_variation", "metric: ''", 23, "objective.metric", "on one line and not empty"),
     "null metric": ("metric: total_variation", "metric:", 23, "objective.metric", "must be text; given null"),
+    "unreadable seed": ("seeds: 8", "seeds: [1, .nan]", 18, "seeds[1]", "must be a finite number"),
     "pack of none": ("pack: auto", "pack: 0", 27, "resources.pack", "auto, or a whole number of members"),
     "pack word": ("pack: auto", "pack: automatic", 27, "resources.pack", "given 'automatic'"),
     "part of gpus": ("pack: auto", "gpus: 1.5", 27, "resources.gpus", "a fraction up to 1, or a whole number"),
@@ -148,6 +149,13 @@ CASES = {
         "model.norm is fixed to 'none'",
     ),
     "list with nan": ("[none, pre, post]", "[none, .nan]", 16, "space.model.norm.grid[1]", "must be a finite number"),
+    "condition on a broken domain": (
+        "  model.norm: {grid: [none, pre, post]}",
+        "  model.norm: {grid: []}\n  model.width: {uniform: [0, 1], when: {model.norm: pre}}",
+        16,
+        "space.model.norm.grid",
+        "at least one",
+    ),
     # the sections together
     "no draws": ("search: {configurations: 6}", "search: {seed: 1}", 17, "search.configurations", "is needed"),
     "null draws": ("configurations: 6", "configurations: null", 17, "search.configurations", "given null"),

@@ -19,7 +19,7 @@ def name_of(file: Path) -> str:
 
 
 def test_there_are_sweeps() -> None:
-    assert len(FILES) > 10
+    assert len(FILES) > 10 and FOLDER / "quickstart.yaml" in FILES
 
 
 @pytest.mark.parametrize("file", FILES, ids=name_of)

@@ -142,19 +142,6 @@ resources: {cpus: yes, watchdog_seconds: -1}
     ]
 
 
-def test_a_condition_on_a_broken_domain_adds_nothing(edited: Write, problems: Refuse) -> None:
-    path = edited(
-        "  model.norm: {grid: [none, pre, post]}",
-        "  model.norm: {grid: []}\n  model.width: {uniform: [0, 1], when: {model.norm: pre}}",
-    )
-    assert [problem.key for problem in problems(path)] == ["space.model.norm.grid"]
-
-
-def test_an_item_that_cannot_be_read_is_one_problem(edited: Write, problems: Refuse) -> None:
-    found = problems(edited("seeds: 8", "seeds: [1, .nan]"))
-    assert [(problem.key, problem.message) for problem in found] == [("seeds[1]", "must be a finite number")]
-
-
 def test_python_without_libyaml_reads_the_same(
     sweep_file: Write, valid_text: str, problems: Refuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

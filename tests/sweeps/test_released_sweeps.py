@@ -19,7 +19,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.sweep.sweep import resume_sweep
-from tests.sweeps.write import ranked
+from tests.sweeps.write import KILLS, RUNS, ranked
 from trainers.files.container import decode
 
 HERE = Path(__file__).resolve().parent
@@ -70,21 +70,8 @@ def plain(rows: Any) -> str:
 
 
 def test_no_sweep_is_forgotten() -> None:
-    assert {folder.name for folder in FINISHED} == {
-        "finished",
-        "finished-confirm",
-        "grid",
-        "judged_at_best",
-        "kept_weights",
-    }
-    assert {folder.name for folder in INTERRUPTED} == {
-        "interrupted_compiled",
-        "interrupted_eager",
-        "interrupted_encoder",
-        "interrupted_weights",
-        "tpe",
-        "tpe_drawing",
-    }
+    assert {folder.name for folder in FINISHED} == {*RUNS, "finished-confirm"}
+    assert {folder.name for folder in INTERRUPTED} == {*KILLS}
     assert sorted([*FINISHED, *INTERRUPTED]) == SWEEPS
 
 

@@ -15,7 +15,7 @@ from orchestrator.plan.configurations import assigned
 from orchestrator.plan.domains import reach
 from search_spaces import ABSENT, SweepSpec, active_values
 from search_spaces.grammar.problems.errors import shown
-from search_spaces.grammar.problems.findings import SECTIONS, Findings, lookup, parent, within
+from search_spaces.grammar.problems.findings import SECTIONS, Findings, above, lookup, parent, within
 from search_spaces.grammar.space.domains import Choice, Domain, Grid, value_key
 from trainers.config.slots import single_problems, slot_of
 from trainers.errors import Problem
@@ -49,7 +49,9 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     incomplete = findings.doubts("space") or findings.doubts("search")
     for problem in found:
         given: Any = lookup(fixed, problem.key)
-        if given is ABSENT and (incomplete or any(_related(key, problem.key) for key in drawn)):
+        if given is ABSENT and (
+            incomplete or any(within(key, problem.key) or within(problem.key, key) for key in drawn)
+        ):
             continue
         if _uncertain(problem.key, findings):
             continue
@@ -104,7 +106,7 @@ def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
 
 def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings) -> Iterator[str]:
     """Check one domain for every combination of the class names along its key; yield the key for each problem."""
-    names = [f"{above}.{name}" for above in _parents(key) for name in NAMES if f"{above}.{name}" in spec.space]
+    names = [f"{outer}.{name}" for outer in above(key) for name in NAMES if f"{outer}.{name}" in spec.space]
     cases = situations(spec, [name for name in names if name != key], active=key)
     found = [
         {(misfit.key, misfit.message, misfit.allowed): misfit for misfit in _misfits(spec, key, domain, case)}
@@ -187,18 +189,9 @@ def _example(domain: Domain) -> Any:
     return domain.values[0] if isinstance(domain, (Choice, Grid)) else reach(domain)[0]
 
 
-def _parents(key: str) -> Iterator[str]:
-    while key := parent(key):
-        yield key
-
-
-def _related(key: str, other: str) -> bool:
-    return within(key, other) or within(other, key)
-
-
 def _uncertain(key: str, findings: Findings) -> bool:
     """Return whether a value, or the name of the class that declares it, is unknown."""
-    return findings.doubts(key) or any(findings.doubts(f"{above}.{name}") for above in _parents(key) for name in NAMES)
+    return findings.doubts(key) or any(findings.doubts(f"{outer}.{name}") for outer in above(key) for name in NAMES)
 
 
 def _join_cases(found: Sequence[Mapping[Any, T]], cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[T, str]]:

@@ -99,6 +99,7 @@ class Packer:
     def __init__(self, spec: SweepSpec, cluster: Cluster, shortages: Iterable[Shortage] = ()) -> None:
         self._resources, self._cluster, self._shortages = spec.resources, cluster, list(shortages)
         self._costs: dict[str, Cost] = {}
+        self._even = spec.resources.pack == "auto"
         self._per_step, self._largest, self._least = STEP_FLOPS_CPU, LARGEST_PACK_CPU, 1
         if spec.resources.gpus:
             self._per_step, self._largest, self._least = STEP_FLOPS_GPU, LARGEST_PACK_GPU, LEAST_BYTES_GPU
@@ -127,10 +128,6 @@ class Packer:
         self._shortages.append(Shortage(structural_key=pack.structural_key, members=members, bytes=memory))
         return self._shortages[-1]
 
-    @property
-    def _even(self) -> bool:
-        return self._resources.pack == "auto"
-
     def _cost(self, member: MemberConfig) -> Cost:
         if member.structural_key not in self._costs:
             self._costs[member.structural_key] = cost_of(member)
@@ -139,7 +136,7 @@ class Packer:
     def _capacity(self, member: MemberConfig) -> int:
         memory = self._cluster.bytes_per_worker
         found = [one.most_members(memory) for one in self._shortages if one.structural_key == member.structural_key]
-        if self._resources.pack != "auto":
+        if not self._even:
             return min([int(self._resources.pack), *found])
         bytes_per_member = max(self._least, self._cost(member).bytes_per_member)
         return max(1, min([self._largest, int(MEMORY_SHARE * memory / bytes_per_member), *found]))

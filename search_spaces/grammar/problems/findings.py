@@ -42,7 +42,8 @@ def parent(address: str) -> str:
     return address[:cut] if cut > 0 else ""
 
 
-def _above(address: str) -> Iterator[str]:
+def above(address: str) -> Iterator[str]:
+    """Yield the addresses of all ancestors, the nearest first."""
     while address := parent(address):
         yield address
 
@@ -116,7 +117,7 @@ class Findings:
         """Mark a value as doubtful, which suppresses problems that follow from it."""
         if address:
             self._doubtful.add(address)
-            self._partly_doubtful.update(_above(address))
+            self._partly_doubtful.update(above(address))
 
     def doubts(self, address: str) -> bool:
         """Whether the value at an address, or a part of it, is doubtful."""
@@ -124,14 +125,14 @@ class Findings:
 
     def mark_anchor(self, address: str) -> None:
         """Mark an address that only holds an anchor: the anchor is reported, not the unknown key."""
-        self._anchors.update((address, *_above(address)))
+        self._anchors.update((address, *above(address)))
 
     def holds_anchor(self, address: str) -> bool:
         """Whether the value at an address, or a part of it, has an anchor."""
         return address in self._anchors
 
     def _doubted_above(self, address: str) -> bool:
-        return address in self._doubtful or any(above in self._doubtful for above in _above(address))
+        return address in self._doubtful or any(one in self._doubtful for one in above(address))
 
     def note(self, place: Place, text: str) -> None:
         """Record a message for the user that is not a problem, without repetitions."""

@@ -1,5 +1,6 @@
 """The `space` section: dotted keys with domains, and conditions that can be evaluated."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -28,9 +29,7 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
         for other, values in domain.when.items():
             _check_condition(child(f"space.{key}.when", other), other, values, domains, list(raw), sections, findings)
     _check_cycles(domains, findings)
-    points = 1
-    for domain in domains.values():
-        points *= len(domain.values) if isinstance(domain, Grid) else 1
+    points = math.prod(len(domain.values) for domain in domains.values() if isinstance(domain, Grid))
     if points > MAX_GRID_POINTS:
         findings.add("space", f"its grids have {points} points together", allowed=f"at most {MAX_GRID_POINTS}")
     return domains

@@ -85,11 +85,8 @@ def test_a_module_is_its_files_and_those_beside_it_that_it_imports(written) -> N
 
 def test_where_the_files_lie_does_not_matter_for_the_hash(written, tmp_path: Path) -> None:
     folder = written(own_a="import own_b", own_b="")
-    other = tmp_path / "other"
-    other.mkdir()
-    for name in ("own_a.py", "own_b.py"):
-        (other / name).write_bytes((folder / name).read_bytes())
-    assert find_module("own_a", [folder]).sha256 == find_module("own_a", [other]).sha256
+    written(other__in__own_a="import own_b", other__in__own_b="")
+    assert find_module("own_a", [folder]).sha256 == find_module("own_a", [tmp_path / "other"]).sha256
 
 
 def test_classes_register_once_and_the_same_module_again_is_no_second_one(written) -> None:
@@ -102,11 +99,9 @@ def test_classes_register_once_and_the_same_module_again_is_no_second_one(writte
 def test_other_content_under_the_same_name_is_refused(written, tmp_path: Path) -> None:
     folder = written(own_averages=AVERAGE.format(name="own_average"))
     load_module(find_module("own_averages", [folder]))
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "own_averages.py").write_text("x = 1\n")
+    written(other__in__own_averages="x = 1\n")
     with pytest.raises(OwnCodeError, match="use another process"):
-        load_module(find_module("own_averages", [other]))
+        load_module(find_module("own_averages", [tmp_path / "other"]))
 
 
 @pytest.mark.parametrize(
@@ -115,6 +110,7 @@ def test_other_content_under_the_same_name_is_refused(written, tmp_path: Path) -
         ("import own_missing\n", r"ModuleNotFoundError: No module named 'own_missing' \(.*own_bad.py:1\)"),
         ("x = 1\n1 / 0\n", r"ZeroDivisionError: division by zero \(.*own_bad.py:2\)"),
         ("def f(:\n", r"SyntaxError: .* \(.*own_bad.py:1\)"),
+        ("import sys\nsys.exit(3)\n", r"own_bad cannot be imported: SystemExit: 3"),
         ("raise GeneratorExit(7)\n", r"own_bad cannot be imported: GeneratorExit: 7 \(.*own_bad.py:1\)"),
         ("class Odd(BaseException): ...\nraise Odd('no')\n", r"own_bad cannot be imported: Odd: no"),
         (AVERAGE.format(name="ema"), r"ValueError: average 'ema' is registered twice"),
@@ -143,7 +139,7 @@ def test_an_import_that_hangs_is_told_and_given_up(written, monkeypatch, capsys)
     assert capsys.readouterr().err == said
 
 
-@pytest.mark.parametrize("name", ["json", "trainers", "orchestrator.sweep.sweep", "typing"])
+@pytest.mark.parametrize("name", ["json", "trainers", "orchestrator.sweep.sweep", "typing", "__main__"])
 def test_names_of_python_and_of_ours_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(OwnCodeError, match="cannot have the name of"):
         find_module(name, [tmp_path])
@@ -231,10 +227,7 @@ def test_the_contract_is_checked_from_the_command_line(written, monkeypatch, cap
 def test_a_helper_of_the_same_name_in_another_folder_is_refused(written, tmp_path: Path) -> None:
     folder = written(own_a="import own_helper\n", own_helper="V = 1\n")
     load_module(find_module("own_a", [folder]))
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "own_b.py").write_text("import own_helper\n")
-    (other / "own_helper.py").write_text("V = 2\n")
+    other = written(other__in__own_b="import own_helper\n", other__in__own_helper="V = 2\n") / "other"
     with pytest.raises(OwnCodeError, match=r"own_helper\.py of .* use another process"):
         load_module(find_module("own_b", [other]))
     (other / "own_helper.py").write_text("V = 1\n")
@@ -245,24 +238,11 @@ def test_folders_without_init_and_linked_ones_count_and_broken_links_do_not(writ
     folder = written(
         own_a="import own_plain.tools\nimport own_pack\n", own_plain__in__tools="", own_pack__in____init__=""
     )
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "deep.py").write_text("")
+    written(elsewhere__in__deep="")
     (folder / "own_pack" / "linked").symlink_to(tmp_path / "elsewhere")
     (folder / "own_pack" / ".#open_in_emacs.py").symlink_to("nobody@nowhere.1")
     expected = {"own_a.py", "own_plain/tools.py", "own_pack/__init__.py", "own_pack/linked/deep.py"}
     assert set(find_module("own_a", [folder]).files) == expected
-
-
-def test_of_an_installed_package_only_its_own_files_count() -> None:
-    source = find_module("optuna", [])
-    assert source.installed and all(name.startswith("optuna/") for name in source.files)
-
-
-def test_a_module_that_exits_is_named_and_main_is_none(written) -> None:
-    with pytest.raises(OwnCodeError, match="SystemExit: 3"):
-        load_module(find_module("own_exit", [written(own_exit="import sys\nsys.exit(3)\n")]))
-    with pytest.raises(OwnCodeError, match="cannot have the name"):
-        find_module("__main__", [])
 
 
 def record(state: SweepState, sources: Sequence[Source]) -> None:
@@ -278,8 +258,7 @@ def test_the_copy_that_was_accepted_moves_with_its_sweep_and_no_namesake_counts(
     state = SweepState(tmp_path / "before" / "tiny")
     record(state, [find_module("own_a", [folder])])
     (folder / "own_a.py").unlink()
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "own_a.py").write_text("V = 2\n")
+    written(other__in__own_a="V = 2\n")
     monkeypatch.syspath_prepend(tmp_path / "other")
     with pytest.raises(OwnCodeError, match="differs from it"):
         import_to_resume(state, accept_change=False)
