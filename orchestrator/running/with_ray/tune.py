@@ -19,7 +19,7 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 
 from orchestrator.errors import OutOfSpace
-from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, describe_exception
+from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, describe_exception, pass_on
 from orchestrator.running.pack.train_pack import PackRaised, run_pack
 from orchestrator.running.with_ray.nodes import Workers
 from orchestrator.running.with_ray.scratch import scratch_folder
@@ -140,14 +140,8 @@ class Recorder(_Unsaved, TrialProgressCallback):
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
         """Pass on one `tune.report` of `orchestrator.running.pack.train_pack`."""
         pack_id = trial.config["pack_id"]
-        if "began" in result:
-            call_driver(self.driver.began, pack_id, result.pop("began"))
-        for text in result.pop("notices", ()):
-            call_driver(self.driver.noticed, pack_id, text)
-        if "evaluation" in result:
-            call_driver(self.driver.evaluated, pack_id, result.pop("evaluation"))
-        if "progress" in result:
-            call_driver(self.driver.progressed, pack_id, result.pop("progress"))
+        for name, content in result.pop("messages"):
+            pass_on(self.driver, pack_id, name, content)
         if "death" in result:
             death = Death(**result.pop("death"))
             if not death.out_of_memory:

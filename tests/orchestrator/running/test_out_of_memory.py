@@ -1,6 +1,5 @@
 """A pack that runs out of memory is halved, and what fitted is remembered: an allocator that runs out."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from types import SimpleNamespace
@@ -18,7 +17,7 @@ from orchestrator.results.summarise import summary
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.pack.environment import environment
 from orchestrator.running.pack.protocol import Death
-from orchestrator.running.schedulers import inline, local
+from orchestrator.running.schedulers import inline, local, local_worker
 from orchestrator.running.with_ray.tune import Recorder
 from tests.orchestrator.running.test_elastic import keyed
 
@@ -149,8 +148,8 @@ def test_a_local_worker_that_ran_out_of_memory_gets_the_next_pack() -> None:
         asked.append((pack_id, error))
         return True
 
-    death = Death(message="MemoryError", out_of_memory=True)
-    connection = SimpleNamespace(recv_bytes=lambda: b"X" + json.dumps(asdict(death)).encode())
+    death = asdict(Death(message="MemoryError", out_of_memory=True))
+    connection = SimpleNamespace(recv_bytes=lambda: local_worker.encode_message("died", death))
     run = local._Run(SimpleNamespace(ran_out_of_memory=ran_out_of_memory), None, 1, 2)  # type: ignore[arg-type]
     worker = local._Worker(connection, pack_id="large", work="")  # type: ignore[arg-type]
     run.receive(worker)
@@ -175,7 +174,7 @@ def test_under_ray_the_worker_ends_and_tune_does_not_try_again() -> None:
     large, single = trial("large"), trial("single")
     for one in (large, single):
         death = {"message": "no room", "trace": None, "again": True, "out_of_memory": True}
-        recorder.on_trial_result(0, [], one, {"death": death})
+        recorder.on_trial_result(0, [], one, {"messages": [], "death": death})
         recorder.on_trial_error(0, [], one)
     assert (large.max_failures, single.max_failures) == (0, 2)
     assert calls == [("large", "no room"), ("single", "no room"), ("single", "failed")]
