@@ -231,7 +231,7 @@ def drive_packs(
         def tick(driver: SweepDriver) -> None:
             interrupts.check()
             if progress.due:
-                progress.show(meter.snapshot(driver))
+                progress.show(meter.rows(driver))
                 for notice in finisher.read_notices() if finisher is not None else ():
                     progress.say("; training continues; ".join(f"not published: {notice}".splitlines()))
 
