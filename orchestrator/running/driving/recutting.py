@@ -11,8 +11,8 @@ from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.recuts import has_begun
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.racing import is_paused
-from orchestrator.running.driving.running import Running
 from orchestrator.running.driving.sampler import as_configuration
+from orchestrator.running.driving.work import Running
 from orchestrator.running.pack.train_pack import checkpoint_folder
 
 Room = tuple[int, float | None]

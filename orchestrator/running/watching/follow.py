@@ -9,7 +9,7 @@ from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.record.ledger.lock import HEARTBEAT_SECONDS, read_owner, running
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.running.driving.running import Running
+from orchestrator.running.driving.work import Running
 from orchestrator.running.watching.meter import progress_rows, steps_done
 from orchestrator.running.watching.progress import Progress
 from orchestrator.storage import patiently

@@ -17,7 +17,7 @@ from orchestrator.results.scoring.search_design import planned_size
 from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
 from orchestrator.results.views.race_rounds import describe_round, describe_rung
 from orchestrator.running.driving.driver import SweepDriver
-from orchestrator.running.driving.running import Running
+from orchestrator.running.driving.work import Running
 from orchestrator.wording import command, counted, duration, label
 
 NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"
