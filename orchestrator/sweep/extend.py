@@ -44,7 +44,7 @@ from orchestrator.sweep.specification import (
     rewrite_spec,
     with_settings_of,
 )
-from orchestrator.sweep.sweep import code_to_resume, drive_packs, recorded_members
+from orchestrator.sweep.sweep import code_to_resume, drive_packs
 from orchestrator.wording import command, counted, label, spans
 from search_spaces import SweepSpec, load_sweep, parse_recorded
 from search_spaces.grammar.spec.values import LARGEST_SEED, MAX_SEEDS
@@ -110,9 +110,7 @@ def extend_sweep(
             kept = rewrite_spec(spec.resolved(), folder)
         if kept is not None:
             say(console, f"sweep.yaml as it was, with what was edited in it, is kept as {kept}")
-        return drive_packs(
-            spec, ledger, state, console, interrupts, recorded_members(spec, state), max_seconds=max_seconds
-        )
+        return drive_packs(spec, ledger, state, console, interrupts, max_seconds=max_seconds)
 
     fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
     notice = Notice()

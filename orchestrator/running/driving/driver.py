@@ -6,6 +6,7 @@ It holds nothing that the ledger cannot give back: a `SweepDriver` begins from a
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import asdict
 from typing import Any
 
 from orchestrator.plan import search
@@ -14,17 +15,18 @@ from orchestrator.plan.packing.packs import Packing
 from orchestrator.record.kept import curves as curve_store
 from orchestrator.record.kept import weights
 from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.paths import STOP_FILE
 from orchestrator.record.state.recuts import describe_recut
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.budget import Limit, SweepBudget
 from orchestrator.running.driving.evaluation_record import evaluation_fields
 from orchestrator.running.driving.racing import is_paused, is_race_over, race_fields, rung_fields
-from orchestrator.running.driving.recutting import Halving, Recutting, Room, pack_fields, recut_fields, shortage_fields
+from orchestrator.running.driving.recutting import Halving, Recutting, Room, recut_fields, shortage_fields
 from orchestrator.running.driving.sampler import ConfigurationSampler, lacking_members
 from orchestrator.running.driving.scores import Scores
 from orchestrator.running.driving.work import Running, describe_work
 from orchestrator.running.pack.environment import Environments
-from orchestrator.running.pack.train_pack import read_silence, stop_file, stuck_file
+from orchestrator.running.pack.train_pack import read_silence, stuck_file
 from orchestrator.wording import counted
 from search_spaces import SweepSpec
 from trainers.evaluation.results import Evaluation
@@ -68,7 +70,7 @@ class SweepDriver:
         self.queue: deque[str] = deque()
         self.stopped_by: list[Limit] = []  # the limits of the budget because of which no more packs are handed out
         self._budget = SweepBudget(spec, state, max_seconds)
-        self._stop_file = stop_file(state.folder)
+        self._stop_file = state.folder / STOP_FILE
         self.remove_stop_file()  # of a driver that was killed
         self._generations = deque(search.generations(spec))
         self._scores = Scores(spec.objective, state)
@@ -258,7 +260,7 @@ class SweepDriver:
     def _plan_packs(self, names: set[str], queue: bool, built: Mapping[str, Configuration] | None = None) -> None:
         """Record packs for every member of these configurations that is in none; `built` spares building them."""
         packs = self._pack(lacking_members(self.state, names, built or {}))
-        self.record_all("pack", [pack_fields(pack) for pack in packs])
+        self.record_all("pack", [asdict(pack) for pack in packs])
         if queue:
             self.queue.extend(pack.pack_id for pack in packs)
 

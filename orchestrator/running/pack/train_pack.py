@@ -203,17 +203,12 @@ def checkpoint_folder(folder: Path, pack_id: str) -> Path:
     return folder / "checkpoints" / pack_id
 
 
-def stop_file(folder: Path) -> Path:
-    """Return the file by which a driver stops all packs at their next evaluation; workers elsewhere see it too."""
-    return folder / STOP_FILE
-
-
 class _Stoppable:
     """Passes reports on, and stops the pack after the evaluation at `pause_at`, or once the stop file exists."""
 
     def __init__(self, reporter: PackReporter, work: Mapping[str, Any]) -> None:
         self.progress, self.notice = reporter.progress, reporter.notice
-        self._report, self._work, self._file = reporter.report, work, stop_file(Path(work["folder"]))
+        self._report, self._work, self._file = reporter.report, work, Path(work["folder"]) / STOP_FILE
 
     def report(self, evaluation: Evaluation) -> bool:
         """Report an evaluation, and return whether the pack is to stop."""
