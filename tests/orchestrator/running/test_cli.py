@@ -139,8 +139,9 @@ def test_plan_says_what_would_run_and_what_it_would_cost(lengthwise, tiny, tmp_p
     with (big / "data.bin").open("r+b") as file:
         file.truncate(101 * 2**20)
     on_ray = ("--set", "resources.scheduler=ray")
-    done = lengthwise("plan", tiny, "--storage", tmp_path / "storage", "--working-dir", big, "--workers", "2", *on_ray)
-    assert done.returncode == 0, done.stderr
+    done = lengthwise.succeeds(
+        "plan", tiny, "--storage", tmp_path / "storage", "--working-dir", big, "--workers", "2", *on_ray
+    )
     for text in (
         "configurations  4",
         "seeds           2",
@@ -268,8 +269,7 @@ def test_a_name_in_unicode_one_seed_and_a_configuration_that_diverges(lengthwise
     space = "space={training.learning_rate: {grid: [0.003, 1.0e+30]}}"
     settings = ("--set", space, "--set", "search={sampler: grid}", "--set", "seeds=1", "--set", "tracking.enabled=true")
     storage = tmp_path / "Größe 1"
-    done = lengthwise("run", tiny, "--storage", storage, "--name", "Länge über alles", *settings)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = lengthwise.succeeds("run", tiny, "--storage", storage, "--name", "Länge über alles", *settings)
     assert "1 of 2 configurations succeeded" in done.stdout and "Traceback" not in done.stderr
     folder = storage / "Länge über alles"
     state = SweepState.load(folder)

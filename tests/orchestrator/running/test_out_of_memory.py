@@ -19,7 +19,7 @@ from orchestrator.running.pack.environment import environment
 from orchestrator.running.pack.protocol import Death
 from orchestrator.running.schedulers import inline, local, local_worker
 from orchestrator.running.with_ray.tune import Recorder
-from tests.orchestrator.running.test_elastic import keyed
+from tests.orchestrator.running.ledgers import keyed, sets
 
 SHORT = ("training.steps=20", "evaluation.every=10", "evaluation.samples=4")
 ALIKE = ("space.training.batch_size=null", "search.configurations=6", *SHORT)  # 12 members of one structure
@@ -52,13 +52,10 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
 
 def play(stage: Any, memory: float = MEMORY, **more: Any) -> SweepState:
     """Run a sweep to its end in this process, with packs cut for a worker of so much memory."""
-    with Ledger.open(stage.folder) as ledger:
-        state = SweepState.load(stage.folder)
-        cluster = Cluster(workers=1, bytes_per_worker=memory, description="pretended")
-        packer = Packer(stage.spec, cluster, [one.shortage for one in state.recuts if one.shortage])
-        given = {"pack": packer, "recut": packer.recut, "halve": packer.halve, "say": stage.said.append, **more}
-        inline.run_packs(SweepDriver(stage.spec, ledger, state, **given), retries=2)
-        return state
+    cluster = Cluster(workers=1, bytes_per_worker=memory, description="pretended")
+    recuts = SweepState.load(stage.folder).recuts
+    packer = Packer(stage.spec, cluster, [one.shortage for one in recuts if one.shortage])
+    return stage.play(pack=packer, recut=packer.recut, halve=packer.halve, **more)
 
 
 @pytest.mark.slow
@@ -70,7 +67,7 @@ def test_a_pack_is_halved_until_it_fits_and_the_curves_stay_the_same(stage, room
     state = play(halved)
     assert tried == [12, 6, 3, 3, 3, 3] and not state.deaths
     assert all(found.finished for found in state.configurations.values())
-    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    assert keyed(state).equals(keyed(whole))
     first, second = state.recuts
     assert (len(first.old), len(first.new), len(second.old), len(second.new)) == (1, 2, 2, 4)
     assert halved.said == [
@@ -100,9 +97,9 @@ def test_what_fitted_is_remembered_for_later_packs_and_when_the_sweep_is_resumed
 
 @pytest.mark.slow
 def test_a_sweep_that_is_extended_begins_with_packs_that_fit(lengthwise, tiny, tmp_path, room) -> None:
-    sets = [word for setting in ("search.configurations=1", *SHORT) for word in ("--set", setting)]
+    words = sets("search.configurations=1", *SHORT)
     tried = room(1)
-    done = lengthwise("run", tiny, "--storage", tmp_path, *sets)
+    done = lengthwise("run", tiny, "--storage", tmp_path, *words)
     assert done.returncode == 0 and tried == [2, 1, 1], done.stdout
     said = "a pack of 2 members ran out of memory (cpu); it was cut again into 2"
     assert said in done.stdout and said in lengthwise("status", tmp_path / "tiny").stdout

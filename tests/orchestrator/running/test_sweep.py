@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-import shutil
 from collections import Counter
 from types import SimpleNamespace
 
@@ -16,7 +15,7 @@ from orchestrator.plan.packing.packs import Packer
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger import ledger as ledger_module
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, read_records
+from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.tables.sentences import headlines
 from orchestrator.results.scoring.objective import score_configurations, score_members
@@ -25,13 +24,14 @@ from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import sampler as drawing
 from orchestrator.running.schedulers import inline
 from orchestrator.running.watching.meter import Meter, best_configuration, status_rows
+from tests.orchestrator.running.ledgers import copy_cut, cut_ledger, ledger_lines, scores
 
 
 class Died(KeyboardInterrupt):
     """The process is gone."""
 
 
-def test_every_member_is_trained_and_every_configuration_scored_once(stage, records):
+def test_every_member_is_trained_and_every_configuration_scored_once(stage):
     one = stage("whole")
     state = one.play()
     kinds = Counter(record.kind for record in read_records(one.folder))
@@ -41,12 +41,10 @@ def test_every_member_is_trained_and_every_configuration_scored_once(stage, reco
     )
     curves = read_curves(state, final_only=True)
     again = score_configurations(score_members(curves, one.spec.objective), one.spec.objective)
-    assert {one.config_id: one.score for one in again} == {
-        name: found.score for name, found in state.configurations.items()
-    }
+    assert {one.config_id: one.score for one in again} == scores(state)
 
 
-def test_configurations_that_were_just_built_are_planned_as_they_are(stage, records, monkeypatch):
+def test_configurations_that_were_just_built_are_planned_as_they_are(stage, monkeypatch):
     def planned(one):
         kinds = ("configuration", "pack", "score")
         return [(record.kind, record.fields) for record in read_records(one.folder) if record.kind in kinds]
@@ -58,13 +56,12 @@ def test_configurations_that_were_just_built_are_planned_as_they_are(stage, reco
         patch.setattr(drawing, "as_configuration", None)
         given.play(built=check(given.spec))
     assert planned(given) == planned(plain) and len(planned(given)) == 11
-    lines = (given.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
-    (given.folder / LEDGER_FILE).write_bytes(b"".join(lines[:3]))  # two of four: what is left is drawn anew
+    cut_ledger(given.folder, 3)  # two of four: what is left is drawn anew
     given.play(built=check(given.spec)[:2])
     assert planned(given) == planned(plain)
 
 
-def test_an_evaluation_is_recorded_before_the_worker_goes_on(stage, records):
+def test_an_evaluation_is_recorded_before_the_worker_goes_on(stage):
     one = stage("order")
     seen = []
 
@@ -81,12 +78,9 @@ def test_a_death_after_any_record_changes_nothing(stage, tmp_path):
     sweep ends with the same bits, scores each configuration once and trains no complete pack again."""
     whole = stage("uninterrupted")
     wanted = read_curves(whole.play())
-    lines = (whole.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
-    for count in range(1, len(lines) + 1):
+    for count in range(1, len(ledger_lines(whole.folder)) + 1):
         one = stage(f"cut-{count}")
-        shutil.rmtree(one.folder)
-        shutil.copytree(whole.folder, one.folder)
-        (one.folder / LEDGER_FILE).write_bytes(b"".join(lines[:count]))
+        copy_cut(whole.folder, one.folder, count)
         ended = [r.fields for r in read_records(one.folder) if r.kind == "pack_end" or r.fields.get("final")]
         complete = {fields["pack_id"] for fields in ended}
         trained = set()
@@ -201,7 +195,7 @@ def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_die
     assert pack_id == victims[0] and "AttributeError" in error and len(died.packs[pack_id].attempts) == 1
     status = dict(status_rows(died))
     assert "crashed" in status["seeds failed"] and "AttributeError" in status["pack given up"]
-    kept = {name: found.score for name, found in died.configurations.items() if found.score is not None}
+    kept = {name: score for name, score in scores(died).items() if score is not None}
     with Ledger.open(one.folder) as ledger:
         ledger.append("retry", pack_ids=[pack_id])
     in_packs(lambda pack_id, step: None)
@@ -209,10 +203,7 @@ def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_die
     state = one.play(during=lambda pack_id, step: trained.append(pack_id))
     assert set(trained) == {pack_id} and not state.deaths and not state.conflicts
     assert read_curves(state).equals(read_curves(whole))
-    assert kept.items() <= {name: found.score for name, found in state.configurations.items()}.items()
-    assert {n: c.score for n, c in state.configurations.items()} == {
-        n: c.score for n, c in whole.configurations.items()
-    }
+    assert kept.items() <= scores(state).items() and scores(state) == scores(whole)
 
 
 def play_measured(one, **settings):
@@ -275,8 +266,7 @@ def test_a_truncated_checkpoint_gives_way_to_the_one_before(stage):
     newest = sorted(one.folder.glob("checkpoints/*/step-*.ckpt"))[-1]
     newest.write_bytes(newest.read_bytes()[:-7])
     # step 60 stands in the ledger: without its records the pack has to train again
-    lines = (one.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
-    (one.folder / LEDGER_FILE).write_bytes(b"".join(lines[:-1]))
+    cut_ledger(one.folder, -1)
     state = one.play()
     assert any(str(newest) in text and "previous" in text for text in one.said)
     assert read_curves(state).equals(read_curves(whole.play()))
