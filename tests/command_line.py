@@ -59,6 +59,17 @@ class CommandLine:
                 sys.exit(0)
         return subprocess.CompletedProcess(words, ended.value.code or 0, out.getvalue(), err.getvalue())
 
+    def succeeds(self, *arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a verb here, which must end with exit code 0."""
+        done = self(*arguments, **options)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    def refuses(self, *arguments: Any, said: str, **options: Any) -> None:
+        """Run a verb here, which must end with exit code 2 and a message in which this is said."""
+        done = self(*arguments, **options)
+        assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done
+
     def start(
         self, *arguments: Any, cwd: Path = REPOSITORY, program: str | None = None, anew: bool = False, **more: str
     ) -> subprocess.Popen[str]:

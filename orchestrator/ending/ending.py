@@ -83,9 +83,8 @@ def drive_to_an_end(
         if ledger.problem is not None:
             say(console, ledger.problem)
             outcome, why = replace(outcome, exit_code=outcome.exit_code or 1), ledger.problem
-        if notice.is_wanted:
-            with interrupts.held():
-                notice.send(ledger.folder, outcome.status, why, console)
+        with interrupts.held():
+            notice.send(ledger.folder, outcome.status, why, console)
         return outcome
 
 

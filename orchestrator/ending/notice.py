@@ -34,11 +34,6 @@ class Notice:
         self._address = address
         remember_all_of(address)
 
-    @property
-    def is_wanted(self) -> bool:
-        """Whether there is an address."""
-        return self._address is not None
-
     def send(self, folder: Path, status: str, message: str, console: Console) -> None:
         """Post how the sweep has ended, by default with its recorded message; a problem is a line on the console."""
         if self._address is None:

@@ -16,7 +16,6 @@ from rich.console import Console
 from orchestrator.ending.ending import Outcome
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.mirror.fetch import fetch_storage
-from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.recorded import (
     list_recorded_values,
     refuse_changed,
@@ -44,11 +43,12 @@ LARGEST_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confirmation:
-    """A confirmation to run: its specification, and the origin that its ledger will record."""
+class SweepBeside:
+    """A sweep to run beside another: its specification, the origin that its ledger records, and what the user reads."""
 
     spec: SweepSpec
     origin: dict[str, Any]
+    lines: tuple[str, ...] = ()
 
 
 def confirm(
@@ -94,7 +94,7 @@ def plan_confirmation(
     name: str | None = None,
     allow_unfinished: bool = False,
     overrides: Sequence[str] = (),
-) -> Confirmation:
+) -> SweepBeside:
     """Return the confirmation of a sweep; writes nothing.
 
     `seeds` is a number of fresh seeds, or a list such as "100,101"; `configurations` are labels of those to confirm,
@@ -113,10 +113,11 @@ def plan_confirmation(
         )
     chosen = named_rows(result, state, configurations) if configurations else best_rows(result, top)
     used = used_seeds(state)
+    which = ", ".join(label(row.number) for row in chosen) if configurations else f"its first {len(chosen)}"
     named = {
         "name": name or f"{state.name}-confirm",
-        "description": f"Confirmation of {state.name}: {_describe_choice(chosen, bool(configurations))} of "
-        f"{result.configurations_finished} by {result.score_label}, on fresh seeds.",
+        "description": f"Confirmation of {state.name}: {which} of {result.configurations_finished} by "
+        f"{result.score_label}, on fresh seeds.",
         "seeds": list(fresh_seeds(seeds, used)),
     }
     spec = list_again(state, chosen, named, overrides, "confirmed")
@@ -130,7 +131,7 @@ def plan_confirmation(
         "used_seeds": sorted(used),
         "configurations": [_search_result(row) for row in chosen],
     }
-    return Confirmation(spec=spec, origin={CONFIRMS: origin})
+    return SweepBeside(spec=spec, origin={CONFIRMS: origin})
 
 
 def list_again(
@@ -147,9 +148,16 @@ def list_again(
     refuse_without_data(recorded, what)
     search = {"sampler": "listed", "listed": [row.values for row in chosen]}
     listed = {**state.spec, **named, "space": {}, "search": search}
-    resolved = _recorded_specification(parse_sweep(dump_yaml(listed), source, name=named["name"]), recorded)
+    plain = with_recorded_defaults(parse_sweep(dump_yaml(listed), source, name=named["name"]), recorded)
+    resolved = plain.resolved()
+    resolved["search"]["listed"] = list_recorded_values(plain, recorded)  # written out: new defaults change nothing
     spec = parse_sweep(dump_yaml(resolved), source, overrides, named["name"])
-    _refuse_changes(resolved, spec, overrides)
+    if changes := differences(parse_sweep(dump_yaml(resolved), str(spec.name)), spec):
+        keys = ", ".join(key for key, _, _ in changes)
+        raise UserError(
+            f"--set {' '.join(overrides)}: the new sweep trains what this one trained, so {keys} cannot be changed; "
+            "allowed: resources and tracking"
+        )
     target = state.folder.resolve().parent / spec.name
     if (target / LEDGER_FILE).exists():
         raise SweepExists(
@@ -224,28 +232,6 @@ def named_rows(result: Summary, state: SweepState, names: Sequence[str]) -> list
                 f"--configuration {asked[row.config_id]}: {label(row.number)} {why}; allowed: one that succeeded"
             )
     return [row for row in result.rows if row.config_id in asked]
-
-
-def _describe_choice(chosen: Sequence[Row], named: bool) -> str:
-    return ", ".join(label(row.number) for row in chosen) if named else f"its first {len(chosen)}"
-
-
-def _refuse_changes(resolved: dict[str, Any], spec: SweepSpec, overrides: Sequence[str]) -> None:
-    base = parse_sweep(dump_yaml(resolved), str(spec.name))
-    if changes := differences(base, spec):
-        keys = ", ".join(key for key, _, _ in changes)
-        raise UserError(
-            f"--set {' '.join(overrides)}: the new sweep trains what this one trained, so {keys} cannot be changed; "
-            "allowed: resources and tracking"
-        )
-
-
-def _recorded_specification(spec: SweepSpec, recorded: Sequence[Configuration]) -> dict[str, Any]:
-    """Return the specification with every recorded value written out, so that new defaults change nothing."""
-    spec = with_recorded_defaults(spec, recorded)
-    resolved = spec.resolved()
-    resolved["search"]["listed"] = list_recorded_values(spec, recorded)
-    return resolved
 
 
 def _search_result(row: Row) -> dict[str, Any]:

@@ -7,7 +7,7 @@ depends on scores, and so on the number of seeds.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ from orchestrator.sweep.specification import (
     rewrite_spec,
     with_settings_of,
 )
-from orchestrator.sweep.sweep import code_to_resume, drive_packs, recorded_members
+from orchestrator.sweep.sweep import code_to_resume, drive_packs
 from orchestrator.wording import command, counted, label, spans
 from search_spaces import SweepSpec, load_sweep, parse_recorded
 from search_spaces.grammar.spec.values import LARGEST_SEED, MAX_SEEDS
@@ -55,12 +55,15 @@ SEEDS_ALLOWED = "a number such as 12 (12 in all), +6 (6 more), or seeds such as 
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """The extended specification, what it adds, and by config_id the seeds that single configurations get."""
+    """The extended specification, what it adds, and by config_id the seeds that single configurations get.
+
+    `lines` say what is added and what is kept.
+    """
 
     spec: SweepSpec
     added: Extension
-    seeds: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    seeds: dict[str, tuple[int, ...]]
+    lines: list[str]
 
 
 def extend_sweep(
@@ -97,7 +100,7 @@ def extend_sweep(
                 with_recorded_defaults(spec, recorded), recorded, f"{folder} cannot draw more configurations"
             )
             check(spec)
-        for line in describe(planned, state):
+        for line in planned.lines:
             say(console, line)
         fields: dict[str, Any] = {"spec": spec.resolved(), "spec_hash": spec.spec_hash, "provenance": provenance()}
         if planned.seeds:
@@ -107,9 +110,7 @@ def extend_sweep(
             kept = rewrite_spec(spec.resolved(), folder)
         if kept is not None:
             say(console, f"sweep.yaml as it was, with what was edited in it, is kept as {kept}")
-        return drive_packs(
-            spec, ledger, state, console, interrupts, recorded_members(spec, state), max_seconds=max_seconds
-        )
+        return drive_packs(spec, ledger, state, console, interrupts, max_seconds=max_seconds)
 
     fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
     notice = Notice()
@@ -150,7 +151,11 @@ def plan_extension(
             f"{what}: this is a race, and its first round was decided without further configurations; seeds can be "
             "added. For a race of more configurations: lengthwise run FILE --name NAME"
         )
-    _refuse_used(state, added.seeds or tuple(dict.fromkeys(seed for new in more.values() for seed in new)), taken)
+    new_seeds = dict.fromkeys([*added.seeds, *(seed for new in more.values() for seed in new)])
+    if used := [seed for seed in new_seeds if seed in taken]:
+        names = ", ".join(dict.fromkeys(taken[seed] for seed in used))
+        if CONFIRMS in state.provenance:
+            raise UserError(f"--seeds: {spans(used)} were used by {names}; a score on a used seed confirms nothing")
     if added == Extension() and not more:
         raise UserError(
             f"{what}: this adds nothing to what is planned: {search.total(recorded)} configurations with seeds "
@@ -163,12 +168,27 @@ def plan_extension(
             refuse_changed(file, state)
         passive = [one for one in overrides if one.startswith(("resources", "budget", "tracking"))]
         spec = with_settings_of(spec, load_sweep(path, passive) if passive else file)
-    return Planned(spec=spec, added=added, seeds=more, notes=tuple(_notes(state, spec, added, more, taken)))
+    lines = _describe(state, spec, added, more)
+    if used:
+        used = sorted(used)
+        names = ", ".join(dict.fromkeys(taken[seed] for seed in used))
+        lines.append(f"note: seeds {spans(used)} were used by {names}, which confirms nothing on them from now on")
+    if new_seeds and spec.search.sampler == "tpe":
+        lines.append(
+            "note: tpe drew these configurations by scores over fewer seeds; a sweep of this size from the "
+            "beginning would have drawn others"
+        )
+    if added.seeds and state.race is not None:
+        lines.append(
+            f"note: the race continues after round {len(state.race.rounds)} with its {len(state.race.seeds)} seeds; a "
+            "sweep with more seeds from the beginning may have had other rounds"
+        )
+    return Planned(spec=spec, added=added, seeds=more, lines=lines)
 
 
-def describe(planned: Planned, state: SweepState) -> list[str]:
+def _describe(state: SweepState, spec: SweepSpec, added: Extension, more: dict[str, tuple[int, ...]]) -> list[str]:
     """Return what is added and what is kept, in sentences."""
-    added, before = planned.added, recorded_spec(state)
+    before = recorded_spec(state)
     trained = sum(
         one.status in ("complete", "failed") for c in state.configurations.values() for one in c.members.values()
     )
@@ -178,14 +198,14 @@ def describe(planned: Planned, state: SweepState) -> list[str]:
             "the configurations that stay in the race" if state.race else counted(search.total(before), "configuration")
         )
         lines.append(f"added: seeds {spans(added.seeds)} of {which}")
-    for name, seeds in planned.seeds.items():
+    for name, seeds in more.items():
         lines.append(f"added: seeds {spans(seeds)} of {label(state.configurations[name].number)}")
-    if new := search.total(planned.spec) - search.total(before):
+    if new := search.total(spec) - search.total(before):
         grids = "".join(f", {key}: {domain['grid']}" for key, domain in added.grids.items())
-        first = spans(read_common_seeds([*state.specs, planned.spec.resolved()]))
+        first = spans(read_common_seeds([*state.specs, spec.resolved()]))
         lines.append(f"added: {counted(new, 'configuration')} with seeds {first}{grids}")
     lines.append(f"kept: {counted(trained, 'member')} trained so far, as they are")
-    return [*lines, *planned.notes]
+    return lines
 
 
 def _named_configurations(state: SweepState, top: int | None, only: Sequence[str], seeds: str | None) -> list[str]:
@@ -233,33 +253,3 @@ def _new_seeds(asked: str, have: Sequence[int], taken: dict[int, str]) -> tuple[
             raise UserError(f"--seeds {asked!r}: {first}-{last} are not seeds; allowed: {SEEDS_ALLOWED}")
         found |= dict.fromkeys(range(first, last + 1))
     return tuple(seed for seed in found if seed not in have)
-
-
-def _refuse_used(state: SweepState, seeds: Sequence[int], taken: dict[int, str]) -> None:
-    """Raise UserError where a confirmation would be trained on seeds that its search has used."""
-    used = [seed for seed in seeds if seed in taken]
-    if used and CONFIRMS in state.provenance:
-        raise UserError(
-            f"--seeds: {spans(used)} were used by {', '.join(dict.fromkeys(taken[seed] for seed in used))}; a score on "
-            "a used seed confirms nothing"
-        )
-
-
-def _notes(
-    state: SweepState, spec: SweepSpec, added: Extension, more: dict[str, tuple[int, ...]], taken: dict[int, str]
-) -> list[str]:
-    notes, seeds = [], {*added.seeds, *(seed for new in more.values() for seed in new)}
-    if used := sorted(seeds & taken.keys()):
-        names = ", ".join(dict.fromkeys(taken[seed] for seed in used))
-        notes.append(f"note: seeds {spans(used)} were used by {names}, which confirms nothing on them from now on")
-    if seeds and spec.search.sampler == "tpe":
-        notes.append(
-            "note: tpe drew these configurations by scores over fewer seeds; a sweep of this size from the "
-            "beginning would have drawn others"
-        )
-    if added.seeds and state.race is not None:
-        notes.append(
-            f"note: the race continues after round {len(state.race.rounds)} with its {len(state.race.seeds)} seeds; a "
-            "sweep with more seeds from the beginning may have had other rounds"
-        )
-    return notes

@@ -5,7 +5,7 @@ members end with the bits of members that trained for this many steps from the b
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,9 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.storage import fetch_missing
 from orchestrator.sweep import sweep
-from orchestrator.sweep.confirm import best_rows, list_again, named_rows
+from orchestrator.sweep.confirm import SweepBeside, best_rows, list_again, named_rows
 from orchestrator.wording import command, counted, label, spans
 from search_spaces import SweepSpec, dump_yaml, parse_sweep
-
-
-@dataclass(frozen=True, kw_only=True)
-class MoreSteps:
-    """The new sweep, the origin that its ledger records, and sentences for the user."""
-
-    spec: SweepSpec
-    origin: dict[str, Any]
-    lines: tuple[str, ...]
 
 
 def extend_steps(
@@ -69,7 +60,7 @@ def plan_more_steps(
     only: Sequence[str] = (),
     name: str | None = None,
     overrides: Sequence[str] = (),
-) -> MoreSteps:
+) -> SweepBeside:
     """Return the sweep that trains configurations of this one up to `steps`: the `top` ones, `only` those, or all.
 
     Writes nothing. Raises UserError for an unfinished sweep, where no state is kept, and where a shorter training is
@@ -118,7 +109,7 @@ def plan_more_steps(
         f"{steps}, from step {spans(kept)}",
         f"{state.name} stays as it is",
     )
-    return MoreSteps(spec=spec, origin={CONTINUES: origin}, lines=lines)
+    return SweepBeside(spec=spec, origin={CONTINUES: origin}, lines=lines)
 
 
 def _with_steps(spec: SweepSpec, steps: int) -> SweepSpec:

@@ -96,10 +96,8 @@ def run_sweep(
             say(console, f"{counted(len(registered[0]), 'claim')} registered")
         code.write_copies(folder)
         say(console, f"sweep {spec.name} in {folder.resolve()}")
-        examples = (one.member(spec.seeds[0]) for one in configurations)
-        return drive_packs(
-            spec, ledger, SweepState.load(folder), console, interrupts, examples, configurations, children, max_seconds
-        )
+        state = SweepState.load(folder)
+        return drive_packs(spec, ledger, state, console, interrupts, configurations, children, max_seconds=max_seconds)
 
     return drive_to_an_end(lambda: create_ledger(folder, first), console, drive, Notice(spec.notify))
 
@@ -144,9 +142,7 @@ def resume_sweep(
         say(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
         if going_on:
             state.apply(ledger.append("resume", provenance=provenance(), code=code.fields))
-        return drive_packs(
-            spec, ledger, state, console, interrupts, recorded_members(spec, state), max_seconds=max_seconds
-        )
+        return drive_packs(spec, ledger, state, console, interrupts, max_seconds=max_seconds)
 
     notice = Notice()
     return drive_to_an_end(lambda: open_ledger(folder), console, drive, notice)
@@ -191,12 +187,12 @@ def resume_same(
     return resume_sweep(folder, console, overrides, max_seconds=max_seconds)
 
 
-def recorded_members(spec: SweepSpec, state: SweepState) -> Iterator[MemberConfig]:
+def _examples(spec: SweepSpec, state: SweepState, built: Sequence[Configuration]) -> Iterator[MemberConfig]:
     """Return a member of each recorded configuration; if none is recorded yet, of each that will be drawn first."""
     if state.configurations:
         yield from (member_of(one) for one in state.configurations.values())
     else:
-        yield from (one.member(spec.seeds[0]) for one in check(spec))
+        yield from (one.member(spec.seeds[0]) for one in built or check(spec))
 
 
 def _reopen(ledger: Ledger, state: SweepState, console: Console) -> None:
@@ -214,12 +210,12 @@ def drive_packs(
     state: SweepState,
     console: Console,
     interrupts: Interrupts,
-    examples: Iterator[MemberConfig],
     built: Sequence[Configuration] = (),
     children: SweepChildren | None = None,
+    *,
     max_seconds: float | None = None,
 ) -> Outcome:
-    """Run the sweep of a ledger to its end; its members are like `examples`.
+    """Run the sweep of a ledger to its end.
 
     `built` are its first configurations, if they were just built; `children` and `max_seconds` are as for `run_sweep`.
     """
@@ -231,12 +227,12 @@ def drive_packs(
         def tick(driver: SweepDriver) -> None:
             interrupts.check()
             if progress.due:
-                progress.show(meter.snapshot(driver))
+                progress.show(meter.rows(driver))
                 for notice in finisher.read_notices() if finisher is not None else ():
                     progress.say("; training continues; ".join(f"not published: {notice}".splitlines()))
 
         if not is_finished(spec, state):
-            name, _ = choose_scheduler(spec, examples)
+            name, _ = choose_scheduler(spec, _examples(spec, state, built))
             if children is None:
                 children = opens.enter_context(SweepChildren(name, tracking=spec.tracking.enabled))
             children.end_unneeded(name)

@@ -14,7 +14,6 @@ from orchestrator.ending.ending import Outcome
 from orchestrator.errors import DamagedLedger, SweepExists, UserError
 from orchestrator.plan import search
 from orchestrator.plan.configurations import configure
-from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record, read_records
 from orchestrator.record.state.lineage import CONFIRMS, relative, used_seeds
 from orchestrator.record.state.state import SweepState
@@ -26,6 +25,7 @@ from orchestrator.results.summarise import summary
 from orchestrator.sweep import confirm as confirm_module
 from orchestrator.sweep.confirm import fresh_seeds, plan_confirmation
 from search_spaces import SweepFileError, dump_yaml, load_sweep, parse_sweep
+from tests.orchestrator.running.ledgers import begin_ledger, cut_ledger
 from trainers.config.member import MemberConfig
 from trainers.optimization.averaging import Ema
 
@@ -75,10 +75,9 @@ def built_of(planned):
 
 def begin(confirmation, storage):
     """Write the first record of a planned confirmation, as running it would."""
-    spec = confirmation.spec
-    first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
-    Ledger.create(storage / spec.name, {**first, "provenance": confirmation.origin}).close()
-    return SweepState.load(storage / spec.name)
+    folder = storage / confirmation.spec.name
+    begin_ledger(folder, confirmation.spec, provenance=confirmation.origin).close()
+    return SweepState.load(folder)
 
 
 def test_the_first_by_validation_lengths_are_taken_and_stay_what_they_were(searched):
@@ -226,8 +225,7 @@ def test_named_configurations_are_confirmed_instead_of_the_first(searched):
 
 def test_an_unfinished_sweep_needs_to_be_allowed(searched):
     state = searched()
-    ledger = state.folder / LEDGER_FILE
-    ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:-1]))
+    cut_ledger(state.folder, -1)
     state = SweepState.load(state.folder)
     with pytest.raises(UserError, match=r"not finished.*lengthwise resume"):
         plan_confirmation(state)
@@ -321,11 +319,8 @@ def test_confirmations_are_read_once_for_everything_that_is_written_and_printed(
 
 def as_confirmation(draft, planned, target):
     """The records of a synthetic sweep under the first record that the confirmation would have."""
-    spec = planned.spec
-    records = read_records(draft.folder)
-    first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
-    with Ledger.create(target, {**first, "provenance": planned.origin}) as ledger:
-        for record in records[1:]:
+    with begin_ledger(target, planned.spec, provenance=planned.origin) as ledger:
+        for record in read_records(draft.folder)[1:]:
             ledger.append(record.kind, **record.fields)
     shutil.copytree(draft.folder / "curves", target / "curves")
     shutil.rmtree(draft.folder)

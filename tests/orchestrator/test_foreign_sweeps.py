@@ -35,50 +35,22 @@ from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep import sweep
 from orchestrator.sweep.specification import refuse_existing
-from orchestrator.sweep.sweep import run_sweep
-from search_spaces import parse_sweep
-from tests.startup.sitecustomize import blank
+from search_spaces import load_sweep
 from trainers.errors import WeightsError
 from trainers.evaluation.weights import StoredWeights
 from trainers.files.checkpoint import Checkpoints
 
 RELEASED = Path(__file__).resolve().parents[1] / "sweeps" / "1.0.0" / "finished"
-TINY = """name: tiny
-study: tests
-task: {name: set_complement, vocabulary: 6, train_length: 3, target: sampled}
-model: {name: attention_only, width: 8, value_width: 8}
-training: {steps: 4, batch_size: 8, learning_rate: 0.003, compile: false}
-space:
-  training.learning_rate: {log_uniform: [0.001, 0.1]}
-  training.batch_size: {grid: [8, 16]}
-search: {configurations: 2}
-seeds: 2
-evaluation: {every: 2, samples: 10}
-objective: {metric: total_variation, average: raw, lengths: [4], direction: minimize}
-resources: {scheduler: inline, keep_weights: true}
-tracking: {enabled: false}
-"""
 OUTSIDE = [
     "/etc/passwd", "../other/curves.parquet", "curves/../../x.parquet", "curves\\..\\x", "C:\\x", "", "curves/", ".",
     "..", "curves/\0.parquet", "curves//x", "curves/./x", "curves/\ud800", "curves/a\nb", "~/../x\\y",
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished sweep with kept weights."""
-    storage = tmp_path_factory.mktemp("storage")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drawing, "save", blank)
-        outcome = run_sweep(parse_sweep(TINY, "tiny"), storage, Console(file=io.StringIO()))
-    assert outcome.exit_code == 0
-    return outcome.folder
-
-
 @pytest.fixture
-def original(request: pytest.FixtureRequest, made: Path) -> Path:
-    """The sweep of today, or the one that a test asks for."""
-    return RELEASED if getattr(request, "param", "today's") == "of 1.0.0" else made
+def original(request: pytest.FixtureRequest, _trained: Path) -> Path:
+    """The sweep of today, with kept weights, or the one that a test asks for."""
+    return RELEASED if getattr(request, "param", "today's") == "of 1.0.0" else _trained
 
 
 BOTH = pytest.mark.parametrize("original", ["today's", "of 1.0.0"], indirect=True)
@@ -330,7 +302,7 @@ def test_no_pipe_is_waited_for(folder: Path) -> None:
 
 
 def test_a_folder_without_permission_is_named(folder: Path) -> None:
-    spec = parse_sweep(TINY, "tiny")
+    spec = load_sweep(folder / "sweep.yaml")
     reads: list[Callable[[], Any]] = [
         lambda: SweepState.load(find_in_storage(folder)),
         lambda: Ledger.open(folder),

@@ -6,6 +6,7 @@ It holds nothing that the ledger cannot give back: a `SweepDriver` begins from a
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import asdict
 from typing import Any
 
 from orchestrator.plan import search
@@ -14,19 +15,18 @@ from orchestrator.plan.packing.packs import Packing
 from orchestrator.record.kept import curves as curve_store
 from orchestrator.record.kept import weights
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import Record
+from orchestrator.record.ledger.paths import STOP_FILE
 from orchestrator.record.state.recuts import describe_recut
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.budget import Limit, SweepBudget
 from orchestrator.running.driving.evaluation_record import evaluation_fields
 from orchestrator.running.driving.racing import is_paused, is_race_over, race_fields, rung_fields
-from orchestrator.running.driving.recutting import Halving, Recutting, Room, pack_fields, recut_fields, shortage_fields
-from orchestrator.running.driving.running import Running
+from orchestrator.running.driving.recutting import Halving, Recutting, Room, recut_fields, shortage_fields
 from orchestrator.running.driving.sampler import ConfigurationSampler, lacking_members
 from orchestrator.running.driving.scores import Scores
-from orchestrator.running.driving.work import describe_work
+from orchestrator.running.driving.work import Running, describe_work
 from orchestrator.running.pack.environment import Environments
-from orchestrator.running.pack.train_pack import read_silence, stop_file, stuck_file
+from orchestrator.running.pack.train_pack import read_silence, stuck_file
 from orchestrator.wording import counted
 from search_spaces import SweepSpec
 from trainers.evaluation.results import Evaluation
@@ -41,8 +41,8 @@ class SweepDriver:
     for the `workers` that are there, None if they stay as they are; `halve` notes that a pack ran out of memory;
     `max_seconds` is how long this driver may run, within the sweep's budget; `built` are the configurations of the
     first generation if `spec` has just been checked against today's code, which spares building them again; `held`
-    keeps signals away while a record is written; `seen` is called with every record, `say` with every sentence for the
-    user, `tick` ten times a second.
+    keeps signals away while a record is written; `say` is called with every sentence for the user, `tick` ten times a
+    second.
     """
 
     def __init__(
@@ -58,20 +58,19 @@ class SweepDriver:
         max_seconds: float | None = None,
         built: Iterable[Configuration] = (),
         held: Callable[[], AbstractContextManager[None]] = nullcontext,
-        seen: Callable[[Record], None] = lambda record: None,
         say: Callable[[str], None] = lambda text: None,
         tick: Callable[["SweepDriver"], None] = lambda driver: None,
     ) -> None:
         self.spec, self.ledger, self.state = spec, ledger, state
         self.running: dict[str, Running] = {}
         self._seconds, self._environments = dict[str, float](), Environments()
-        self._pack, self._held, self._seen, self._say, self._tick = pack, held, seen, say, tick
+        self._pack, self._held, self._say, self._tick = pack, held, say, tick
         self._recut, self._halve = recut, halve
         self._room: Room = (workers, None)
         self.queue: deque[str] = deque()
         self.stopped_by: list[Limit] = []  # the limits of the budget because of which no more packs are handed out
         self._budget = SweepBudget(spec, state, max_seconds)
-        self._stop_file = stop_file(state.folder)
+        self._stop_file = state.folder / STOP_FILE
         self.remove_stop_file()  # of a driver that was killed
         self._generations = deque(search.generations(spec))
         self._scores = Scores(spec.objective, state)
@@ -157,12 +156,8 @@ class SweepDriver:
 
     def progressed(self, pack_id: str, progress: dict[str, Any]) -> None:
         """Remember the heartbeat for the display."""
-        self.running[pack_id] = Running(
-            phase=progress["phase"],
-            step=progress["step"],
-            failed=progress["failed"],
-            rate=progress["member_steps_per_second"],
-        )
+        phase, step, rate = progress["phase"], progress["step"], progress["member_steps_per_second"]
+        self.running[pack_id] = Running(phase, step, rate)
         self._seconds[pack_id] = progress["seconds"]
 
     def noticed(self, pack_id: str, text: str) -> None:
@@ -212,11 +207,8 @@ class SweepDriver:
         """Write records of a kind, RECORDS_AT_ONCE of them between two waits for the disk."""
         for first in range(0, len(entries), RECORDS_AT_ONCE):
             with self._held():
-                records = self.ledger.append_all(kind, entries[first : first + RECORDS_AT_ONCE])
-                for record in records:
+                for record in self.ledger.append_all(kind, entries[first : first + RECORDS_AT_ONCE]):
                     self.state.apply(record)
-            for record in records:
-                self._seen(record)
 
     def remove_stop_file(self) -> None:
         """Remove the stop file, once no pack is running."""
@@ -268,7 +260,7 @@ class SweepDriver:
     def _plan_packs(self, names: set[str], queue: bool, built: Mapping[str, Configuration] | None = None) -> None:
         """Record packs for every member of these configurations that is in none; `built` spares building them."""
         packs = self._pack(lacking_members(self.state, names, built or {}))
-        self.record_all("pack", [pack_fields(pack) for pack in packs])
+        self.record_all("pack", [asdict(pack) for pack in packs])
         if queue:
             self.queue.extend(pack.pack_id for pack in packs)
 

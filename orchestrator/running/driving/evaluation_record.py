@@ -6,8 +6,12 @@ from trainers.evaluation.results import Evaluation
 
 
 def evaluation_fields(pack_id: str, evaluation: Evaluation, file: str, sha256: str) -> dict[str, Any]:
-    """Return the fields of the record of an evaluation, whose curves are in a file with this checksum."""
-    return {
+    """Return the fields of the record of an evaluation, whose curves are in a file with this checksum.
+
+    Those that only early stopping and stages have are by member, in the order of the pack. stopped_at: the step, -1
+    before. stages: those trained at up to here. validation: by metric and average the score at each trained length.
+    """
+    fields: dict[str, Any] = {
         "pack_id": pack_id,
         "step": evaluation.step,
         "final": evaluation.final,
@@ -18,24 +22,14 @@ def evaluation_fields(pack_id: str, evaluation: Evaluation, file: str, sha256: s
         "seconds": evaluation.seconds,
         "form": evaluation.form,
         "compiled": evaluation.compiled,
-        **_decision_fields(evaluation),
     }
-
-
-def _decision_fields(evaluation: Evaluation) -> dict[str, Any]:
-    """Return the record's fields by member, in the order of the pack; empty without early stopping and stages.
-
-    stopped_at: the step, -1 before. stages: those trained at up to here. validation: by metric and average the score at
-    each trained length.
-    """
-    found: dict[str, Any] = {}
     if evaluation.stopped_at_M is not None:
-        found["stopped_at"] = evaluation.stopped_at_M
+        fields["stopped_at"] = evaluation.stopped_at_M
     if evaluation.stage_M is not None:
-        found["stages"] = evaluation.stage_M
+        fields["stages"] = evaluation.stage_M
     if (seen := evaluation.validation) is not None:
-        found["validation"] = [
+        fields["validation"] = [
             {"metric": metric, "average": average, "lengths": list(seen.lengths), "values": values}
             for (metric, average), values in zip(seen.decided, seen.values_MDL.swapaxes(0, 1), strict=True)
         ]
-    return found
+    return fields

@@ -11,8 +11,8 @@ from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.recuts import has_begun
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.racing import is_paused
-from orchestrator.running.driving.running import Running
 from orchestrator.running.driving.sampler import as_configuration
+from orchestrator.running.driving.work import Running
 from orchestrator.running.pack.train_pack import checkpoint_folder
 
 Room = tuple[int, float | None]
@@ -43,8 +43,12 @@ def recut_fields(
     earlier = [short.pack_id, *short.earlier] if short and _may_have_checkpoints(state, short) else []
     race = state.race
     left = [one for one in state.packs.values() if not one.has_ended and (one is short or not is_paused(race, one))]
-    cut_again = [one for one in left if one is short or (one.pack_id in waiting and _is_unbegun(state, one))]
-    cut_again = [short] if short and earlier else cut_again
+    unbegun_or_short = [
+        one
+        for one in left
+        if one is short or (one.pack_id in waiting and not has_begun(one) and not _may_have_checkpoints(state, one))
+    ]
+    cut_again = [short] if short and earlier else unbegun_or_short
     unbegun = {pack.pack_id: as_pack(pack) for pack in cut_again}
     begun = [
         (as_pack(pack), 1 - max(pack.step, running.get(pack.pack_id, Running()).step) / pack.steps)
@@ -60,9 +64,7 @@ def recut_fields(
     fields = {
         "pack_ids": [name for name in unbegun if name not in names],
         "packs": [
-            pack_fields(pack) | ({"earlier": earlier} if earlier else {})
-            for pack in packs
-            if pack.pack_id not in unbegun
+            asdict(pack) | ({"earlier": earlier} if earlier else {}) for pack in packs if pack.pack_id not in unbegun
         ],
         "workers": room[0],
         **({"shortage": dict(shortage)} if shortage else {}),
@@ -81,21 +83,6 @@ def shortage_fields(
         return None
     shortage = asdict(halve(as_pack(pack)))
     return {"pack_id": pack.pack_id, **shortage, "device": device, "error": error, "seconds": seconds}
-
-
-def pack_fields(pack: Pack) -> dict[str, Any]:
-    """Return the fields of the record of a pack."""
-    return {
-        "pack_id": pack.pack_id,
-        "structural_key": pack.structural_key,
-        "members": [list(member) for member in pack.members],
-        "steps": pack.steps,
-    }
-
-
-def _is_unbegun(state: SweepState, pack: PackState) -> bool:
-    """Return whether no worker can have trained the pack: neither the ledger nor a checkpoint says so."""
-    return not has_begun(pack) and not _may_have_checkpoints(state, pack)
 
 
 def _may_have_checkpoints(state: SweepState, pack: PackState) -> bool:

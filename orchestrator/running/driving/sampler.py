@@ -43,8 +43,9 @@ class ConfigurationSampler:
 
     def record_fields(self, new: Iterable[Configuration]) -> list[dict[str, Any]]:
         """Return the fields of the records of new configurations."""
-        known, records = set(self._state.measured), list[dict[str, Any]]()
+        known, records, grid = set(self._state.measured), list[dict[str, Any]](), grid_size(self._state.specs[0])
         for one in new:
+            draw = self._draws.get(one.number, one.number // grid)
             measured = measured_fields(one.member(self._spec.seeds[0]), known)
             known.add(measured["measured"])
             records.append(
@@ -54,16 +55,11 @@ class ConfigurationSampler:
                     "values": one.values,
                     "resolved": one.resolved,
                     "duplicate_of": one.duplicate_of,
-                    **self._draw_field(one.number),
+                    **({} if draw == one.number // grid else {"draw": draw}),
                     **measured,
                 }
             )
         return records
-
-    def _draw_field(self, number: int) -> dict[str, int]:
-        """Return the field `draw` of a configuration whose draw does not follow from its number; else nothing."""
-        usual = number // grid_size(self._state.specs[0])
-        return {} if self._draws.get(number, usual) == usual else {"draw": self._draws[number]}
 
     def _draw(self, numbers: range) -> list[Configuration]:
         scored = []

@@ -1,4 +1,6 @@
-"""What a worker gets to train one pack."""
+"""What a worker gets to train one pack, and what the driver knows of one that is being trained."""
+
+from dataclasses import dataclass
 
 from orchestrator.addresses import address_of
 from orchestrator.record.kept.code import modules_for_worker
@@ -7,6 +9,15 @@ from orchestrator.record.state.lineage import earlier_states
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.pack.train_pack import encode_work
 from search_spaces import Resources
+
+
+@dataclass
+class Running:
+    """A pack that a worker is training, by its last heartbeat; `rate` is in member-steps per second."""
+
+    phase: str = "starting"
+    step: int = 0
+    rate: float = 0.0
 
 
 def describe_work(resources: Resources, state: SweepState, pack_id: str) -> str:

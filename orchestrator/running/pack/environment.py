@@ -59,31 +59,29 @@ class Environments:
     """The environments of the packs of a driver, as their workers report them."""
 
     def __init__(self) -> None:
-        self._tables: dict[str, dict[str, Any]] = {}
-        self._names: dict[str, str] = {}
-        self._warned: set[str] = set()
+        self._tables: dict[str, dict[str, Any]] = {}  # by pack_id
+        self._engines = set[str]()
 
     def add(self, pack_id: str, table: dict[str, Any]) -> str | None:
         """Keep the environment of a pack; return a warning, once, if its worker runs different code of lengthwise."""
-        self._names[pack_id] = name = digest(table)
-        self._tables[name] = table
-        if table[ENGINE] == trainers_digest() or table[ENGINE] in self._warned:
+        known, self._tables[pack_id] = {trainers_digest(), *self._engines}, table
+        self._engines.add(table[ENGINE])
+        if table[ENGINE] in known:
             return None
-        self._warned.add(table[ENGINE])
         return "worker and driver run different code of lengthwise; see Provenance in report.html"
 
     def device(self, pack_id: str) -> str | None:
         """Return the device of the worker of a pack, None before it has reported its environment."""
-        name = self._names.get(pack_id)
-        return None if name is None else str(self._tables[name]["device"])
+        table = self._tables.get(pack_id)
+        return None if table is None else str(table["device"])
 
     def fields(self, pack_id: str, known: Mapping[str, Any]) -> dict[str, Any]:
         """Return the recorded fields of a pack's environment: its digest, and the table unless it is `known`."""
-        name = self._names.get(pack_id)
-        if name is None:
+        table = self._tables.get(pack_id)
+        if table is None:
             return {}
-        new = {} if name in known else {"environment_in_full": {name: self._tables[name]}}
-        return {"environment": name, **new}
+        name = digest(table)
+        return {"environment": name} | ({} if name in known else {"environment_in_full": {name: table}})
 
 
 @cache

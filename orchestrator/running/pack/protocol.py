@@ -86,6 +86,17 @@ def call_driver(call: Callable[..., Any], *arguments: Any) -> Any:
         raise DriverStopped(error) from error
 
 
+def pass_on(driver: Driver, pack_id: str, name: str, content: Any) -> None:
+    """Call the driver's method that a message of a worker names (`train_pack.PackReporter`)."""
+    calls: dict[str, Callable[..., None]] = {
+        "began": driver.began,
+        "evaluated": driver.evaluated,
+        "progressed": driver.progressed,
+        "noticed": driver.noticed,
+    }
+    call_driver(calls[name], pack_id, content)
+
+
 def explain(error: BaseException, own: Collection[str] = ()) -> Death:
     """Return the death by an exception, with the line that raised it; `own` are the files of the user's own modules.
 

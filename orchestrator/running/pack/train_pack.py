@@ -10,31 +10,62 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 from orchestrator.record.kept.code import own_files
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.running.pack.gpu_memory import hold_to_share
 from orchestrator.running.pack.heap import keep_freed_memory
-from orchestrator.running.pack.protocol import LONGEST_TRACE, Death, explain
-from orchestrator.running.pack.watchdog import Watchdog
+from orchestrator.running.pack.protocol import LONGEST_TRACE, explain
+from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
 from orchestrator.shortages import out_of_space, raising_out_of_space
-from trainers.evaluation.results import Evaluation, Progress, Reporter
+from trainers.evaluation.results import Evaluation, Progress
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 HEARTBEAT_SECONDS = 1.0  # a report costs the driver a few milliseconds; a person looks at most once a second
 
 
-class PackReporter(Reporter, Protocol):
-    """The reports of `trainers.training.loop`, and before them the environment of the worker."""
+class PackReporter:
+    """Sends what `trainers.training.loop` reports, and before it the worker's environment, to the driver.
+
+    `send` gets the name of a method of `protocol.Driver` and what it is called with; of an evaluation it returns when
+    the driver has recorded it. Progress is sent at most every `seconds`.
+    """
+
+    def __init__(
+        self, send: Callable[[str, Any], None], watchdog: Watchdog | LocalWatchdog, seconds: float = HEARTBEAT_SECONDS
+    ) -> None:
+        self._send, self._watchdog, self._seconds = send, watchdog, seconds
+        self._last = float("-inf")
 
     def began(self, environment: dict[str, Any]) -> None:
         """Report the worker's environment, once in every attempt."""
+        self._tell("began", environment)
+
+    def report(self, evaluation: Evaluation) -> None:
+        """Report an evaluation."""
+        self._tell("evaluated", evaluation.to_bytes())
+
+    def progress(self, progress: Progress) -> None:
+        """Restart the timeout of the watchdog, and report the progress if it is time to."""
+        self._watchdog.heard()
+        if time.monotonic() - self._last >= self._seconds:
+            self._tell("progressed", asdict(progress))
+            self._last = time.monotonic()
+
+    def notice(self, text: str) -> None:
+        """Report a sentence for the user."""
+        self._tell("noticed", text)
+
+    def _tell(self, name: str, content: Any) -> None:
+        self._watchdog.heard()
+        with self._watchdog.asleep():
+            self._send(name, content)
 
 
 def encode_work(members: Sequence[Mapping[str, Any]], ids: Sequence[tuple[str, int]], **settings: Any) -> str:
@@ -62,20 +93,27 @@ def mirror() -> ModuleType:
 def run_pack(config: Mapping[str, Any]) -> None:
     """Train the members of `config["work"]` in a process of Ray's.
 
-    Reports `evaluation` (bytes), `progress` (a dictionary, at most every second), `notices` (for the user), and as
-    `death` an exception after which the pack is not to be tried again. Raises PackRaised for any other, which it
-    reports as well if memory ran out.
+    Reports `messages` of a PackReporter, and as `death` an exception after which the pack is not to be tried again.
+    Raises PackRaised for any other, which it reports as well if memory ran out.
     """
     work = decode_work(config["work"])
     use_inductor_cache()
     import torch
+    from ray import tune
+
+    messages = list[tuple[str, Any]]()
+
+    def send(name: str, content: Any) -> None:
+        messages.append((name, content))
+        if name not in ("began", "noticed"):  # they wait for the next one: each report is a round through Tune
+            tune.report({"messages": messages.copy()})
+            messages.clear()
 
     torch.set_num_threads(max(1, int(work["cpus"])))
     folder = Path(work["folder"])
     with raising_out_of_space(folder), Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog:
-        reporter = TuneReporter(watchdog)
         try:
-            train_pack(work, reporter)
+            train_pack(work, PackReporter(send, watchdog))
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -83,7 +121,8 @@ def run_pack(config: Mapping[str, Any]) -> None:
             if out_of_space(error, folder) is not None:
                 raise
             if death.out_of_memory or not death.again:
-                reporter.death(death)
+                with watchdog.asleep():
+                    tune.report({"messages": messages, "death": asdict(death)})
             if death.again:
                 raise PackRaised(death.message, death.trace) from None
 
@@ -164,17 +203,12 @@ def checkpoint_folder(folder: Path, pack_id: str) -> Path:
     return folder / "checkpoints" / pack_id
 
 
-def stop_file(folder: Path) -> Path:
-    """Return the file by which a driver stops all packs at their next evaluation; workers elsewhere see it too."""
-    return folder / STOP_FILE
-
-
 class _Stoppable:
     """Passes reports on, and stops the pack after the evaluation at `pause_at`, or once the stop file exists."""
 
     def __init__(self, reporter: PackReporter, work: Mapping[str, Any]) -> None:
         self.progress, self.notice = reporter.progress, reporter.notice
-        self._report, self._work, self._file = reporter.report, work, stop_file(Path(work["folder"]))
+        self._report, self._work, self._file = reporter.report, work, Path(work["folder"]) / STOP_FILE
 
     def report(self, evaluation: Evaluation) -> bool:
         """Report an evaluation, and return whether the pack is to stop."""
@@ -204,46 +238,3 @@ def make_stuck_file(work: Mapping[str, Any]) -> Path:
     path = stuck_file(Path(work["folder"]), work["pack_id"])
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
-
-
-class TuneReporter:
-    """Sends what `trainers.training.loop` reports to the driver through Tune."""
-
-    def __init__(self, watchdog: Watchdog) -> None:
-        self._watchdog = watchdog
-        self._notices: list[str] = []
-        self._environment: dict[str, Any] | None = None
-        self._last = float("-inf")
-
-    def began(self, environment: dict[str, Any]) -> None:
-        """Keep the environment for the next message: a message of its own would cost another round through Tune."""
-        self._environment = environment
-
-    def report(self, evaluation: Evaluation) -> None:
-        """Send an evaluation; returns when the driver has recorded it."""
-        self._send({"evaluation": evaluation.to_bytes()})
-
-    def progress(self, progress: Progress) -> None:
-        """Reset the watchdog, and send the progress at most once a second."""
-        self._watchdog.heard()
-        if time.monotonic() - self._last >= HEARTBEAT_SECONDS:
-            self._send({"progress": asdict(progress)})
-
-    def notice(self, text: str) -> None:
-        """Keep a sentence for the next message."""
-        self._notices.append(text)
-
-    def death(self, death: Death) -> None:
-        """Send a death that is not to be retried as it is."""
-        self._send({"death": asdict(death)})
-
-    def _send(self, message: dict[str, Any]) -> None:
-        from ray import tune
-
-        if self._notices:
-            message["notices"], self._notices = self._notices, []
-        if self._environment:
-            message["began"], self._environment = self._environment, None
-        with self._watchdog.asleep():
-            tune.report(message)
-        self._last = time.monotonic()

@@ -51,15 +51,11 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[MemberConfig]) -> tuple
 
 def refuse_unavailable(resources: Resources) -> None:
     """Raise UserError if this machine lacks what a pack needs, before anything is written or started."""
+    may_be_local = resources.scheduler == "auto" and not resources.gpus and not os.environ.get("RAY_ADDRESS")
     if resources.scheduler == "inline":
         inline.refuse_missing_resources(resources.cpus, resources.gpus)
-    elif resources.scheduler == "local" or _may_be_local(resources):
+    elif resources.scheduler == "local" or may_be_local:
         local.refuse_missing_resources(resources.cpus, resources.gpus)
-
-
-def _may_be_local(resources: Resources) -> bool:
-    """Return whether `auto` may choose local: there is no cluster to join, and no GPU is needed."""
-    return resources.scheduler == "auto" and not resources.gpus and not os.environ.get("RAY_ADDRESS")
 
 
 @contextmanager

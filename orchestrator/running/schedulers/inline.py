@@ -5,9 +5,8 @@ worker that dies takes this process with it; an exception in a pack costs only t
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,10 @@ from orchestrator.errors import OutOfSpace, UserError
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.record.kept.code import own_files
 from orchestrator.running.pack.gpu_memory import free_memory, gpus_here, smallest_share
-from orchestrator.running.pack.protocol import Driver, DriverStopped, call_driver, explain
+from orchestrator.running.pack.protocol import Driver, DriverStopped, call_driver, explain, pass_on
 from orchestrator.running.pack.train_pack import (
     CACHE_VARIABLE,
+    PackReporter,
     decode_work,
     make_stuck_file,
     train_pack,
@@ -29,7 +29,6 @@ from orchestrator.running.pack.train_pack import (
 )
 from orchestrator.running.pack.watchdog import LocalWatchdog, PackSilent
 from orchestrator.shortages import raising_out_of_space
-from trainers.evaluation.results import Evaluation, Progress
 
 
 def this_process(gpus: float = 0.0) -> Cluster:
@@ -92,13 +91,18 @@ def _run_pack(driver: Driver, pack_id: str, work: str, *, retries: int) -> None:
 
 def _train(driver: Driver, pack_id: str, text: str) -> None:
     work = decode_work(text)
+
+    def send(name: str, content: Any) -> None:
+        pass_on(driver, pack_id, name, content)
+        call_driver(driver.tick)
+
     with (
         raising_out_of_space(Path(work["folder"])),
         LocalWatchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog,
         as_in_a_worker(max(1, int(work["cpus"]))),
     ):
         watchdog.heard()
-        train_pack(work, _Reporter(driver, pack_id, watchdog))
+        train_pack(work, PackReporter(send, watchdog, seconds=0.0))
 
 
 @contextmanager
@@ -116,32 +120,3 @@ def as_in_a_worker(cpus: int) -> Iterator[None]:
         torch.set_num_threads(threads)
         if cache is None:
             os.environ.pop(CACHE_VARIABLE, None)
-
-
-class _Reporter:
-    """Passes what `trainers.training.loop` reports to the driver at once."""
-
-    def __init__(self, driver: Driver, pack_id: str, watchdog: LocalWatchdog) -> None:
-        self._driver, self._pack_id, self._watchdog = driver, pack_id, watchdog
-
-    def began(self, environment: dict[str, Any]) -> None:
-        """Pass on the environment of the worker."""
-        self._call(self._driver.began, environment)
-
-    def report(self, evaluation: Evaluation) -> None:
-        """Pass on an evaluation; returns when the driver has recorded it."""
-        self._call(self._driver.evaluated, evaluation.to_bytes())
-
-    def progress(self, progress: Progress) -> None:
-        """Pass on the progress of the pack."""
-        self._call(self._driver.progressed, asdict(progress))
-
-    def notice(self, text: str) -> None:
-        """Pass on a sentence for the user."""
-        self._call(self._driver.noticed, text)
-
-    def _call(self, call: Callable[..., None], what: Any) -> None:
-        self._watchdog.heard()
-        with self._watchdog.asleep():
-            call_driver(call, self._pack_id, what)
-            call_driver(self._driver.tick)

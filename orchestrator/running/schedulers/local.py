@@ -4,7 +4,6 @@ Workers are forked from a host that has imported the engine (`children.worker_ho
 Each has its own connection; a connection that closes is a worker that died.
 """
 
-import json
 import sys
 import time
 from collections import Counter, deque
@@ -18,7 +17,8 @@ import psutil
 from orchestrator.cpus import count_cores
 from orchestrator.errors import OutOfSpace, UserError
 from orchestrator.plan.packing.packs import Cluster
-from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver
+from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, pass_on
+from orchestrator.running.schedulers.local_worker import decode_message
 
 DIED = "the worker process died: it was killed, or memory ran out"
 _TICK_SECONDS = 0.1
@@ -127,29 +127,24 @@ class _Run:
             else:
                 self.handle_death(pack_id, worker.work, Death(message=DIED), self.retries)
             return
-        kind, content = message[:1], message[1:]
-        if kind == b"E":
-            call_driver(self.driver.evaluated, pack_id, content)
-            with suppress(OSError):
-                worker.connection.send_bytes(b"!")
-        elif kind == b"B":
-            worker.began = True
-            call_driver(self.driver.began, pack_id, json.loads(content))
-        elif kind == b"P":
-            call_driver(self.driver.progressed, pack_id, json.loads(content))
-        elif kind == b"N":
-            call_driver(self.driver.noticed, pack_id, content.decode())
-        else:
+        name, content = decode_message(message)
+        if name == "completed":
             worker.pack_id = None
-            if kind == b"D":
-                call_driver(self.driver.completed, pack_id)
-            elif kind == b"F":
-                raise OutOfSpace(content.decode())
-            else:  # retried only once, because the same error is likely
-                death = Death(**json.loads(content))
-                if death.out_of_memory and call_driver(self.driver.ran_out_of_memory, pack_id, death.message):
-                    return
-                self.handle_death(pack_id, worker.work, death, self.deaths[pack_id] + 1 if death.again else 0)
+            call_driver(self.driver.completed, pack_id)
+        elif name == "out of space":
+            raise OutOfSpace(content)
+        elif name == "died":  # retried only once, because the same error is likely
+            worker.pack_id = None
+            death = Death(**content)
+            if death.out_of_memory and call_driver(self.driver.ran_out_of_memory, pack_id, death.message):
+                return
+            self.handle_death(pack_id, worker.work, death, self.deaths[pack_id] + 1 if death.again else 0)
+        else:
+            worker.began = True
+            pass_on(self.driver, pack_id, name, content)
+            if name == "evaluated":
+                with suppress(OSError):
+                    worker.connection.send_bytes(b"!")
 
     def handle_death(self, pack_id: str, work: str, death: Death, limit: int) -> None:
         """Try a pack again unless it has died too often: `retries` times, or `limit` if that is less."""

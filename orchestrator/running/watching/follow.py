@@ -9,9 +9,9 @@ from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.record.ledger.lock import HEARTBEAT_SECONDS, read_owner, running
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.running.driving.running import Running
-from orchestrator.running.watching.meter import steps_done, take_snapshot
-from orchestrator.running.watching.progress import Progress, Snapshot
+from orchestrator.running.driving.work import Running
+from orchestrator.running.watching.meter import progress_rows, steps_done
+from orchestrator.running.watching.progress import Progress
 from orchestrator.storage import patiently
 
 PAUSE = 1.0  # seconds between two looks
@@ -29,13 +29,13 @@ class LedgerMeter:
         self._began = state.sessions.spans[0][0] if first else state.updated or 0.0
         self._before = 0 if first else sum(steps_done(state).values())
 
-    def snapshot(self, state: SweepState, driver: str) -> Snapshot:
-        """Return the progress as of the last record; `driver` describes who runs the sweep."""
+    def rows(self, state: SweepState, driver: str) -> list[tuple[str, str]]:
+        """Return the progress as of the last record as rows; `driver` describes who runs the sweep."""
         elapsed = (state.updated or 0.0) - self._began
         done = sum(steps_done(state).values()) - self._before
         packs = {pack.pack_id: Running() for pack in state.packs.values() if pack.status == "running"}
         speed = done / elapsed if elapsed > 0 else 0.0
-        return take_snapshot(state, packs, elapsed=elapsed, speed=speed, phase=f"run by {driver}")
+        return progress_rows(state, packs, elapsed=elapsed, speed=speed, phase=f"run by {driver}")
 
 
 def follow(folder: Path, console: Console, *, pause: float = PAUSE, silence: float = SILENCE) -> SweepState:
@@ -48,7 +48,7 @@ def follow(folder: Path, console: Console, *, pause: float = PAUSE, silence: flo
     with progress.showing():
         while state.ended is None and driver.lives():
             if progress.due:
-                progress.show(meter.snapshot(state, driver.name))
+                progress.show(meter.rows(state, driver.name))
             began = time.monotonic()
             patiently(fetch_sweep, folder)
             if (now := _size(folder)) != size:

@@ -17,9 +17,8 @@ from orchestrator.results.scoring.search_design import planned_size
 from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
 from orchestrator.results.views.race_rounds import describe_round, describe_rung
 from orchestrator.running.driving.driver import SweepDriver
-from orchestrator.running.driving.running import Running
-from orchestrator.running.watching.progress import Snapshot
-from orchestrator.wording import command, counted, label
+from orchestrator.running.driving.work import Running
+from orchestrator.wording import command, counted, duration, label
 
 NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
@@ -33,51 +32,52 @@ class Meter:
         self._before = sum(steps_done(state).values())
         self._moving: float | None = None  # when the first step of this driver was seen
 
-    def snapshot(self, driver: SweepDriver) -> Snapshot:
-        """Return the current progress."""
+    def rows(self, driver: SweepDriver) -> list[tuple[str, str]]:
+        """Return the current progress as rows of label and text."""
         now, done = time.monotonic(), sum(steps_done(driver.state, driver.running).values())
         if self._moving is None and done > self._before:
             self._moving = now
         speed = (done - self._before) / (now - self._moving) if self._moving and now - self._moving > 1.0 else 0.0
         phases = Counter(PHASES.get(at.phase, at.phase) for at in driver.running.values())
         phase = ", ".join(sorted(phases)) or "starting workers"
-        return take_snapshot(driver.state, driver.running, elapsed=now - self._began, speed=speed, phase=phase)
+        return progress_rows(driver.state, driver.running, elapsed=now - self._began, speed=speed, phase=phase)
 
 
-def take_snapshot(
+def progress_rows(
     state: SweepState, running: Mapping[str, Running], *, elapsed: float, speed: float, phase: str
-) -> Snapshot:
-    """Return the progress of a sweep with these running packs, of which at least the state is known.
+) -> list[tuple[str, str]]:
+    """Return the progress of a sweep with these running packs as rows of label and text.
 
-    `speed` is in member-steps per second; it is shown while no pack has measured its own.
+    Of a race, totals and time left go to the end of the present round. `speed` is in optimiser steps of single members
+    per second; it is shown while no pack has measured its own.
     """
     done, total = sum(steps_done(state, running).values()), _total(state)
     members = [member for found in state.configurations.values() for member in found.members.values()]
     ended = Counter(member.status for member in members)
-    best, planned = best_configuration(state), planned_size(state.spec)
-    duplicates = len(state.draws) - len(state.configurations)
-    return Snapshot(
-        phase=phase,
-        configurations_done=sum(found.is_done for found in state.configurations.values()),
-        configurations_total=planned - duplicates,
-        packs_running=len(running),
-        packs_done=sum(pack.status in ("complete", "failed") for pack in state.packs.values()),
-        packs_total=len(state.packs),
-        seeds_done=ended["complete"] + ended["failed"],
-        seeds_total=sum(len(state.planned_seeds(name)) for name in state.configurations)
-        + (planned - len(state.draws)) * len(read_common_seeds(state.specs)),
-        seeds_failed=ended["failed"],
-        best_score=best.score if best else None,
-        best_number=best.number if best else None,
-        member_steps=done,
-        member_steps_total=total,
-        rate=sum(at.rate for at in running.values()) or speed,
-        elapsed=elapsed,
-        time_left=(total - done) / speed if speed else None,
-        seeds_stopped=sum(one.stopped_at is not None for one in members) if may_stop(state) else None,
-        race_round=len(state.race.rounds) if state.race else None,
-        first_evaluation=seconds_to_first_evaluation(state, running),
-    )
+    planned, seeds = planned_size(state.spec), sum(len(state.planned_seeds(name)) for name in state.configurations)
+    seeds += (planned - len(state.draws)) * len(read_common_seeds(state.specs))
+    packs = sum(pack.status in ("complete", "failed") for pack in state.packs.values())
+    rate = sum(at.rate for at in running.values()) or speed
+    rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
+    finished = sum(found.is_done for found in state.configurations.values())
+    rows += [
+        ("configurations", f"{finished}/{planned - len(state.draws) + len(state.configurations)}"),
+        ("seeds", f"{ended['complete'] + ended['failed']}/{seeds}"),
+        ("seeds failed", str(ended["failed"])),
+    ]
+    if may_stop(state):
+        rows.append(("seeds stopped early", str(sum(one.stopped_at is not None for one in members))))
+    rows.append(("packs", f"{packs}/{len(state.packs)}, {len(running)} running" if state.packs else "-"))
+    if (first := seconds_to_first_evaluation(state, running)) is not None:
+        rows.append(("first evaluation", f"begins in about {duration(first)}" if first else "under way"))
+    return [
+        *rows,
+        ("best so far", _describe_best(state)),
+        ("member-steps", f"{100 * done / total:.0f} %, {rate:,.0f} per second" if total else "-"),
+        ("elapsed", duration(elapsed)),
+        ("time left", f"about {duration((total - done) / speed)}" if speed else "-"),
+        ("phase", phase),
+    ]
 
 
 def seconds_to_first_evaluation(state: SweepState, running: Mapping[str, Running]) -> float | None:
@@ -123,13 +123,17 @@ def best_configuration(state: SweepState) -> ConfigurationState | None:
     return min(ranked)[2] if ranked else None  # numbers are distinct: configurations themselves are never compared
 
 
+def _describe_best(state: SweepState) -> str:
+    best = best_configuration(state)
+    return f"{best.score:.4g} ({label(best.number)})" if best else "none yet"
+
+
 def status_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return the status of a recorded sweep as rows of label and text."""
     members = [member for found in state.configurations.values() for member in found.members.values()]
     ended = Counter(member.status for member in members)
     crashed = sum(member.status == "failed" and member.failed_at is None for member in members)
-    best, owner = best_configuration(state), running(state.folder)
-    steps = steps_done(state)
+    owner, steps = running(state.folder), steps_done(state)
     total = sum(pack.member_steps(pack.steps) for pack in state.packs.values())
     standing = f"running, by {owner}" if owner else state.ended or "not running"
     is_over = owner or state.ended in ("complete", "failed")
@@ -147,7 +151,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("packs", f"{sum(pack.status in ('complete', 'failed') for pack in state.packs.values())}/{len(state.packs)}"),
         *(("packs cut again", sentence) for sentence in describe_recuts(state.recuts)),
         ("member-steps", f"{100 * sum(steps.values()) / total:.0f} %" if total else "none yet"),
-        ("best so far", f"{best.score:.4g} ({label(best.number)})" if best else "none yet"),
+        ("best so far", _describe_best(state)),
     ]
     if state.codes:
         rows.append(("code", code_sentence(state.codes[-1])))

@@ -19,7 +19,7 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 
 from orchestrator.errors import OutOfSpace
-from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, describe_exception
+from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, describe_exception, pass_on
 from orchestrator.running.pack.train_pack import PackRaised, run_pack
 from orchestrator.running.with_ray.nodes import Workers
 from orchestrator.running.with_ray.scratch import scratch_folder
@@ -140,14 +140,8 @@ class Recorder(_Unsaved, TrialProgressCallback):
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
         """Pass on one `tune.report` of `orchestrator.running.pack.train_pack`."""
         pack_id = trial.config["pack_id"]
-        if "began" in result:
-            call_driver(self.driver.began, pack_id, result.pop("began"))
-        for text in result.pop("notices", ()):
-            call_driver(self.driver.noticed, pack_id, text)
-        if "evaluation" in result:
-            call_driver(self.driver.evaluated, pack_id, result.pop("evaluation"))
-        if "progress" in result:
-            call_driver(self.driver.progressed, pack_id, result.pop("progress"))
+        for name, content in result.pop("messages"):
+            pass_on(self.driver, pack_id, name, content)
         if "death" in result:
             death = Death(**result.pop("death"))
             if not death.out_of_memory:
@@ -162,7 +156,6 @@ class Recorder(_Unsaved, TrialProgressCallback):
         A pack that lost its node has as many retries as before.
         """
         error = _error_of(trial)
-        _refuse_full(error)
         if isinstance(error, RayTaskError):
             trial.max_failures = min(trial.max_failures, trial.run_metadata.num_failures)
         elif is_lost_node(error) and self._lost_nodes[trial.config["pack_id"]] < LOST_NODES:
@@ -184,26 +177,23 @@ class Recorder(_Unsaved, TrialProgressCallback):
         """Fail a pack that has no retries left; one that smaller packs replace is ignored."""
         if trial.config["pack_id"] in self._replaced:
             return
-        error = _error_of(trial)
-        _refuse_full(error)
-        death = explain(error)
+        death = explain(_error_of(trial))
         call_driver(self.driver.failed, trial.config["pack_id"], death.message, death.trace)
 
 
-def _refuse_full(error: BaseException | None) -> None:
-    """Stop the run, and not the pack, where a worker ran out of space."""
-    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
-        error = error.cause
-    if isinstance(error, OutOfSpace):
-        raise DriverStopped(error)
-
-
 def _error_of(trial: Any) -> BaseException | None:
-    """Return the exception that ended a worker, from the file that Tune has just written into the scratch folder."""
+    """Return the exception that ended a worker, from the file that Tune has just written into the scratch folder.
+
+    Raises DriverStopped where the worker ran out of space, which stops the run and not the pack.
+    """
     path = trial.pickled_error_file
     if path is None or not Path(path).is_file():
         return None
-    error = cloudpickle.loads(Path(path).read_bytes())
+    error = cause = cloudpickle.loads(Path(path).read_bytes())
+    while isinstance(cause, RayTaskError) and isinstance(cause.cause, BaseException):
+        cause = cause.cause
+    if isinstance(cause, OutOfSpace):
+        raise DriverStopped(cause)
     return error if isinstance(error, BaseException) else None
 
 

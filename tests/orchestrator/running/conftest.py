@@ -1,27 +1,29 @@
 """Tiny sweeps: as files, played in this process, and killed in their middle."""
 
+import http.server
 import os
 import shutil
 import subprocess
-import time
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import pandas as pd
 import pytest
 from filelock import FileLock
 
 from orchestrator.plan.packing.packs import make_packs
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import Record, read_records
+from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.schedulers import inline
 from search_spaces import SweepSpec, load_sweep
 from tests.command_line import CommandLine
+from tests.orchestrator.running.ledgers import begin_ledger, curves, evaluated_once, records, sets
 from trainers.evaluation.results import Evaluation
 
 TINY = """name: tiny
@@ -60,7 +62,7 @@ def tiny(tmp_path: Path) -> Path:
 
 
 class Followed:
-    """A driver whose packs are handed out in another order, with somebody who follows every evaluation of its."""
+    """A driver whose packs may be handed out in another order, with somebody who follows every evaluation of its."""
 
     def __init__(self, driver: SweepDriver, order: Any, during: Any, watch: Any) -> None:
         self._driver, self._order, self._during, self._watch = driver, order, during, watch
@@ -70,6 +72,8 @@ class Followed:
         return getattr(self._driver, name)
 
     def next_pack(self) -> tuple[str, str] | None:
+        if self._order is None:
+            return self._driver.next_pack()
         if not self._hand:
             while (pack := self._driver.next_pack()) is not None:
                 self._hand.append(pack)
@@ -90,21 +94,24 @@ class Stage:
         self._pack, self._workers = pack, workers
 
     def begin(self) -> None:
-        first = {"name": self.spec.name, "study": self.spec.study, "spec": self.spec.resolved()}
-        Ledger.create(self.folder, {**first, "spec_hash": self.spec.spec_hash, "provenance": {}}).close()
+        begin_ledger(self.folder, self.spec).close()
 
     def play(
         self,
         *,
-        order: Callable[[list[str]], list[str]] = list,
+        order: Callable[[list[str]], list[str]] | None = None,
         during: Callable[[str, int], None] = lambda pack_id, step: None,
         watch: Callable[[SweepDriver], None] = lambda driver: None,
         **settings: Any,
     ) -> SweepState:
-        """Run to the end. `order` arranges the packs at hand; `during` and `watch` follow every evaluation."""
+        """Run to the end. `order` arranges the packs at hand; `during` and `watch` follow every evaluation.
+
+        `settings` are those of a SweepDriver.
+        """
         with Ledger.open(self.folder) as ledger:
             state = SweepState.load(self.folder)
-            driver = SweepDriver(self.spec, ledger, state, pack=self._packs, say=self.said.append, **settings)
+            given: dict[str, Any] = {"pack": self._packs, "say": self.said.append, **settings}
+            driver = SweepDriver(self.spec, ledger, state, **given)
             inline.run_packs(Followed(driver, order, during, watch), retries=self.spec.resources.retries)
             return state
 
@@ -131,22 +138,26 @@ def stage(tiny: Path, tmp_path: Path) -> Callable[..., Stage]:
 
 
 @pytest.fixture
-def in_packs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str, int], None]], None]:
-    """in_packs(after) calls after(pack_id, step) within every pack when an evaluation of its has been recorded."""
+def reporting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., None]], None]:
+    """reporting(report) calls report(work, evaluation, record) within every pack for each evaluation, to record it."""
     original = inline.train_pack
 
-    def put(after: Callable[[str, int], None]) -> None:
+    def put(report: Callable[..., None]) -> None:
         def train_pack(work: Any, reporter: Any) -> None:
-            class Then:
-                began, progress, notice = reporter.began, reporter.progress, reporter.notice
-
-                def report(self, evaluation: Any) -> None:
-                    reporter.report(evaluation)
-                    after(work["pack_id"], evaluation.step)
-
-            original(work, Then())
+            as_before = {name: getattr(reporter, name) for name in ("began", "progress", "notice")}
+            original(work, SimpleNamespace(**as_before, report=lambda one: report(work, one, reporter.report)))
 
         monkeypatch.setattr(inline, "train_pack", train_pack)
+
+    return put
+
+
+@pytest.fixture
+def in_packs(reporting: Callable[[Callable[..., None]], None]) -> Callable[[Callable[[str, int], None]], None]:
+    """in_packs(after) calls after(pack_id, step) within every pack when an evaluation of its has been recorded."""
+
+    def put(after: Callable[[str, int], None]) -> None:
+        reporting(lambda work, one, record: (record(one), after(work["pack_id"], one.step)))
 
     return put
 
@@ -182,7 +193,7 @@ class LongSweep:
 
     def words(self, name: str, *more: str) -> list[str]:
         """The command that runs it under a name."""
-        settings = [word for setting in (*self.settings, *more) for word in ("--set", setting)]
+        settings = sets(*self.settings, *more)
         return ["run", str(self.file), "--storage", str(self.storage), "--name", name, *settings]
 
     def start(self, lengthwise: CommandLine, *words: str, **environment: str) -> subprocess.Popen[str]:
@@ -210,8 +221,7 @@ class LongSweep:
         assert curves(folder).equals(curves(self.uninterrupted))
         kinds = Counter(record.kind for record in read_records(folder))
         assert (kinds["configuration"], kinds["score"], kinds["pack_end"]) == (4, ends, ends)
-        steps = Counter((r.fields["pack_id"], r.fields["step"]) for r in records(folder, "evaluation"))
-        assert set(steps.values()) == {1} and len(steps) == 12
+        assert evaluated_once(folder) and len(records(folder, "evaluation")) == 12
         assert not SweepState.load(folder).conflicts
 
 
@@ -242,44 +252,33 @@ def long_sweep(left_alone: Callable[[], Path], tmp_path_factory: pytest.TempPath
     found.release()
 
 
-def wait_for(condition: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> Any:
-    """The first true value of `condition`; fails the test when `process` ends without it, or after ten minutes."""
-    deadline = time.monotonic() + 600
-    while time.monotonic() < deadline:
-        ended = process is not None and process.poll() is not None  # looked at before the condition: it may be the end
-        if found := condition():
-            return found
-        if ended and process is not None:
-            raise AssertionError(f"it ended first, with {process.returncode}: {process.communicate()}")
-        time.sleep(0.05)
-    raise AssertionError("waited in vain")
+class Answering(http.server.BaseHTTPRequestHandler):
+    """Keeps what it is sent in `server.heard` and answers `server.answer`, with `server.body`."""
+
+    def do_GET(self) -> None:
+        server: Any = self.server
+        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        server.heard.append((self.path, dict(self.headers), content))
+        self.send_response(server.answer)
+        self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+        self.send_header("Content-Length", str(len(server.body)))
+        self.end_headers()
+        self.wfile.write(server.body)
+
+    do_POST = do_GET
+
+    def log_message(self, *arguments: Any) -> None: ...
 
 
-def records(folder: Path, kind: str) -> list[Record]:
-    """The records of one kind in a ledger that may be being written, or not exist yet."""
-    return (
-        [record for record in read_records(folder) if record.kind == kind] if (folder / "events.jsonl").exists() else []
-    )
-
-
-def curves(folder: Path) -> pd.DataFrame:
-    """The derived table of a sweep that has ended."""
-    return pd.read_parquet(folder / "curves.parquet")
-
-
-@pytest.fixture(name="wait_for", scope="session")
-def wait_for_fixture() -> Callable[..., Any]:
-    return wait_for
-
-
-@pytest.fixture(name="records")
-def records_fixture() -> Callable[[Path, str], list[Record]]:
-    return records
-
-
-@pytest.fixture(name="curves")
-def curves_fixture() -> Callable[[Path], pd.DataFrame]:
-    return curves
+@pytest.fixture
+def server() -> Iterator[Any]:
+    """A server on this machine that answers 200; `address` leads to it."""
+    one: Any = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    one.heard, one.answer, one.body, one.address = [], 200, b"", f"127.0.0.1:{one.server_address[1]}"
+    threading.Thread(target=one.serve_forever, daemon=True).start()
+    yield one
+    one.shutdown()
+    one.server_close()
 
 
 OWN_TASK = '''"""A task of my own: the tokens again, with the vocabulary of a module beside it."""

@@ -1,16 +1,52 @@
 """The death of workers, the same under every scheduler that has any."""
 
+import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from orchestrator.record.state.state import SweepState
+from tests.orchestrator.running.ledgers import records, wait_for
 
 INLINE = ("--set", "resources.scheduler=inline")
 Find = Callable[[str, int], psutil.Process | None]
+
+
+class Told:
+    """A driver that has some packs with the same work, and keeps what it is told in `calls`."""
+
+    def __init__(self, *pack_ids: str, work: str = "") -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.packs = [(pack_id, work) for pack_id in pack_ids]
+
+    def next_pack(self) -> tuple[str, str] | None:
+        return self.packs.pop(0) if self.packs else None
+
+    def all_handed_out(self) -> bool:
+        return not self.packs
+
+    def tick(self) -> None: ...
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *what: self.calls.append((name, *what))
+
+
+def kill(driver: subprocess.Popen[str]) -> None:
+    """Kill a driver as the kernel does when memory runs out, and wait for its end."""
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+
+
+def finish(driver: subprocess.Popen[str]) -> str:
+    """Wait for the end of a driver, which must succeed; return what it has printed."""
+    out, err = driver.communicate()
+    assert driver.returncode == 0, out + err
+    return out
 
 
 def with_words(driver: int, words: str) -> list[psutil.Process]:
@@ -32,25 +68,22 @@ def holding(pack_id: str, processes: Iterable[psutil.Process]) -> psutil.Process
     return None
 
 
-def killed_as_often_as_it_may_and_once_more(
-    scheduler: str, worker_with: Find, lengthwise, long_sweep, wait_for, records
-) -> None:
+def killed_as_often_as_it_may_and_once_more(scheduler: str, worker_with: Find, lengthwise, long_sweep) -> None:
     """One pack loses its worker once and is brought to its end; another loses it twice and is given up."""
     folder = long_sweep.storage / "worker"
     driver = long_sweep.start(lengthwise, *long_sweep.words("worker", scheduler, "resources.retries=1"))
 
     unlucky = wait_for(lambda: records(folder, "evaluation"), driver)[0].fields["pack_id"]
-    kill_worker(unlucky, worker_with, folder, driver, wait_for, records)
+    kill_worker(unlucky, worker_with, folder, driver)
     long_sweep.release(unlucky)
     doomed = wait_for(
         lambda: next((p for p in unfinished(folder, unlucky) if worker_with(p, driver.pid)), None), driver
     )
     long_sweep.release(*(pack_id for pack_id in SweepState.load(folder).packs if pack_id != doomed))
     for _ in range(2):
-        kill_worker(doomed, worker_with, folder, driver, wait_for, records)
+        kill_worker(doomed, worker_with, folder, driver)
     long_sweep.release()
-    out, err = driver.communicate()
-    assert driver.returncode == 0, err
+    out = finish(driver)
     state = SweepState.load(folder)
     assert {pack.pack_id for pack in state.packs.values() if pack.status == "failed"} == {doomed}
     assert [len(state.packs[one].attempts) for one in (unlucky, doomed)] == [1, 2]
@@ -60,9 +93,7 @@ def killed_as_often_as_it_may_and_once_more(
     long_sweep.ended_as_if_left_alone(folder, ends=5)
 
 
-def kill_worker(
-    pack_id: str, worker_with: Find, folder: Path, driver: subprocess.Popen[str], wait_for, records
-) -> None:
+def kill_worker(pack_id: str, worker_with: Find, folder: Path, driver: subprocess.Popen[str]) -> None:
     """Kill whichever worker has the pack until the driver has recorded it: a death before it begins does not count."""
 
     def attempts() -> int:

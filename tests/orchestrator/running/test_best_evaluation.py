@@ -1,18 +1,14 @@
 """Sweeps judged at the best evaluation of each seed are scored by what the ledger holds, whatever died on the way."""
 
-import json
-import os
-import shutil
-import signal
-
 import pandas as pd
 import pytest
 
 from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.running.driving import scores as scores_module
+from tests.orchestrator.running.deaths import kill
+from tests.orchestrator.running.ledgers import copy_cut, ledger_kinds, records, scores, sets, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -32,10 +28,6 @@ def judged_by_hand(state):
     curves = read_curves(state).astype({"config_id": str, "value": float})
     mine = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema") & (curves["length"] == 4)]
     return mine.groupby(["config_id", "seed"])["value"].min().groupby("config_id").median().to_dict()
-
-
-def scores(state):
-    return {name: found.score for name, found in state.configurations.items()}
 
 
 def test_scores_are_those_of_the_best_evaluations(stage, monkeypatch):
@@ -62,28 +54,23 @@ def test_scores_are_those_of_the_best_evaluations(stage, monkeypatch):
 def test_a_death_after_any_record_changes_no_score(stage):
     whole = stage("whole", *BEST, pack=3)
     wanted = scores(whole.play())
-    lines = (whole.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
-    kinds = [json.loads(line)["kind"] for line in lines]
+    kinds = ledger_kinds(whole.folder)
     finals = [i + 1 for i, kind in enumerate(kinds) if kind == "evaluation" and kinds[i + 1] != "evaluation"]
-    middles = range(8, len(lines), 7)
+    middles = range(8, len(kinds), 7)
     for count in sorted({*finals, *middles}):
         one = stage(f"cut-{count}", *BEST, pack=3)
-        shutil.rmtree(one.folder)
-        shutil.copytree(whole.folder, one.folder)
-        (one.folder / LEDGER_FILE).write_bytes(b"".join(lines[:count]))
+        copy_cut(whole.folder, one.folder, count)
         assert scores(one.play()) == wanted, f"after {count} records"
 
 
-def test_killed_resumed_and_reported_again(lengthwise, tiny, tmp_path, wait_for, records):
+def test_killed_resumed_and_reported_again(lengthwise, tiny, tmp_path):
     settings = (*BEST, "training.steps=800", "evaluation.every=80")
-    overrides = [part for setting in settings for part in ("--set", setting)]
+    overrides = sets(*settings)
     folder = tmp_path / "killed"
     driver = lengthwise.start("run", tiny, "--storage", tmp_path, "--name", "killed", *overrides)
     wait_for(lambda: len(records(folder, "evaluation")) > 3, driver)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
-    done = lengthwise("resume", folder)
-    assert done.returncode == 0, done.stdout + done.stderr
+    kill(driver)
+    done = lengthwise.succeeds("resume", folder)
     state = SweepState.load(folder)
     assert scores(state) == pytest.approx(judged_by_hand(state))
     assert "each seed at the evaluation they choose" in done.stdout
@@ -96,5 +83,6 @@ def test_killed_resumed_and_reported_again(lengthwise, tiny, tmp_path, wait_for,
     again = lengthwise("report", folder, "--full")
     assert again.returncode == 0 and "Scored here: the chosen evaluation." in again.stdout, again.stdout + again.stderr
     assert [path.read_bytes() for path in files] == before and len(files) >= 4
-    changed = lengthwise("resume", folder, "--set", "objective.evaluation=last")
-    assert changed.returncode == 2 and "objective.evaluation: was 'best', now 'last'" in changed.stderr
+    lengthwise.refuses(
+        "resume", folder, "--set", "objective.evaluation=last", said="objective.evaluation: was 'best', now 'last'"
+    )

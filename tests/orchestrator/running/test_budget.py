@@ -4,19 +4,18 @@ import pytest
 
 from orchestrator.cli.options import in_seconds
 from orchestrator.errors import UserError
-from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving import budget
 from orchestrator.running.driving.budget import SweepBudget
 from search_spaces import load_sweep
+from tests.orchestrator.running.ledgers import begin_ledger, curves, keyed
 
 TWO_IN_A_PACK = ("--set", "resources.pack=2", "--set", "resources.checkpoint_steps=null")
 
 
-def state_with(folder, spec, packs, times=()):
+def state_with(folder, spec, packs):
     """The state of a sweep of one configuration with packs of (members, trained steps, seconds), in GPU packs."""
-    first = {"name": "it", "study": "tests", "spec": spec.resolved(), "spec_hash": spec.spec_hash, "provenance": {}}
-    with Ledger.create(folder, first) as ledger:
+    with begin_ledger(folder, spec) as ledger:
         resolved = {"task": {}, "model": {}, "training": {}, "evaluation": {}}
         ledger.append("configuration", number=0, config_id="c" * 12, values={}, resolved=resolved, duplicate_of=None)
         seed = 0
@@ -73,7 +72,7 @@ def test_nothing_is_limited_without_a_budget(tiny, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_sweep_stops_by_its_member_steps_and_is_resumed_with_more(lengthwise, tiny, tmp_path, curves):
+def test_a_sweep_stops_by_its_member_steps_and_is_resumed_with_more(lengthwise, tiny, tmp_path):
     words = ("run", tiny, "--storage", tmp_path, *TWO_IN_A_PACK)
     assert lengthwise(*words, "--name", "whole").returncode == 0
     done = lengthwise(*words, "--set", "budget.member_steps=300")
@@ -96,7 +95,7 @@ def test_a_sweep_stops_by_its_member_steps_and_is_resumed_with_more(lengthwise, 
 
 
 @pytest.mark.slow
-def test_running_packs_stop_at_their_next_evaluation_with_a_checkpoint(lengthwise, tiny, tmp_path, curves, monkeypatch):
+def test_running_packs_stop_at_their_next_evaluation_with_a_checkpoint(lengthwise, tiny, tmp_path, monkeypatch):
     """The time is over when the second evaluation of the first pack has been recorded."""
     words = ("run", tiny, "--storage", tmp_path, *TWO_IN_A_PACK)
     assert lengthwise(*words, "--name", "whole").returncode == 0
@@ -108,8 +107,7 @@ def test_running_packs_stop_at_their_next_evaluation_with_a_checkpoint(lengthwis
         return found if len(calls) != 2 else [budget.Limit(used=61.0, most=60.0, words="61 s of --max-time 60 s")]
 
     monkeypatch.setattr(budget.SweepBudget, "used_up", used_up)
-    done = lengthwise(*words, "--max-time", "1m")
-    assert done.returncode == 0, done.stderr
+    done = lengthwise.succeeds(*words, "--max-time", "1m")
     folder = tmp_path / "tiny"
     stopped = "61 s of --max-time 60 s used, 0 of 4 configurations done; continue with: "
     assert f"stopped by its budget: {stopped}" in done.stdout
@@ -120,15 +118,9 @@ def test_running_packs_stop_at_their_next_evaluation_with_a_checkpoint(lengthwis
     saved = [path.name for path in (folder / "checkpoints" / running.pack_id).iterdir()]
     assert saved == ["step-000000000040.ckpt"]
     assert not (folder / "checkpoints" / "stop").exists()
-    finished = lengthwise("extend", folder, "--seeds", "3")
-    assert finished.returncode == 0, finished.stderr
+    lengthwise.succeeds("extend", folder, "--seeds", "3")
     assert lengthwise(*words, "--name", "larger", "--set", "seeds=3").returncode == 0
-    keys = ["config_id", "seed", "average", "metric", "length", "step"]
-    one, other = (
-        curves(tmp_path / name).astype(dict.fromkeys(keys[:4:2], str)).sort_values(keys).to_numpy().tolist()
-        for name in ("tiny", "larger")
-    )
-    assert one == other
+    assert keyed(folder).equals(keyed(tmp_path / "larger"))
 
 
 TIME_FLIES = """

@@ -38,8 +38,7 @@ def test_sweeps_are_listed_and_deleted_by_name(lengthwise, tmp_path, monkeypatch
     assert refused.returncode == 2 and "--yes deletes without asking" in refused.stderr and (tmp_path / "grid").exists()
     done = lengthwise("delete", tmp_path / "grid", "--yes")
     assert done.returncode == 0 and not (tmp_path / "grid").exists() and (tmp_path / "finished").exists()
-    again = lengthwise("delete", tmp_path / "grid", "--yes")
-    assert again.returncode == 2 and "does not exist" in again.stderr
+    lengthwise.refuses("delete", tmp_path / "grid", "--yes", said="does not exist")
     assert "did you mean sweeps?" in lengthwise("list", "sweep").stderr
 
 
@@ -75,5 +74,4 @@ def test_an_export_says_what_it_wrote(lengthwise, tmp_path):
     done = lengthwise("export", RELEASED / "finished", "--latex", tmp_path / "t.tex", "--best", tmp_path / "best.yaml")
     assert done.returncode == 0 and done.stdout.startswith(f"wrote {tmp_path / 'best.yaml'}\n"), done.stderr
     assert lengthwise("validate", tmp_path / "best.yaml").returncode == 0
-    refused = lengthwise("export", RELEASED / "finished", "--latex", tmp_path / "t.tex")
-    assert refused.returncode == 2 and "exists already" in refused.stderr and "Traceback" not in refused.stderr
+    lengthwise.refuses("export", RELEASED / "finished", "--latex", tmp_path / "t.tex", said="exists already")

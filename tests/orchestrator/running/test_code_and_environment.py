@@ -13,6 +13,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.ran_under import RanUnder
 from orchestrator.running.pack import environment
 from orchestrator.running.pack.environment import ENGINE, Environments
+from tests.orchestrator.running.ledgers import cut_ledger, records
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -67,8 +68,7 @@ def test_resume_with_other_code_is_refused_until_it_is_accepted_and_both_are_on_
     assert "--accept-code-change" in refused.stderr and "figures" not in refused.stderr
     assert {path: path.read_bytes() for path in interrupted.rglob("*") if path.is_file()} == before
 
-    accepted = lengthwise("resume", interrupted, "--accept-code-change")
-    assert accepted.returncode == 0, accepted.stderr
+    accepted = lengthwise.succeeds("resume", interrupted, "--accept-code-change")
     state = SweepState.load(interrupted)
     first, second = state.codes
     then, now = (next(tree for tree in one["folders"] if tree["root"] == str(checkout)) for one in (first, second))
@@ -91,27 +91,25 @@ def test_resume_with_the_same_code_or_with_other_documentation_needs_no_word(che
     assert not RanUnder.from_state(SweepState.load(interrupted)).sentences
 
 
-def test_a_sweep_without_a_record_of_its_code_goes_on_and_has_one_from_there_on(stage, lengthwise, records) -> None:
+def test_a_sweep_without_a_record_of_its_code_goes_on_and_has_one_from_there_on(stage, lengthwise) -> None:
     begun = stage("old", "search.configurations=1", "training.steps=20")
-    done = lengthwise("resume", begun.folder)
-    assert done.returncode == 0, done.stderr
+    lengthwise.succeeds("resume", begun.folder)
     assert not SweepState.load(begun.folder).modules and len(SweepState.load(begun.folder).codes) == 1
 
 
-def test_a_sweep_resumed_twice_with_the_same_code_has_one_state_of_it(stage, lengthwise, records) -> None:
+def test_a_sweep_resumed_twice_with_the_same_code_has_one_state_of_it(stage, lengthwise) -> None:
     begun = stage("twice", "search.configurations=1", "training.steps=20")
     for _ in range(2):
         state = SweepState.load(begun.folder)
         if state.ended:
-            line = (begun.folder / "events.jsonl").read_bytes().splitlines(keepends=True)
-            (begun.folder / "events.jsonl").write_bytes(b"".join(line[:3]))  # as if it had been killed
+            cut_ledger(begun.folder, 3)  # as if it had been killed
         assert lengthwise("resume", begun.folder).returncode == 0
     first, second = (record.fields["code"] for record in records(begun.folder, "resume"))
     assert first == second and SweepState.load(begun.folder).codes == [first]
 
 
 @pytest.mark.slow
-def test_every_evaluation_names_its_environment_and_the_ledger_has_it_once(lengthwise, tiny, tmp_path, records) -> None:
+def test_every_evaluation_names_its_environment_and_the_ledger_has_it_once(lengthwise, tiny, tmp_path) -> None:
     done = lengthwise.process("run", tiny, "--storage", tmp_path, "--set", "resources.scheduler=local", OMP_DYNAMIC="0")
     assert done.returncode == 0, done.stderr
     found = records(tmp_path / "tiny", "evaluation")

@@ -1,22 +1,20 @@
 """`lengthwise confirm` for real: a searched sweep, its confirmation, both reports, a resumed one, MLflow."""
 
-import json
 import sqlite3
 
 import pandas as pd
 import pytest
 
-from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
+from orchestrator.record.ledger.records import read_first_record
 from orchestrator.record.state.state import SweepState
+from tests.orchestrator.running.ledgers import cut_ledger, ledger_kinds
 
 pytestmark = pytest.mark.slow
 
 
 def test_confirm_from_search_to_reports(lengthwise, tiny, tmp_path):
-    searched = lengthwise("run", tiny, "--storage", tmp_path)
-    assert searched.returncode == 0, searched.stdout + searched.stderr
-    done = lengthwise("confirm", tmp_path / "tiny", "--top", 2, "--seeds", 3)
-    assert done.returncode == 0, done.stdout + done.stderr
+    lengthwise.succeeds("run", tiny, "--storage", tmp_path)
+    done = lengthwise.succeeds("confirm", tmp_path / "tiny", "--top", 2, "--seeds", 3)
     search, confirmation = SweepState.load(tmp_path / "tiny"), SweepState.load(tmp_path / "tiny-confirm")
     assert confirmation.ended == "complete" and confirmation.spec["seeds"] == [2, 3, 4]
     scores = sorted((found.score, name) for name, found in search.configurations.items())
@@ -38,17 +36,12 @@ def test_confirm_from_search_to_reports(lengthwise, tiny, tmp_path):
     assert list(table["search_score"]) == pytest.approx([score for score, _ in scores[:2]])
     assert list(table["confirmed_score"]) == pytest.approx([f.score for f in confirmation.configurations.values()])
 
-    ledger = confirmation.folder / LEDGER_FILE  # killed before its second configuration, then resumed
-    lines = ledger.read_bytes().splitlines(keepends=True)
     whole = pd.read_parquet(confirmation.folder / "curves.parquet")
-    cut = next(i for i, line in enumerate(lines) if json.loads(line)["kind"] == "score")
-    ledger.write_bytes(b"".join(lines[:cut]))
-    resumed = lengthwise("resume", confirmation.folder)
-    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    cut_ledger(confirmation.folder, ledger_kinds(confirmation.folder).index("score"))  # killed, then resumed
+    lengthwise.succeeds("resume", confirmation.folder)
     pd.testing.assert_frame_equal(pd.read_parquet(confirmation.folder / "curves.parquet"), whole)
 
-    again = lengthwise("confirm", search.folder)
-    assert again.returncode == 2 and "holds a sweep already" in again.stderr and "Traceback" not in again.stderr
+    lengthwise.refuses("confirm", search.folder, said="holds a sweep already")
 
     for folder in (search.folder, confirmation.folder):
         assert lengthwise("publish", folder).returncode == 0

@@ -1,7 +1,5 @@
 """Sweeps on a text: planned by its hash, killed and resumed, and refused where the text is missing or another one."""
 
-import os
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +7,8 @@ import pytest
 import yaml
 
 from orchestrator.record.ledger.records import read_records
+from tests.orchestrator.running.deaths import kill
+from tests.orchestrator.running.ledgers import curves, cut_ledger, ledger_kinds, records, wait_for
 from trainers.tasks.language.corpus import open_corpus, write_corpus
 
 SWEEP = """name: text
@@ -45,7 +45,7 @@ def text(tmp_path: Path, lengthwise, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_a_sweep_on_a_text_that_is_killed_ends_like_one_that_was_left_alone(
-    text: Path, tmp_path: Path, lengthwise, wait_for, records, curves
+    text: Path, tmp_path: Path, lengthwise
 ) -> None:
     words = ["run", text, "--storage", tmp_path, "--name"]
     (tmp_path / "hold").touch()
@@ -53,8 +53,7 @@ def test_a_sweep_on_a_text_that_is_killed_ends_like_one_that_was_left_alone(
     folder = tmp_path / "killed"
     wait_for(lambda: records(folder, "evaluation"), driver)
     assert list(folder.glob("checkpoints/*/step-*.ckpt"))
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
+    kill(driver)
     assert not records(folder, "end")
     alone, resumed = lengthwise(*words, "alone"), lengthwise("resume", folder)
     assert (alone.returncode, resumed.returncode) == (0, 0), alone.stderr + resumed.stderr
@@ -64,27 +63,21 @@ def test_a_sweep_on_a_text_that_is_killed_ends_like_one_that_was_left_alone(
 
 
 @pytest.mark.slow
-def test_a_sweep_is_not_resumed_on_another_text(text: Path, tmp_path: Path, lengthwise, records) -> None:
-    driver = lengthwise("run", text, "--storage", tmp_path, "--set", "training.steps=20")
-    assert driver.returncode == 0, driver.stderr
+def test_a_sweep_is_not_resumed_on_another_text(text: Path, tmp_path: Path, lengthwise) -> None:
+    lengthwise.succeeds("run", text, "--storage", tmp_path, "--set", "training.steps=20")
     folder = tmp_path / "text"
-    ledger = (folder / "events.jsonl").read_bytes()
-    end = next(i for i, line in enumerate(ledger.splitlines()) if b'"pack_end"' in line)
-    unfinished = b"".join(ledger.splitlines(keepends=True)[:end])
-    (folder / "events.jsonl").write_bytes(unfinished)
+    cut_ledger(folder, ledger_kinds(folder).index("pack_end"))
+    unfinished = (folder / "events.jsonl").read_bytes()
     write_text(tmp_path / "data", seed=1)
-    refused = lengthwise("resume", folder)
-    assert refused.returncode == 2 and "another version of the corpus 'mine'" in refused.stderr, refused.stderr
+    lengthwise.refuses("resume", folder, said="another version of the corpus 'mine'")
     assert (folder / "events.jsonl").read_bytes() == unfinished
     write_text(tmp_path / "data", seed=0)
     assert lengthwise("resume", folder).returncode == 0
     write_text(tmp_path / "data", seed=1)
     assert lengthwise("report", folder).returncode == 0, "a report needs no text"
-    refused = lengthwise("confirm", folder, "--top", 1)
-    assert refused.returncode == 2 and "another version of the corpus 'mine'" in refused.stderr, refused.stderr
+    lengthwise.refuses("confirm", folder, "--top", 1, said="another version of the corpus 'mine'")
     write_text(tmp_path / "data", seed=0)
-    done = lengthwise("confirm", folder, "--top", 1, "--set", "resources.scheduler=inline")
-    assert done.returncode == 0, done.stderr
+    lengthwise.succeeds("confirm", folder, "--top", 1, "--set", "resources.scheduler=inline")
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "data"])

@@ -1,4 +1,4 @@
-"""How the end of a pack is worded, kept and shown: which exceptions come again, and the tracebacks of the ledger."""
+"""How the end of a pack is worded, kept and shown, and what Ray is given then; and the tracebacks of the ledger."""
 
 import linecache
 from types import SimpleNamespace
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from ray.exceptions import ActorUnavailableError, RayActorError
+from ray.tune.search import Searcher
 
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
@@ -15,7 +16,8 @@ from orchestrator.running.pack.protocol import LONGEST_TRACE, explain
 from orchestrator.running.pack.train_pack import PackRaised, encode_work, run_pack
 from orchestrator.running.watching.meter import NO_TRACE, trace_lines
 from orchestrator.running.with_ray import tune
-from orchestrator.running.with_ray.tune import Recorder
+from orchestrator.running.with_ray.tune import PackSearcher, Recorder
+from tests.orchestrator.running.deaths import Told
 
 MINE = "/home/me/study/my_tasks.py"
 
@@ -61,16 +63,6 @@ def test_a_smaller_pack_may_succeed_where_memory_ran_out(error: Exception) -> No
 def test_of_a_long_traceback_the_end_is_kept() -> None:
     found = explain(raised_in_mine(ValueError("x" * LONGEST_TRACE + "the end")))
     assert found.trace is not None and len(found.trace) == LONGEST_TRACE and found.trace.endswith("the end\n")
-
-
-class Told:
-    """A driver that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *what: self.calls.append((name, *what))
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -142,3 +134,17 @@ def test_tracebacks_are_shown_once_each_with_the_packs_they_ended(tmp_path, synt
     assert lines.count("  mine") == 1 and NO_TRACE in lines
     assert any(line.startswith("2 attempts of ") and line.endswith("ValueError: no") for line in lines)
     assert lines[-2:] == [f"1 attempt of 1 pack ({first}): killed", NO_TRACE]
+
+
+def test_another_pack_is_handed_to_ray_when_one_has_ended() -> None:
+    driver: Any = Told("a", "b", "c", work="work")
+    workers: Any = SimpleNamespace(count=2)
+    searcher = PackSearcher(driver, workers)
+    assert [searcher.suggest(name) for name in ("t1", "t2")] == [{"pack_id": one, "work": "work"} for one in "ab"]
+    assert searcher.suggest("t3") is None
+    searcher.on_trial_complete("t1", error=True)
+    assert searcher.suggest("t3") == {"pack_id": "c", "work": "work"}
+    searcher.on_trial_complete("t2")
+    assert searcher.suggest("t4") is None  # "c" may run out of memory: then smaller packs take its place
+    searcher.on_trial_complete("t3")
+    assert searcher.suggest("t4") == Searcher.FINISHED

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pandas as pd
 import pytest
 import ray
 from hypothesis import HealthCheck, example, given, settings
@@ -22,8 +21,6 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import UserError
 from orchestrator.plan.packing.packs import LEAST_BYTES_GPU, Cluster, Pack, Packer, make_packs, recut_packs
-from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record, decode, encode
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
@@ -33,11 +30,11 @@ from orchestrator.running.driving import scores
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.recutting import Room
 from orchestrator.running.pack.train_pack import checkpoint_folder
-from orchestrator.running.schedulers import inline
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.running.with_ray import nodes
 from orchestrator.running.with_ray.nodes import ASK_SECONDS
 from search_spaces import SweepSpec, load_sweep
+from tests.orchestrator.running.ledgers import keyed
 
 SLOW = settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -257,24 +254,14 @@ def test_packs_are_not_cut_again_where_little_is_gained(spec, tmp_path: Path) ->
 
 
 def play(stage: Any, capacity: Callable[[int], int], workers: int, **more: Any) -> SweepState:
-    """Run a sweep to its end in this process; its packs are cut again to `capacity(workers)` members."""
+    """Run a sweep to its end; its packs are cut again to `capacity(workers)` members."""
 
     def recut(packs: Any, begun: Any, configurations: Any, room: Room) -> list[Pack]:
         workers, _ = room
         most = capacity(workers)
         return recut_packs(packs, begun, configurations, workers, lambda member: most, lambda member, count: count)
 
-    with Ledger.open(stage.folder) as ledger:
-        state = SweepState.load(stage.folder)
-        given = {"pack": stage._packs, "recut": recut, "workers": workers, "say": stage.said.append, **more}
-        inline.run_packs(SweepDriver(stage.spec, ledger, state, **given), retries=0)
-        return state
-
-
-def keyed(state: SweepState) -> pd.Series:
-    """Every value of every curve."""
-    keys = ["config_id", "seed", "average", "metric", "length", "step"]
-    return read_curves(state).astype(dict.fromkeys(("config_id", "average", "metric"), str)).set_index(keys)["value"]
+    return stage.play(recut=recut, workers=workers, **more)
 
 
 def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage) -> None:
@@ -295,7 +282,7 @@ def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage) -> N
     assert sorted(recut.old) == sorted(pack.pack_id for pack in others) and recut.workers == 4
     assert {len(state.packs[name].members) for name in recut.new} == {1}
     assert {begun.pack_id, saved.pack_id} < state.packs.keys()
-    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    assert keyed(state).equals(keyed(whole))
     assert one.said[0] == describe_recuts([recut])[0] and ("packs cut again", one.said[0]) in status_rows(state)
     assert one.said[0] in summary(state).notes
 
@@ -321,7 +308,7 @@ def test_a_race_whose_packs_are_cut_again_decides_alike_and_cuts_nothing_that_wa
     assert set().union(*paused) <= state.packs.keys()
     assert [(one.survivors, one.values) for one in state.rungs] == [(one.survivors, one.values) for one in whole.rungs]
     assert [one.survivors for one in state.decisions] == [one.survivors for one in whole.decisions]
-    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    assert keyed(state).equals(keyed(whole))
     assert SweepState.load(cut.folder).packs == state.packs
 
 
@@ -460,13 +447,8 @@ def test_packs_that_wait_are_cut_again_for_the_memory_of_nodes_that_join(stage) 
         if any(pack.evaluations for pack in driver.state.packs.values()):
             driver.resized(1, small[1])
 
-    with Ledger.open(one.folder) as ledger:
-        state = SweepState.load(one.folder)
-        packer = Packer(on_gpus.spec, Cluster(workers=1, bytes_per_worker=small[0], description=""))
-        driver = SweepDriver(
-            one.spec, ledger, state, pack=packer, recut=packer.recut, say=one.said.append, tick=smaller
-        )
-        inline.run_packs(driver, retries=0)
+    packer = Packer(on_gpus.spec, Cluster(workers=1, bytes_per_worker=small[0], description=""))
+    state = one.play(pack=packer, recut=packer.recut, tick=smaller)
     assert sorted(len(pack.members) for pack in state.packs.values()) == [3, 3, 6]
     assert one.said == ["1 pack that no worker had begun was cut again into 2, for 1 worker"]
-    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    assert keyed(state).equals(keyed(whole))

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.record.state.state import SweepState
+from tests.orchestrator.running.deaths import finish
+from tests.orchestrator.running.ledgers import curves, records, sets, wait_for
 from tests.ray_cluster import RayCluster
 
 pytestmark = pytest.mark.slow
@@ -16,7 +18,7 @@ TWO_STRUCTURES = (
     "task.vocabulary=16", "task.train_length=8", "model.width=16", "training.steps=40", "evaluation.every=20",
     "space.training.batch_size={grid: [64, 96]}", "search.configurations=2", "seeds=3",
 )  # fmt: skip
-SETTINGS = [word for setting in TWO_STRUCTURES for word in ("--set", setting)]
+SETTINGS = sets(*TWO_STRUCTURES)
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ def growing(lengthwise, hold: Path, tmp_path: Path) -> Iterator[RayCluster]:
         cluster.end()
 
 
-def test_a_node_that_joins_late_gets_work(growing, hold, lengthwise, tiny, tmp_path, wait_for, records, curves):
+def test_a_node_that_joins_late_gets_work(growing, hold, lengthwise, tiny, tmp_path):
     folder = tmp_path / "grown" / "tiny"
     run = ("run", tiny, *SETTINGS, "--storage")
     driver = lengthwise.start(*run, folder.parent, "--set", "resources.scheduler=ray", RAY_ADDRESS=growing.address)
@@ -49,8 +51,7 @@ def test_a_node_that_joins_late_gets_work(growing, hold, lengthwise, tiny, tmp_p
     growing.join(cpus=2)
     wait_for(lambda: len({record.fields["pack_id"] for record in records(folder, "evaluation")}) == 3, driver)
     hold.unlink()
-    out, err = driver.communicate()
-    assert driver.returncode == 0, err
+    out = finish(driver)
     state = SweepState.load(folder)
     (recut,) = state.recuts
     assert len(recut.old) == 1 and len(recut.new) >= 2 and recut.workers == 3
@@ -60,9 +61,7 @@ def test_a_node_that_joins_late_gets_work(growing, hold, lengthwise, tiny, tmp_p
     assert curves(folder).equals(curves(tmp_path / "alone" / "tiny"))
 
 
-def test_a_node_with_a_small_gpu_that_joins_late_gets_small_packs(
-    growing, hold, lengthwise, tiny, tmp_path, wait_for, records, curves
-):
+def test_a_node_with_a_small_gpu_that_joins_late_gets_small_packs(growing, hold, lengthwise, tiny, tmp_path):
     """It has room for 3 members, as half of its memory is for packs and no member takes less than 8 MiB."""
     folder = tmp_path / "grown" / "tiny"
     run = ("run", tiny, *SETTINGS, "--storage")
@@ -74,8 +73,7 @@ def test_a_node_with_a_small_gpu_that_joins_late_gets_small_packs(
     growing.join(1, "GPU-48")
     wait_for(lambda: len({record.fields["pack_id"] for record in records(folder, "evaluation")}) == 2, driver)
     hold.unlink()
-    out, err = driver.communicate()
-    assert driver.returncode == 0, err
+    out = finish(driver)
     state = SweepState.load(folder)
     assert sorted(len(pack.members) for pack in state.packs.values()) == [3, 3, 6]
     assert "1 pack that no worker had begun was cut again into 2, for 2 workers" in out

@@ -1,10 +1,6 @@
 """`lengthwise extend`: an extended sweep is the sweep of that size from the beginning, and nothing is trained twice."""
 
-import json
-import os
 import shutil
-import signal
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,9 +8,17 @@ import pytest
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.record.state.state import SweepState
 from search_spaces import load_sweep
-from tests.orchestrator.running.deaths import INLINE
+from tests.orchestrator.running.deaths import INLINE, kill
+from tests.orchestrator.running.ledgers import (
+    cut_ledger,
+    evaluated_once,
+    keyed,
+    ledger_kinds,
+    records,
+    scores,
+    wait_for,
+)
 
-KEYS = ["config_id", "seed", "average", "metric", "length", "step"]
 GRID = ("--set", "space={training.learning_rate: {log_uniform: [0.001, 0.1]}, model.norm: {grid: [none, pre]}}")
 GRID += ("--set", "search.configurations=2")
 
@@ -28,20 +32,17 @@ def run(lengthwise, tmp_path_factory, tiny_text):
     def begin(*options: str) -> Path:
         if options not in known:
             folder = storage / str(len(known))
-            done = lengthwise("run", storage / "tiny.yaml", "--storage", folder, *options)
-            assert done.returncode == 0, done.stderr
+            lengthwise.succeeds("run", storage / "tiny.yaml", "--storage", folder, *options)
             known[options] = folder / "tiny"
         return Path(shutil.copytree(known[options], tmp_path_factory.mktemp("copy") / "tiny"))
 
     return begin
 
 
-def same(one, other, curves) -> bool:
+def same(*folders: Path) -> bool:
     """Whether two sweeps have the same curves, bit for bit, and the same scores."""
-    tables = [curves(folder).astype(dict.fromkeys(KEYS[:4:2], str)).sort_values(KEYS) for folder in (one, other)]
-    values = [table[[*KEYS, "value"]].to_numpy().tolist() for table in tables]
-    scores = [{name: c.score for name, c in SweepState.load(folder).configurations.items()} for folder in (one, other)]
-    return values[0] == values[1] and scores[0] == scores[1] and None not in scores[0].values()
+    one, other = map(SweepState.load, folders)
+    return keyed(one).equals(keyed(other)) and scores(one) == scores(other) and None not in scores(one).values()
 
 
 @pytest.mark.slow
@@ -69,32 +70,29 @@ def same(one, other, curves) -> bool:
     ],
     ids=["seeds", "more seeds", "configurations", "both", "tpe", "qmc"],
 )
-def test_an_extended_sweep_is_the_one_of_that_size_from_the_beginning(lengthwise, run, curves, begun, options, whole):
+def test_an_extended_sweep_is_the_one_of_that_size_from_the_beginning(lengthwise, run, begun, options, whole):
     folder, other = run(*begun), run(*whole)
     before = (folder / LEDGER_FILE).read_bytes()
     trained = {(r.fields["pack_id"], r.fields["step"]) for r in read_records(folder) if r.kind == "evaluation"}
-    done = lengthwise("extend", folder, *options)
-    assert done.returncode == 0, done.stderr
+    done = lengthwise.succeeds("extend", folder, *options)
     assert "kept: 8 members trained so far, as they are" in done.stdout
-    assert same(folder, other, curves)
+    assert same(folder, other)
     assert load_sweep(folder / "sweep.yaml").spec_hash == load_sweep(other / "sweep.yaml").spec_hash
     assert (folder / LEDGER_FILE).read_bytes().startswith(before)
-    steps = Counter((r.fields["pack_id"], r.fields["step"]) for r in read_records(folder) if r.kind == "evaluation")
-    assert set(steps.values()) == {1} and trained < steps.keys()
+    now = {(r.fields["pack_id"], r.fields["step"]) for r in read_records(folder) if r.kind == "evaluation"}
+    assert evaluated_once(folder) and trained < now
     assert SweepState.load(folder).ended == "complete"
 
 
 @pytest.mark.slow
-def test_values_are_added_to_a_grid_behind_the_old_points(lengthwise, run, curves):
+def test_values_are_added_to_a_grid_behind_the_old_points(lengthwise, run):
     folder = run(*GRID)
     before = {n: (one.config_id, one.values) for n, one in SweepState.load(folder).draws.items()}
     added = "space.model.norm={grid: [pre, post, none]}"
-    done = lengthwise("extend", folder, "--set", added)
-    assert done.returncode == 0, done.stderr
+    done = lengthwise.succeeds("extend", folder, "--set", added)
     assert "added: 2 configurations with seeds 0-1, model.norm: ['pre', 'post', 'none']" in done.stdout
-    more = lengthwise("extend", folder, "--configurations", "3")
-    assert more.returncode == 0, more.stderr
-    assert same(folder, run(*GRID, "--set", added, "--set", "search.configurations=3"), curves)
+    lengthwise.succeeds("extend", folder, "--configurations", "3")
+    assert same(folder, run(*GRID, "--set", added, "--set", "search.configurations=3"))
     draws = SweepState.load(folder).draws
     assert {n: (draws[n].config_id, draws[n].values) for n in before} == before
     norms, rates = ([draws[n].values[key] for n in range(9)] for key in ("model.norm", "training.learning_rate"))
@@ -104,20 +102,17 @@ def test_values_are_added_to_a_grid_behind_the_old_points(lengthwise, run, curve
 
 
 @pytest.mark.slow
-def test_the_first_configurations_alone_get_more_seeds(lengthwise, run, curves):
+def test_the_first_configurations_alone_get_more_seeds(lengthwise, run):
     folder = run()
     first = min(SweepState.load(folder).configurations.values(), key=lambda one: one.score)
-    done = lengthwise("extend", folder, "--top", "1", "--seeds", "5")
-    assert done.returncode == 0, done.stderr
+    done = lengthwise.succeeds("extend", folder, "--top", "1", "--seeds", "5")
     assert f"added: seeds 2-4 of #{first.number}" in done.stdout
     state = SweepState.load(folder)
     assert {len(one.members) for one in state.configurations.values()} == {2, 5}
     assert len(state.configurations[first.config_id].members) == 5
     other = next(one for one in state.configurations.values() if one.number != first.number)
-    named = lengthwise("extend", folder, "--configuration", f"#{other.number}", "--seeds", "20-21")
-    assert named.returncode == 0, named.stderr
-    everything = lengthwise("extend", folder, "--seeds", "5")
-    assert everything.returncode == 0, everything.stderr
+    lengthwise.succeeds("extend", folder, "--configuration", f"#{other.number}", "--seeds", "20-21")
+    lengthwise.succeeds("extend", folder, "--seeds", "5")
     seeds = {one.config_id: sorted(one.members) for one in SweepState.load(folder).configurations.values()}
     assert seeds.pop(other.config_id) == [0, 1, 2, 3, 4, 20, 21]
     assert all(one == [0, 1, 2, 3, 4] for one in seeds.values())
@@ -184,19 +179,16 @@ def test_run_and_resume_say_how_a_changed_file_is_added(lengthwise, run, tmp_pat
         refused = lengthwise(*words)
         assert refused.returncode == 2
         assert (command if words[0] == "run" else command.partition(" --conf")[0]) in refused.stderr
-    done = lengthwise(*command.split()[1:])
-    assert done.returncode == 0, done.stderr
-    again = lengthwise("run", file, "--storage", folder.parent)
-    assert again.returncode == 2 and "holds this sweep already" in again.stderr
+    lengthwise.succeeds(*command.split()[1:])
+    lengthwise.refuses("run", file, "--storage", folder.parent, said="holds this sweep already")
     file.write_text(tiny_text)
-    earlier = lengthwise("run", file, "--storage", folder.parent)
-    assert earlier.returncode == 2 and "which was extended since" in earlier.stderr
+    lengthwise.refuses("run", file, "--storage", folder.parent, said="which was extended since")
     file.write_text(tiny_text.replace("steps: 60", "steps: 61").replace("seeds: 2", "seeds: 4"))
     other = lengthwise("run", file, "--storage", folder.parent)
     assert other.returncode == 2 and "extend" not in other.stderr
 
 
-def test_a_driver_that_dies_before_sweep_yaml_is_written_is_mended(lengthwise, run, curves, monkeypatch):
+def test_a_driver_that_dies_before_sweep_yaml_is_written_is_mended(lengthwise, run, monkeypatch):
     folder = run()
     text = (folder / "sweep.yaml").read_text().replace("checkpoint_steps: 15", "checkpoint_steps: 20")
     (folder / "sweep.yaml").write_text(text)
@@ -208,11 +200,9 @@ def test_a_driver_that_dies_before_sweep_yaml_is_written_is_mended(lengthwise, r
     killed = lengthwise("extend", folder, "--seeds", "4")
     assert killed.returncode == 130
     assert (folder / "sweep.yaml").read_text() == text
-    again = lengthwise("extend", folder, "--seeds", "4")
-    assert again.returncode == 2 and f"lengthwise resume {folder}" in again.stderr
-    done = lengthwise("resume", folder)
-    assert done.returncode == 0, done.stderr
-    assert same(folder, run("--set", "seeds=4"), curves)
+    lengthwise.refuses("extend", folder, "--seeds", "4", said=f"lengthwise resume {folder}")
+    lengthwise.succeeds("resume", folder)
+    assert same(folder, run("--set", "seeds=4"))
     spec = load_sweep(folder / "sweep.yaml")
     assert spec.seeds == (0, 1, 2, 3) and spec.resources.checkpoint_steps == 20
 
@@ -229,16 +219,12 @@ def test_what_was_edited_in_sweep_yaml_is_kept(lengthwise, run):
 
 
 @pytest.mark.slow
-def test_an_unfinished_sweep_is_extended(lengthwise, run, curves):
+def test_an_unfinished_sweep_is_extended(lengthwise, run):
     folder = run()
-    records = (folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
-    kinds = [json.loads(line)["kind"] for line in records]
-    (folder / LEDGER_FILE).write_bytes(b"".join(records[: kinds.index("pack_end") + 1]))
-    refused = lengthwise("extend", folder, "--top", "1", "--seeds", "4")
-    assert refused.returncode == 2 and "is not finished" in refused.stderr
-    done = lengthwise("extend", folder, "--seeds", "3", "--configurations", "5")
-    assert done.returncode == 0, done.stderr
-    assert same(folder, run("--set", "seeds=3", "--set", "search.configurations=5"), curves)
+    cut_ledger(folder, ledger_kinds(folder).index("pack_end") + 1)
+    lengthwise.refuses("extend", folder, "--top", "1", "--seeds", "4", said="is not finished")
+    lengthwise.succeeds("extend", folder, "--seeds", "3", "--configurations", "5")
+    assert same(folder, run("--set", "seeds=3", "--set", "search.configurations=5"))
 
 
 @pytest.mark.slow
@@ -246,11 +232,9 @@ def test_a_confirmation_gets_seeds_that_its_search_has_not_used(lengthwise, run)
     folder = run()
     assert lengthwise("confirm", folder, "--top", "1", "--seeds", "2").returncode == 0
     confirmation = folder.with_name("tiny-confirm")
-    refused = lengthwise("extend", confirmation, "--seeds", "0-1")
-    assert refused.returncode == 2 and "0-1 were used by" in refused.stderr
+    lengthwise.refuses("extend", confirmation, "--seeds", "0-1", said="0-1 were used by")
     assert lengthwise("extend", confirmation, "--configurations", "2").returncode == 2
-    done = lengthwise("extend", confirmation, "--seeds", "4")
-    assert done.returncode == 0, done.stderr
+    lengthwise.succeeds("extend", confirmation, "--seeds", "4")
     (one,) = SweepState.load(confirmation).configurations.values()
     assert sorted(one.members) == [2, 3, 4, 5]
     skipped = lengthwise("extend", folder, "--seeds", "3")
@@ -260,15 +244,13 @@ def test_a_confirmation_gets_seeds_that_its_search_has_not_used(lengthwise, run)
 
 
 @pytest.mark.slow
-def test_workers_extend_to_the_same_curves_also_when_the_driver_is_killed(lengthwise, run, curves, wait_for, records):
+def test_workers_extend_to_the_same_curves_also_when_the_driver_is_killed(lengthwise, run):
     folder = run("--set", "training.steps=150", "--set", "evaluation.every=50")
     begun = len(records(folder, "evaluation"))
     setting = ("--set", "resources.scheduler=local", "--set", "resources.pack=2")
     driver = lengthwise.start("extend", folder, "--seeds", "4", "--configurations", "5", *setting)
     wait_for(lambda: len(records(folder, "evaluation")) > begun + 1, driver)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
-    done = lengthwise("resume", folder, *INLINE)
-    assert done.returncode == 0, done.stderr
+    kill(driver)
+    lengthwise.succeeds("resume", folder, *INLINE)
     long = ("--set", "training.steps=150", "--set", "evaluation.every=50")
-    assert same(folder, run(*long, "--set", "seeds=4", "--set", "search.configurations=5"), curves)
+    assert same(folder, run(*long, "--set", "seeds=4", "--set", "search.configurations=5"))

@@ -1,13 +1,11 @@
 """The finisher prints, draws and publishes the end of a sweep; if it dies or hangs, the driver does."""
 
-import http.server
 import io
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from multiprocessing import Pipe
 from pathlib import Path
@@ -28,7 +26,8 @@ from orchestrator.report.files import read_summary, write_report
 from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.comparing.shared_streams import parameters_by_structure
 from orchestrator.results.summarise import summary
-from tests.orchestrator.running.deaths import with_words
+from tests.orchestrator.running.deaths import finish, with_words
+from tests.orchestrator.running.ledgers import records, wait_for
 
 TRACKED = ("--set", "tracking.enabled=true", "--set", "resources.scheduler=local")
 
@@ -57,7 +56,7 @@ def test_the_end_is_that_of_a_sweep_that_draws_by_itself(lengthwise, tiny, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
-def test_the_driver_does_what_a_killed_finisher_has_not(lengthwise, long_sweep, wait_for, records):
+def test_the_driver_does_what_a_killed_finisher_has_not(lengthwise, long_sweep):
     folder = long_sweep.storage / "undone"
     words = long_sweep.words("undone", "resources.scheduler=local", "tracking.enabled=true")
     driver = long_sweep.start(lengthwise, *words)
@@ -67,8 +66,7 @@ def test_the_driver_does_what_a_killed_finisher_has_not(lengthwise, long_sweep, 
     for one in beside:
         one.kill()
     long_sweep.release()
-    out, err = driver.communicate()
-    assert driver.returncode == 0, err
+    out = finish(driver)
     assert "Report: " in out and (folder / "report.html").exists()
     (published,) = SweepState.load(folder).publishes
     assert published["ok"] and published["uri"].endswith("mlflow.db")
@@ -97,8 +95,7 @@ def test_what_the_driver_tells_of_parameters_spares_its_report_torch(lengthwise,
     """Batches differ, so there are two programs, and the rate of dropout, which changes no parameter."""
     space = "space={model.dropout: {grid: [0.1, 0.2]}, training.batch_size: {grid: [8, 16]}}"
     small = ("--set", "search={sampler: grid}", "--set", "training.steps=20")
-    done = lengthwise("run", tiny, "--storage", tmp_path, "--set", space, *small)
-    assert done.returncode == 0, done.stderr
+    lengthwise.succeeds("run", tiny, "--storage", tmp_path, "--set", space, *small)
     state = SweepState.load(tmp_path / "tiny")
     told = parameters_by_structure(state)
     assert len(told) == 2 and len(set(told.values())) == 1
@@ -219,7 +216,7 @@ def test_a_process_exits_with_its_driver_though_a_request_waits():
 
 
 @pytest.mark.slow
-def test_publish_follow_ends_with_the_sweep_and_has_published_all_of_it(lengthwise, long_sweep, wait_for, records):
+def test_publish_follow_ends_with_the_sweep_and_has_published_all_of_it(lengthwise, long_sweep):
     folder = long_sweep.storage / "followed"
     driver = long_sweep.start(lengthwise, *long_sweep.words("followed", "resources.scheduler=local"))
     wait_for(lambda: records(folder, "evaluation"), driver)
@@ -227,8 +224,7 @@ def test_publish_follow_ends_with_the_sweep_and_has_published_all_of_it(lengthwi
     said = follower.stdout.readline()
     long_sweep.release()
     assert driver.wait() == 0
-    out, err = follower.communicate()
-    assert follower.returncode == 0, err
+    out = finish(follower)
     assert "while it runs" in said and "4 configurations are published" in out
     assert records(folder, "end")
 
@@ -264,26 +260,11 @@ def test_one_core_draws_without_forks(tmp_path):
     assert all(drawing.is_current() for drawing in drawings)
 
 
-class Refusing(http.server.BaseHTTPRequestHandler):
-    """Asks everybody for a password."""
-
-    def do_GET(self):
-        self.send_response(401)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    do_POST = do_GET
-
-    def log_message(self, *arguments): ...
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(300)  # if it is never said, the packs wait for ever
-def test_a_refused_login_is_said_at_once_and_training_continues(lengthwise, long_sweep):
+def test_a_refused_login_is_said_at_once_and_training_continues(lengthwise, long_sweep, server):
     """Every pack waits at its first evaluation until that is said; the server is asked before any score."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_address[1]}"
+    server.answer, address = 401, f"http://{server.address}"
     words = long_sweep.words("refused", "resources.scheduler=local", "tracking.enabled=true", f"tracking.uri={address}")
     long_sweep.hold.touch()
     driver = lengthwise.start(*words, anew=True, HOLD=str(long_sweep.hold))
@@ -291,8 +272,6 @@ def test_a_refused_login_is_said_at_once_and_training_continues(lengthwise, long
     assert not any(one.finished for one in SweepState.load(long_sweep.storage / "refused").configurations.values())
     long_sweep.release()
     out, err = driver.communicate()
-    server.shutdown()
-    server.server_close()
     assert said.startswith(f"not published: MLflow at {address}: this server asks for a password; set MLFLOW_TRACKING_")
     assert "; training continues; complete it later with: lengthwise publish " in said
     assert driver.returncode == 0, err

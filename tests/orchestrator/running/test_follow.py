@@ -1,4 +1,4 @@
-"""`status --follow` shows a sweep that another process runs, by its ledger, and never changes anything."""
+"""`status` shows a sweep that another process runs, by its ledger: what to type next is a whole command."""
 
 import io
 import os
@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from orchestrator.consoles import align_rows
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.watching.follow import LedgerMeter, follow
 from orchestrator.running.watching.leading_curve import leading_curve_rows
+from orchestrator.running.watching.meter import status_rows
+from tests.orchestrator.running.ledgers import wait_for
 
 VALUES = [{"model.norm": "none"}, {"model.norm": "pre"}]
 
@@ -26,7 +29,7 @@ def unfinished(tmp_path, synthetic_sweep, simple_curve):
     return synthetic_sweep(tmp_path / "unfinished", VALUES, 2, simple_curve, ended=False).folder
 
 
-def test_it_ends_when_the_sweep_ends(unfinished, wait_for):
+def test_it_ends_when_the_sweep_ends(unfinished):
     shown, found = io.StringIO(), []
     with Ledger.open(unfinished) as ledger:
         thread = threading.Thread(
@@ -44,7 +47,7 @@ def test_it_ends_when_the_sweep_ends(unfinished, wait_for):
         assert sorted(path.name for path in unfinished.iterdir()) == before
 
 
-def test_it_ends_without_a_driver_and_when_the_driver_dies(unfinished, wait_for):
+def test_it_ends_without_a_driver_and_when_the_driver_dies(unfinished):
     shown, found = io.StringIO(), []
     console = Console(file=shown, width=300)
     assert follow(unfinished, console).ended is None and not shown.getvalue()  # nobody runs it
@@ -74,10 +77,17 @@ def test_speed_is_that_of_the_times_in_the_ledger(unfinished):
     state = SweepState.load(unfinished)
     began = state.sessions.spans[0][0]
     state.updated = began + 10.0
-    snapshot = LedgerMeter(state).snapshot(state, "ada")
-    assert snapshot.member_steps == 2 * 2 * 100 and snapshot.rate == 40.0 and snapshot.elapsed == 10.0
+    rows = dict(LedgerMeter(state).rows(state, "ada"))
+    assert (rows["member-steps"], rows["elapsed"], rows["phase"]) == ("100 %, 40 per second", "10 s", "run by ada")
     state.sessions.spans.append([began + 10.0, began + 10.0])  # resumed: what was done before does not count
-    assert LedgerMeter(state).snapshot(state, "ada").rate == 0.0
+    assert dict(LedgerMeter(state).rows(state, "ada"))["member-steps"] == "100 %, 0 per second"
+
+
+def test_the_time_left_follows_from_the_speed(tmp_path, synthetic_sweep, simple_curve):
+    state = synthetic_sweep(tmp_path / "half", VALUES, 2, simple_curve, ended=False, stop_after_step=50)
+    state.updated = state.sessions.spans[0][0] + 225.0
+    rows = dict(LedgerMeter(state).rows(state, "ada"))
+    assert (rows["member-steps"], rows["time left"]) == ("50 %, 1 per second", "about 3 min 45 s")
 
 
 def test_the_curve_of_the_leading_configuration_is_its_median(small_sweep):
@@ -100,3 +110,22 @@ def test_there_is_no_curve_before_a_score_and_damage_is_said(tmp_path, unfinishe
         part.write_bytes(b"no curves")
     ((_, text),) = leading_curve_rows(state)
     assert text.startswith("cannot be read: ") and ".parquet" in text
+
+
+def test_a_killed_and_an_interrupted_sweep_say_how_to_go_on(tmp_path, synthetic_sweep, simple_curve):
+    folder = tmp_path / "my sweep"
+    killed = dict(status_rows(synthetic_sweep(folder, VALUES, 1, simple_curve, ended=False)))
+    assert (killed["state"], killed["continue with"]) == ("not running", f"lengthwise resume '{folder}'")
+    with Ledger.open(folder) as ledger:
+        ledger.append("end", status="interrupted", message="stopped by a signal")
+        assert "continue with" not in dict(status_rows(SweepState.load(folder)))  # it has a driver
+    stopped = dict(status_rows(SweepState.load(folder)))
+    assert stopped["state"] == "interrupted: stopped by a signal"
+    assert stopped["continue with"] == f"lengthwise resume '{folder}'"
+
+
+def test_a_finished_sweep_has_nothing_to_go_on_with(small_sweep):
+    rows = status_rows(small_sweep)
+    assert "continue with" not in dict(rows)
+    lines = align_rows(rows).splitlines()
+    assert len(lines) == len(rows) and not [line for line in lines if line != line.rstrip()]

@@ -15,6 +15,7 @@ from orchestrator.errors import OutOfSpace
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.shortages import out_of_space, raising_out_of_space
+from tests.orchestrator.running.ledgers import curves, sets
 
 SETTINGS = ("training.steps=40", "resources.keep_weights=true", "resources.pack=2", "model.width=48")
 
@@ -34,13 +35,12 @@ def files_no_larger_than(size: int) -> Iterator[None]:
 def undisturbed(lengthwise, tiny_text, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed")
     (folder / "tiny.yaml").write_text(tiny_text)
-    ran = lengthwise("run", folder / "tiny.yaml", "--storage", folder, *words())
-    assert ran.returncode == 0, ran.stderr
+    lengthwise.succeeds("run", folder / "tiny.yaml", "--storage", folder, *words())
     return folder / "tiny"
 
 
 def words(*more: str) -> list[str]:
-    return [word for setting in (*SETTINGS, *more) for word in ("--set", setting)]
+    return sets(*SETTINGS, *more)
 
 
 @pytest.mark.slow
@@ -53,7 +53,7 @@ def words(*more: str) -> list[str]:
         ("inline", LEDGER_FILE, "null"),
     ],
 )
-def test_a_full_disk_costs_nothing(lengthwise, tiny, tmp_path, undisturbed, curves, scheduler, full, steps) -> None:
+def test_a_full_disk_costs_nothing(lengthwise, tiny, tmp_path, undisturbed, scheduler, full, steps) -> None:
     limit = max(path.stat().st_size for path in undisturbed.glob(full)) * 3 // 4
     more = (f"resources.scheduler={scheduler}", f"resources.checkpoint_steps={steps}")
     with files_no_larger_than(limit):
@@ -66,8 +66,7 @@ def test_a_full_disk_costs_nothing(lengthwise, tiny, tmp_path, undisturbed, curv
     records = read_records(folder)
     assert not any(one.kind in ("attempt", "retry") for one in records)
     assert not any(pack.status == "failed" for pack in SweepState.load(folder).packs.values())
-    resumed = lengthwise("resume", folder)
-    assert resumed.returncode == 0, resumed.stderr
+    lengthwise.succeeds("resume", folder)
     assert curves(folder).equals(curves(undisturbed))
     assert SweepState.load(folder).ended == "complete"
 
@@ -80,9 +79,7 @@ if "WORKERS_WRITE" in os.environ and sys.argv[0].endswith("default_worker.py"):
 
 
 @pytest.mark.slow
-def test_a_full_disk_on_a_worker_of_ray_costs_nothing(
-    lengthwise, study, tmp_path, curves, own_code_forgotten: None
-) -> None:
+def test_a_full_disk_on_a_worker_of_ray_costs_nothing(lengthwise, study, tmp_path, own_code_forgotten: None) -> None:
     """Only workers are held to a size: Ray's own files are larger."""
     with (study / "my_tasks.py").open("a") as file:
         file.write(LIMITED)
@@ -95,13 +92,12 @@ def test_a_full_disk_on_a_worker_of_ray_costs_nothing(
     assert str(folder / "checkpoints") in said and f"lengthwise resume {folder}" in said
     assert not [line for line in ran.stderr.splitlines() if not line.startswith("still trying code")], ran.stderr
     assert not any(one.kind in ("attempt", "pack_end", "retry") for one in read_records(folder))
-    resumed = lengthwise("resume", folder, "--set", "resources.scheduler=inline", cwd=study)
-    assert resumed.returncode == 0, resumed.stderr
+    lengthwise.succeeds("resume", folder, "--set", "resources.scheduler=inline", cwd=study)
     left_alone = lengthwise(*run, *on_ray, "--set", "resources.scheduler=inline", "--name", "alone", cwd=study)
     assert left_alone.returncode == 0 and curves(folder).equals(curves(tmp_path / "alone"))
 
 
-def test_a_disk_that_is_full_when_all_is_trained(lengthwise, tiny, tmp_path, undisturbed, curves, monkeypatch) -> None:
+def test_a_disk_that_is_full_when_all_is_trained(lengthwise, tiny, tmp_path, undisturbed, monkeypatch) -> None:
     def full(path: Path, draw: Any, *facts: Any) -> Path:
         raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), str(path))
 

@@ -120,42 +120,33 @@ def test_schedulers_and_the_plan_cut_packs_for_the_gpu(says, tiny, tmp_path):
     assert [forecast_module._cluster(one, None).bytes_per_worker for one in (spec, on_ray)] == [20 * GIB] * 2
 
 
+def cut(tiny, memory: float, *overrides: str, workers: int = 1) -> list[int]:
+    """The sizes of the packs of a sweep of one configuration."""
+    spec = load_sweep(tiny, ["space={}", "search={}", *overrides])
+    cluster = Cluster(workers=workers, bytes_per_worker=memory, description="pretended")
+    return [len(pack.members) for pack in Packer(spec, cluster)([(one, spec.seeds) for one in check(spec)])]
+
+
 def test_packs_on_a_gpu_are_larger_and_fit_into_its_memory(tiny):
-    many = ("seeds=2000", "search.configurations=1", "space={}", "search={}", "resources.gpus=1")
-    sizes = {}
-    for memory in (80 * GIB, 1 * GIB):
-        spec = load_sweep(tiny, many)
-        cluster = Cluster(workers=1, bytes_per_worker=memory, description="pretended")
-        packs = Packer(spec, cluster)([(one, spec.seeds) for one in check(spec)])
-        sizes[memory] = [len(pack.members) for pack in packs]
-        assert sum(sizes[memory]) == 2000
-    assert 500 < max(sizes[80 * GIB]) <= LARGEST_PACK_GPU
-    assert max(sizes[1 * GIB]) <= MEMORY_SHARE * GIB / (8 * 2**20)
-    spec = load_sweep(tiny, [*many[:-1], "resources.gpus=0"])
-    cluster = Cluster(workers=1, bytes_per_worker=80 * GIB, description="pretended")
-    assert (
-        max(len(pack.members) for pack in Packer(spec, cluster)([(one, spec.seeds) for one in check(spec)]))
-        <= LARGEST_PACK_CPU
-    )
+    large, small = (cut(tiny, memory, "seeds=2000", "resources.gpus=1") for memory in (80 * GIB, 1 * GIB))
+    assert sum(large) == sum(small) == 2000
+    assert 500 < max(large) <= LARGEST_PACK_GPU and max(small) <= MEMORY_SHARE * GIB / (8 * 2**20)
+    assert max(cut(tiny, 80 * GIB, "seeds=2000", "resources.gpus=0")) <= LARGEST_PACK_CPU
 
 
 @pytest.mark.parametrize(("seeds", "workers"), [(256, 8), (2000, 4), (2000, 8)])
 def test_every_gpu_has_packs(tiny, seeds, workers):
     as_measured = ("task.vocabulary=20", "task.train_length=5", "training.batch_size=64", "model.width=32")
-    spec = load_sweep(tiny, (f"seeds={seeds}", "space={}", "search={}", "resources.gpus=1", *as_measured))
-    cluster = Cluster(workers=workers, bytes_per_worker=80 * GIB, description="pretended")
-    sizes = [len(pack.members) for pack in Packer(spec, cluster)([(one, spec.seeds) for one in check(spec)])]
+    sizes = cut(tiny, 80 * GIB, f"seeds={seeds}", "resources.gpus=1", *as_measured, workers=workers)
     assert len(sizes) % workers == 0 and max(sizes) - min(sizes) <= 1
 
 
 @pytest.mark.slow
 def test_a_large_model_has_few_members_in_a_pack(tiny):
-    large = ("model={name: decoder, layers: 6, width: 768, heads: 12}", "training.batch_size=64", "space={}")
-    spec = load_sweep(tiny, [*large, "search={}", "seeds=40", "resources.gpus=1"])
-    (configuration,) = check(spec)
+    large = ("model={name: decoder, layers: 6, width: 768, heads: 12}", "training.batch_size=64", "resources.gpus=1")
+    (configuration,) = check(load_sweep(tiny, ["space={}", "search={}", *large]))
     needed = cost_of(configuration.member(0)).bytes_per_member
-    cluster = Cluster(workers=1, bytes_per_worker=80 * GIB, description="pretended")
-    assert max(len(pack.members) for pack in Packer(spec, cluster)([(configuration, spec.seeds)])) * needed <= 40 * GIB
+    assert max(cut(tiny, 80 * GIB, "seeds=40", *large)) * needed <= 40 * GIB
 
 
 def test_a_recorded_step_has_room_beside_the_eager_one():

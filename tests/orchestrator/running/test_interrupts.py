@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.record.state.state import SweepState
+from tests.orchestrator.running.ledgers import records, wait_for
 
 PROGRAM = """
 import atexit, os, sys
@@ -79,7 +80,7 @@ def test_under_nohup_a_closed_terminal_is_ignored(signalled):
 
 
 @pytest.mark.slow
-def test_a_terminal_that_is_closed_interrupts_its_sweep(lengthwise, tiny, tmp_path, wait_for, records):
+def test_a_terminal_that_is_closed_interrupts_its_sweep(lengthwise, tiny, tmp_path):
     """The kernel sends SIGHUP, and what is written to the terminal afterwards fails."""
     ours, theirs = os.openpty()
     (tmp_path / "hold").touch()

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from multiprocessing import Pipe
 
 import psutil
@@ -15,7 +14,6 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.plan.checks.soundness import check
-from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.pack.train_pack import encode_work
@@ -25,11 +23,15 @@ from orchestrator.sweep.children import SweepChildren
 from search_spaces import Resources, load_sweep
 from tests.orchestrator.running.deaths import (
     INLINE,
+    Told,
+    finish,
     holding,
+    kill,
     kill_worker,
     killed_as_often_as_it_may_and_once_more,
     with_words,
 )
+from tests.orchestrator.running.ledgers import keyed, records, wait_for
 
 LOCAL = "resources.scheduler=local"
 
@@ -65,67 +67,55 @@ def test_auto_runs_here_without_ray_to_the_curves_of_packs_in_this_process(lengt
     found = {}
     for scheduler in ("auto", "inline"):
         words = ("run", tiny, "--storage", tmp_path / scheduler, "--set", f"resources.scheduler={scheduler}")
-        done = lengthwise(*words, *(("--workers", "1") if scheduler == "auto" else ()))
-        assert done.returncode == 0, done.stderr
+        done = lengthwise.succeeds(*words, *(("--workers", "1") if scheduler == "auto" else ()))
         assert ("this machine with " in done.stdout) == (scheduler == "auto") and "a local Ray" not in done.stdout
         assert "up to 1 pack at once" in done.stdout
-        found[scheduler] = read_curves(SweepState.load(tmp_path / scheduler / "tiny"))
+        found[scheduler] = keyed(tmp_path / scheduler / "tiny")
     assert "workers: 1" in (tmp_path / "auto" / "tiny" / "sweep.yaml").read_text()
-    order = ["config_id", "seed", "average", "metric", "length", "step"]
-    one, other = (frame.sort_values(order).reset_index(drop=True) for frame in found.values())
-    assert one.equals(other[one.columns]) and len(one)
+    assert found["auto"].equals(found["inline"]) and len(found["auto"])
     refused = lengthwise("run", tiny, "--storage", tmp_path, "--workers", "0", "--name", "none")
     assert refused.returncode == 2 and not (tmp_path / "none").exists()
 
 
 @pytest.mark.slow
-def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sweep, wait_for, records):
-    killed_as_often_as_it_may_and_once_more(LOCAL, worker_with, lengthwise, long_sweep, wait_for, records)
+def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sweep):
+    killed_as_often_as_it_may_and_once_more(LOCAL, worker_with, lengthwise, long_sweep)
 
 
 @pytest.mark.slow
-def test_more_steps_survive_the_death_of_a_worker_and_of_the_driver(lengthwise, long_sweep, wait_for, records, curves):
+def test_more_steps_survive_the_death_of_a_worker_and_of_the_driver(lengthwise, long_sweep):
     """`extend --steps`, resumed after both, has the curves of a sweep that had so many steps from the beginning."""
-    begun = lengthwise(*long_sweep.words("fewer", "training.steps=15"))
-    assert begun.returncode == 0, begun.stderr
+    lengthwise.succeeds(*long_sweep.words("fewer", "training.steps=15"))
     folder = long_sweep.storage / "fewer-steps-90"
     extend = ("extend", str(long_sweep.storage / "fewer"), "--steps", "90", "--set", LOCAL)
     driver = long_sweep.start(lengthwise, *extend)
     unlucky = wait_for(lambda: records(folder, "evaluation"), driver)[0].fields["pack_id"]
-    kill_worker(unlucky, worker_with, folder, driver, wait_for, records)
+    kill_worker(unlucky, worker_with, folder, driver)
     evaluations = len(records(folder, "evaluation"))
     wait_for(lambda: len(records(folder, "evaluation")) > evaluations, driver)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
+    kill(driver)
     long_sweep.release()
     assert not records(folder, "end")
-    done = lengthwise("resume", folder, *INLINE)
-    assert done.returncode == 0, done.stderr
+    lengthwise.succeeds("resume", folder, *INLINE)
     assert not SweepState.load(folder).conflicts
-    order = ["config_id", "seed", "average", "metric", "length", "step"]
-    found, wanted = (
-        curves(one).astype({"config_id": str}).sort_values(order)[[*order, "value"]].reset_index(drop=True)
-        for one in (folder, long_sweep.uninterrupted)
-    )
-    assert found.equals(wanted) and len(found)
+    assert keyed(folder).equals(keyed(long_sweep.uninterrupted)) and len(keyed(folder))
 
 
 @pytest.mark.slow
-def test_the_host_is_killed_and_its_workers_live_or_are_replaced(lengthwise, long_sweep, wait_for, records):
+def test_the_host_is_killed_and_its_workers_live_or_are_replaced(lengthwise, long_sweep):
     folder = long_sweep.storage / "host"
     driver = long_sweep.start(lengthwise, *long_sweep.words("host", LOCAL))
     wait_for(lambda: records(folder, "evaluation"), driver)
     for one in children(driver.pid):
         one.kill()
     long_sweep.release()
-    _, err = driver.communicate()
-    assert driver.returncode == 0, err
+    finish(driver)
     long_sweep.ended_as_if_left_alone(folder)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=lambda number: number.name)
-def test_workers_end_with_their_driver_and_the_sweep_is_resumed(lengthwise, long_sweep, wait_for, records, number):
+def test_workers_end_with_their_driver_and_the_sweep_is_resumed(lengthwise, long_sweep, number):
     folder = long_sweep.storage / number.name
     driver = long_sweep.start(lengthwise, *long_sweep.words(number.name, LOCAL))
     wait_for(lambda: records(folder, "evaluation"), driver)
@@ -139,39 +129,19 @@ def test_workers_end_with_their_driver_and_the_sweep_is_resumed(lengthwise, long
     if number == signal.SIGINT:
         assert driver.returncode == 130 and "Traceback" not in out + err
         assert f"lengthwise resume {folder}" in out
-    done = lengthwise("resume", folder, *INLINE)
-    assert done.returncode == 0, done.stderr
+    lengthwise.succeeds("resume", folder, *INLINE)
     long_sweep.ended_as_if_left_alone(folder)
-
-
-class Packs:
-    """A driver with one pack that cannot be trained."""
-
-    def __init__(self, work: str) -> None:
-        self.told: list[tuple[str, ...]] = []
-        self._packs = [("p1", work)]
-
-    def next_pack(self) -> tuple[str, str] | None:
-        return self._packs.pop() if self._packs else None
-
-    def all_handed_out(self) -> bool:
-        return not self._packs
-
-    def tick(self) -> None: ...
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *what: self.told.append((name, *what))
 
 
 def test_an_exception_is_tried_once_more_and_told_with_its_place(tmp_path, host):
     wrong = encode_work(
         [{"task": {"name": "nothing"}}], [("c", 0)], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p1"
     )
-    driver = Packs(wrong)
+    driver = Told("p1", work=wrong)
     local.run_packs(driver, host.start_worker, workers=2, retries=5)
-    assert [name for name, *_ in driver.told] == ["started", "retried", "started", "failed"]
-    assert "KeyError: 'code'" in driver.told[-1][2] and ".py:" in driver.told[-1][2]
-    assert json.dumps(driver.told)
+    assert [name for name, *_ in driver.calls] == ["started", "retried", "started", "failed"]
+    assert "KeyError: 'code'" in driver.calls[-1][2] and ".py:" in driver.calls[-1][2]
+    assert json.dumps(driver.calls)
 
 
 def test_workers_that_are_dead_from_the_start_are_not_charged_to_the_pack(tmp_path, host, monkeypatch):
@@ -189,31 +159,32 @@ def test_workers_that_are_dead_from_the_start_are_not_charged_to_the_pack(tmp_pa
     def start_third_worker():
         return start_worker() if len(ways) < 2 else host.start_worker()
 
-    driver = Packs(work)
+    driver = Told("p1", work=work)
     local.run_packs(driver, start_third_worker, workers=1, retries=0)
-    assert [name for name, *_ in driver.told] == ["started", "started", "started", "failed"]
-    assert "KeyError: 'code'" in driver.told[-1][2] and ways == ["dead", "dead"]
-    local.run_packs(never := Packs(work), start_worker, workers=1, retries=1)
-    assert [name for name, *_ in never.told] == [*["started"] * 4, "retried", "started", "failed"]
+    assert [name for name, *_ in driver.calls] == ["started", "started", "started", "failed"]
+    assert "KeyError: 'code'" in driver.calls[-1][2] and ways == ["dead", "dead"]
+    local.run_packs(never := Told("p1", work=work), start_worker, workers=1, retries=1)
+    assert [name for name, *_ in never.calls] == [*["started"] * 4, "retried", "started", "failed"]
 
 
 def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path, host):
     work = encode_work([], [], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p")  # raises at once
 
-    class Later(Packs):
+    class Later(Told):
         def next_pack(self) -> tuple[str, str] | None:
-            if any(name == "failed" for name, *_ in self.told):
+            if any(name == "failed" for name, *_ in self.calls):
                 (idle,) = psutil.Process(host._process.pid).children()
                 idle.kill()
                 while idle.status() != psutil.STATUS_ZOMBIE:
                     time.sleep(0.01)
             return super().next_pack()
 
-    driver = Later(work)
-    driver._packs.insert(0, ("p2", work))
+    driver = Later("p1", "p2", work=work)
     local.run_packs(driver, host.start_worker, workers=1, retries=0)
-    assert [told[:2] for told in driver.told] == [(what, one) for one in ("p1", "p2") for what in ("started", "failed")]
-    assert all("KeyError: 'code'" in said for name, _, said, *_ in (one for one in driver.told if len(one) > 2))
+    assert [call[:2] for call in driver.calls] == [
+        (what, one) for one in ("p1", "p2") for what in ("started", "failed")
+    ]
+    assert all("KeyError: 'code'" in said for name, _, said, *_ in (one for one in driver.calls if len(one) > 2))
 
 
 def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypatch):
@@ -234,7 +205,8 @@ def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypat
     message = mine.recv_bytes()
     mine.close()
     thread.join(60)
-    assert message[:1] == b"X" and json.loads(message[1:])["message"].startswith("EOFError: the corpus ends early")
+    name, death = local_worker.decode_message(message)
+    assert name == "died" and death["message"].startswith("EOFError: the corpus ends early")
     assert codes == [0], "the end of the driver ends the worker"
 
 
@@ -253,13 +225,20 @@ def test_a_driver_starts_the_children_that_its_scheduler_may_need(scheduler, tra
 
 
 def test_children_of_a_sweep_that_is_refused_end_with_the_command(lengthwise, tiny, tmp_path):
-    done = lengthwise("run", tiny, "--storage", tmp_path, "--set", "resources={scheduler: local, cpus: 4096}")
-    assert done.returncode == 2 and "a pack needs 4096 CPUs" in done.stderr
+    lengthwise.refuses(
+        "run",
+        tiny,
+        "--storage",
+        tmp_path,
+        "--set",
+        "resources={scheduler: local, cpus: 4096}",
+        said="a pack needs 4096 CPUs",
+    )
     assert not with_words(os.getpid(), "running.children.child")
 
 
 @pytest.mark.slow
-def test_what_is_imported_once_is_forked_and_nothing_else_of_this_process_goes_with_it(wait_for):
+def test_what_is_imported_once_is_forked_and_nothing_else_of_this_process_goes_with_it():
     """The fork has the engine at once, is in a session of its own, and holds no file of the one that forked it."""
     code = """if True:
         import sys
@@ -290,12 +269,12 @@ def test_a_few_members_stand_for_a_sweep(tiny):
 
 
 def test_what_the_driver_raises_leaves_as_it_was_raised(host):
-    class Broken(Packs):
+    class Broken(Told):
         def next_pack(self) -> tuple[str, str] | None:
             raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="the disk is full"):
-        local.run_packs(Broken(""), host.start_worker, workers=1, retries=0)
+        local.run_packs(Broken(), host.start_worker, workers=1, retries=0)
 
 
 @pytest.mark.parametrize(

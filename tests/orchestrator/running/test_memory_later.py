@@ -2,19 +2,17 @@
 
 import os
 import signal
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
-from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.recuts import total_seconds
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.driver import SweepDriver
-from orchestrator.running.schedulers import inline
-from tests.orchestrator.running.test_elastic import RACE, keyed
+from tests.orchestrator.running.ledgers import curves, evaluated_once, keyed, records, sets, wait_for
+from tests.orchestrator.running.test_elastic import RACE
 from tests.orchestrator.running.test_out_of_memory import play
 from trainers.training import earlier, loop
 
@@ -25,12 +23,12 @@ SAID = (
 
 
 @pytest.fixture
-def runs_out(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], list[tuple[int, int]]]:
+def runs_out(reporting, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], list[tuple[int, int]]]:
     """runs_out(4, 20): packs of more than 4 members run out of memory once their evaluation at step 20 is recorded.
 
     The list gets the members and the first step of every pack that begins without a checkpoint of its own.
     """
-    train, join, began = inline.train_pack, earlier.join_earlier, list[tuple[int, int]]()
+    join, began = earlier.join_earlier, list[tuple[int, int]]()
 
     def joined(states: Any, *arguments: Any, **more: Any) -> Any:
         snapshot, notices = join(states, *arguments, **more)
@@ -38,18 +36,12 @@ def runs_out(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], list[tuple
         return snapshot, notices
 
     def put(room: int, last: int) -> list[tuple[int, int]]:
-        def train_pack(work: Any, reporter: Any) -> None:
-            class Limited:
-                began, progress, notice = reporter.began, reporter.progress, reporter.notice
+        def limited(work: Any, evaluation: Any, record: Any) -> None:
+            record(evaluation)
+            if evaluation.step >= last and len(work["ids"]) > room:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
 
-                def report(self, evaluation: Any) -> None:
-                    reporter.report(evaluation)
-                    if evaluation.step >= last and len(work["ids"]) > room:
-                        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
-
-            train(work, Limited())
-
-        monkeypatch.setattr(inline, "train_pack", train_pack)
+        reporting(limited)
         monkeypatch.setattr(loop, "join_earlier", joined)
         began.clear()
         return began
@@ -59,10 +51,7 @@ def runs_out(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], list[tuple
 
 def recorded_once(state: SweepState) -> None:
     """Every evaluation of a pack is recorded once, and what is read again is what was written."""
-    steps = Counter(
-        (r.fields["pack_id"], r.fields["step"]) for r in read_records(state.folder) if r.kind == "evaluation"
-    )
-    assert set(steps.values()) == {1} and not state.conflicts and not state.deaths
+    assert evaluated_once(state.folder) and not state.conflicts and not state.deaths
     assert all(found.is_done for found in state.configurations.values())
     replayed = SweepState.load(state.folder)
     assert (replayed.packs, replayed.recuts) == (state.packs, state.recuts)
@@ -82,7 +71,7 @@ def test_halves_continue_from_the_newest_checkpoint(stage, runs_out, saved, room
     began = runs_out(room, 40)
     state = play(one)
     recorded_once(state)
-    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    assert keyed(state).equals(keyed(whole))
     assert one.said[0] == SAID and began == starts
     if starts[0] == (6, 0):
         assert "has no usable state of" in one.said[1] and "the pack starts from step 0" in one.said[1]
@@ -93,7 +82,7 @@ def test_packs_like_it_that_no_worker_has_begun_are_cut_alone(stage, runs_out) -
     runs_out(3, 40)
     state = play(one)
     recorded_once(state)
-    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    assert keyed(state).equals(keyed(whole))
     first, second = state.recuts
     assert [len(one.new) for one in (first, second)] == [2, 2] and first.continues and not second.shortage
     assert {len(pack.members) for pack in state.packs.values()} == {3}
@@ -117,7 +106,7 @@ def test_a_race_decides_alike(stage, runs_out, last: int) -> None:
     runs_out(4, last)
     state = play(one)
     recorded_once(state)
-    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    assert keyed(state).equals(keyed(whole))
     assert (state.rungs, state.decisions) == (whole.rungs, whole.decisions) and len(whole.rungs) == 2
     assert any(recut.continues for recut in state.recuts)
 
@@ -138,15 +127,15 @@ def test_a_driver_that_ends_after_the_halving_is_resumed(stage, runs_out, after:
     assert SweepState.load(one.folder).recuts and not SweepState.load(one.folder).deaths
     state = play(one)
     recorded_once(state)
-    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    assert keyed(state).equals(keyed(whole))
     assert began == [(6, 30), (6, 30)] and len(state.recuts) == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["local", "ray"])
-def test_with_workers_also_if_the_driver_is_killed(lengthwise, tiny, tmp_path, wait_for, records, curves, scheduler):
+def test_with_workers_also_if_the_driver_is_killed(lengthwise, tiny, tmp_path, scheduler):
     hold, folder = tmp_path / "hold", tmp_path / "short" / "tiny"
-    settings = [word for one in (*ALIKE, "resources.pack=12") for word in ("--set", one)]
+    settings = sets(*ALIKE, "resources.pack=12")
     run = ("run", tiny, *settings, "--storage")
     assert lengthwise(*run, tmp_path / "alone").returncode == 0
     given = {"RUNS_OUT": "6 40", "HOLD": str(hold)}

@@ -23,6 +23,7 @@ from orchestrator.storage import Store
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from search_spaces import dump_yaml
 from tests.orchestrator.conftest import TRAINED
+from tests.orchestrator.running.ledgers import curves, sets, wait_for
 from trainers.files.checkpoint import Checkpoints
 
 FIRST = {"name": "s", "study": "tests", "spec": {}, "spec_hash": "f" * 16, "provenance": {}}
@@ -77,7 +78,7 @@ def test_other_folders_have_no_address(monkeypatch, tmp_path):
     assert type(create_ledger(tmp_path / "s", FIRST)) is Ledger
 
 
-def test_segments_are_the_ledger_and_are_never_changed(machine, wait_for):
+def test_segments_are_the_ledger_and_are_never_changed(machine):
     with machine("a") as folder:
         ledger = create_ledger(folder, FIRST)
         segments = machine("a").bucket / "ledger"
@@ -139,7 +140,7 @@ def test_a_missing_segment_is_named(machine):
         fetch_sweep(other)
 
 
-def test_a_living_owner_is_not_taken_over_and_a_dead_one_is(machine, monkeypatch, wait_for):
+def test_a_living_owner_is_not_taken_over_and_a_dead_one_is(machine, monkeypatch):
     with machine("a") as folder:
         ledger = create_ledger(folder, FIRST)
     wait_for(lambda: list(machine("a").bucket.glob("ledger/*")))
@@ -266,7 +267,7 @@ def test_a_copy_of_a_sweep_that_another_machine_has_deleted_is_neither_shown_as_
     assert lengthwise("delete", folder, "--yes").returncode == 0 and not folder.exists()
 
 
-def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeypatch, lengthwise, curves, wait_for):
+def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeypatch, lengthwise):
     """Every attempt of a pack is on a machine of its own; each first one dies after a checkpoint."""
     train, attempts, began = inline.train_pack, [], []
 
@@ -297,9 +298,8 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
     settings = ["training.steps=12", "evaluation.every=4", "resources.checkpoint_steps=3", "resources.pack=2"]
     file = tmp_path / "trained.yaml"
     file.write_text(dump_yaml(TRAINED))
-    words = [word for setting in settings for word in ("--set", setting)]
-    alone = lengthwise("run", file, "--storage", tmp_path / "alone", *words)
-    assert alone.returncode == 0, alone.stderr
+    words = sets(*settings)
+    lengthwise.succeeds("run", file, "--storage", tmp_path / "alone", *words)
     monkeypatch.setattr(inline, "train_pack", elsewhere)
     create, early = Store.create, []
 
@@ -312,8 +312,7 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
 
     monkeypatch.setattr(Store, "create", create_late)
     lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "driver")
-    done = lengthwise("run", file, "--storage", f"file://{storage}", *words)
-    assert done.returncode == 0, done.stdout + done.stderr
+    lengthwise.succeeds("run", file, "--storage", f"file://{storage}", *words)
     assert len(attempts) == 6 and len(set(attempts)) == 3
     folder = tmp_path / "driver/lengthwise/storage/file" / str(storage)[1:] / "trained"
     assert not early  # what a record names is there before its segment
@@ -349,13 +348,13 @@ command()
 
 
 @pytest.mark.slow
-def test_a_pack_is_resumed_on_another_machine_from_its_checkpoint(tmp_path, monkeypatch, lengthwise, curves):
+def test_a_pack_is_resumed_on_another_machine_from_its_checkpoint(tmp_path, monkeypatch, lengthwise):
     """Also before its first evaluation, when only the checkpoint says that it was begun; others are cut again."""
     storage, steps = tmp_path / "bucket", list[int]()
     settings = ["training.steps=12", "evaluation.every=12", "resources.checkpoint_steps=3", "resources.pack=2"]
     file = tmp_path / "trained.yaml"
     file.write_text(dump_yaml(TRAINED))
-    words = [word for setting in settings for word in ("--set", setting)]
+    words = sets(*settings)
     assert lengthwise("run", file, "--storage", tmp_path / "alone", *words).returncode == 0
     run = ("run", file, "--storage", f"file://{storage}", *words)
     killed = lengthwise.process(*run, program=KILLED, XDG_CACHE_HOME=str(tmp_path / "a"))
@@ -372,8 +371,7 @@ def test_a_pack_is_resumed_on_another_machine_from_its_checkpoint(tmp_path, monk
     monkeypatch.setattr(lease, "SILENCE", 0.5)
     monkeypatch.setattr(Checkpoints, "load", loaded)
     lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "b")
-    resumed = lengthwise("resume", f"file://{storage}/trained", "--set", "resources.pack=1")
-    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    lengthwise.succeeds("resume", f"file://{storage}/trained", "--set", "resources.pack=1")
     assert sorted(steps, reverse=True) == [6, 0, 0, 0, 0]
     there = tmp_path / "b/lengthwise/storage/file" / str(storage)[1:] / "trained"
     assert curves(there).equals(curves(tmp_path / "alone/trained"))

@@ -6,19 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from rich.console import Console
 
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.figures import drawing
-from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.confirm import plan_confirmation
 from orchestrator.sweep.more_steps import extend_steps, plan_more_steps
 from orchestrator.sweep.sweep import resume_sweep, run_sweep
 from search_spaces import SweepSpec, parse_sweep
 from tests.command_line import CommandLine
+from tests.orchestrator.running.ledgers import begin_ledger, keyed, same_curves
 from tests.startup.sitecustomize import blank
 from trainers.training import earlier, loop
 
@@ -71,12 +70,6 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run(tmp_path_factory.mktemp("long"), "training.steps=11", name="long")
 
 
-def bits(folder: Path) -> pd.DataFrame:
-    table = pd.read_parquet(folder / "curves.parquet")
-    keys = ["config_id", "seed", "average", "metric", "length", "step"]
-    return table[[*keys, "value"]].astype({"config_id": str}).sort_values(keys).reset_index(drop=True)
-
-
 @pytest.fixture
 def joined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The steps from which packs have started, 0 for those without a state."""
@@ -99,7 +92,7 @@ def test_they_end_with_the_bits_of_a_sweep_of_so_many_steps(tmp_path: Path, done
     assert extend_steps(folder, QUIET, 11, overrides=["resources.pack=5"]).exit_code == 0
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     assert set(joined) == {6}
-    assert bits(tmp_path / "few-steps-11").equals(bits(long))
+    assert keyed(tmp_path / "few-steps-11").equals(keyed(long))
 
 
 @pytest.mark.slow
@@ -119,10 +112,9 @@ def test_one_that_is_killed_is_resumed(
     assert extend_steps(folder, QUIET, 11, only=["0", "3"], name="again").exit_code == 130
     monkeypatch.setattr(loop, "evaluate", evaluate)
     assert resume_sweep(tmp_path / "again", QUIET).exit_code == 0
-    again, whole = bits(tmp_path / "again"), bits(long)
-    assert again["config_id"].nunique() == 2
-    assert again.equals(whole[whole["config_id"].isin(again["config_id"])].reset_index(drop=True))
-    assert plan_confirmation(SweepState.load(tmp_path / "again"), top=1, seeds="2").spec.seeds == (3, 4)
+    again = SweepState.load(tmp_path / "again")
+    assert len(again.configurations) == 2 and same_curves(again, SweepState.load(long))
+    assert plan_confirmation(again, top=1, seeds="2").spec.seeds == (3, 4)
     with pytest.raises(SweepExists, match="resume it with"):
         extend_steps(folder, QUIET, 11, name="again")
 
@@ -164,7 +156,7 @@ def test_a_driver_that_is_killed_is_resumed_to_the_same_bits(
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert {step for pack in SweepState.load(again).packs.values() for step in pack.evaluations} == evaluated
     assert resume_sweep(again, QUIET).exit_code == 0
-    assert bits(again).equals(bits(long)) and not SweepState.load(again).conflicts
+    assert keyed(again).equals(keyed(long)) and not SweepState.load(again).conflicts
 
 
 def test_without_the_states_it_trains_from_the_beginning(tmp_path: Path, done: Path, long: Path, joined) -> None:
@@ -173,7 +165,7 @@ def test_without_the_states_it_trains_from_the_beginning(tmp_path: Path, done: P
     first.unlink()
     assert extend_steps(folder, QUIET, 11).exit_code == 0
     assert set(joined) == {0, 6}
-    assert bits(tmp_path / "few-steps-11").equals(bits(long))
+    assert keyed(tmp_path / "few-steps-11").equals(keyed(long))
 
 
 @pytest.mark.parametrize(("lost", "steps", "said"), [(True, 11, "kept no states"), (False, 6, "has 6 steps already")])
@@ -191,9 +183,6 @@ def test_a_schedule_that_depends_on_the_steps_is_refused(tmp_path: Path) -> None
 
 
 def test_an_unfinished_sweep_and_unequal_asks_are_refused(tmp_path: Path) -> None:
-    spec = sweep()
-    first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
-    with Ledger.create(tmp_path / "few", {**first, "provenance": {}}):
-        pass
+    begin_ledger(tmp_path / "few", sweep()).close()
     with pytest.raises(UserError, match="is not finished"):
         plan_more_steps(SweepState.load(tmp_path / "few"), 11)

@@ -4,9 +4,7 @@ import json
 import os
 import signal
 import socket
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from typer.testing import CliRunner
@@ -15,57 +13,21 @@ from orchestrator.cli import main as cli
 from orchestrator.ending.notice import Notice, post
 from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import without_secrets
+from search_spaces import dump_yaml, load_sweep
 
 SECRET = "T0001/B0002/very-secret-XyZ"
-TINY = """name: tiny
-study: tests
-task: {name: set_complement, vocabulary: 6, train_length: 3}
-model: {name: attention_only, width: 8, value_width: 8}
-training: {steps: 20, batch_size: 8, learning_rate: 0.003, compile: false, averages: {raw: {}}}
-space: {model.norm: {grid: [none, pre]}}
-search: {sampler: grid}
-seeds: 2
-evaluation: {every: 20, samples: 10}
-objective: {metric: total_variation, average: raw, lengths: [4], direction: minimize}
-resources: {scheduler: inline}
-tracking: {enabled: false}
-"""
-
-
-class Taking(BaseHTTPRequestHandler):
-    """Keeps what it is sent in `server.taken` and answers `server.answer`."""
-
-    def do_POST(self):
-        content = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.taken.append((self.path, dict(self.headers), json.loads(content)))
-        self.send_response(self.server.answer)
-        self.send_header("Location", "http://127.0.0.1:1/elsewhere")
-        self.end_headers()
-
-    def log_message(self, *_):
-        pass
+TWO = ("training.steps=20", "space={model.norm: {grid: [none, pre]}}", "search={sampler: grid}")
 
 
 @pytest.fixture
-def server():
-    taking = HTTPServer(("127.0.0.1", 0), Taking)
-    taking.taken, taking.answer = [], 200
-    thread = threading.Thread(target=taking.serve_forever, daemon=True)
-    thread.start()
-    yield taking
-    taking.shutdown()
-    taking.server_close()
-
-
-@pytest.fixture
-def file(tmp_path):
-    path = tmp_path / "tiny.yaml"
-    path.write_text(TINY)
-    return path
+def file(tiny):
+    """A sweep file of two configurations with two seeds."""
+    tiny.write_text(dump_yaml(load_sweep(tiny, TWO).resolved()))
+    return tiny
 
 
 def address(server, path=f"/services/{SECRET}"):
-    return f"http://127.0.0.1:{server.server_port}{path}"
+    return f"http://{server.address}{path}"
 
 
 def everything_in(folder):
@@ -79,7 +41,8 @@ def test_a_finished_sweep_is_posted_once_and_its_address_is_recorded_nowhere(fil
         cli.app, ["run", str(file), "--storage", str(storage), "--notify", address(server)], catch_exceptions=False
     )
     assert done.exit_code == 0, done.output
-    ((path, headers, fields),) = server.taken
+    ((path, headers, content),) = server.heard
+    fields = json.loads(content)
     assert path == f"/services/{SECRET}" and headers["Content-Type"] == "application/json"
     best = min(SweepState.load(storage / "tiny").configurations.values(), key=lambda one: one.score)
     assert fields["text"].startswith(
@@ -93,16 +56,15 @@ def test_a_finished_sweep_is_posted_once_and_its_address_is_recorded_nowhere(fil
     again = CliRunner().invoke(cli.app, ["resume", str(storage / "tiny")], catch_exceptions=False)
     assert again.exit_code == 0 and "only the host of the address is recorded" in again.output
     again = CliRunner().invoke(cli.app, ["resume", str(storage / "tiny"), "--notify", address(server)])
-    assert again.exit_code == 0 and len(server.taken) == 2
+    assert again.exit_code == 0 and len(server.heard) == 2
     longer = ["extend", str(storage / "tiny"), "--steps", "25", "--notify", address(server)]
     done = CliRunner().invoke(cli.app, longer, catch_exceptions=False)
-    assert done.exit_code == 0 and server.taken[-1][2]["sweep"] == "tiny-steps-25" and len(server.taken) == 3
+    assert done.exit_code == 0 and len(server.heard) == 3
+    assert json.loads(server.heard[-1][2])["sweep"] == "tiny-steps-25"
     assert SECRET.encode() not in everything_in(storage)
 
 
 def test_it_changes_no_identity(file):
-    from search_spaces import load_sweep
-
     without, with_it = load_sweep(file), load_sweep(file, [f"notify=http://host/{SECRET}"])
     assert without.spec_hash == with_it.spec_hash and "notify" not in without.resolved()
 
@@ -123,7 +85,7 @@ def test_a_refusal_is_a_problem_in_words(server, answer, said):
     server.answer = answer
     userinfo = address(server, "/x").replace("//", "//ada:p%40ss@")
     assert post(userinfo, {"text": "x"}) == said
-    ((_, headers, _),) = server.taken
+    ((_, headers, _),) = server.heard
     assert headers["Authorization"] == "Basic YWRhOnBAc3M="  # ada:p@ss
 
 
@@ -153,7 +115,8 @@ def test_an_interruption_is_posted(lengthwise, file, server, tmp_path):
     os.kill(running.pid, signal.SIGTERM)
     said = "".join(running.communicate())
     assert running.returncode == 130 and SECRET not in said, said
-    ((_, _, fields),) = server.taken
+    ((_, _, content),) = server.heard
+    fields = json.loads(content)
     assert (fields["status"], fields["message"]) == ("interrupted", "stopped by a signal")
 
 
@@ -168,6 +131,7 @@ def test_an_error_that_ends_the_command_is_posted(file, server, tmp_path, monkey
         cli.app, ["run", str(file), "--storage", str(tmp_path / "s"), "--notify", address(server)]
     )
     assert isinstance(done.exception, RuntimeError)
-    ((_, _, fields),) = server.taken
+    ((_, _, content),) = server.heard
+    fields = json.loads(content)
     assert fields["status"] == "failed" and fields["message"].startswith("RuntimeError: no such luck at ")
     assert SECRET not in json.dumps(fields)

@@ -1,6 +1,5 @@
 """A pack that runs out of memory is halved, and what fitted is remembered: an allocator that runs out."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from types import SimpleNamespace
@@ -18,9 +17,9 @@ from orchestrator.results.summarise import summary
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.pack.environment import environment
 from orchestrator.running.pack.protocol import Death
-from orchestrator.running.schedulers import inline, local
+from orchestrator.running.schedulers import inline, local, local_worker
 from orchestrator.running.with_ray.tune import Recorder
-from tests.orchestrator.running.test_elastic import keyed
+from tests.orchestrator.running.ledgers import keyed, sets
 
 SHORT = ("training.steps=20", "evaluation.every=10", "evaluation.samples=4")
 ALIKE = ("space.training.batch_size=null", "search.configurations=6", *SHORT)  # 12 members of one structure
@@ -53,13 +52,10 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
 
 def play(stage: Any, memory: float = MEMORY, **more: Any) -> SweepState:
     """Run a sweep to its end in this process, with packs cut for a worker of so much memory."""
-    with Ledger.open(stage.folder) as ledger:
-        state = SweepState.load(stage.folder)
-        cluster = Cluster(workers=1, bytes_per_worker=memory, description="pretended")
-        packer = Packer(stage.spec, cluster, [one.shortage for one in state.recuts if one.shortage])
-        given = {"pack": packer, "recut": packer.recut, "halve": packer.halve, "say": stage.said.append, **more}
-        inline.run_packs(SweepDriver(stage.spec, ledger, state, **given), retries=2)
-        return state
+    cluster = Cluster(workers=1, bytes_per_worker=memory, description="pretended")
+    recuts = SweepState.load(stage.folder).recuts
+    packer = Packer(stage.spec, cluster, [one.shortage for one in recuts if one.shortage])
+    return stage.play(pack=packer, recut=packer.recut, halve=packer.halve, **more)
 
 
 @pytest.mark.slow
@@ -71,7 +67,7 @@ def test_a_pack_is_halved_until_it_fits_and_the_curves_stay_the_same(stage, room
     state = play(halved)
     assert tried == [12, 6, 3, 3, 3, 3] and not state.deaths
     assert all(found.finished for found in state.configurations.values())
-    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    assert keyed(state).equals(keyed(whole))
     first, second = state.recuts
     assert (len(first.old), len(first.new), len(second.old), len(second.new)) == (1, 2, 2, 4)
     assert halved.said == [
@@ -101,9 +97,9 @@ def test_what_fitted_is_remembered_for_later_packs_and_when_the_sweep_is_resumed
 
 @pytest.mark.slow
 def test_a_sweep_that_is_extended_begins_with_packs_that_fit(lengthwise, tiny, tmp_path, room) -> None:
-    sets = [word for setting in ("search.configurations=1", *SHORT) for word in ("--set", setting)]
+    words = sets("search.configurations=1", *SHORT)
     tried = room(1)
-    done = lengthwise("run", tiny, "--storage", tmp_path, *sets)
+    done = lengthwise("run", tiny, "--storage", tmp_path, *words)
     assert done.returncode == 0 and tried == [2, 1, 1], done.stdout
     said = "a pack of 2 members ran out of memory (cpu); it was cut again into 2"
     assert said in done.stdout and said in lengthwise("status", tmp_path / "tiny").stdout
@@ -149,8 +145,8 @@ def test_a_local_worker_that_ran_out_of_memory_gets_the_next_pack() -> None:
         asked.append((pack_id, error))
         return True
 
-    death = Death(message="MemoryError", out_of_memory=True)
-    connection = SimpleNamespace(recv_bytes=lambda: b"X" + json.dumps(asdict(death)).encode())
+    death = asdict(Death(message="MemoryError", out_of_memory=True))
+    connection = SimpleNamespace(recv_bytes=lambda: local_worker.encode_message("died", death))
     run = local._Run(SimpleNamespace(ran_out_of_memory=ran_out_of_memory), None, 1, 2)  # type: ignore[arg-type]
     worker = local._Worker(connection, pack_id="large", work="")  # type: ignore[arg-type]
     run.receive(worker)
@@ -175,7 +171,7 @@ def test_under_ray_the_worker_ends_and_tune_does_not_try_again() -> None:
     large, single = trial("large"), trial("single")
     for one in (large, single):
         death = {"message": "no room", "trace": None, "again": True, "out_of_memory": True}
-        recorder.on_trial_result(0, [], one, {"death": death})
+        recorder.on_trial_result(0, [], one, {"messages": [], "death": death})
         recorder.on_trial_error(0, [], one)
     assert (large.max_failures, single.max_failures) == (0, 2)
     assert calls == [("large", "no room"), ("single", "no room"), ("single", "failed")]

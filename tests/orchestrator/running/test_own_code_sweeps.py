@@ -9,12 +9,12 @@ import pytest
 
 from orchestrator.code.code_record import record_code
 from orchestrator.code.own_code import import_for
-from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.summarise import summary
 from search_spaces import load_sweep
+from tests.orchestrator.running.ledgers import begin_ledger, records
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def anew(lengthwise, own_code_forgotten) -> Callable[..., Any]:
 
 
 @pytest.mark.slow
-def test_a_task_of_ones_own_is_run_and_reported_long_after(anew, study: Path, tmp_path: Path, records) -> None:
+def test_a_task_of_ones_own_is_run_and_reported_long_after(anew, study: Path, tmp_path: Path) -> None:
     storage = tmp_path / "sweeps"
     done = anew("run", study / "own.yaml", "--storage", storage, cwd=study)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -54,9 +54,8 @@ def begun(study: Path, folder: Path) -> None:
     """A sweep whose driver was killed before it drew anything."""
     spec = load_sweep(study / "own.yaml", ["search.configurations=1"])
     sources = import_for(spec)
-    first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
     code = record_code([], sources)
-    with Ledger.create(folder, {**first, "provenance": {}, "code": code.fields}):
+    with begin_ledger(folder, spec, code=code.fields):
         code.write_copies(folder)
 
 
@@ -130,8 +129,9 @@ def test_the_copy_serves_where_the_module_is_gone_and_that_is_accepted(
     begun(study, folder)
     shutil.rmtree(study)
     own_code_forgotten()
-    accepted = lengthwise("resume", folder, "--accept-code-change", "--set", "resources.scheduler=local", cwd=tmp_path)
-    assert accepted.returncode == 0, accepted.stdout + accepted.stderr
+    accepted = lengthwise.succeeds(
+        "resume", folder, "--accept-code-change", "--set", "resources.scheduler=local", cwd=tmp_path
+    )
     assert "is no longer in" in accepted.stdout and SweepState.load(folder).ended == "complete"
 
 
@@ -167,7 +167,7 @@ FAULTY = '''
 @pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["inline", "local"])
 def test_an_exception_of_ones_own_code_is_shown_at_once_and_with_its_traceback(
-    lengthwise, study: Path, tmp_path: Path, records, own_code_forgotten: None, scheduler: str
+    lengthwise, study: Path, tmp_path: Path, own_code_forgotten: None, scheduler: str
 ) -> None:
     with (study / "my_tasks.py").open("a") as file:
         file.write(FAULTY)

@@ -1,11 +1,7 @@
 """Races over seeds: they are what an independent race over a full sweep is, wherever their driver is killed."""
 
-import json
 import math
-import os
 import shutil
-import signal
-from collections import Counter
 
 import pandas as pd
 import pytest
@@ -16,12 +12,22 @@ from orchestrator.errors import UserError
 from orchestrator.plan.rounds import plan_rounds
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.summarise import summary
 from orchestrator.sweep.confirm import best_rows
 from search_spaces import load_sweep
+from tests.orchestrator.running.deaths import kill
+from tests.orchestrator.running.ledgers import (
+    cut_ledger,
+    evaluated_once,
+    ledger_kinds,
+    records,
+    same_curves,
+    scores,
+    sets,
+    wait_for,
+)
 
 SIZE = ("search.configurations=8", "seeds=8", "training.steps=10", "evaluation.every=10")
 WHOLE = (*SIZE, "space={model.dropout: {uniform: [0.0, 0.6]}}", "training.learning_rate=0.02")
@@ -65,31 +71,21 @@ def survivors(state: SweepState) -> list[set[str]]:
     return [set(one.survivors) for one in state.decisions]
 
 
-def same_curves(state: SweepState, whole: SweepState) -> bool:
-    """Whether every member of the race has the curves, bit for bit, that it has in a sweep of all seeds."""
-    keys = ["config_id", "seed", "average", "metric", "length", "step"]
-    tables = [
-        read_curves(one).astype(dict.fromkeys(("config_id", "average", "metric"), str)).set_index(keys)["value"]
-        for one in (state, whole)
-    ]
-    return len(tables[0]) > 0 and tables[0].equals(tables[1].loc[tables[0].index])
-
-
 def members(state: SweepState) -> int:
     return sum(len(one.members) for one in state.configurations.values())
 
 
 def test_a_race_for_a_share_is_the_one_over_the_full_sweep(stage):
     whole, race = stage("whole", *WHOLE, pack=32).play(), (began := stage("race", *WHOLE, SHARE)).play()
-    scores = member_scores(whole)
-    assert survivors(race) == race_by_share(scores, 0.5)
+    judged = member_scores(whole)
+    assert survivors(race) == race_by_share(judged, 0.5)
     assert survivors(race) != race_by_share(member_scores(whole, length=5), 0.5), "test lengths would have decided so"
     assert same_curves(race, whole)
     planned = plan_rounds(began.spec, len(race.configurations))
     assert [one.members for one in planned] == [16, 8, 8] == [one.members for one in race.race.rounds]
     assert members(race) == 32 and race.race.is_over
     last = race.race.contenders
-    assert {name: race.configurations[name].score for name in last} == scores.loc[list(last)].median(axis=1).to_dict()
+    assert {name: race.configurations[name].score for name in last} == judged.loc[list(last)].median(axis=1).to_dict()
 
 
 def test_a_race_by_a_test_is_the_one_over_the_full_sweep(stage):
@@ -105,23 +101,17 @@ def test_a_race_by_a_test_is_the_one_over_the_full_sweep(stage):
 def test_a_race_that_is_killed_anywhere_resumes_to_the_same_bits(stage, rule, behind):
     begun = stage("whole", *WHOLE, rule)
     whole = begun.play()
-    lines = (begun.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
-    kinds = [json.loads(line)["kind"] for line in lines]
+    kinds = ledger_kinds(begun.folder)
     races = [place for place, kind in enumerate(kinds) if kind == "race"]
     for cut in sorted({kinds.index("score"), *(race + beside for race in races for beside in behind)}):
         killed = stage(f"killed {cut}", *WHOLE, rule)
         shutil.copytree(begun.folder / "curves", killed.folder / "curves")
-        (killed.folder / LEDGER_FILE).write_bytes(b"".join(lines[:cut]))
+        cut_ledger(killed.folder, cut, begun.folder)
         state = killed.play()
         assert state.decisions == whole.decisions, cut
         assert same_curves(state, whole) and members(state) == members(whole)
-        scores = [{name: one.score for name, one in of.configurations.items()} for of in (state, whole)]
-        assert scores[0] == scores[1]
-        steps = Counter(
-            (r.fields["pack_id"], r.fields["step"]) for r in read_records(killed.folder) if "step" in r.fields
-        )
-        assert set(steps.values()) == {1}
-        assert [r.kind for r in read_records(killed.folder)].count("race") == len(races)
+        assert scores(state) == scores(whole) and evaluated_once(killed.folder)
+        assert ledger_kinds(killed.folder).count("race") == len(races)
 
 
 def test_decisions_do_not_depend_on_packs_or_their_order(stage):
@@ -146,9 +136,7 @@ def test_who_left_is_ranked_behind_and_effects_are_over_shared_seeds(stage):
 def test_a_race_that_is_not_over_ranks_nobody_first_who_left(stage):
     begun = stage("race", *WHOLE, SHARE)
     begun.play()
-    lines = (begun.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
-    kinds = [json.loads(line)["kind"] for line in lines]
-    (begun.folder / LEDGER_FILE).write_bytes(b"".join(lines[: kinds.index("race") + 2]))
+    cut_ledger(begun.folder, ledger_kinds(begun.folder).index("race") + 2)
     result = summary(SweepState.load(begun.folder))
     assert [row.rank for row in result.rows] == [5, 6, 7, 8, None, None, None, None]
     with pytest.raises(UserError, match="the race of tiny is not over"):
@@ -173,8 +161,7 @@ def test_the_command_line_runs_extends_confirms_and_reports_a_race(lengthwise, t
     assert "2 seeds of 4 configurations, then 2 seeds of 2 configurations: 12 members of 16 (75 %, more with ties)" in (
         " ".join(plan.stdout.split())
     )
-    done = lengthwise("run", tiny, "--storage", tiny.parent, *rule)
-    assert done.returncode == 0, done.stderr
+    done = lengthwise.succeeds("run", tiny, "--storage", tiny.parent, *rule)
     said = (
         "A race over seeds had 2 seeds of 4 configurations, then 4 seeds of 2 configurations: 12 of 16 members (75 %)."
     )
@@ -186,18 +173,17 @@ def test_the_command_line_runs_extends_confirms_and_reports_a_race(lengthwise, t
     status = lengthwise("status", folder).stdout
     assert "seeds 0-1 of 4 configurations: 2 stay, by median" in status
     assert "seeds 2-3 of 2 configurations: the last round" in status
-    refused = lengthwise("extend", folder, "--configurations", "6")
-    assert refused.returncode == 2 and "its first round was decided without further configurations" in refused.stderr
-    more = lengthwise("extend", folder, "--seeds", "8")
-    assert more.returncode == 0, more.stderr
+    lengthwise.refuses(
+        "extend", folder, "--configurations", "6", said="its first round was decided without further configurations"
+    )
+    more = lengthwise.succeeds("extend", folder, "--seeds", "8")
     assert "added: seeds 4-7 of the configurations that stay in the race" in more.stdout
     assert "the race continues after round 2 with its 4 seeds" in more.stdout
     state = SweepState.load(folder)
     assert [len(one.new_seeds) for one in state.race.rounds] == [2, 2, 4] and members(state) == 16
     first = lengthwise("extend", folder, "--seeds", "+2", "--top", "1")
     assert first.returncode == 0 and "added: seeds 8-9 of #" in first.stdout
-    confirmed = lengthwise("confirm", folder, "--top", "1", "--seeds", "2")
-    assert confirmed.returncode == 0, confirmed.stderr
+    lengthwise.succeeds("confirm", folder, "--top", "1", "--seeds", "2")
     assert SweepState.load(tiny.parent / "tiny-confirm").race is None
 
 
@@ -222,30 +208,27 @@ def test_a_sweep_without_a_race_keeps_its_hash_and_a_race_has_one_of_its_own(tin
 
 
 @pytest.mark.slow
-def test_workers_race_to_the_same_survivors_when_the_driver_is_killed(lengthwise, tiny, stage, wait_for, records):
-    rule = [word for one in (*WHOLE, SHARE, "resources.scheduler=local") for word in ("--set", one)]
+def test_workers_race_to_the_same_survivors_when_the_driver_is_killed(lengthwise, tiny, stage):
+    rule = sets(*WHOLE, SHARE, "resources.scheduler=local")
     driver = lengthwise.start("run", tiny, "--storage", tiny.parent, *rule)
     folder = tiny.parent / "tiny"
     wait_for(lambda: records(folder, "race"), driver)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
-    done = lengthwise("resume", folder)
-    assert done.returncode == 0, done.stderr
+    kill(driver)
+    lengthwise.succeeds("resume", folder)
     whole = stage("whole", *WHOLE, SHARE, pack=32).play()
     state = SweepState.load(folder)
     assert state.decisions == whole.decisions and same_curves(state, whole) and members(state) == members(whole)
 
 
 def test_a_race_that_its_budget_stopped_resumes_to_the_same_survivors(lengthwise, tiny, stage):
-    rule = [word for one in (*WHOLE, SHARE) for word in ("--set", one)]
+    rule = sets(*WHOLE, SHARE)
     stopped = lengthwise("run", tiny, "--storage", tiny.parent, *rule, "--set", "budget.member_steps=230")
     assert stopped.returncode == 0 and "stopped by its budget" in stopped.stdout
     folder = tiny.parent / "tiny"
     state = SweepState.load(folder)
     assert 0 < len(state.decisions) < 3 and not state.race.is_over
     assert ", and is not over." in stopped.stdout
-    done = lengthwise("resume", folder, "--set", "budget.member_steps=null")
-    assert done.returncode == 0, done.stderr
+    lengthwise.succeeds("resume", folder, "--set", "budget.member_steps=null")
     whole = stage("whole", *WHOLE, SHARE, pack=32).play()
     assert SweepState.load(folder).decisions == whole.decisions
 

@@ -11,6 +11,7 @@ from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.schedulers.inline import this_process
 from search_spaces import load_sweep
+from tests.orchestrator.running.ledgers import curves
 
 TWO_PACKS = ("--set", "resources.pack=4", "--set", "space.training.batch_size=null", "--set", "resources.retries=5")
 TIMES = ("seconds", "provenance", "environment", "environment_in_full")  # Ray sets a worker's OMP_NUM_THREADS
@@ -30,7 +31,7 @@ def story(folder: Path) -> dict[Any, list[str]]:
     return found
 
 
-def test_ray_and_inline_leave_the_same_ledger_and_the_same_curves(lengthwise, tiny, tmp_path, curves):
+def test_ray_and_inline_leave_the_same_ledger_and_the_same_curves(lengthwise, tiny, tmp_path):
     spec = load_sweep(tiny, TWO_PACKS[1::2])
     dying, living = (pack.pack_id for pack in Packer(spec, this_process())([(one, spec.seeds) for one in check(spec)]))
     folders = {name: tmp_path / name / "tiny" for name in ("ray", "inline")}

@@ -9,7 +9,8 @@ import psutil
 import pytest
 
 from orchestrator.running.with_ray.processes import MARK
-from tests.orchestrator.running.deaths import INLINE, holding, killed_as_often_as_it_may_and_once_more, with_words
+from tests.orchestrator.running.deaths import INLINE, holding, kill, killed_as_often_as_it_may_and_once_more, with_words
+from tests.orchestrator.running.ledgers import records, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +24,7 @@ def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
     return holding(pack_id, with_words(driver, "ray::ImplicitFunc"))
 
 
-def test_the_driver_is_killed_and_the_sweep_resumed(lengthwise, long_sweep, wait_for, records, tmp_path):
+def test_the_driver_is_killed_and_the_sweep_resumed(lengthwise, long_sweep, tmp_path):
     folder = long_sweep.storage / "killed"
     temp = {"TMPDIR": str(tmp_path), "RAY_TMPDIR": "/tmp"}
     environment = {**temp, **dict.fromkeys(SECRETS, "s3cret/w0rd")}
@@ -39,8 +40,7 @@ def test_the_driver_is_killed_and_the_sweep_resumed(lengthwise, long_sweep, wait
     assert not [path for path in files if b"s3cret/w0rd" in path.read_bytes()]
     for one in named:
         one.suspend()  # it does not see that its Ray is dead
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
+    kill(driver)
     wait_for(lambda: not any(is_of_ray(one) for one in of_ray) and not session.exists())
     assert not records(folder, "end")
     finished = {record.fields["pack_id"] for record in records(folder, "pack_end")}
@@ -53,7 +53,7 @@ def test_the_driver_is_killed_and_the_sweep_resumed(lengthwise, long_sweep, wait
     long_sweep.ended_as_if_left_alone(folder)
 
 
-def test_sigterm_is_recorded_without_waiting_for_ray(lengthwise, long_sweep, wait_for, records):
+def test_sigterm_is_recorded_without_waiting_for_ray(lengthwise, long_sweep):
     """`ray job stop` sends SIGKILL three seconds after SIGTERM: here Ray stands still until the record is there."""
     folder = long_sweep.storage / "terminated"
     driver = long_sweep.start(lengthwise, *long_sweep.words("terminated", ON_RAY))
@@ -71,12 +71,11 @@ def test_sigterm_is_recorded_without_waiting_for_ray(lengthwise, long_sweep, wai
     out, err = driver.communicate()
     assert end.fields["status"] == "interrupted" and driver.returncode == 130, err
     assert f"lengthwise resume {folder}" in out and "Traceback" not in out + err
-    done = lengthwise("resume", folder, *INLINE)
-    assert done.returncode == 0, done.stderr
+    lengthwise.succeeds("resume", folder, *INLINE)
     long_sweep.ended_as_if_left_alone(folder)
 
 
-def test_sigterm_while_ray_is_being_started_ends_what_there_is_of_it(lengthwise, long_sweep, wait_for, records):
+def test_sigterm_while_ray_is_being_started_ends_what_there_is_of_it(lengthwise, long_sweep):
     """A raylet that stands still never is up: nothing waits for it."""
     folder = long_sweep.storage / "early"
     driver = lengthwise.start(*long_sweep.words("early", ON_RAY))
@@ -98,5 +97,5 @@ def is_of_ray(process: psutil.Process) -> bool:
         return False
 
 
-def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sweep, wait_for, records):
-    killed_as_often_as_it_may_and_once_more(ON_RAY, worker_with, lengthwise, long_sweep, wait_for, records)
+def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sweep):
+    killed_as_often_as_it_may_and_once_more(ON_RAY, worker_with, lengthwise, long_sweep)

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
+from tests.orchestrator.running.ledgers import records, wait_for
 
 KILLED = """
 import os, signal, sys
@@ -39,7 +40,7 @@ command()
 
 
 @pytest.mark.slow
-def test_the_driver_is_killed_at_random_moments(lengthwise, long_sweep, records):
+def test_the_driver_is_killed_at_random_moments(lengthwise, long_sweep):
     """kill -9 by itself after a random number of evaluations, or at the next checkpoint, three times; then one damaged
     checkpoint too."""
     chance = random.Random(20261)
@@ -56,8 +57,7 @@ def test_the_driver_is_killed_at_random_moments(lengthwise, long_sweep, records)
         words = ["resume", str(folder)]
     newest = damage_a_checkpoint(folder)
     evaluations = len(records(folder, "evaluation"))
-    done = lengthwise("resume", folder)
-    assert done.returncode == 0, done.stderr
+    done = lengthwise.succeeds("resume", folder)
     assert newest is None or (str(newest) in done.stdout and "previous" in done.stdout)
     long_sweep.ended_as_if_left_alone(folder)
     later = records(folder, "evaluation")[evaluations:]
@@ -78,7 +78,7 @@ def damage_a_checkpoint(folder: Path) -> Path | None:
     return None
 
 
-def test_signals_leave_a_resumable_sweep(lengthwise, long_sweep, wait_for, records):
+def test_signals_leave_a_resumable_sweep(lengthwise, long_sweep):
     """SIGINT, resumed, SIGTERM, resumed; while it runs nobody else may resume it."""
     folder = long_sweep.storage / "signalled"
     words = long_sweep.words(folder.name)
@@ -99,8 +99,7 @@ def test_signals_leave_a_resumable_sweep(lengthwise, long_sweep, wait_for, recor
         now = [(r.fields["pack_id"], r.fields["step"]) for r in records(folder, "evaluation")]
         assert len(before) < len(now) < 12 and now[: len(before)] == before
         words = ["resume", str(folder)]
-    done = lengthwise("resume", folder)
-    assert done.returncode == 0, done.stderr
+    done = lengthwise.succeeds("resume", folder)
     long_sweep.ended_as_if_left_alone(folder)
     again = lengthwise("resume", folder)  # nothing is left to do: no scheduler is opened, the report is drawn again
     assert again.returncode == 0 and "this process:" in done.stdout and "this process:" not in again.stdout
@@ -111,8 +110,7 @@ def test_a_changed_spec_is_refused_with_the_difference(lengthwise, long_sweep):
     folder = long_sweep.uninterrupted
     before = (folder / LEDGER_FILE).read_bytes()
     run = long_sweep.words("uninterrupted")
-    same = lengthwise(*run)
-    assert same.returncode == 2 and f"lengthwise resume {folder}" in same.stderr
+    lengthwise.refuses(*run, said=f"lengthwise resume {folder}")
     for changed in (
         lengthwise(*run, "--set", "training.batch_size=32", "--set", "space.training.batch_size=null"),
         lengthwise("resume", folder, "--set", "seeds=3"),

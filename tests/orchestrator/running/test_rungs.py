@@ -1,9 +1,7 @@
 """Rungs of a race: pruned in the course of training as the full sweep says, and survivors keep their bits."""
 
 import json
-import os
 import shutil
-import signal
 from collections import Counter
 from dataclasses import replace
 
@@ -15,32 +13,31 @@ from orchestrator.errors import DamagedLedger
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.fields import wrong_field
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, read_records
+from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.scoring.objective import recorded_objective
 from orchestrator.results.scoring.rung_decision import decide_rung, scores_at_step
 from orchestrator.results.summarise import summary
 from search_spaces import Objective, Rungs, load_sweep
-from tests.orchestrator.running.deaths import INLINE
+from tests.orchestrator.running.deaths import INLINE, kill
+from tests.orchestrator.running.ledgers import (
+    cut_ledger,
+    keyed,
+    ledger_kinds,
+    ledger_lines,
+    records,
+    same_curves,
+    scores,
+    sets,
+    wait_for,
+)
 
 SIZE = ("search.configurations=8", "seeds=4", "training.steps=40", "evaluation.every=5")
 RATES = (*SIZE, "space={training.learning_rate: {log_uniform: [0.001, 0.1]}}")
 HALVING = "search.racing={first: 4, steps: {first: 10, growth: 2, keep: 0.5, guard: false}}"
 GUARDED = "search.racing={first: 4, steps: {first: 10, growth: 2, keep: 0.25}}"
 ROUNDS = "search.racing={first: 2, keep: 0.5, steps: {first: 10, growth: 2, keep: 0.5, guard: false}}"
-
-
-def keyed(state: SweepState) -> pd.Series:
-    keys = ["config_id", "seed", "average", "metric", "length", "step"]
-    names = dict.fromkeys(("config_id", "average", "metric"), str)
-    return read_curves(state).astype(names).set_index(keys)["value"]
-
-
-def same_curves(state: SweepState, whole: SweepState) -> bool:
-    """Whether every row has the bits that it has in a sweep without a race."""
-    mine = keyed(state)
-    return len(mine) > 0 and mine.equals(keyed(whole).loc[mine.index])
 
 
 def replayed(whole: SweepState, race: SweepState) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
@@ -104,8 +101,7 @@ def test_decisions_do_not_depend_on_packs_or_their_order(stage):
 def test_rungs_that_are_killed_anywhere_resume_to_the_same_bits(stage, rule):
     begun = stage("whole", *RATES, rule, pack=8)
     whole = begun.play()
-    lines = (begun.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
-    kinds = [json.loads(line)["kind"] for line in lines]
+    lines, kinds = ledger_lines(begun.folder), ledger_kinds(begun.folder)
     rungs = [place for place, kind in enumerate(kinds) if kind == "rung"]
     cuts = sorted({kinds.index("evaluation") + 1, *(rung + beside for rung in rungs for beside in (-1, 0, 1))})
     for place, cut in enumerate(cuts):
@@ -113,14 +109,12 @@ def test_rungs_that_are_killed_anywhere_resume_to_the_same_bits(stage, rule):
         shutil.copytree(begun.folder / "curves", killed.folder / "curves")
         if place % 2:  # otherwise all states are lost
             keep_checkpoints_until(begun.folder, killed.folder, lines[:cut])
-        (killed.folder / LEDGER_FILE).write_bytes(b"".join(lines[:cut]))
+        cut_ledger(killed.folder, cut, begun.folder)
         state = killed.play()
         assert state.rungs == whole.rungs and state.decisions == whole.decisions, cut
         assert same_curves(state, whole) and len(keyed(state)) == len(keyed(whole))
-        assert {name: one.score for name, one in state.configurations.items()} == {
-            name: one.score for name, one in whole.configurations.items()
-        }
-        assert [r.kind for r in read_records(killed.folder)].count("rung") == len(rungs)
+        assert scores(state) == scores(whole)
+        assert ledger_kinds(killed.folder).count("rung") == len(rungs)
 
 
 def keep_checkpoints_until(source, target, lines) -> None:
@@ -153,15 +147,11 @@ def test_a_pack_that_dies_at_a_rung_does_not_train_beyond_it(stage, monkeypatch)
     beyond = []
 
     def during(pack_id, step):
-        beyond.append((pack_id, step, begun_rungs(begun.folder)))
+        beyond.append((pack_id, step, ledger_kinds(begun.folder).count("rung")))
 
     state = begun.play(during=during)
     assert died and all(step <= (10, 20, 40)[rungs] for _, step, rungs in beyond)
     assert same_curves(state, stage("whole", *RATES, pack=32).play())
-
-
-def begun_rungs(folder) -> int:
-    return sum(record.kind == "rung" for record in read_records(folder))
 
 
 @pytest.mark.slow
@@ -243,28 +233,18 @@ def test_a_member_whose_pack_had_ended_has_its_last_values_and_a_lost_one_has_no
 
 
 @pytest.mark.slow
-def test_a_late_learner_is_lost_without_the_guard_and_wins_with_it(stage, monkeypatch):
+def test_a_late_learner_is_lost_without_the_guard_and_wins_with_it(stage, reporting):
     """Planted curves: three configurations stay where they are, and the last falls slowly and passes them."""
-    from orchestrator.running.schedulers import inline
+    early, late = (0.001, 0.002, 0.003), 0.004
 
-    original, early, late = inline.train_pack, (0.001, 0.002, 0.003), 0.004
+    def planted(work, evaluation, record):
+        values = evaluation.values_MAKL.copy()
+        for m, (member, (_, seed)) in enumerate(zip(work["members"], work["ids"], strict=True)):
+            rate = member["training"]["learning_rate"]
+            values[m] = 0.01 * seed + (1.0 - 0.02 * evaluation.step if rate == late else 0.5 + rate)
+        record(replace(evaluation, values_MAKL=values))
 
-    def planted(rate: float, seed: int, step: int) -> float:
-        return 0.01 * seed + (1.0 - 0.02 * step if rate == late else 0.5 + rate)
-
-    def train_pack(work, reporter):
-        class Planted:
-            began, progress, notice = reporter.began, reporter.progress, reporter.notice
-
-            def report(self, evaluation):
-                values = evaluation.values_MAKL.copy()
-                for m, (member, (_, seed)) in enumerate(zip(work["members"], work["ids"], strict=True)):
-                    values[m] = planted(member["training"]["learning_rate"], seed, evaluation.step)
-                reporter.report(replace(evaluation, values_MAKL=values))
-
-        original(work, Planted())
-
-    monkeypatch.setattr(inline, "train_pack", train_pack)
+    reporting(planted)
 
     def play(name: str, racing: str) -> SweepState:
         listed = ", ".join(f"{{training.learning_rate: {rate}}}" for rate in (*early, late))
@@ -308,7 +288,7 @@ def test_rungs_are_evaluations_and_end_before_training():
     ],
 )
 def test_rungs_that_cannot_be_are_refused(lengthwise, tiny, settings, said):
-    words = [word for one in (*RATES, GUARDED, *settings) for word in ("--set", one)]
+    words = sets(*RATES, GUARDED, *settings)
     done = lengthwise("validate", tiny, *words)
     assert done.returncode == 2 and said in " ".join(done.stderr.split()) and "Traceback" not in done.stderr
 
@@ -338,12 +318,11 @@ def test_a_record_of_a_rung_is_checked(stage):
 
 @pytest.mark.slow
 def test_the_command_line_plans_runs_and_reports_rungs(lengthwise, tiny):
-    rule = [word for one in (*RATES, ROUNDS, "search.racing.steps.guard=true") for word in ("--set", one)]
+    rule = sets(*RATES, ROUNDS, "search.racing.steps.guard=true")
     plan = " ".join(lengthwise("plan", tiny, *rule).stdout.split())
     assert "8 configurations to step 10, 4 configurations to step 20, 2 configurations to step 40" in plan
     assert "320 member-steps of 640 in the first round (50 %, more with ties and what the guard keeps)" in plan
-    done = lengthwise("run", tiny, "--storage", tiny.parent, *rule)
-    assert done.returncode == 0, done.stderr
+    done = lengthwise.succeeds("run", tiny, "--storage", tiny.parent, *rule)
     folder = tiny.parent / "tiny"
     state, table = SweepState.load(folder), pd.read_csv(folder / "rungs.csv")
     guarded = {name for one in state.rungs for name in one.guarded}
@@ -367,10 +346,8 @@ def test_the_command_line_plans_runs_and_reports_rungs(lengthwise, tiny):
         ("confirm", folder, "--configuration", first),
         ("extend", folder, "--seeds", "+1", "--configuration", first),
     ):
-        refused = lengthwise(*words)
-        assert refused.returncode == 2 and "was pruned at step" in refused.stderr, words
-    refused = lengthwise("extend", folder, "--configurations", "9")
-    assert refused.returncode == 2 and "decided without further configurations" in refused.stderr
+        lengthwise.refuses(*words, said="was pruned at step")
+    lengthwise.refuses("extend", folder, "--configurations", "9", said="decided without further configurations")
 
 
 @pytest.mark.slow
@@ -383,34 +360,31 @@ def test_a_rung_is_decided_when_no_pack_runs(stage):
 
 @pytest.mark.slow
 def test_a_budget_stops_at_a_rung_and_resumes_to_the_same_decisions(lengthwise, tiny, stage):
-    rule = [word for one in (*RATES, HALVING) for word in ("--set", one)]
+    rule = sets(*RATES, HALVING)
     stopped = lengthwise("run", tiny, "--storage", tiny.parent, *rule, "--set", "budget.member_steps=400")
     assert stopped.returncode == 0 and "stopped by its budget" in stopped.stdout
     folder = tiny.parent / "tiny"
     assert len(SweepState.load(folder).rungs) == 1
-    done = lengthwise("resume", folder, "--set", "budget.member_steps=null")
-    assert done.returncode == 0, done.stderr
+    lengthwise.succeeds("resume", folder, "--set", "budget.member_steps=null")
     state, whole = SweepState.load(folder), stage("whole", *RATES, HALVING, pack=32).play()
     assert state.rungs == whole.rungs and same_curves(state, whole)
 
 
 @pytest.mark.slow
-def test_workers_decide_alike_when_the_driver_is_killed(lengthwise, tiny, stage, wait_for, records):
-    rule = [word for one in (*RATES, HALVING, "resources.scheduler=local") for word in ("--set", one)]
+def test_workers_decide_alike_when_the_driver_is_killed(lengthwise, tiny, stage):
+    rule = sets(*RATES, HALVING, "resources.scheduler=local")
     driver = lengthwise.start("run", tiny, "--storage", tiny.parent, *rule)
     folder = tiny.parent / "tiny"
     wait_for(lambda: records(folder, "rung"), driver)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
-    done = lengthwise("resume", folder, *INLINE)
-    assert done.returncode == 0, done.stderr
+    kill(driver)
+    lengthwise.succeeds("resume", folder, *INLINE)
     state, whole = SweepState.load(folder), stage("whole", *RATES, HALVING, pack=32).play()
     assert state.rungs == whole.rungs and same_curves(state, whole)
 
 
 @pytest.mark.slow
 def test_workers_of_ray_decide_alike(lengthwise, tiny, stage):
-    rule = [word for one in (*RATES, HALVING, "resources.scheduler=ray") for word in ("--set", one)]
+    rule = sets(*RATES, HALVING, "resources.scheduler=ray")
     done = lengthwise.process("run", tiny, "--storage", tiny.parent, *rule)
     assert done.returncode == 0, done.stdout + done.stderr
     state, whole = SweepState.load(tiny.parent / "tiny"), stage("whole", *RATES, HALVING, pack=32).play()

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.mirror import lease, mirrored, worker
 from orchestrator.storage import patiently
 from tests.command_line import CommandLine
+from tests.orchestrator.running.ledgers import records, wait_for
 from tests.s3_server import BUCKET, Server, s3_server
 from trainers.files.checkpoint import Checkpoints
 
@@ -84,9 +85,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_a_killed_sweep_is_continued_on_another_machine_and_the_first_is_refused(
-    machines, long_sweep, records, monkeypatch
-):
+def test_a_killed_sweep_is_continued_on_another_machine_and_the_first_is_refused(machines, long_sweep, monkeypatch):
     first, second, third = itertools.islice(machines, 3)
     killed = first.process(*words(long_sweep, "killed"), program=KILLED)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -124,7 +123,7 @@ def test_a_killed_sweep_is_continued_on_another_machine_and_the_first_is_refused
 
 
 @pytest.mark.slow
-def test_a_killed_driver_is_resumed_where_it_was_at_once(machines, long_sweep, records):
+def test_a_killed_driver_is_resumed_where_it_was_at_once(machines, long_sweep):
     machine = next(machines)
     assert machine.process(*words(long_sweep, "again"), program=KILLED).returncode == -signal.SIGKILL
     resumed = machine("resume", "again", "--storage", STORAGE)
@@ -135,9 +134,7 @@ def test_a_killed_driver_is_resumed_where_it_was_at_once(machines, long_sweep, r
 
 
 @pytest.mark.slow
-def test_a_second_driver_is_refused_and_one_that_was_taken_over_stops(
-    machines, long_sweep, records, wait_for, monkeypatch
-):
+def test_a_second_driver_is_refused_and_one_that_was_taken_over_stops(machines, long_sweep, monkeypatch):
     first, second = itertools.islice(machines, 2)
     running = long_sweep.start(first, *words(long_sweep, "two"))
     wait_for(lambda: records(folder_of(first, "two"), "evaluation"), running)

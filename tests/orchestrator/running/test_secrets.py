@@ -1,11 +1,7 @@
 """A sweep that publishes with a password in the address: the server is given it, and nobody else."""
 
 import base64
-import http.server
-import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -14,32 +10,6 @@ from orchestrator.tracking.ui.server import free_port
 
 SECRET = "s3cret/w0rd é"
 QUOTED = quote(SECRET, safe="")
-
-
-class Refusing(http.server.BaseHTTPRequestHandler):
-    """Answers 401 with what it was told, and remembers it."""
-
-    def do_GET(self) -> None:
-        self.server.heard.append(self.headers.get("Authorization", ""))  # type: ignore[attr-defined]
-        body = f"unknown user ada with {SECRET}".encode()
-        self.send_response(401)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_POST = do_GET
-
-    def log_message(self, *arguments: Any) -> None: ...
-
-
-@pytest.fixture
-def refusing() -> Iterator[http.server.ThreadingHTTPServer]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
-    server.heard = []  # type: ignore[attr-defined]
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
 
 
 def leaked(folder: Path, *texts: str) -> list[str]:
@@ -53,11 +23,11 @@ def leaked(folder: Path, *texts: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("alive", [True, False], ids=["refused", "dead"])
 def test_the_password_of_the_tracking_address_is_nowhere(
-    lengthwise, tiny, tmp_path, monkeypatch, refusing, alive
+    lengthwise, tiny, tmp_path, monkeypatch, server, alive
 ) -> None:
     monkeypatch.setitem(lengthwise.environment, "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    port = refusing.server_address[1] if alive else free_port()
-    uri = f"http://ada:{QUOTED}@127.0.0.1:{port}"
+    server.answer, server.body = 401, f"unknown user ada with {SECRET}".encode()
+    uri = f"http://ada:{QUOTED}@{server.address if alive else f'127.0.0.1:{free_port()}'}"
     settings = ["--set", "tracking.enabled=true", "--set", "training.steps=20"]
     ran = lengthwise("run", tiny, "--storage", tmp_path / "s", "--tracking-uri", uri, *settings)
     folder = tmp_path / "s" / "tiny"
@@ -77,7 +47,7 @@ def test_the_password_of_the_tracking_address_is_nowhere(
     assert not leaked(tmp_path / "s", *every)
     if alive:
         login = base64.b64encode(f"ada:{SECRET}".encode("latin1")).decode()
-        assert set(refusing.heard) == {f"Basic {login}"} or refusing.heard
+        assert {headers["Authorization"] for _, headers, _ in server.heard} == {f"Basic {login}"}
 
 
 def test_a_wrong_address_is_refused_without_its_password(lengthwise, tiny, tmp_path) -> None:

@@ -3,8 +3,8 @@
 import errno
 import os
 import re
-import shutil
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from orchestrator.plan.packing.packs import Packer
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger import ledger as ledger_module
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, read_records
+from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.tables.sentences import headlines
 from orchestrator.results.scoring.objective import score_configurations, score_members
@@ -24,13 +24,14 @@ from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import sampler as drawing
 from orchestrator.running.schedulers import inline
 from orchestrator.running.watching.meter import Meter, best_configuration, status_rows
+from tests.orchestrator.running.ledgers import copy_cut, cut_ledger, ledger_lines, scores
 
 
 class Died(KeyboardInterrupt):
     """The process is gone."""
 
 
-def test_every_member_is_trained_and_every_configuration_scored_once(stage, records):
+def test_every_member_is_trained_and_every_configuration_scored_once(stage):
     one = stage("whole")
     state = one.play()
     kinds = Counter(record.kind for record in read_records(one.folder))
@@ -40,12 +41,10 @@ def test_every_member_is_trained_and_every_configuration_scored_once(stage, reco
     )
     curves = read_curves(state, final_only=True)
     again = score_configurations(score_members(curves, one.spec.objective), one.spec.objective)
-    assert {name: one.median for name, one in again.items()} == {
-        name: found.score for name, found in state.configurations.items()
-    }
+    assert {name: one.median for name, one in again.items()} == scores(state)
 
 
-def test_configurations_that_were_just_built_are_planned_as_they_are(stage, records, monkeypatch):
+def test_configurations_that_were_just_built_are_planned_as_they_are(stage, monkeypatch):
     def planned(one):
         kinds = ("configuration", "pack", "score")
         return [(record.kind, record.fields) for record in read_records(one.folder) if record.kind in kinds]
@@ -57,13 +56,12 @@ def test_configurations_that_were_just_built_are_planned_as_they_are(stage, reco
         patch.setattr(drawing, "as_configuration", None)
         given.play(built=check(given.spec))
     assert planned(given) == planned(plain) and len(planned(given)) == 11
-    lines = (given.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
-    (given.folder / LEDGER_FILE).write_bytes(b"".join(lines[:3]))  # two of four: what is left is drawn anew
+    cut_ledger(given.folder, 3)  # two of four: what is left is drawn anew
     given.play(built=check(given.spec)[:2])
     assert planned(given) == planned(plain)
 
 
-def test_an_evaluation_is_recorded_before_the_worker_goes_on(stage, records):
+def test_an_evaluation_is_recorded_before_the_worker_goes_on(stage):
     one = stage("order")
     seen = []
 
@@ -80,12 +78,9 @@ def test_a_death_after_any_record_changes_nothing(stage, tmp_path):
     sweep ends with the same bits, scores each configuration once and trains no complete pack again."""
     whole = stage("uninterrupted")
     wanted = read_curves(whole.play())
-    lines = (whole.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
-    for count in range(1, len(lines) + 1):
+    for count in range(1, len(ledger_lines(whole.folder)) + 1):
         one = stage(f"cut-{count}")
-        shutil.rmtree(one.folder)
-        shutil.copytree(whole.folder, one.folder)
-        (one.folder / LEDGER_FILE).write_bytes(b"".join(lines[:count]))
+        copy_cut(whole.folder, one.folder, count)
         ended = [r.fields for r in read_records(one.folder) if r.kind == "pack_end" or r.fields.get("final")]
         complete = {fields["pack_id"] for fields in ended}
         trained = set()
@@ -200,7 +195,7 @@ def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_die
     assert pack_id == victims[0] and "AttributeError" in error and len(died.packs[pack_id].attempts) == 1
     status = dict(status_rows(died))
     assert "crashed" in status["seeds failed"] and "AttributeError" in status["pack given up"]
-    kept = {name: found.score for name, found in died.configurations.items() if found.score is not None}
+    kept = {name: score for name, score in scores(died).items() if score is not None}
     with Ledger.open(one.folder) as ledger:
         ledger.append("retry", pack_ids=[pack_id])
     in_packs(lambda pack_id, step: None)
@@ -208,19 +203,20 @@ def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_die
     state = one.play(during=lambda pack_id, step: trained.append(pack_id))
     assert set(trained) == {pack_id} and not state.deaths and not state.conflicts
     assert read_curves(state).equals(read_curves(whole))
-    assert kept.items() <= {name: found.score for name, found in state.configurations.items()}.items()
-    assert {n: c.score for n, c in state.configurations.items()} == {
-        n: c.score for n, c in whole.configurations.items()
-    }
+    assert kept.items() <= scores(state).items() and scores(state) == scores(whole)
+
+
+def play_measured(one, **settings):
+    """Play a sweep and return its state and the rows of its progress after every evaluation."""
+    meter, rows = Meter(SweepState.load(one.folder)), []
+    return one.play(watch=lambda driver: rows.append(dict(meter.rows(driver))), **settings), rows
 
 
 def test_duplicates_are_trained_once(stage):
     space = "space={training.batch_size: {choice: [8, 16]}}"
     one = stage("duplicates", space, "search.configurations=5")
-    snapshots = []
-    meter = Meter(SweepState.load(one.folder))
-    state = one.play(watch=lambda driver: snapshots.append(meter.snapshot(driver)))
-    assert {snapshot.configurations_total for snapshot in snapshots} == {2}
+    state, rows = play_measured(one)
+    assert {row["configurations"].partition("/")[2] for row in rows} == {"2"}
     assert len(state.draws) == 5 and len(state.configurations) == 2
     assert sum(len(pack.members) for pack in state.packs.values()) == 4
     assert sum(record.kind == "score" for record in read_records(one.folder)) == 2
@@ -270,65 +266,66 @@ def test_a_truncated_checkpoint_gives_way_to_the_one_before(stage):
     newest = sorted(one.folder.glob("checkpoints/*/step-*.ckpt"))[-1]
     newest.write_bytes(newest.read_bytes()[:-7])
     # step 60 stands in the ledger: without its records the pack has to train again
-    lines = (one.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
-    (one.folder / LEDGER_FILE).write_bytes(b"".join(lines[:-1]))
+    cut_ledger(one.folder, -1)
     state = one.play()
     assert any(str(newest) in text and "previous" in text for text in one.said)
     assert read_curves(state).equals(read_curves(whole.play()))
 
 
+def heartbeat(driver, pack_id, phase, step, rate):
+    beat = {"phase": phase, "step": step, "failed": 0, "member_steps_per_second": rate, "seconds": 1.0}
+    driver.progressed(pack_id, beat)
+
+
 def test_the_meter_counts_steps_between_evaluations(stage):
     one = stage("between", pack=2)
-    meter, snapshots = Meter(SweepState.load(one.folder)), []
+    meter, rows = Meter(SweepState.load(one.folder)), []
 
     def watch(driver: driver_module.SweepDriver) -> None:
         (pack_id,) = driver.running
         if driver.running[pack_id].step == 40:
-            beat = {"phase": "train", "step": 50, "failed": 0, "member_steps_per_second": 70.0, "seconds": 1.0}
-            driver.progressed(pack_id, beat)
-            snapshots.append(meter.snapshot(driver))
+            heartbeat(driver, pack_id, "train", 50, 1070.0)
+            rows.append(dict(meter.rows(driver)))
             raise Died
 
     with pytest.raises(Died):
         one.play(watch=watch)
-    (snapshot,) = snapshots
-    assert snapshot.member_steps == 2 * 50 and snapshot.rate == 70.0 and snapshot.phase == "training"
+    (row,) = rows  # of 480 steps 2 * 50 are done
+    assert (row["member-steps"], row["phase"]) == ("21 %, 1,070 per second", "training")
 
 
 def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
     """At the speed that packs measure, of the pack that comes to it first; afterwards no more."""
-    one, state, snapshots = stage("first"), SweepState.load(stage("second").folder), []
+    one, state = stage("first"), SweepState.load(stage("second").folder)
     with Ledger.open(state.folder) as ledger:
+        before = dict(Meter(state).rows(SimpleNamespace(state=state, running={})))
+        assert (before["packs"], before["member-steps"], before["time left"]) == ("-", "-", "-")
         driver = driver_module.SweepDriver(one.spec, ledger, state, pack=Packer(one.spec, inline.this_process(0.0)))
         pack_id, _ = driver.next_pack()
         driver.started(pack_id)
         meter, members = Meter(state), len(state.packs[pack_id].members)
-        assert meter.snapshot(driver).first_evaluation is None
+        assert "first evaluation" not in dict(meter.rows(driver))
         for phase, step, text in (("train", 5, "begins in about 15 s"), ("evaluate", 20, "under way")):
-            beat = {"phase": phase, "step": step, "failed": 0, "member_steps_per_second": members, "seconds": 1.0}
-            driver.progressed(pack_id, beat)
-            assert dict(meter.snapshot(driver).pairs())["first evaluation"] == text
-    meter = Meter(SweepState.load(one.folder))
-    one.play(watch=lambda driver: snapshots.append(meter.snapshot(driver)))
-    assert {snapshot.first_evaluation for snapshot in snapshots} == {None}
+            heartbeat(driver, pack_id, phase, step, members)
+            assert dict(meter.rows(driver))["first evaluation"] == text
+    assert not any("first evaluation" in row for row in play_measured(one)[1])
 
 
 @pytest.mark.parametrize("sets", [("training.stop={metric: kl, threshold: 100.0, samples: 2}",), ()], ids=str)
 def test_the_table_has_the_seeds_that_stopped_early_where_they_may(stage, sets: tuple[str, ...]):
     """All stop at their first evaluation."""
-    one, snapshots = stage("stopping", *sets), []
-    meter = Meter(SweepState.load(one.folder))
-    one.play(watch=lambda driver: snapshots.append(meter.snapshot(driver)))
-    texts = [dict(snapshot.pairs()).get("seeds stopped early") for snapshot in snapshots]
+    texts = [row.get("seeds stopped early") for row in play_measured(stage("stopping", *sets))[1]]
     found = [int(text) for text in texts if text is not None]
     assert found == sorted(found) and len(set(found)) > 1 if sets else not found
 
 
 def test_the_meter_counts_what_is_done_and_what_is_left(stage):
-    one = stage("metered", pack=2)
-    meter, snapshots = Meter(SweepState.load(one.folder)), []
-    one.play(watch=lambda driver: snapshots.append(meter.snapshot(driver)))
-    assert [snapshot.member_steps for snapshot in snapshots] == [2 * 20 * step for step in range(1, 13)]
-    assert {snapshot.member_steps_total for snapshot in snapshots} == {480}
-    assert snapshots[-1].packs_done == 3 and snapshots[-1].packs_running == 1
-    assert snapshots[-1].best_score is not None and snapshots[0].best_score is None
+    state, rows = play_measured(stage("metered", pack=2))
+    shares = [f"{100 * 2 * 20 * step / 480:.0f} %" for step in range(1, 13)]
+    assert [row["member-steps"].partition(",")[0] for row in rows] == shares
+    assert rows[-1]["packs"] == "3/4, 1 running" and rows[0]["best so far"] == "none yet"
+    best = best_configuration(state)
+    assert rows[-1]["best so far"] in {f"{one.score:.4g} (#{one.number})" for one in state.configurations.values()}
+    assert dict(Meter(state).rows(SimpleNamespace(state=state, running={})))["best so far"].endswith(
+        f"(#{best.number})"
+    )

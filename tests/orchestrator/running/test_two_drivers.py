@@ -8,6 +8,8 @@ import pytest
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.repair import repair
 from orchestrator.record.state.state import SweepState
+from tests.orchestrator.running.deaths import finish
+from tests.orchestrator.running.ledgers import records, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -25,9 +27,7 @@ main()
 """
 
 
-def test_the_first_of_two_drivers_stops_and_names_the_second(
-    lengthwise, long_sweep, wait_for, records, tmp_path
-) -> None:
+def test_the_first_of_two_drivers_stops_and_names_the_second(lengthwise, long_sweep, tmp_path) -> None:
     folder = long_sweep.storage / "two"
     holds = [tmp_path / "first", tmp_path / "second"]
     for hold in holds:
@@ -43,8 +43,7 @@ def test_the_first_of_two_drivers_stops_and_names_the_second(
     assert first.returncode == 1, out
     assert f"pid {second.pid}" in err and "one driver is enough" in err and "Traceback" not in err
     holds[1].unlink()
-    out, err = second.communicate()
-    assert second.returncode == 0, err
+    finish(second)
     assert read_records(folder)[-1].kind == "end" and SweepState.load(folder).ended == "complete"
     assert "is sound" in repair(folder)[0]
     long_sweep.ended_as_if_left_alone(folder)
