@@ -36,6 +36,7 @@ from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep import sweep
 from orchestrator.sweep.specification import refuse_existing
 from search_spaces import load_sweep
+from tests.startup.sitecustomize import blank
 from trainers.errors import WeightsError
 from trainers.evaluation.weights import StoredWeights
 from trainers.files.checkpoint import Checkpoints

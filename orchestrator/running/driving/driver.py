@@ -14,8 +14,8 @@ from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.packs import Packing
 from orchestrator.record.kept import curves as curve_store
 from orchestrator.record.kept import weights
+from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.paths import STOP_FILE
 from orchestrator.record.state.recuts import describe_recut
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.budget import Limit, SweepBudget
