@@ -59,6 +59,7 @@ def test_a_domain_inside_its_field_is_let_pass(domain: Domain, where: Slot) -> N
         (Uniform(-0.5, 0.5), RATE, ".uniform[0]", "is out of bounds", -0.5, "0"),
         (Uniform(0.0, 1.0), RATE, ".uniform[1]", "is excluded, and can be drawn", 1.0, "0.99999"),
         (Uniform(0.0, 1.0), POSITIVE, ".uniform[0]", "is excluded, and can be drawn", 0.0, None),
+        (Uniform(1.0, 2.0), slot(float, above=1.0), ".uniform[0]", "is excluded, and can be drawn", 1.0, "1.00001"),
         (LogUniform(0.1, 2.0), RATE, ".log_uniform[1]", "is out of bounds", 2.0, "0.99999"),
         (
             OneMinusLogUniform(0.5, 0.9),
