@@ -114,7 +114,9 @@ def test_a_password_that_is_a_word_changes_no_data(tmp_path, monkeypatch, capsys
     assert redact(f"{said} {password}") == f"{said} ***"
     say(make_console(), f"{said} best: rotary mlflow sweeps")
     assert capsys.readouterr().out == f"{said} best: rotary mlflow sweeps\n"
-    text = RunContents.within_limits("c", "n", "FINISHED", 0, None, {"model.position": "rotary"}, {"a": "mlflow"}, ())
+    params, tags = {"model.position": "rotary"}, {"a": "mlflow"}
+    contents = RunContents(name="n", status="FINISHED", start_ms=0, end_ms=None, params=params, tags=tags, points=())
+    text = contents.within_limits()
     assert text.params == {"model.position": "rotary"} and text.tags["a"] == "mlflow"
 
 
