@@ -66,8 +66,8 @@ def check_alone(
     return pack, state
 
 
-def kept(members: Sequence[MemberConfig], **more: Any) -> tuple[list[Evaluation], list[MemberResult]]:
-    """The evaluations of a pack, and its results."""
+def train_recorded(members: Sequence[MemberConfig], **more: Any) -> tuple[list[Evaluation], list[MemberResult]]:
+    """Train a pack; return its evaluations and its results."""
     recorder = Recorder()
     return recorder.evaluations, train(members, recorder, **more)
 
@@ -98,8 +98,8 @@ def killed(members: Sequence[MemberConfig], folder: Path, at: int, **when: Any) 
 def check_resumed(members: Sequence[MemberConfig], folder: Path, at: int, **when: Any) -> list[Evaluation]:
     """A run killed at a step and resumed ends as one that was not; return its evaluations."""
     killed(members, folder, at, **when)
-    evaluations, results = kept(members, checkpoints=Checkpoints(folder=folder, **when))
-    whole, expected = kept(members)
+    evaluations, results = train_recorded(members, checkpoints=Checkpoints(folder=folder, **when))
+    whole, expected = train_recorded(members)
     same(evaluations, whole)
     assert results == expected
     return evaluations

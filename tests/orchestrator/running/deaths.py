@@ -18,7 +18,7 @@ Find = Callable[[str, int], psutil.Process | None]
 
 
 class Told:
-    """A driver that has some packs with the same work, and keeps what it is told in `calls`."""
+    """A driver with some packs of the same work; records the calls of workers in `calls`."""
 
     def __init__(self, *pack_ids: str, work: str = "") -> None:
         self.calls: list[tuple[Any, ...]] = []

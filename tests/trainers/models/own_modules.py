@@ -128,7 +128,7 @@ class Does(nn.Module):
         return self.function(x)
 
 
-def _of(inner: type[nn.Module], *arguments: object, name: str = "", **more: object) -> type[nn.Module]:
+def _net_with(inner: type[nn.Module], *arguments: object, name: str = "", **more: object) -> type[nn.Module]:
     class Of(Net):
         def __init__(self, inputs: int, outputs: int, positions: int) -> None:
             super().__init__(inputs, outputs, positions, inner(*arguments, **more))
@@ -137,17 +137,17 @@ def _of(inner: type[nn.Module], *arguments: object, name: str = "", **more: obje
     return Of
 
 
-WithDrops = _of(Does, lambda x: functional.dropout(x, 0.1))
-WithNoisy = _of(Does, lambda x: x + torch.randn_like(x))
-WithRenorms = _of(Does, lambda x: torch.renorm(x.flatten(0, 1), 2, 0, 1.0).unflatten(0, x.shape[:2]))
-WithReads = _of(Does, lambda x: x * float(x.detach()[:, 0].sum()))
-WithInfinite = _of(Does, lambda x: x / 0)
-WithSees = _of(Does, lambda x: x + x.mean(dim=-2, keepdim=True), name="WithSees")
-WithNarrow = _of(Does, lambda x: x[..., :2, :])
-WithAttends, WithDrawn, WithFrozen, WithRefuses = map(_of, (Attends, Drawn, Frozen, Refuses))
-WithDropout = _of(nn.Dropout, 0.25)
-WithoutDropout = _of(nn.Dropout, 0.0)
-WithLstm, WithGru = (_of(layer, 8, 8, batch_first=True) for layer in (nn.LSTM, nn.GRU))
-WithDeepGru = _of(nn.GRU, 8, 8, num_layers=2, dropout=0.5, batch_first=True)
-WithCounts, WithRemembers, WithSteps = map(_of, (Counts, Remembers, Steps))
-WithConv = _of(nn.Conv1d, 8, 8, 1)
+WithDrops = _net_with(Does, lambda x: functional.dropout(x, 0.1))
+WithNoisy = _net_with(Does, lambda x: x + torch.randn_like(x))
+WithRenorms = _net_with(Does, lambda x: torch.renorm(x.flatten(0, 1), 2, 0, 1.0).unflatten(0, x.shape[:2]))
+WithReads = _net_with(Does, lambda x: x * float(x.detach()[:, 0].sum()))
+WithInfinite = _net_with(Does, lambda x: x / 0)
+WithSees = _net_with(Does, lambda x: x + x.mean(dim=-2, keepdim=True), name="WithSees")
+WithNarrow = _net_with(Does, lambda x: x[..., :2, :])
+WithAttends, WithDrawn, WithFrozen, WithRefuses = map(_net_with, (Attends, Drawn, Frozen, Refuses))
+WithDropout = _net_with(nn.Dropout, 0.25)
+WithoutDropout = _net_with(nn.Dropout, 0.0)
+WithLstm, WithGru = (_net_with(layer, 8, 8, batch_first=True) for layer in (nn.LSTM, nn.GRU))
+WithDeepGru = _net_with(nn.GRU, 8, 8, num_layers=2, dropout=0.5, batch_first=True)
+WithCounts, WithRemembers, WithSteps = map(_net_with, (Counts, Remembers, Steps))
+WithConv = _net_with(nn.Conv1d, 8, 8, 1)

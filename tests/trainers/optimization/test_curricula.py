@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.trainers.own_tasks import Bag, Echo, Last
-from tests.trainers.runs import kept, same
+from tests.trainers.runs import same, train_recorded
 from tests.trainers.training.test_stopping import ENOUGH, EVERY, quick
 from trainers import Checkpoints
 from trainers.config.member import MemberConfig
@@ -36,7 +36,7 @@ def staged(member, seed: int, stop: Stop | None = ENOUGH, curriculum: Curriculum
 
 @pytest.fixture(scope="module")
 def five(member):
-    return kept([staged(member, seed) for seed in SEEDS])
+    return train_recorded([staged(member, seed) for seed in SEEDS])
 
 
 def test_a_member_goes_on_when_its_own_stage_is_good_enough(five) -> None:
@@ -73,7 +73,7 @@ def test_a_good_score_before_the_last_stage_stops_nobody(member) -> None:
 
 @pytest.mark.parametrize("chosen", [(2,), (4, 1, 2)], ids=str)
 def test_a_member_goes_on_in_any_pack_as_it_does_in_this_one(member, five, chosen) -> None:
-    evaluations, _ = kept([staged(member, seed) for seed in chosen])
+    evaluations, _ = train_recorded([staged(member, seed) for seed in chosen])
     whole = {one.step: one for one in five[0]}
     for one in evaluations:
         if one.step in whole:
@@ -85,10 +85,10 @@ def test_members_of_one_seed_stand_at_stages_of_their_own(member) -> None:
     """Learning at different rates: each as it does alone."""
     rates = (0.05, 0.005, 0.05)
     members = [staged(member, 3, None, training__learning_rate=rate) for rate in rates]
-    evaluations, _ = kept(members)
+    evaluations, _ = train_recorded(members)
     assert any(len(set(one.stage_M.tolist())) == 2 for one in evaluations)
     for place in (0, 1):
-        for one, alone in zip(evaluations, kept([members[place]])[0], strict=True):
+        for one, alone in zip(evaluations, train_recorded([members[place]])[0], strict=True):
             np.testing.assert_array_equal(one.values_MAKL[place], alone.values_MAKL[0])
             assert one.stage_M[place] == alone.stage_M[0] and one.loss_M[place] == alone.loss_M[0]
 
@@ -117,7 +117,7 @@ def test_nothing_is_drawn_ahead_across_an_evaluation(member, monkeypatch) -> Non
         return whole(self, stream, rows, stage_S)
 
     monkeypatch.setattr(Echo, "sample_staged", watched)
-    kept([staged(member, seed, None) for seed in SEEDS])
+    train_recorded([staged(member, seed, None) for seed in SEEDS])
     assert seen and all((first - 1) // EVERY == (last - 1) // EVERY for first, last in seen)
 
 
@@ -131,7 +131,7 @@ class Jumping(Threshold):
 def test_a_curriculum_that_leads_out_of_the_stages_is_refused(member) -> None:
     jumping = Jumping(metric="accuracy", threshold=0.5)
     with pytest.raises(PackError, match=r"returned the stages \[2\]; allowed: 1 integers from 0 to 1"):
-        kept([staged(member, 0, None, jumping)])
+        train_recorded([staged(member, 0, None, jumping)])
 
 
 def test_an_advance_of_falling_metrics_and_of_none() -> None:
@@ -198,7 +198,7 @@ def test_a_curriculum_killed_and_resumed_goes_on_as_if_never_stopped(member, fiv
     members = [staged(member, seed) for seed in SEEDS]
     snapshot, _ = Checkpoints(folder=tmp_path).load([(one.config_id, one.seed) for one in members])
     assert 14 <= snapshot.step < 60 and snapshot.arrays["stage"].any()
-    evaluations, results = kept(members, checkpoints=Checkpoints(folder=tmp_path, every_steps=1000))
+    evaluations, results = train_recorded(members, checkpoints=Checkpoints(folder=tmp_path, every_steps=1000))
     same(evaluations, five[0])
     assert results == five[1]
 

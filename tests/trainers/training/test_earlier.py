@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.trainers.runs import kept, same
+from tests.trainers.runs import same, train_recorded
 from trainers import Checkpoints, train
 from trainers.training.earlier import join_earlier, step_dependence
 
@@ -42,7 +42,7 @@ def test_trained_on_equals_trained_long(member, recorder, tmp_path: Path, every:
     recorder.evaluations.clear()
     train(longer, recorder, earlier=earlier)
     assert not recorder.notices
-    same(recorder.evaluations, kept(longer)[0])
+    same(recorder.evaluations, train_recorded(longer)[0])
 
 
 def test_states_that_do_not_fit_together_are_not_used(member, recorder, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.own_tasks import Bag, Echo
-from tests.trainers.runs import kept, killed, same
+from tests.trainers.runs import killed, same, train_recorded
 from trainers import Checkpoints, Evaluation
 from trainers.config.member import MemberConfig
 from trainers.evaluation.weights import StoredWeights
@@ -30,12 +30,12 @@ def quick(member, seed: int, stop: Stop | None = ENOUGH, **changes) -> MemberCon
 
 @pytest.fixture(scope="module")
 def eight(member):
-    return kept([quick(member, seed) for seed in SEEDS])
+    return train_recorded([quick(member, seed) for seed in SEEDS])
 
 
 @pytest.fixture(scope="module")
 def unstopped(member):
-    return kept([quick(member, seed, None) for seed in SEEDS])[0]
+    return train_recorded([quick(member, seed, None) for seed in SEEDS])[0]
 
 
 def test_members_stop_at_evaluations_of_their_own(eight) -> None:
@@ -73,7 +73,7 @@ def test_curves_are_those_without_stopping_and_then_repeated(eight, unstopped) -
 
 @pytest.mark.parametrize("chosen", [(3,), (6, 0, 5), (7, 7, 2)], ids=str)
 def test_a_member_stops_in_any_pack_as_it_does_in_this_one(member, eight, chosen) -> None:
-    evaluations, _ = kept([quick(member, seed) for seed in chosen])
+    evaluations, _ = train_recorded([quick(member, seed) for seed in chosen])
     mine = {one.step: one for one in evaluations}
     for one in eight[0]:
         if one.step in mine:
@@ -93,7 +93,7 @@ def test_the_pack_becomes_smaller(member, eight, monkeypatch) -> None:
         return lambda state, batches: seen.append(len(state.theta)) or learn(state, batches)
 
     monkeypatch.setattr(module, "make_learner", watched)
-    evaluations, _ = kept([quick(member, seed) for seed in SEEDS])
+    evaluations, _ = train_recorded([quick(member, seed) for seed in SEEDS])
     stopped_at = evaluations[-1].stopped_at_M
     wanted = [int((stopped_at >= step).sum()) for step in range(1, int(stopped_at.max()) + 1)]
     assert seen == wanted
@@ -111,7 +111,7 @@ def test_a_last_member_of_a_compiled_pack_goes_on_with_a_twin(member, eight, mon
     monkeypatch.setattr(module, "should_compile", lambda member, device: True)
     for chosen in ((0, 1, 2), (3,)):
         seen.clear()
-        evaluations, _ = kept([quick(member, seed) for seed in chosen])
+        evaluations, _ = train_recorded([quick(member, seed) for seed in chosen])
         assert min(seen) == 2
         final = eight[0][-1]
         np.testing.assert_array_equal(evaluations[-1].values_MAKL, final.values_MAKL[list(chosen)])
@@ -136,7 +136,7 @@ def test_a_compiled_pack_that_becomes_smaller_has_the_bits_of_its_members_alone(
                 "training__averages": {"raw": {}, "ema": {"decay": 0.8 + 0.03 * seed}, "bema": {"kappa": 0.5}},
             }
             members.append(quick(member, seed, training__compile=compiled, **own))
-        found, _ = kept(members, weights=folder)
+        found, _ = train_recorded(members, weights=folder)
         files = (StoredWeights(folder / file.name, file.sha256, "raw") for file in found[-1].weights)
         return found, {seed: stored["vectors"] for seed, stored in zip(seeds, files, strict=True)}
 
@@ -164,7 +164,7 @@ def test_a_compiled_pack_that_becomes_smaller_has_the_bits_of_its_members_alone(
 
 def test_a_failed_member_leaves_and_stays_failed(member) -> None:
     members = [quick(member, 0), quick(member, 1, training__learning_rate=1e38), quick(member, 2)]
-    evaluations, results = kept(members)
+    evaluations, results = train_recorded(members)
     assert [one.status for one in results] == ["complete", "failed", "complete"]
     assert results[1].stopped_at is None and results[1].failed_at is not None
     assert np.isnan(evaluations[-1].values_MAKL[1]).all() and np.isnan(evaluations[-1].loss_M[1])
@@ -172,7 +172,7 @@ def test_a_failed_member_leaves_and_stays_failed(member) -> None:
 
 
 def test_weights_are_those_at_the_stop(member, eight, tmp_path) -> None:
-    evaluations, _ = kept([quick(member, seed) for seed in (0, 1)], weights=tmp_path)
+    evaluations, _ = train_recorded([quick(member, seed) for seed in (0, 1)], weights=tmp_path)
     final = evaluations[-1]
     assert [one for one in evaluations[:-1] if one.weights] == []
     for m, file in enumerate(final.weights):
@@ -180,7 +180,7 @@ def test_weights_are_those_at_the_stop(member, eight, tmp_path) -> None:
         at = int(final.stopped_at_M[m])
         assert stored.step == at
         short = quick(member, m, None, training__steps=at)
-        ((lone,),) = [kept([short], weights=tmp_path / "alone")[0][-1].weights]
+        ((lone,),) = [train_recorded([short], weights=tmp_path / "alone")[0][-1].weights]
         alone = StoredWeights(tmp_path / "alone" / lone.name, lone.sha256, "raw")
         np.testing.assert_array_equal(stored["vectors"], alone["vectors"])
 
@@ -190,7 +190,7 @@ def test_a_pack_resumed_in_the_middle_goes_on_bit_for_bit(member, eight, tmp_pat
     """Whatever has stopped by then."""
     members = [quick(member, seed) for seed in SEEDS]
     killed(members, tmp_path, at, every_steps=3)
-    evaluations, results = kept(members, checkpoints=Checkpoints(folder=tmp_path, every_steps=1000))
+    evaluations, results = train_recorded(members, checkpoints=Checkpoints(folder=tmp_path, every_steps=1000))
     same(evaluations, eight[0])
     assert results == eight[1]
 
@@ -207,7 +207,7 @@ def test_a_metric_that_is_newer_than_a_checkpoint_is_measured_of_those_that_go_o
     older = [replace(one, metrics=one.metrics[1:], values_MAKL=one.values_MAKL[:, :, 1:]) for one in before]
     stored = [one.to_bytes() for one in older]
     Checkpoints(folder=tmp_path / "older").save(replace(snapshot, evaluations=stored), names)
-    evaluations, _ = kept(members, checkpoints=Checkpoints(folder=tmp_path / "older"))
+    evaluations, _ = train_recorded(members, checkpoints=Checkpoints(folder=tmp_path / "older"))
     final, wanted = evaluations[-1], eight[0][-1]
     assert final.metrics == wanted.metrics
     np.testing.assert_array_equal(final.values_MAKL[~left, :, 0], wanted.values_MAKL[~left, :, 0])
@@ -247,7 +247,7 @@ def test_whenever_members_stop_what_is_repeated_is_right(member, eight, unstoppe
     now = [0]
     module.evaluate, module.members_to_stop = evaluated, chosen
     try:
-        evaluations, _ = kept(members)
+        evaluations, _ = train_recorded(members)
     finally:
         module.evaluate, module.members_to_stop = whole, decide
     plain = {one.step: one for one in unstopped}

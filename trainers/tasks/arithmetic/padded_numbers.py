@@ -181,10 +181,10 @@ class PaddedNumbers(Task):
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return tokens and targets as text: digits, P for pad, + and x, _ for ignored, t for text."""
 
-        def said(ids: Sequence[int]) -> list[str]:
+        def symbols(ids: Sequence[int]) -> list[str]:
             return [_SYMBOLS.get(token, str(token) if token < PAD else "t") for token in ids]
 
-        return said(batch.tokens[0, row].tolist()), said(batch.targets[0, row].tolist())
+        return symbols(batch.tokens[0, row].tolist()), symbols(batch.targets[0, row].tolist())
 
     def sample(self, stream: Stream, batch: int) -> Batch:
         """Return a training batch for every seed of the stream; zero shifts are drawn anew in every epoch."""
