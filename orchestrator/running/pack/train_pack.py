@@ -106,14 +106,20 @@ def run_pack(config: Mapping[str, Any]) -> None:
     def send(name: str, content: Any) -> None:
         messages.append((name, content))
         if name not in ("began", "noticed"):  # they wait for the next one: each report is a round through Tune
-            tune.report({"messages": messages.copy()})
-            messages.clear()
+            send_waiting()
+
+    def send_waiting() -> None:
+        tune.report({"messages": messages.copy()})
+        messages.clear()
 
     torch.set_num_threads(max(1, int(work["cpus"])))
     folder = Path(work["folder"])
     with raising_out_of_space(folder), Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog:
         try:
             train_pack(work, PackReporter(send, watchdog))
+            if messages:
+                with watchdog.asleep():
+                    send_waiting()
         except KeyboardInterrupt:
             raise
         except BaseException as error:

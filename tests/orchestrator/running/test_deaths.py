@@ -1,6 +1,7 @@
 """How the end of a pack is worded, kept and shown, and what Ray is given then; and the tracebacks of the ledger."""
 
 import linecache
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,14 @@ from orchestrator.running.watching.meter import NO_TRACE, trace_lines
 from orchestrator.running.with_ray import tune
 from orchestrator.running.with_ray.tune import PackSearcher, Recorder
 from tests.orchestrator.running.deaths import Told
+
+
+@dataclass
+class SimpleProgress:
+    """What a pack reports between evaluations, with its step alone."""
+
+    step: int
+
 
 MINE = "/home/me/study/my_tasks.py"
 
@@ -90,6 +99,19 @@ def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_ra
     recorder.on_trial_complete(2, [], pack)
     ((name, pack_id, said, trace),) = driver.calls
     assert (name, pack_id) == ("failed", "p1") and said.startswith("ValueError: the seventh") and "in score" in trace
+
+
+def test_under_ray_a_sentence_after_the_last_report_of_a_pack_reaches_the_driver(tmp_path, monkeypatch) -> None:
+    def train_pack(work: Any, reporter: Any) -> None:
+        reporter.progress(SimpleProgress(step=7))
+        reporter.notice("its newest checkpoint was not copied")
+
+    reported: list[dict[str, Any]] = []
+    monkeypatch.setattr(trainable, "train_pack", train_pack)
+    monkeypatch.setattr("ray.tune.report", reported.append)
+    run_pack({"work": encode_work([], [], code=[], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p1")})
+    sent = [message for one in reported for message in one["messages"]]
+    assert sent == [("progressed", {"step": 7}), ("noticed", "its newest checkpoint was not copied")]
 
 
 NODE = "The actor died because its node has died. Node Id: 1"
