@@ -14,7 +14,6 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import BEST, select_steps
 from orchestrator.results.scoring.objective import choose_evaluations, recorded_objective
-from orchestrator.results.scoring.read_measured import read_measured
 from orchestrator.statistics.failed_seeds import score_over_seeds
 from orchestrator.wording import spans
 from search_spaces import ABSENT, nearest_name
@@ -42,7 +41,7 @@ class Members:
             self.registered = registered
         self.name = self.state.name
         self.objective = recorded_objective(self.state.spec)
-        self.measured = read_measured(self.state)
+        self.measured = self.state.read_measured()
         first = next(iter(self.measured.values()))
         trained, selection = first.metrics[self.objective.metric].trained_lengths, self.objective.lengths
         every = sorted({s for one in self.measured.values() for metric in one.metrics.values() for s in metric.lengths})

@@ -35,7 +35,6 @@ from orchestrator.results.scoring.objective import (
     score_configurations,
     score_members,
 )
-from orchestrator.results.scoring.read_measured import read_measured
 from orchestrator.results.scoring.search_design import domain_kind, planned_size, read_design
 from orchestrator.results.scoring.validation_scores import may_stop, read_validation_scores, stopped_at
 from orchestrator.results.summary import RecordedConfiguration, Row, Summary
@@ -52,7 +51,7 @@ def summary(
     `curves` (all of `read_curves(state)`) saves reading them; `parameters` (`parameters_by_structure(state)`) save
     importing torch to compare configurations. Raises DamagedCurves if a parquet part differs from its checksum.
     """
-    objective, measured = recorded_objective(state.spec), read_measured(state)
+    objective, measured = recorded_objective(state.spec), state.read_measured()
     _refuse_unjudged(state, objective, measured)
     directions = {name: metric.direction for one in measured.values() for name, metric in one.metrics.items()}
     race = state.race

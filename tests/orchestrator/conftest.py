@@ -19,6 +19,7 @@ from orchestrator.consoles import WIDTH_OF_FILES, WholeConsole
 from orchestrator.figures import drawing
 from orchestrator.record.kept.curves import read_curves, write_part
 from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.state.measured import measured_fields
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.terminal import FullReport, ShortReport
 from orchestrator.results.scoring.objective import recorded_objective, score_configurations, score_members
@@ -123,7 +124,7 @@ def build_sweep(
             pack_id, steps = f"pack{number:04d}", resolved["training"]["steps"]
             ledger.append(
                 "configuration", number=number, config_id=lead.config_id, values=dict(values), resolved=resolved,
-                duplicate_of=None,
+                duplicate_of=None, **measured_fields(lead, ()),
             )  # fmt: skip
             ledger.append("pack", pack_id=pack_id, structural_key=lead.structural_key, members=pairs, steps=steps)
             every = resolved["evaluation"]["every"]

@@ -138,8 +138,8 @@ def _unpruned(pack: PackState, table: Any) -> Any:
 
 def _measured(state: SweepState, pack: PackState, table: Any) -> Any:
     """Return the rows at lengths that their metric has: a pack reports NaN at the others, and no seed failed there."""
-    names = {state.configurations[name].measured for name, _ in pack.members} - {None}
-    lengths_of = measured_lengths(state.measured[name] for name in names if name)
+    names = {state.configurations[name].measured for name, _ in pack.members}
+    lengths_of = measured_lengths(state.measured[name] for name in names)
     if not lengths_of:
         return table
     metric, length = table.column("metric").combine_chunks(), table.column("length").to_numpy()

@@ -72,7 +72,7 @@ class _Configuration(TypedDict):
     resolved: _Resolved
     duplicate_of: Text | None
     draw: NotRequired[Count]
-    measured: NotRequired[Text | None]
+    measured: Text
     measured_in_full: NotRequired[dict[str, _Measured]]
 
 

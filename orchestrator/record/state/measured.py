@@ -1,8 +1,7 @@
 """What a configuration measures, in the words of the ledger: a reader needs no class of its task or model.
 
 The record of a configuration names its metrics and lengths by digest, under `measured`. The first one with a new digest
-has all of it too, under `measured_in_full`. Versions that do not know these fields read the ledger as before, and build
-the classes.
+has all of it too, under `measured_in_full`.
 """
 
 from __future__ import annotations

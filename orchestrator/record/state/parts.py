@@ -36,7 +36,7 @@ class MemberState:
 class ConfigurationState:
     """One configuration with its members by seed; `score` is None until `finished`, and stays None if it failed.
 
-    `measured` names its metrics and lengths in `SweepState.measured`; None in ledgers that lack them.
+    `measured` names its metrics and lengths in `SweepState.measured`.
     `seeds_failed` counts the seeds that the score takes for failed. `pruned_at` is the step of the rung of a race at
     which its members ended; it never has a score then.
     """
@@ -45,7 +45,7 @@ class ConfigurationState:
     number: int
     values: dict[str, Any]
     resolved: dict[str, Any]
-    measured: str | None = None
+    measured: str
     members: dict[int, MemberState] = field(default_factory=dict)
     score: float | None = None
     seeds_failed: int = 0

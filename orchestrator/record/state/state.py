@@ -16,6 +16,7 @@ from orchestrator.record.ledger.fields import wrong_field
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, read_records
 from orchestrator.record.state import race as races
 from orchestrator.record.state import recuts
+from orchestrator.record.state.measured import Measured
 from orchestrator.record.state.parts import ConfigurationState, Draw, MemberState, PackState, Sessions, drop_scores
 
 # Records that later ones refer to are replayed first, whatever order they were written in.
@@ -88,6 +89,11 @@ class SweepState:
         """(pack_id, error) of every pack that was given up, in the order they were planned."""
         return [(pack.pack_id, pack.error or "") for pack in self.packs.values() if pack.status == "failed"]
 
+    def read_measured(self) -> dict[str, Measured]:
+        """Return the metrics and lengths of every configuration, by config_id."""
+        by_digest = {digest: Measured.from_recorded(fields) for digest, fields in self.measured.items()}
+        return {name: by_digest[found.measured] for name, found in self.configurations.items()}
+
     @property
     def modules(self) -> list[dict[str, Any]]:
         """The recorded modules of `imports` that the sweep was last trained with."""
@@ -145,9 +151,9 @@ class SweepState:
 
     def _configuration(self, record: Record) -> None:
         fields = record.fields
-        number, name, measured = fields["number"], fields["config_id"], fields.get("measured")
+        number, name, measured = fields["number"], fields["config_id"], fields["measured"]
         self.measured |= fields.get("measured_in_full", {})
-        if measured is not None and measured not in self.measured:
+        if measured not in self.measured:
             raise self._damage(record, f"configuration {number} measures {measured}, and no record says what that is")
         known = self.draws.get(number)
         if known is not None:

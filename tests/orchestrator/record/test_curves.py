@@ -20,6 +20,7 @@ from orchestrator.errors import DamagedCurves, LedgerError
 from orchestrator.record.kept.curves import COLUMNS, read_curves, write_curves, write_part
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
+from tests.orchestrator.record.nothing_measured import NOTHING_MEASURED
 
 MEMBERS = [("c1", 0), ("c1", 5), ("c0", 0)]
 PROVENANCE = {"name": "s", "study": "t", "spec": {}, "spec_hash": "h", "provenance": {}}
@@ -45,7 +46,8 @@ def append(ledger: Ledger, pack_id: str, members: list[tuple[str, int]], evaluat
 def begin(ledger: Ledger, packs: dict[str, list[tuple[str, int]]]) -> None:
     names = sorted({name for members in packs.values() for name, _ in members})
     for number, name in enumerate(names):
-        ledger.append("configuration", number=number, config_id=name, values={}, resolved={}, duplicate_of=None)
+        named = {"number": number, "config_id": name}
+        ledger.append("configuration", **named, values={}, resolved={}, duplicate_of=None, **NOTHING_MEASURED)
     for pack_id, members in packs.items():
         ledger.append("pack", pack_id=pack_id, structural_key="k", members=members, steps=100)
 

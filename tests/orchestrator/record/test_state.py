@@ -16,6 +16,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
+from tests.orchestrator.record.nothing_measured import NOTHING_MEASURED
 
 
 def view(state: SweepState) -> str:
@@ -26,7 +27,8 @@ def view(state: SweepState) -> str:
 def configuration(number: int, name: str, duplicate_of: str | None = None) -> tuple[str, dict[str, Any]]:
     values = {"training.learning_rate": 0.1 * number}
     return "configuration", {
-        "number": number, "config_id": name, "values": values, "resolved": {"model": {}}, "duplicate_of": duplicate_of
+        "number": number, "config_id": name, "values": values, "resolved": {"model": {}}, "duplicate_of": duplicate_of,
+        **NOTHING_MEASURED,
     }  # fmt: skip
 
 

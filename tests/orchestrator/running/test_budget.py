@@ -8,6 +8,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving import budget
 from orchestrator.running.driving.budget import SweepBudget
 from search_spaces import load_sweep
+from tests.orchestrator.record.nothing_measured import NOTHING_MEASURED
 from tests.orchestrator.running.ledgers import begin_ledger, curves, keyed
 
 TWO_IN_A_PACK = ("--set", "resources.pack=2", "--set", "resources.checkpoint_steps=null")
@@ -17,7 +18,8 @@ def state_with(folder, spec, packs):
     """The state of a sweep of one configuration with packs of (members, trained steps, seconds), in GPU packs."""
     with begin_ledger(folder, spec) as ledger:
         resolved = {"task": {}, "model": {}, "training": {}, "evaluation": {}}
-        ledger.append("configuration", number=0, config_id="c" * 12, values={}, resolved=resolved, duplicate_of=None)
+        fields = {"number": 0, "config_id": "c" * 12, "values": {}, "resolved": resolved, "duplicate_of": None}
+        ledger.append("configuration", **fields, **NOTHING_MEASURED)
         seed = 0
         for index, (count, step, seconds) in enumerate(packs):
             members = [["c" * 12, seed + one] for one in range(count)]

@@ -14,14 +14,13 @@ from orchestrator.errors import DamagedLedger
 from orchestrator.figures.heat_maps import explain_missing_maps
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode, read_records
+from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
 from orchestrator.record.state.measured import Measured, measured_fields
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.report.csv_tables import csv_tables
 from orchestrator.report.files import present, write_report
 from orchestrator.results import summarise
-from orchestrator.results.scoring import read_measured
 from orchestrator.results.summarise import summary
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep.sweep import resume_sweep
@@ -114,33 +113,6 @@ def test_everything_is_read_when_the_task_is_gone_and_its_copy_cannot_be_importe
 
 
 @pytest.mark.slow
-def test_a_sweep_begun_by_an_older_version_and_gone_on_with_reports_the_same(ran, tmp_path, forget):
-    """Two configurations were recorded without what they measure, two are recorded by the version of today."""
-    folder = ran()
-    whole = summary(SweepState.load(folder))
-    old = []
-    for record in read_records(folder):
-        if record.kind == "configuration" and record.fields["number"] > 1:
-            break
-        fields = {key: value for key, value in record.fields.items() if not key.startswith("measured")}
-        old.append(encode(Record(record.seq, record.time, record.kind, fields)))
-    shutil.rmtree(folder / "curves")
-    (folder / LEDGER_FILE).write_bytes(b"".join(old))
-    assert resume_sweep(folder, Console(quiet=True)).exit_code == 0
-    state = SweepState.load(folder)
-    assert [found.measured is None for found in state.configurations.values()] == [True, True, False, False]
-    again = summary(state)
-    assert repr(again.bands) == repr(whole.bands) and again.measured == whole.measured  # NaN is not equal to itself
-    assert [(row.config_id, row.score, row.groups, row.beside) for row in again.rows] == [
-        (row.config_id, row.score, row.groups, row.beside) for row in whole.rows
-    ]
-    write_report(folder)
-    forget(folder)
-    with pytest.raises(own_code.OwnCodeError, match="three_sets"):  # of the first two nothing else knows
-        summary(state)
-
-
-@pytest.mark.slow
 def test_a_metric_that_a_task_has_got_since_is_no_part_of_a_sweep_that_is_gone_on_with(ran):
     """Its curves are kept; tables, figures and rows are those of the metrics that were recorded."""
     folder = ran()
@@ -176,7 +148,6 @@ def test_a_report_of_a_new_sweep_builds_no_class(ran, monkeypatch):
     def refused(*_):
         raise AssertionError("a class was built")
 
-    monkeypatch.setattr(read_measured, "member_of", refused)
-    monkeypatch.setattr(read_measured, "import_recorded", refused)
+    monkeypatch.setattr("orchestrator.plan.recorded.recorded_member", refused)
     monkeypatch.setattr(summarise, "import_recorded", refused)
     write_report(folder)
