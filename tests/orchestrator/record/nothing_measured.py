@@ -1,0 +1,13 @@
+"""The fields of a hand-written record of a configuration about its metrics: it has none."""
+
+from typing import Any
+
+NOTHING_MEASURED: dict[str, Any] = {
+    "measured": "m",
+    "measured_in_full": {
+        "m": {
+            "lengths": [], "averages": [], "sets": [], "longest_trained": {}, "headline": [], "families": {},
+            "pairs": [],
+        }
+    },
+}  # fmt: skip
