@@ -38,8 +38,8 @@ def pack_sweep(members: Members, claims: Iterable[Claim], path: Path) -> int:
     """
     sink = io.BytesIO()
     members.curves[_is_read(members, list(claims))].to_parquet(sink, compression=None, index=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(path, "w:xz", preset=9) as archive:
             kept = {name: one for name, one in members.registered.items() if name in members.state.claims}
             ledger, registered = (members.folder / LEDGER_FILE).read_bytes(), json.dumps(kept, sort_keys=True).encode()

@@ -1,6 +1,5 @@
 """Claims files: claims of a paper as questions that sweeps answer. Their grammar and strict loader."""
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -150,13 +149,7 @@ class ClaimsFile(Strict):
     claims: list[Claim] = Field(min_length=1, description="The claims, in the order of the page.")
     closing: str = Field(default="", description="What was not tested, and why, in Markdown.")
 
-    _sha256: str = PrivateAttr(default="")
     _path: Path = PrivateAttr(default=Path())
-
-    @property
-    def sha256(self) -> str:
-        """The SHA-256 of the file, which the ledger records when claims are registered."""
-        return self._sha256
 
     @property
     def path(self) -> Path:
@@ -194,7 +187,7 @@ def load_claims(path: str | Path) -> ClaimsFile:
     for index, claim in enumerate(found.claims):
         _check_claim(claim, f"claims[{index}]", found, findings)
     findings.raise_any()
-    found._sha256, found._path = hashlib.sha256(text.encode()).hexdigest(), path
+    found._path = path
     return found
 
 

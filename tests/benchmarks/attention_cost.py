@@ -43,10 +43,10 @@ def measure(encoding: str, asked: argparse.Namespace) -> None:
     import torch
 
     from orchestrator.running.pack.heap import keep_freed_memory
+    from tests.trainers.runs import make_stepper
     from trainers.config.member import MemberConfig
     from trainers.evaluation.evaluate import evaluate
     from trainers.packs.pack import Pack, State
-    from trainers.training.step import make_stepper
 
     keep_freed_memory()  # as a worker does
     position = {"name": "rope", "base": 500000} if encoding == "rope" else encoding

@@ -29,9 +29,9 @@ def measure(compiled: bool) -> None:
     import torch
 
     from tests.benchmarks.workloads import W1
+    from tests.trainers.runs import make_stepper
     from trainers.config.member import MemberConfig
     from trainers.packs.pack import Pack, State
-    from trainers.training.step import make_stepper
 
     torch.set_num_threads(1)
     for size in SIZES:

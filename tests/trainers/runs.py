@@ -14,7 +14,7 @@ from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.evaluation.results import Evaluation, MemberResult, Progress
 from trainers.packs.pack import Pack, State
-from trainers.training.step import make_stepper
+from trainers.training.step import make_learner, sample_batches
 
 
 class Recorder:
@@ -33,6 +33,12 @@ class Recorder:
 
     def notice(self, text: str) -> None:
         self.notices.append(text)
+
+
+def make_stepper(pack: Pack) -> Callable[[State], None]:
+    """A function that draws a batch and trains one step."""
+    learn = make_learner(pack)
+    return lambda state: learn(state, sample_batches(pack, state.step + 1, pack.training.batch_size, state.stage))
 
 
 def stepped(pack: Pack, steps: int = 8) -> State:

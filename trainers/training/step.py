@@ -198,9 +198,3 @@ def separate_tensors(pack: Pack, batches: Sequence[Batch]) -> list[Batch]:
     """Return the batches with separate contiguous tensors per member, as the program for all packs needs them."""
     index_M = None if pack.index_M is not None else pack.indexed[1]
     return [batch.for_members(index_M).contiguous() for batch in batches]
-
-
-def make_stepper(pack: Pack) -> Callable[[State], None]:
-    """Return a function that draws a batch and trains one step."""
-    learning = make_learner(pack)
-    return lambda state: learning(state, sample_batches(pack, state.step + 1, pack.training.batch_size, state.stage))

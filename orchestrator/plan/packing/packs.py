@@ -30,8 +30,6 @@ MEMORY_SHARE = 0.5
 Waiting = tuple[Configuration, Sequence[int]]
 """A configuration and the seeds of it that are to be packed."""
 
-Packing = Callable[[Sequence[Waiting]], "list[Pack]"]
-
 Capacity = Callable[[MemberConfig], int]
 Work = Callable[[MemberConfig, float], float]
 Groups = dict[str, list[tuple[str, int]]]

@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.packing.packs import Packing
+from orchestrator.plan.packing.packs import Packer
 from orchestrator.record.kept import curves as curve_store
 from orchestrator.record.kept import weights
 from orchestrator.record.ledger.folders import STOP_FILE
@@ -21,7 +21,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.budget import Limit, SweepBudget
 from orchestrator.running.driving.evaluation_record import evaluation_fields
 from orchestrator.running.driving.racing import is_paused, is_race_over, race_fields, rung_fields
-from orchestrator.running.driving.recutting import Halving, Recutting, Room, recut_fields, shortage_fields
+from orchestrator.running.driving.recutting import Room, recut_fields, shortage_fields
 from orchestrator.running.driving.sampler import ConfigurationSampler, lacking_members
 from orchestrator.running.driving.scores import Scores
 from orchestrator.running.driving.work import Running, describe_work
@@ -37,8 +37,7 @@ RECORDS_AT_ONCE = 256  # of many configurations, packs and scores: signals wait 
 class SweepDriver:
     """What `orchestrator.running.pack.protocol.Driver` asks for, over a ledger and the state replayed from it.
 
-    `pack` cuts configurations with the seeds they lack into packs; `recut` cuts packs again that no worker has begun,
-    for the `workers` that are there, None if they stay as they are; `halve` notes that a pack ran out of memory;
+    `packer` cuts configurations with the seeds they lack into packs for the `workers` that are there;
     `max_seconds` is how long this driver may run, within the sweep's budget; `built` are the configurations of the
     first generation if `spec` has just been checked against today's code, which spares building them again; `held`
     keeps signals away while a record is written; `say` is called with every sentence for the user, `tick` ten times a
@@ -51,9 +50,7 @@ class SweepDriver:
         ledger: Ledger,
         state: SweepState,
         *,
-        pack: Packing,
-        recut: Recutting | None = None,
-        halve: Halving | None = None,
+        packer: Packer,
         workers: int = 1,
         max_seconds: float | None = None,
         built: Iterable[Configuration] = (),
@@ -64,8 +61,7 @@ class SweepDriver:
         self.spec, self.ledger, self.state = spec, ledger, state
         self.running: dict[str, Running] = {}
         self._seconds, self._environments = dict[str, float](), Environments()
-        self._pack, self._held, self._say, self._tick = pack, held, say, tick
-        self._recut, self._halve = recut, halve
+        self._packer, self._held, self._say, self._tick = packer, held, say, tick
         self._room: Room = (workers, None)
         self.queue: deque[str] = deque()
         self.stopped_by: list[Limit] = []  # the limits of the budget because of which no more packs are handed out
@@ -167,7 +163,7 @@ class SweepDriver:
     def ran_out_of_memory(self, pack_id: str, error: str) -> bool:
         """Cut the pack, and those like it that no worker has begun, into smaller ones; return whether it can be."""
         pack, device = self.state.packs[pack_id], self._environments.device(pack_id)
-        shortage = self._halve and shortage_fields(pack, self._halve, device, error, self._seconds.get(pack_id, 0.0))
+        shortage = shortage_fields(pack, self._packer, device, error, self._seconds.get(pack_id, 0.0))
         waiting = [*self.queue, pack_id]
         order = self._cut_again(waiting, shortage) if shortage else waiting
         if order is not waiting:
@@ -242,7 +238,7 @@ class SweepDriver:
 
     def _cut_again(self, waiting: Collection[str], shortage: Mapping[str, Any] | None = None) -> Collection[str]:
         """Cut waiting packs again if that is worth it, or after a shortage; return which packs wait then."""
-        found = self._recut and recut_fields(self.state, waiting, self.running, self._recut, self._room, shortage)
+        found = recut_fields(self.state, waiting, self.running, self._packer, self._room, shortage)
         if not found:
             return waiting
         fields, order = found
@@ -259,7 +255,7 @@ class SweepDriver:
 
     def _plan_packs(self, names: set[str], queue: bool, built: Mapping[str, Configuration] | None = None) -> None:
         """Record packs for every member of these configurations that is in none; `built` spares building them."""
-        packs = self._pack(lacking_members(self.state, names, built or {}))
+        packs = self._packer(lacking_members(self.state, names, built or {}))
         self.record_all("pack", [asdict(pack) for pack in packs])
         if queue:
             self.queue.extend(pack.pack_id for pack in packs)

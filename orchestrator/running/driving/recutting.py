@@ -1,12 +1,10 @@
 """When packs that no worker has begun are cut again, and one that ran out of memory; and the record of it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.packing.packs import Pack
-from orchestrator.plan.packing.shortages import Shortage
+from orchestrator.plan.packing.packs import Pack, Packer
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.recuts import has_begun
 from orchestrator.record.state.state import SweepState
@@ -18,18 +16,12 @@ from orchestrator.running.pack.train_pack import checkpoint_folder
 Room = tuple[int, float | None]
 """How many workers there are, and the bytes of each; None while it is the amount packs were first planned for."""
 
-Recutting = Callable[[Sequence[Pack], Sequence[tuple[Pack, float]], Mapping[str, Configuration], Room], Sequence[Pack]]
-"""`orchestrator.plan.packing.packs.Packer.recut`."""
-
-Halving = Callable[[Pack], Shortage]
-"""`orchestrator.plan.packing.packs.Packer.halve`."""
-
 
 def recut_fields(
     state: SweepState,
     waiting: Collection[str],
     running: Mapping[str, Running],
-    recut: Recutting,
+    packer: Packer,
     room: Room,
     shortage: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[str]] | None:
@@ -57,7 +49,7 @@ def recut_fields(
     ]
     config_ids = {config_id for pack in left for config_id, _ in pack.members}
     configurations = {name: as_configuration(state.configurations[name]) for name in config_ids}
-    packs = recut(list(unbegun.values()), begun, configurations, room)
+    packs = packer.recut(list(unbegun.values()), begun, configurations, room)
     if not packs:
         return None
     names = {pack.pack_id for pack in packs}
@@ -73,7 +65,7 @@ def recut_fields(
 
 
 def shortage_fields(
-    pack: PackState, halve: Halving, device: str | None, error: str, seconds: float
+    pack: PackState, packer: Packer, device: str | None, error: str, seconds: float
 ) -> dict[str, Any] | None:
     """Return the fields of the shortage of a pack that ran out of memory on a device; None if it cannot be halved.
 
@@ -81,7 +73,7 @@ def shortage_fields(
     """
     if device is None or len(pack.members) == 1 or pack.is_final:
         return None
-    shortage = asdict(halve(as_pack(pack)))
+    shortage = asdict(packer.halve(as_pack(pack)))
     return {"pack_id": pack.pack_id, **shortage, "device": device, "error": error, "seconds": seconds}
 
 

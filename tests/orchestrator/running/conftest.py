@@ -6,7 +6,8 @@ import shutil
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from orchestrator.plan.packing.packs import make_packs
+from orchestrator.plan.packing.packs import Pack, make_packs
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
@@ -102,15 +103,16 @@ class Stage:
         order: Callable[[list[str]], list[str]] | None = None,
         during: Callable[[str, int], None] = lambda pack_id, step: None,
         watch: Callable[[SweepDriver], None] = lambda driver: None,
+        recut: Callable[..., Sequence[Pack]] = lambda *cut: (),
         **settings: Any,
     ) -> SweepState:
         """Run to the end. `order` arranges the packs at hand; `during` and `watch` follow every evaluation.
 
-        `settings` are those of a SweepDriver.
+        `recut` is that of the packer: without it packs stay as they are. `settings` are those of a SweepDriver.
         """
         with Ledger.open(self.folder) as ledger:
             state = SweepState.load(self.folder)
-            given: dict[str, Any] = {"pack": self._packs, "say": self.said.append, **settings}
+            given: dict[str, Any] = {"packer": FixedPacker(self._packs, recut), "say": self.said.append, **settings}
             driver = SweepDriver(self.spec, ledger, state, **given)
             inline.run_packs(Followed(driver, order, during, watch), retries=self.spec.resources.retries)
             return state
@@ -123,6 +125,17 @@ class Stage:
             work=lambda member, count: count,
             even=False,
         )
+
+
+@dataclass(frozen=True)
+class FixedPacker:
+    """A packer that packs and cuts again as it is told."""
+
+    pack: Callable[[list], list]
+    recut: Callable[..., Sequence[Pack]]
+
+    def __call__(self, waiting: list) -> list:
+        return self.pack(waiting)
 
 
 @pytest.fixture

@@ -86,14 +86,14 @@ class Pool:
         self.state = self.ledger.replayed()
         self._again, self._workers = [], dict.fromkeys(self._workers)
         self._told = len(self._workers)
-        given: dict[str, Any] = {"pack": self._pack, "recut": self._recut, "workers": self._told}
-        self.driver = SweepDriver(self.spec, self.ledger, self.state, **given)  # type: ignore[arg-type]
+        given: dict[str, Any] = {"packer": self, "workers": self._told}
+        self.driver = SweepDriver(self.spec, self.ledger, self.state, **given)
 
-    def _pack(self, waiting: Any) -> list[Pack]:
+    def __call__(self, waiting: Any) -> list[Pack]:
         self._examples |= {one.member(0).structural_key: one.member(0) for one, _ in waiting}
         return make_packs(waiting, self._told, lambda member: CAPACITY, work)
 
-    def _recut(self, packs: Any, begun: Any, configurations: Any, room: Room) -> list[Pack]:
+    def recut(self, packs: Any, begun: Any, configurations: Any, room: Room) -> list[Pack]:
         return recut_packs(packs, begun, configurations, room[0], lambda member: CAPACITY, work)
 
     def at(self, time: float, event: Callable[[], None]) -> None:
@@ -448,7 +448,7 @@ def test_packs_that_wait_are_cut_again_for_the_memory_of_nodes_that_join(stage) 
             driver.resized(1, small[1])
 
     packer = Packer(on_gpus.spec, Cluster(workers=1, bytes_per_worker=small[0], description=""))
-    state = one.play(pack=packer, recut=packer.recut, tick=smaller)
+    state = one.play(packer=packer, tick=smaller)
     assert sorted(len(pack.members) for pack in state.packs.values()) == [3, 3, 6]
     assert one.said == ["1 pack that no worker had begun was cut again into 2, for 1 worker"]
     assert keyed(state).equals(keyed(whole))

@@ -55,7 +55,7 @@ def play(stage: Any, memory: float = MEMORY, **more: Any) -> SweepState:
     cluster = Cluster(workers=1, bytes_per_worker=memory, description="pretended")
     recuts = SweepState.load(stage.folder).recuts
     packer = Packer(stage.spec, cluster, [one.shortage for one in recuts if one.shortage])
-    return stage.play(pack=packer, recut=packer.recut, halve=packer.halve, **more)
+    return stage.play(packer=packer, **more)
 
 
 @pytest.mark.slow
@@ -126,7 +126,7 @@ def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:
     with Ledger.open(one.folder) as ledger:
         state = SweepState.load(one.folder)
         packer = Packer(one.spec, Cluster(workers=1, bytes_per_worker=MEMORY, description=""))
-        driver = SweepDriver(one.spec, ledger, state, pack=packer, recut=packer.recut, halve=packer.halve)
+        driver = SweepDriver(one.spec, ledger, state, packer=packer)
         pack_id, _ = driver.next_pack() or ("", "")
         driver.started(pack_id)
         assert not driver.ran_out_of_memory(pack_id, "no room")  # before the worker has said where it runs

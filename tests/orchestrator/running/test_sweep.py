@@ -300,7 +300,7 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
     with Ledger.open(state.folder) as ledger:
         before = dict(Meter(state).rows(SimpleNamespace(state=state, running={})))
         assert (before["packs"], before["member-steps"], before["time left"]) == ("-", "-", "-")
-        driver = driver_module.SweepDriver(one.spec, ledger, state, pack=Packer(one.spec, inline.this_process(0.0)))
+        driver = driver_module.SweepDriver(one.spec, ledger, state, packer=Packer(one.spec, inline.this_process(0.0)))
         pack_id, _ = driver.next_pack()
         driver.started(pack_id)
         meter, members = Meter(state), len(state.packs[pack_id].members)

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 import torch
 
+from tests.trainers.runs import stepped
 from trainers import MemberConfig
 from trainers.check.classes import check_class
 from trainers.evaluation.evaluate import evaluate
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Pack
 from trainers.random import Stream
 from trainers.settings import registry
 from trainers.settings.descriptions import describe
-from trainers.training.step import make_stepper
 
 CLASSES = [(kind, name) for kind in registry.KINDS for name in registry.names(kind) if name != "vmapped"]
 
@@ -62,9 +62,7 @@ def test_a_member_alone_is_the_same_as_in_a_pack(seed: int, task: dict[str, Any]
     found = []
     for some in (members[:1], members):
         pack = Pack(some, torch.device("cpu"))
-        state, step = State.initial(pack), make_stepper(pack)
-        for _ in range(9):
-            step(state)
+        state = stepped(pack, 9)
         found.append((state.theta[0].numpy().tobytes(), evaluate(pack, state)[1][0].tobytes()))
     assert found[0] == found[1]
 

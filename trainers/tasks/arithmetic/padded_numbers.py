@@ -28,7 +28,7 @@ from trainers.tasks.fixed_set import Draws, training_draws
 from trainers.tasks.metrics import Family, families
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, EvaluationBatch, Task
-from trainers.tensors.numerals import DIGITS, FIRST, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES, Places, find_places
+from trainers.tensors.numerals import DIGITS, FIRST, PAD, PLUS, SECOND, TEXT, TIMES, Places, find_places
 
 _SYMBOLS = {PAD: "P", PLUS: "+", TIMES: "x", IGNORED: "_"}
 GENERAL = "exact_match"  # the group of rows drawn without a condition
@@ -164,14 +164,6 @@ class PaddedNumbers(Task):
     def places(self, tokens: Tensor) -> Places:
         """Return role and significance of each position, (..., T), of sequences (..., T)."""
         return find_places(tokens)
-
-    def fixed_places(self) -> Places | None:
-        """Return the places (T,) shared by all sequences; None with text, where they differ."""
-        if self.text_tokens:
-            return None
-        first, second = self.blocks
-        role = [FIRST] * first + [OPERATOR] + [SECOND] * second
-        return Places(torch.tensor(role), torch.tensor([*range(first, 0, -1), 0, *range(second, 0, -1)]))
 
     def numbers(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return the digits of both numbers of sequences (..., T), units first, (..., W) each."""

@@ -306,11 +306,6 @@ def test_places_follow_from_the_tokens(task: Task) -> None:
             (r == NO_ROLE) == (t >= TEXT) and (d > 0) == (t <= PAD)
             for t, r, d in zip(tokens, roles, digits, strict=True)
         )
-    fixed = task.fixed_places()
-    assert (fixed is None) == (task.text_tokens > 0)
-    if fixed is not None:
-        assert fixed.role.shape == (task.train_positions,)
-        assert (places.role == fixed.role).all() and (places.significance == fixed.significance).all()
     first, second = task.numbers(batch.tokens)
     read = [*zip(to_integers(first.flatten(0, 1)), to_integers(second.flatten(0, 1)), strict=True)]
     assert read == [(a, b) for a, b, _ in rows(task, batch)]
