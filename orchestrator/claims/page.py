@@ -12,7 +12,7 @@ from orchestrator.claims.figures import draw_claim, write_small_png
 from orchestrator.claims.members import Members
 from orchestrator.claims.registration import changes_since, say_when_registered
 from orchestrator.claims.values import ArmValues, by_seed
-from orchestrator.claims.verdicts import HELD, NOT_TESTED, Judgement
+from orchestrator.claims.verdicts import HELD, LEVEL, NOT_TESTED, Judgement
 from orchestrator.claims.words import (
     ask_in_words,
     axis_words,
@@ -35,6 +35,7 @@ does not ask. Values at several lengths are averaged. Intervals of medians lie b
 least six of them. p is of the sign test (for no effect, of two one-sided ones), of the exact test for shares, and of
 least squares for a search. All choices were made at the selection lengths.
 """
+SEEDS = (9, 12, 17, 24, 36, 48)  # that a sweep is asked to have
 PICTURE = re.compile(r"(!\[[^\]]*\])\((?!\w+:)([^)\s]+)")  # of Markdown, by a path
 
 
@@ -58,7 +59,8 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
             picture = page.parent / f"{page.stem}_figures" / f"{one.claim.id}.png"
             write_small_png(figure, picture)
             written.append(picture)
-        parts.append(section(one, file, picture.relative_to(page.parent) if picture else None))
+        hint = what_would_decide(one, sum(not math.isnan(other.holm) for other in judgements))
+        parts.append(section(one, file, picture.relative_to(page.parent) if picture else None, hint))
     parts.append(closing)
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("\n".join(part for part in parts if part), encoding="utf-8")
@@ -108,8 +110,8 @@ def overview(judgements: Sequence[Judgement]) -> str:
     return markdown_table(("name", "claim", "effect and 95 % interval", "verdict"), rows)
 
 
-def section(one: Judgement, file: ClaimsFile, picture: Path | None) -> str:
-    """Return everything about one claim."""
+def section(one: Judgement, file: ClaimsFile, picture: Path | None, hint: str) -> str:
+    """Return everything about one claim; `hint` says what would decide it."""
     claim, members = one.claim, one.members
     lines = [f"## {claim.id}: {_sentence(claim)}", "", f"**{one.words}**", ""]
     note = [claim.note.strip(), ""] if claim.note else []
@@ -135,7 +137,7 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None) -> str:
         lines += [f"![{axis_words(claim, claim.compare)} of {' and '.join(claim.compare)}]({picture.as_posix()})", ""]
     if one.arms is not None:
         lines += [arms_table(one, members, list(one.arms.values())), ""]
-    if hint := what_would_decide(one):
+    if hint:
         lines += [hint, ""]
     return "\n".join(lines)
 
@@ -207,8 +209,8 @@ def _value_words(value: object) -> str:
     return " and ".join(map(compact_value, value)) if isinstance(value, list | tuple) else compact_value(value)
 
 
-def what_would_decide(one: Judgement) -> str:
-    """Return what would decide an open claim; empty for a decided one."""
+def what_would_decide(one: Judgement, tests: int) -> str:
+    """Return what would decide an open claim of a page with so many tests; empty for a decided one."""
     if one.verdict != NOT_TESTED or one.answer is None:
         return ""
     if one.claim.control and one.reason.startswith("its control"):
@@ -217,9 +219,14 @@ def what_would_decide(one: Judgement) -> str:
         return (
             "More training steps, or other settings, until the seeds learn the trained lengths, would let it be tested."
         )
-    more = next((n for n in (9, 12, 17, 24, 36) if n > one.answer.n), 2 * one.answer.n)
-    learned = " that learned" if one.claim.learned else ""
-    return f"With {more} {one.answer.unit}{learned} it may be decided."
+    learned, p_with = " that learned" if one.claim.learned else "", one.answer.p_with
+    more = [n for n in SEEDS if n > one.answer.n]
+    if not more or math.isnan(p_with(more[-1])):
+        return ""
+    enough = next((n for n in more if p_with(n) * tests <= LEVEL), None)
+    if enough is None:
+        return f"{more[-1]} seeds{learned} that agree no more than these would leave it undecided, too."
+    return f"With {enough} seeds{learned} it is decided if they agree as these do."
 
 
 def _p_words(one: Judgement) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -21,11 +21,13 @@ from search_spaces.grammar.claims import Claim
 class Answer:
     """An effect, its 95 % interval, and its two-sided p-value against `null`; missing numbers are NaN.
 
-    `n` counts the `unit`, of `ran` that were trained; an interval needs `needed` of them. `detail` adds further
-    numbers in words.
+    `n` counts the `unit`, of `ran` that were trained; an interval needs `needed` of them. `least_effect` is given where
+    the effect is only known to lie between it and `effect`. `detail` adds further numbers in words. `p_with(n)` is the
+    p-value if there were n seeds that agree as often as these do.
     """
 
     effect: float = math.nan
+    least_effect: float = math.nan
     low: float = math.nan
     high: float = math.nan
     p: float = math.nan
@@ -35,6 +37,7 @@ class Answer:
     needed: int = FEWEST_FOR_MEDIAN
     unit: str = "seeds"
     detail: str = ""
+    p_with: Callable[[int], float] = field(default=lambda n: math.nan, compare=False)
 
 
 def ask(claim: Claim, members: Members, arms: list[ArmValues], *, learned_only: bool) -> Answer:
@@ -81,7 +84,7 @@ def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answe
     answer, least, most = median_answer(seeds, null=middle), middle - half, middle + half
     if answer.high < least or answer.low > most:
         return replace(answer, p=_sign_p(seeds, least if answer.high < least else most))
-    return replace(answer, p=_equivalence_p(seeds, least, most))
+    return replace(answer, p=_equivalence_p(seeds, least, most), p_with=lambda n: math.nan)
 
 
 def _equivalence_p(seeds: Values, least: float, most: float) -> float:
@@ -101,8 +104,8 @@ def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """Answer by one arm over the other, seed by seed.
 
     The steps to a threshold lie between two evaluations, and a seed that never reached it needs more steps than were
-    trained. So a ratio of steps has a smallest and a largest possible value. The interval covers both; the effect is
-    the median of the largest values.
+    trained. So a ratio of steps has a smallest and a largest possible value. The interval covers both, and the
+    effect lies between their medians.
     """
     first, second = pair(claim, arms)
     if not claim.metric[0].startswith("steps_to_"):
@@ -114,9 +117,11 @@ def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     reached = " and ".join(f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms)
     return replace(
         most,
+        least_effect=least.effect,
         low=least.low,
         p=max(least.p, most.p),
-        detail=f"{least.effect:.3g} or more, as steps are known to one evaluation; reached by {reached}",
+        detail=f"steps are known to one evaluation; reached by {reached}",
+        p_with=lambda n: max(least.p_with(n), most.p_with(n)),
     )
 
 
@@ -135,8 +140,9 @@ def _share(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     test = stats.binomtest(hits, n, null)
     interval = stats.binomtest(hits, n).proportion_ci(0.95, method="exact")
     return Answer(
-        effect=hits / n, low=interval.low, high=interval.high, p=test.pvalue, null=null, n=n, detail=f"{hits} of {n}"
-    )
+        effect=hits / n, low=interval.low, high=interval.high, p=test.pvalue, null=null, n=n, detail=f"{hits} of {n}",
+        p_with=lambda more: float(stats.binomtest(round(hits / n * more), more, null).pvalue),
+    )  # fmt: skip
 
 
 def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
@@ -152,7 +158,14 @@ def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     one, other = a / n, b / m
     low = one - other - math.hypot(one - low_1, high_2 - other)
     high = one - other + math.hypot(high_1 - one, other - low_2)
-    return Answer(effect=one - other, low=low, high=high, p=p, n=min(n, m), detail=f"{a} of {n} against {b} of {m}")
+
+    def p_with(more: int) -> float:
+        hits = [round(share * more) for share in (one, other)]
+        return float(stats.fisher_exact([[hit, more - hit] for hit in hits]).pvalue)
+
+    return Answer(
+        effect=one - other, low=low, high=high, p=p, n=min(n, m), detail=f"{a} of {n} against {b} of {m}", p_with=p_with
+    )
 
 
 def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
@@ -210,15 +223,19 @@ def _succeeded(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
 def median_answer(seeds: Values, null: float) -> Answer:
     """Return the median over seeds, its interval, and the sign test against `null`, ties left out."""
     found = median(seeds)
-    return Answer(effect=found.value, low=found.low, high=found.high, p=_sign_p(seeds, null), null=null, n=found.n)
+    return Answer(
+        effect=found.value, low=found.low, high=found.high, p=_sign_p(seeds, null), null=null, n=found.n,
+        p_with=lambda n: _sign_p(seeds, null, n),
+    )  # fmt: skip
 
 
-def _sign_p(seeds: Values, null: float) -> float:
-    """Return the two-sided p-value of the sign test, ties left out."""
-    above, below = int((seeds > null).sum()), int((seeds < null).sum())
-    if above + below:
-        return float(stats.binomtest(above, above + below).pvalue)
-    return 1.0 if len(seeds) else math.nan
+def _sign_p(seeds: Values, null: float, n: int | None = None) -> float:
+    """Return the two-sided p-value of the sign test, ties left out; with `n` that of so many seeds in their shares."""
+    if not len(seeds):
+        return math.nan
+    scale = 1 if n is None else n / len(seeds)
+    above, untied = (round(scale * int(found.sum())) for found in (seeds > null, seeds != null))
+    return float(stats.binomtest(min(above, untied), untied).pvalue) if untied else 1.0
 
 
 _QUESTIONS: dict[str, Callable[[Claim, Members, list[ArmValues]], Answer]] = {

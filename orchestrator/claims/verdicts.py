@@ -71,7 +71,7 @@ def _ask(claim: Claim, members: Members | str) -> Judgement:
     reason = ""
     if claim.learned and answer.n < answer.needed <= every.n:
         counts = ", ".join(f"{arm.name} {arm.seeds_learned} of {arm.seeds}" for arm in compared)
-        reason = f"not learned ({counts} seeds)"
+        reason, answer = f"not learned ({counts} seeds)", replace(answer, effect=math.nan)
     elif answer.n < answer.needed or math.isnan(answer.low):
         reason = f"{answer.n} of {max(answer.ran, answer.needed)} {answer.unit}"
     return Judgement(
