@@ -88,7 +88,9 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     memory = max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs)
     evaluated = next((evaluated_sets(one) for one in examples.values() if further_distributions(one)), None)
     bound = ": members may stop early (training.stop), and this goes to the last step" if stops else ""
-    reasons = list(dict.fromkeys(compiling.why(member, "cuda" if gpus else "cpu") for member in examples.values()))
+    reasons = list(
+        dict.fromkeys(compiling.explain_compilation(member, "cuda" if gpus else "cpu") for member in examples.values())
+    )
     used = {
         "hours": (hours, spec.budget.hours),
         "GPU-hours": (gpu_hours if gpus else 0.0, spec.budget.gpu_hours),

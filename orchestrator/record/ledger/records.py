@@ -150,12 +150,12 @@ def parsed(path: Path, content: bytes) -> tuple[list[Record], int]:
         records.append(record)
     if not records:
         raise DamagedLedger(path, 1, "the first record is missing")
-    if _goes_on_after_a_record(torn):
-        raise DamagedLedger(path, len(lines) + 1, "the line does not end where its record does")
+    if _has_text_after_record(torn):
+        raise DamagedLedger(path, len(lines) + 1, "text follows a complete record")
     return records, len(content) - len(torn)
 
 
-def _goes_on_after_a_record(torn: bytes) -> bool:
+def _has_text_after_record(torn: bytes) -> bool:
     """Tell a lost newline from a write cut short: no write puts anything but a newline after a whole record."""
     digest, read = hashlib.sha256(), 0  # of all that is read, so that a long line is read once
     for end in re.finditer(rb',"sha":"([0-9a-f]{16})"}', torn[:-1]):
