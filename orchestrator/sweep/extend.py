@@ -136,7 +136,7 @@ def plan_extension(
     named = _named_configurations(state, top, only, seeds)
     if configurations is not None:
         refuse_configurations(recorded, configurations, what)
-    taken = seeds_of_others(state, damaged=CONFIRMS in state.provenance)
+    taken = seeds_of_others(state, strict=CONFIRMS in state.provenance)
     changes, more = list(overrides), dict[str, tuple[int, ...]]()
     if configurations is not None:
         changes.append(f"search.configurations={configurations}")

@@ -21,7 +21,7 @@ import numpy as np
 
 from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, OlderLedger
 from orchestrator.record.ledger.folders import LEDGER_FILE as LEDGER_FILE
-from orchestrator.record.ledger.folders import no_sweep, refuse_odd_files, refuse_odd_folders
+from orchestrator.record.ledger.folders import make_no_sweep_error, refuse_odd_files, refuse_odd_folders
 from orchestrator.record.ledger.lock import LAST_TIME
 
 SCHEMA = 2  # 1: before 1.0.0
@@ -126,7 +126,7 @@ def _read(folder: Path, read: Callable[[BinaryIO], bytes]) -> bytes:
         with path.open("rb") as file:
             return read(file)
     except (FileNotFoundError, NotADirectoryError):
-        raise no_sweep(folder) from None
+        raise make_no_sweep_error(folder) from None
     except OSError as error:
         raise LedgerError(f"{path}: cannot be read: {error.strerror}") from error
 
