@@ -47,7 +47,7 @@ def configuration_lines(result: Summary) -> Lines:
     columns: Columns = {"rank": lambda row: row.rank or "", **fields("config_id number")}
     columns |= {key: partial(_searched_value, key) for key in result.searched}
     columns |= quartile_fields("score=scored trained_median=trained selection_median=selection test_median=test")
-    for metric, group in dict.fromkeys(one for row in result.rows for one in row.beside):
+    for metric, group in dict.fromkeys(one for row in result.rows for one in row.other_distributions):
         for name in ("median", "q25", "q75"):
             columns[f"{metric}_{group}_{name}"] = optional_field(read_beside(metric, group), name)
     columns |= fields("generalization_length area_beyond seeds_planned seeds_run seeds_failed seeds_crashed")

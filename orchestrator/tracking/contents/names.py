@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.results.summary import Row
-from orchestrator.wording import describe_values, label
+from orchestrator.wording import format_values, label
 
 MAX_LABEL = 80
 
@@ -61,7 +61,7 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 def run_name(row: Row) -> str:
     """Return the name of a configuration's run, without its rank, which may change: `#3: lr 0.00316, dropout 0.3`."""
-    return f"{label(row.number)}: {describe_values(row.values) or row.config_id}"
+    return f"{label(row.number)}: {format_values(row.values) or row.config_id}"
 
 
 class EvaluationTimes:

@@ -131,8 +131,8 @@ def test_a_sweep_begun_by_an_older_version_and_gone_on_with_reports_the_same(ran
     assert [found.measured is None for found in state.configurations.values()] == [True, True, False, False]
     again = summary(state)
     assert repr(again.bands) == repr(whole.bands) and again.measured == whole.measured  # NaN is not equal to itself
-    assert [(row.config_id, row.score, row.groups, row.beside) for row in again.rows] == [
-        (row.config_id, row.score, row.groups, row.beside) for row in whole.rows
+    assert [(row.config_id, row.score, row.groups, row.other_distributions) for row in again.rows] == [
+        (row.config_id, row.score, row.groups, row.other_distributions) for row in whole.rows
     ]
     write_report(folder)
     forget(folder)
