@@ -22,7 +22,7 @@ from orchestrator.record.kept.curves import CURVES_FILE, read_curves, write_curv
 from orchestrator.record.ledger.folders import PUBLISH_LOCK_FILE
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.redaction import PASSWORD_VARIABLE, URI_VARIABLE, mask_address, remember, unmasked
+from orchestrator.redaction import PASSWORD_VARIABLE, URI_VARIABLE, mask_credentials, remember, unmasked
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.artifacts import Artifacts, Files
@@ -168,7 +168,7 @@ def _publish(
     if sweep_files:
         store.upload(run, sweep_files, parent.digest(*stamps))
     links = store.links(contents.sweep_id, parent_id, best)
-    return Published(mask_address(store.uri), parent_id, links, store.created, completed, store.points)
+    return Published(mask_credentials(store.uri), parent_id, links, store.created, completed, store.points)
 
 
 def _configuration_files(contents: ContentsOfSweep, row: Row, folder: Path) -> Files:
