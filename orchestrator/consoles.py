@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.redaction import mask_address
+from orchestrator.redaction import mask_credentials
 
 ENCODING_VARIABLE = "PYTHONIOENCODING"
 WIDTH_OF_FILES = 160  # of tables in logs and pipes
@@ -20,7 +20,7 @@ class WholeConsole(Console):
     def print(self, *objects: Any, **options: Any) -> None:
         """Print like Console, without cropping and without secrets in addresses."""
         super().print(
-            *(mask_address(one) if isinstance(one, str) else one for one in objects), **{"crop": False, **options}
+            *(mask_credentials(one) if isinstance(one, str) else one for one in objects), **{"crop": False, **options}
         )
 
 

@@ -38,20 +38,20 @@ def remember_all_of(address: str | None) -> None:
     _remembered.update({address, path} - {"", MASK} if address and path else ())
 
 
-def without_secrets(address: str) -> str:
-    """Return the scheme and the host of an address: without_secrets("https://ada:pw@host/x") -> "https://host/***".
+def mask_all_but_host(address: str) -> str:
+    """Return an address with everything but scheme and host masked; one of nothing else is returned unchanged.
 
-    An address of nothing else is returned as it is.
+    mask_all_but_host("https://ada:pw@host/x") -> "https://host/***"
     """
     parts = urlsplit(address)
     host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     return address if address in (host, f"{host}/") else f"{host}/{MASK}"
 
 
-def mask_address(text: str) -> str:
+def mask_credentials(text: str) -> str:
     """Return `text` with the passwords and tokens in its addresses masked.
 
-    mask_address("http://ada:pw@host/x") -> "http://ada:***@host/x"
+    mask_credentials("http://ada:pw@host/x") -> "http://ada:***@host/x"
     """
     if "://" not in text:
         return text
@@ -63,14 +63,14 @@ def redact(text: str) -> str:
 
     A secret that consists of letters and digits only is masked as a whole word, and not in paths and host names.
     """
-    text = mask_address(text)
+    text = mask_credentials(text)
     for secret in _secrets():
         if secret in text:
-            text = _without_word(text, secret) if _NAME.fullmatch(secret) else text.replace(secret, MASK)
+            text = _mask_word(text, secret) if _NAME.fullmatch(secret) else text.replace(secret, MASK)
     return text
 
 
-def _without_word(text: str, word: str) -> str:
+def _mask_word(text: str, word: str) -> str:
     alone = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
 
     def masked(piece: re.Match[str]) -> str:
@@ -88,37 +88,37 @@ def masked_record(fields: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(spec := fields.get("spec"), Mapping):
         masked["spec"] = masked_spec(spec)
     if masked.get("uri"):
-        masked["uri"] = mask_address(masked["uri"])
+        masked["uri"] = mask_credentials(masked["uri"])
     return masked
 
 
 def masked_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a specification with its tracking address masked, and of that of `notify` only the host."""
     if isinstance(notify := spec.get("notify"), str):
-        spec = {**spec, "notify": without_secrets(notify)}
+        spec = {**spec, "notify": mask_all_but_host(notify)}
     tracking = spec.get("tracking") or {}
     if not tracking.get("uri"):
         return dict(spec)
-    return {**spec, "tracking": {**tracking, "uri": mask_address(tracking["uri"])}}
+    return {**spec, "tracking": {**tracking, "uri": mask_credentials(tracking["uri"])}}
 
 
 def is_masked(uri: str) -> bool:
     """Return whether the password or token of an address is masked."""
-    return mask_address(uri) == uri and (MASK in _userinfo(uri) or _IN_QUERY.search(uri) is not None)
+    return mask_credentials(uri) == uri and (MASK in _userinfo(uri) or _IN_QUERY.search(uri) is not None)
 
 
 def unmasked(uri: str) -> str | None:
     """Return the original of a masked address, from MLflow's variables; None if they lack it."""
     if not is_masked(uri):
         return uri
-    if (known := os.environ.get(URI_VARIABLE)) and not is_masked(known) and mask_address(known) == uri:
+    if (known := os.environ.get(URI_VARIABLE)) and not is_masked(known) and mask_credentials(known) == uri:
         return known
     password = quote(os.environ.get(PASSWORD_VARIABLE, ""), safe="")
     complete = uri.replace(f":{MASK}@", f":{password}@", 1) if password else uri
     return None if is_masked(complete) or complete == uri else complete
 
 
-def without_userinfo(uri: str) -> str:
+def remove_userinfo(uri: str) -> str:
     """Return an address without user and password, as a link; the browser asks for them."""
     return uri.replace(f"{_userinfo(uri)}@", "", 1) if _userinfo(uri) else uri
 

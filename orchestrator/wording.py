@@ -69,7 +69,7 @@ def compact_value(value: Any) -> str:
     return text.replace("e-0", "e-").replace("e+0", "e")
 
 
-def describe_values(values: Mapping[str, Any], keys: Iterable[str] = ()) -> str:
+def format_values(values: Mapping[str, Any], keys: Iterable[str] = ()) -> str:
     """Return values by dotted key in a line, of these `keys` or all: "lr 0.01, dropout 0.1"."""
     names = short_keys([key for key in keys or values if key in values])
     return ", ".join(f"{name} {compact_value(values[key])}" for key, name in names.items())
@@ -103,7 +103,7 @@ def duration(seconds: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """counted(1, "pack") -> "1 pack"; counted(2, "pack") -> "2 packs"."""
+    """Return a number with its noun: counted(1, "pack") -> "1 pack"; counted(2, "pack") -> "2 packs"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

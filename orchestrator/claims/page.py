@@ -10,17 +10,17 @@ import numpy as np
 
 from orchestrator.claims.figures import draw_claim, write_small_png
 from orchestrator.claims.members import Members
-from orchestrator.claims.registration import changes_since, say_when_registered
+from orchestrator.claims.registration import changes_since, describe_registration
 from orchestrator.claims.values import ArmValues, by_seed
 from orchestrator.claims.verdicts import HELD, LEVEL, NOT_TESTED, Judgement
 from orchestrator.claims.words import (
-    ask_in_words,
     axis_words,
     effect_name,
     effect_words,
     lengths_words,
     metric_words,
     threshold_words,
+    word_question,
 )
 from orchestrator.errors import UserError
 from orchestrator.record.state.recuts import total_seconds
@@ -116,13 +116,13 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None, hint: str) -
     lines = [f"## {claim.id}: {_sentence(claim)}", "", f"**{one.words}**", ""]
     note = [claim.note.strip(), ""] if claim.note else []
     if members is None:
-        return "\n".join([*lines, f"Asked of sweep `{claim.sweep}`. {ask_in_words(claim)}", "", *note])
+        return "\n".join([*lines, f"Asked of sweep `{claim.sweep}`. {word_question(claim)}", "", *note])
     minutes = duration(total_seconds(members.state.packs, members.state.recuts))
     lost = f", {members.failed} members failed" if members.failed else ""
     lines += [
-        f"{ask_in_words(claim)} Asked of sweep `{members.name}` ("
+        f"{word_question(claim)} Asked of sweep `{members.name}` ("
         f"{counted(len(members.state.configurations), 'configuration')}, {len(members.seeds)} seeds{lost}; "
-        f"{minutes} of one core): {say_when_registered(claim, members.state, members.registered)}.",
+        f"{minutes} of one core): {describe_registration(claim, members.state, members.registered)}.",
         "",
         f"{effect_name(claim)}{_pooled_words(one)}: {effect_words(claim, one.answer)}{_p_words(one)}.",
         "",

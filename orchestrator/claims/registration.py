@@ -53,7 +53,7 @@ def register(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
     return about, path.read_bytes()
 
 
-def say_when_registered(claim: Claim, state: SweepState, values: Mapping[str, Mapping[str, Any]]) -> str:
+def describe_registration(claim: Claim, state: SweepState, values: Mapping[str, Mapping[str, Any]]) -> str:
     """Return in words whether a claim was registered in the sweep's ledger before it ran, and what has changed.
 
     `values` has what decided each registered claim, by id (see `registered_values`).

@@ -71,7 +71,7 @@ def lengths_words(lengths: Lengths) -> str:
     return f"length{'s' if len(lengths) > 1 else ''} {spans(lengths)}"
 
 
-def ask_in_words(claim: Claim) -> str:
+def word_question(claim: Claim) -> str:
     """Return the question as a sentence."""
     first, second = claim.compare[0], claim.compare[-1]
     values = [value_words(claim, name) for name in claim.compare]

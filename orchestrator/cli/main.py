@@ -51,9 +51,9 @@ def list_names(
 
         found = list_sweeps(storage or default_storage())
     else:
-        from orchestrator.preview.names import lines
+        from orchestrator.preview.names import describe_names
 
-        found = lines(kind, imports or ())
+        found = describe_names(kind, imports or ())
     for line in found:
         _say(line)
 

@@ -156,7 +156,7 @@ def publish(
             folder,
             tracking_uri,
             artifacts=artifacts,
-            told=lambda done, total: shown.update(f"publishing: {done} of {total} configurations are sent"),
+            on_progress=lambda done, total: shown.update(f"publishing: {done} of {total} configurations are sent"),
         )
     _say(f"{published.uri}: {published.completed} configurations are published; {published.points} points were new")
     for what, link in published.links:

@@ -1,6 +1,6 @@
 """How a sweep ends, in the driver: complete, failed or interrupted.
 
-`drive_to_an_end` is around the whole run and records an interruption; `finish` ends a sweep whose packs have all ended.
+`run_and_record_end` encloses the whole run and records an interruption; `finish` ends a sweep whose packs have ended.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +46,7 @@ def interruption_recorded(ledger: Ledger, state: SweepState, interrupts: Interru
         raise
 
 
-def drive_to_an_end(
+def run_and_record_end(
     open_ledger: Callable[[], Ledger],
     console: Console,
     drive: Callable[[Ledger, Interrupts], Outcome],

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from orchestrator.consoles import say
 from orchestrator.record.state.state import SweepState
-from orchestrator.redaction import MASK, redact, remember_all_of, without_secrets
+from orchestrator.redaction import MASK, mask_all_but_host, redact, remember_all_of
 from orchestrator.running.watching.meter import best_configuration
 from orchestrator.wording import label
 
@@ -39,7 +39,7 @@ class Notice:
         if self._address is None:
             return
         state = SweepState.load(folder)
-        host = without_secrets(self._address)
+        host = mask_all_but_host(self._address)
         if MASK in self._address:
             problem: str | None = "only the host of the address is recorded; give it again with --notify"
         else:

@@ -12,7 +12,7 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from orchestrator.plan.domains import reach
+from orchestrator.plan.domains import value_range
 from orchestrator.record.state.parts import ConfigurationState, Draw
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Row, Summary
@@ -88,7 +88,7 @@ def _distribution(domain: Domain | None, values: Sequence[Any]) -> BaseDistribut
             return FloatDistribution(min(values), max(values))
         case None:
             return CategoricalDistribution(_choices(values))
-    low, high = reach(domain)
+    low, high = value_range(domain)
     return FloatDistribution(min(low, *values), max(high, *values), log=isinstance(domain, LogUniform))
 
 

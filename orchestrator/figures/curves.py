@@ -23,7 +23,7 @@ from orchestrator.figures.steps_to import steps_figures
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.results.scoring.median_curves import Band
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import NOT_REACHED, describe_values, label
+from orchestrator.wording import NOT_REACHED, format_values, label
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def configuration_figure(summary: Summary, row: Row, path: Path) -> Path:
                 if i == 0:
                     axes.set_title(printable(average), fontsize=10)
         seeds = f"{row.seeds_run} seeds" + (f", {row.seeds_failed} failed" if row.seeds_failed else "")
-        values = describe_values(row.values, summary.searched)
+        values = format_values(row.values, summary.searched)
         figure.suptitle(printable(f"{label(row.number)} ({seeds})\n{values}"), fontsize=9)
         return figure
 

@@ -36,13 +36,13 @@ WANTED = "wanted by the task"
 
 def map_figures(result: Summary, folder: Path) -> tuple[Path, ...]:
     """Draw maps of the first configurations and of others with an old figure; missing ones are left out."""
-    return tuple(path for row in _shown(result, folder) if (path := _figure(result, row, folder)))
+    return tuple(path for row in _select_rows(result, folder) if (path := _figure(result, row, folder)))
 
 
 def explain_missing_maps(result: Summary) -> tuple[str, ...]:
     """Return why maps are missing among the sweep's figures: damaged files, or a class that does not exist any more."""
     found = []
-    for row in _shown(result, result.folder / FIGURES):
+    for row in _select_rows(result, result.folder / FIGURES):
         try:
             read_maps(result, row)
         except (DamagedWeights, NoMaps) as error:
@@ -100,7 +100,7 @@ def map_figure(found: MemberMaps, path: Path) -> Path:
         grid = GridSpec(len(lines), across, figure=figure, height_ratios=heights)
         at = 0
         for group in groups.values():
-            ends = _ends(group)
+            ends = _compute_scale(group)
             axes: list[Axes] = []
             for panels in _lines(group):
                 for column, (one, values, title) in enumerate(panels):
@@ -116,7 +116,7 @@ def map_figure(found: MemberMaps, path: Path) -> Path:
     return drawing.save(path, draw, found.title, [(name, _facts(one)) for name, one in found.maps.items()])
 
 
-def _shown(result: Summary, folder: Path) -> list[Row]:
+def _select_rows(result: Summary, folder: Path) -> list[Row]:
     rows, first = [row for row in result.rows if row.complete and row.rank], FIRST if result.draws_maps else 0
     return [row for i, row in enumerate(rows) if i < first or (folder / _name(row)).exists()] if result.weights else []
 
@@ -152,7 +152,7 @@ def _height(one: Map, width: float) -> float:
     return min(3.2, 0.9 + 0.12 * len(one.rows))
 
 
-def _ends(group: Sequence[Map]) -> tuple[float, float]:
+def _compute_scale(group: Sequence[Map]) -> tuple[float, float]:
     """Return the scale of a group: that of its maps, else symmetric for heat maps and the range for bars."""
     if group[0].ends is not None:
         return group[0].ends

@@ -17,7 +17,7 @@ from orchestrator.figures.drawing import PALETTE, printable
 from orchestrator.results.scoring.last_and_best import LastAndBest
 from orchestrator.results.scoring.objective import judged_over_seeds
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import describe_values, label, spans
+from orchestrator.wording import format_values, label, spans
 
 SHOWN = 4
 NAME_WIDTH = 55  # characters above one panel
@@ -89,5 +89,5 @@ def _legend(figure: Figure) -> None:
 
 def _name(row: Row, summary: Summary, width: int) -> str:
     """Return rank, label and as many searched values of a configuration as fit into one line above its panels."""
-    values = describe_values(row.values, summary.searched)
+    values = format_values(row.values, summary.searched)
     return textwrap.shorten(f"{row.rank or '-'}. {label(row.number)} {values}", width, placeholder=" ...")

@@ -14,7 +14,7 @@ from orchestrator.figures.by_hyperparameter.hyperparameters import draw_effect
 from orchestrator.figures.drawing import printable
 from orchestrator.figures.legend import coloured_and_grey
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import counted, describe_values, label
+from orchestrator.wording import counted, format_values, label
 from trainers.errors import nearest
 
 Labels = Mapping[str, str]
@@ -75,7 +75,7 @@ def plot_effect(summary: Summary, key: str, axes: Axes, *, labels: Labels | None
 
 def configuration_label(row: Row, summary: Summary, labels: Labels) -> str:
     """Return how a legend calls a configuration: its label and values, or its own text, and its failed seeds."""
-    values = describe_values(row.values, summary.searched)
+    values = format_values(row.values, summary.searched)
     own = labels.get(label(row.number), f"{label(row.number)} {values}".rstrip())
     return own + (f" ({row.seeds_failed} of {row.seeds_run} seeds failed)" if row.seeds_failed else "")
 

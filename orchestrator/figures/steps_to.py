@@ -16,7 +16,7 @@ from orchestrator.figures import drawing
 from orchestrator.figures.drawing import EDGE, PALETTE, file_name, printable, spans_decades
 from orchestrator.results.summary import Summary
 from orchestrator.results.views.steps_to import Reached, StepsTo, steps_to
-from orchestrator.wording import NOT_REACHED, compact_value, describe_values
+from orchestrator.wording import NOT_REACHED, compact_value, format_values
 
 
 def steps_figures(summary: Summary, folder: Path) -> tuple[Path, ...]:
@@ -32,7 +32,7 @@ def steps_figure(summary: Summary, found: StepsTo, path: Path) -> Path:
     lines: dict[str, list[Reached]] = {}
     for point in found.points:
         values = dict(zip(found.line_keys, point.line, strict=True))
-        lines.setdefault(describe_values(values), []).append(point)
+        lines.setdefault(format_values(values), []).append(point)
     x = np.array([point.value for point in found.points])
 
     def draw() -> Figure:

@@ -26,13 +26,13 @@ class Lease:
 
     def __init__(self, store: Store, folder: Path) -> None:
         self._store, self._file, self._number = store, folder / NUMBER_FILE, 0
-        self._started, self._stop, self._thread = time.time(), threading.Event(), threading.Thread(target=self._keep)
-        self._thread.daemon, self.taken_by = True, ""
+        self._started, self._stop, self.taken_by = time.time(), threading.Event(), ""
+        self._thread = threading.Thread(target=self._send_heartbeats, daemon=True)
 
     def acquire(self) -> None:
         """Become the owner, after waiting for the heartbeat of the last one; raises SweepLocked naming it."""
         others = list(self._store.sizes(OWNERS))
-        if others and self._lives(others[-1]):
+        if others and self._is_alive(others[-1]):
             raise SweepLocked(f"the sweep in {self._store.address} is being run by {describe_owner(self._store)}")
         self._number = (int(Path(others[-1]).stem) if others else 0) + 1
         mine = Owner.this_process(self._started).encode()
@@ -47,7 +47,7 @@ class Lease:
         self._store.delete(others)
         self._thread.start()
 
-    def note(self) -> None:
+    def write_number(self) -> None:
         """Write our number to the local folder, so that its next driver need not wait if this one is killed."""
         self._file.write_text(str(self._number))
 
@@ -64,8 +64,8 @@ class Lease:
     def _name(self) -> str:
         return f"{OWNERS}/{self._number:06d}.json"
 
-    def _lives(self, name: str) -> bool:
-        """Return whether an owner lives. The lock of this folder, which we hold, was that of its last driver."""
+    def _is_alive(self, name: str) -> bool:
+        """Return whether an owner is alive. The lock of this folder, which we hold, was that of its last driver."""
         with suppress(OSError):
             if self._file.read_text() == str(int(Path(name).stem)):
                 return False
@@ -78,7 +78,7 @@ class Lease:
                 return True
         return False
 
-    def _keep(self) -> None:
+    def _send_heartbeats(self) -> None:
         while not self._stop.wait(HEARTBEAT_SECONDS):
             with suppress(StorageError, StorageRefused):  # said by the mirror, which has it too
                 if max(self._store.sizes(OWNERS), default=self._name) != self._name:

@@ -76,7 +76,7 @@ class MirroredLedger(Ledger):
         self._is_stopped: bool | None = None  # not known: a driver that was killed may have left the object
         self._closing, self._thread = threading.Event(), threading.Thread(target=self._follow, daemon=True)
         self._lease = lease
-        lease.note()
+        lease.write_number()
         self._thread.start()
         return self
 

@@ -38,7 +38,7 @@ def make_distribution(domain: Any) -> BaseDistribution:
     raise TypeError(f"no distribution for {domain!r}")
 
 
-def reach(domain: Any) -> tuple[Any, Any]:
+def value_range(domain: Any) -> tuple[Any, Any]:
     """Return the smallest and the largest number that a random domain of numbers can give."""
     distribution = make_distribution(domain)
     ends = [to_value(domain, inner) for inner in (distribution.low, distribution.high)]
@@ -46,8 +46,10 @@ def reach(domain: Any) -> tuple[Any, Any]:
 
 
 def to_value(domain: Any, inner: Any) -> Any:
-    """The hyperparameter for what Optuna drew. Numbers keep six significant digits: readable, and the same on machines
-    whose logarithms differ in the last bit."""
+    """Return the hyperparameter value of a value drawn by Optuna.
+
+    Numbers keep six significant digits: readable, and the same on machines whose logarithms differ in the last bit.
+    """
     match domain:
         case Choice():
             return domain.values[inner]

@@ -24,15 +24,15 @@ class Extension:
     @property
     def options(self) -> str:
         """The options of `lengthwise extend` that add it, as they can be pasted into a shell."""
-        words = ["--seeds", written_seeds(self.seeds)] if self.seeds else []
+        words = ["--seeds", format_seeds(self.seeds)] if self.seeds else []
         words += ["--configurations", str(self.configurations)] if self.configurations else []
         for key, domain in self.grids.items():
             words += ["--set", f"space.{key}={json.dumps(domain)}"]
         return shlex.join(words)
 
 
-def written_seeds(seeds: Sequence[int]) -> str:
-    """Seeds as `--seeds` takes a list: written_seeds((4, 5, 9)) -> "4-5,9"; a single one is "9-9"."""
+def format_seeds(seeds: Sequence[int]) -> str:
+    """Return seeds as `--seeds` takes a list: format_seeds((4, 5, 9)) -> "4-5,9"; a single one is "9-9"."""
     text = spans(seeds).replace(" ", "")
     return f"{text}-{text}" if text.isdigit() else text
 
@@ -40,7 +40,7 @@ def written_seeds(seeds: Sequence[int]) -> str:
 def extension_of(before: SweepSpec, now: SweepSpec) -> Extension | None:
     """Return what `now` adds to `before`; None if they compute the same, or differ in anything that cannot be added."""
     changes = differences(before, now)
-    return None if not changes or _others(changes) else _extension(changes, now)
+    return None if not changes or _changes_not_added(changes) else _extension(changes, now)
 
 
 def refuse_extension(before: SweepSpec, now: SweepSpec, what: str) -> Extension:
@@ -50,7 +50,7 @@ def refuse_extension(before: SweepSpec, now: SweepSpec, what: str) -> Extension:
     other configurations; `what` is the sweep.
     """
     changes = differences(before, now)
-    if others := _others(changes):
+    if others := _changes_not_added(changes):
         raise UserError(
             f"{what} cannot be extended so: only seeds, configurations and values of a grid can be added, and nothing "
             "can be taken away\n"
@@ -88,11 +88,11 @@ def refuse_configurations(spec: SweepSpec, asked: int, what: str) -> None:
         )
 
 
-def _others(changes: Sequence[tuple[str, object, object]]) -> list[tuple[str, object, object]]:
-    return [change for change in changes if not _adds(*change)]
+def _changes_not_added(changes: Sequence[tuple[str, object, object]]) -> list[tuple[str, object, object]]:
+    return [change for change in changes if not _is_addition(*change)]
 
 
-def _adds(key: str, old: Any, new: Any) -> bool:
+def _is_addition(key: str, old: Any, new: Any) -> bool:
     """Whether the new value keeps everything of the old one."""
     if key == "search.configurations":
         return old is not None and new is not None and bool(new > old)

@@ -139,7 +139,8 @@ def _build(one: Recorded, build: Callable[[], Built]) -> Built:
         return build()
     except ConfigError as error:
         raise UserError(
-            f"configuration {one.number} ({one.config_id}) was recorded by code that took what today's does not:\n  "
+            f"configuration {one.number} ({one.config_id}) was written by a version that accepted a value which "
+            "this one rejects:\n  "
             + "\n  ".join(map(str, error.problems))
             + "\ncontinue with the version that its sweep was begun with"
         ) from None

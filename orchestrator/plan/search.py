@@ -49,7 +49,7 @@ def total(spec: SweepSpec) -> int:
     """Return the number of configurations that the sweep draws, duplicates counted."""
     if spec.search.sampler == "listed":
         return len(spec.search.listed or ())
-    return _draws(spec) * len(grid_points(spec))
+    return _count_draws(spec) * len(grid_points(spec))
 
 
 def generations(spec: SweepSpec) -> list[range]:
@@ -67,7 +67,7 @@ def draw_sample(spec: SweepSpec, count: int) -> list[Draw]:
     if spec.search.sampler == "listed":
         return draw(spec, range(total(spec)))
     points = len(grid_points(spec))
-    numbers = range(points * min(_draws(spec), -(-count // points)))
+    numbers = range(points * min(_count_draws(spec), -(-count // points)))
     if spec.search.sampler == "tpe":
         spec = spec.model_copy(update={"search": spec.search.model_copy(update={"sampler": "random"})})
     return draw(spec, numbers)
@@ -91,7 +91,7 @@ def draw(
     if spec.search.sampler == "tpe":
         drawn = _draw_tpe(spec, domains, len(numbers), results)
     else:
-        drawn = _fixed(spec, domains, first, last)
+        drawn = _draw_without_results(spec, domains, first, last)
     draws = []
     for number in numbers:
         index, point = places[number]
@@ -117,14 +117,16 @@ def _is_at(values: Mapping[str, Any], point: Mapping[str, Any]) -> bool:
     return all(value_key(values[key]) == value_key(value) for key, value in point.items() if key in values)
 
 
-def _draws(spec: SweepSpec) -> int:
+def _count_draws(spec: SweepSpec) -> int:
     only_grids = all(isinstance(domain, Grid) for domain in spec.space.values())
     return 1 if only_grids else (spec.search.configurations or 1)
 
 
-def _fixed(spec: SweepSpec, domains: Mapping[str, Any], first: int, last: int) -> list[dict[str, Any]]:
-    """Draws `first` up to `last` of a sampler that reads no results. Every domain is drawn, whether its condition holds
-    or not, so that the arms of a grid stay paired."""
+def _draw_without_results(spec: SweepSpec, domains: Mapping[str, Any], first: int, last: int) -> list[dict[str, Any]]:
+    """Return draws `first` up to `last` of a sampler that reads no results.
+
+    Every domain is drawn, whether its condition holds or not, so that the arms of a grid stay paired.
+    """
     distributions = {key: make_distribution(domain) for key, domain in domains.items()}
     if not distributions:
         return [{} for _ in range(first, last)]

@@ -15,7 +15,7 @@ from orchestrator.plan.checks.soundness import check
 from orchestrator.plan.configurations import loop_warnings
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.packing.cutting import makespan
-from orchestrator.plan.packing.packs import LARGEST_PACK_CPU, Cluster, Pack, Packer, cost_of, steps_worth
+from orchestrator.plan.packing.packs import LARGEST_PACK_CPU, Cluster, Pack, Packer, cost_of, equivalent_steps
 from orchestrator.plan.rounds import SMALL_WEIGHTS, PlannedRound, plan_rounds, planned_bytes
 from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.upload import measure
@@ -88,7 +88,9 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     memory = max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs)
     evaluated = next((evaluated_sets(one) for one in examples.values() if further_distributions(one)), None)
     bound = ": members may stop early (training.stop), and this goes to the last step" if stops else ""
-    reasons = list(dict.fromkeys(compiling.why(member, "cuda" if gpus else "cpu") for member in examples.values()))
+    reasons = list(
+        dict.fromkeys(compiling.explain_compilation(member, "cuda" if gpus else "cpu") for member in examples.values())
+    )
     used = {
         "hours": (hours, spec.budget.hours),
         "GPU-hours": (gpu_hours if gpus else 0.0, spec.budget.gpu_hours),
@@ -134,7 +136,7 @@ def _measure_packs(
         return costs[pack.structural_key].flops_per_step * len(pack.members)
 
     def work(pack: Pack) -> float:
-        return step(pack) * steps_worth(examples[pack.structural_key])
+        return step(pack) * equivalent_steps(examples[pack.structural_key])
 
     most_expensive = sorted(largest.values(), key=lambda pack: -work(pack))[:CALIBRATIONS]
     free = MEMORY_SHARE * psutil.virtual_memory().available

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.report.tables.columns import Columns, fields, optional_field, quartile_fields
-from orchestrator.report.tables.configurations import read_beside
+from orchestrator.report.tables.configurations import read_other_distribution
 from orchestrator.report.tables.effects import effect_lines as lines_of_effects
 from orchestrator.report.tables.later_evaluations import later_lines
 from orchestrator.report.tables.race import race_lines, rung_lines
@@ -47,9 +47,9 @@ def configuration_lines(result: Summary) -> Lines:
     columns: Columns = {"rank": lambda row: row.rank or "", **fields("config_id number")}
     columns |= {key: partial(_searched_value, key) for key in result.searched}
     columns |= quartile_fields("score=scored trained_median=trained selection_median=selection test_median=test")
-    for metric, group in dict.fromkeys(one for row in result.rows for one in row.beside):
+    for metric, group in dict.fromkeys(one for row in result.rows for one in row.other_distributions):
         for name in ("median", "q25", "q75"):
-            columns[f"{metric}_{group}_{name}"] = optional_field(read_beside(metric, group), name)
+            columns[f"{metric}_{group}_{name}"] = optional_field(read_other_distribution(metric, group), name)
     columns |= fields("generalization_length area_beyond seeds_planned seeds_run seeds_failed seeds_crashed")
     if result.may_stop:
         columns["seeds_stopped"] = lambda row: len(row.stopped_at)

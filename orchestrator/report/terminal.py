@@ -120,7 +120,7 @@ class ShortReport:
         if result.rows:
             lines += [selection_sentence(result), *best_sentence(result), *order_sentence(result)]
             lines += short_sentences(result)
-        lines += _first(result.notes, NOTES, "report.html")
+        lines += _truncate_lines(result.notes, NOTES, "report.html")
         yield from (prose(line, console, result) for line in lines)
         for make_part in (self._values, self._configurations, self._effects, self._confirmed):
             part = [
@@ -132,7 +132,7 @@ class ShortReport:
         if compare_values(self.result):
             section = value_section(self.result, short=True)
             yield from section.paragraphs
-            yield from _first_lines(section.cells, VALUES, "report.html", width, section.keys)
+            yield from _truncate_table(section.cells, VALUES, "report.html", width, section.keys)
 
     def _configurations(self, width: int) -> Iterator[RenderableType]:
         result, rows = self.result, [row for row in self.result.rows if row.complete]
@@ -153,7 +153,7 @@ class ShortReport:
         if shows_effects(result):
             yield clear_sentence(result)
             if cells := clear_cells(result):
-                yield from _first_lines(cells, EFFECTS, "effects.csv", width)
+                yield from _truncate_table(cells, EFFECTS, "effects.csv", width)
         elif reason := why_no_effects(result):
             yield reason
         yield from clear_averages(result)
@@ -166,7 +166,7 @@ class ShortReport:
                 f"confirmed score {median_and_quartiles(row.confirmed, self.result.infinite)}"
                 for row in one.rows
             ]
-            yield from _first(lines, CONFIRMED, "confirmed.csv")
+            yield from _truncate_lines(lines, CONFIRMED, "confirmed.csv")
 
 
 def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bool]) -> tuple[Cells, list[str]]:
@@ -192,13 +192,13 @@ def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bo
     return place | shown | results, [name for name in values if name not in shown]
 
 
-def _first_lines(cells: Cells, most: int, where: str, width: int, keys: int = 2) -> Iterator[RenderableType]:
+def _truncate_table(cells: Cells, most: int, where: str, width: int, keys: int = 2) -> Iterator[RenderableType]:
     """Yield the first `most` lines of a table, and how many more are in the file `where`."""
     yield from map(rich_table, lay_out({name: column[:most] for name, column in cells.items()}, width, keys))
     if (more := len(next(iter(cells.values()))) - most) > 0:
         yield Text(f"... and {more} more in {where}", style="dim")
 
 
-def _first(lines: Sequence[str], most: int, where: str) -> list[str]:
+def _truncate_lines(lines: Sequence[str], most: int, where: str) -> list[str]:
     more = len(lines) - most
     return [*lines[:most], *([f"  ... and {more} more in {where}"] if more > 0 else [])]

@@ -11,7 +11,7 @@ from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.measured import Measured
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.median_curves import Band, make_bands
-from orchestrator.wording import describe_values
+from orchestrator.wording import format_values
 from search_spaces import Objective
 
 Key = tuple[str, str, int, tuple[int, ...]]
@@ -41,7 +41,7 @@ class LaterEvaluation:
     @property
     def setting(self) -> str:
         """The task settings in words, "as trained" if none was replaced."""
-        return describe_values(self.task) or "as trained"
+        return format_values(self.task) or "as trained"
 
     def metrics_like(self, base: str) -> list[str]:
         """Return the metric with this name in the task, on every distribution; if there is none, the first metric."""

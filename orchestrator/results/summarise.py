@@ -176,7 +176,7 @@ def _row(
         trained=quartiles_at(band, groups.trained, objective),
         selection=quartiles_at(band, groups.selection, objective),
         test=quartiles_at(band, groups.test, objective),
-        beside=_beside(configuration.config_id, measured, bands, objective),
+        other_distributions=_other_distributions(configuration.config_id, measured, bands, objective),
         generalization_length=None
         if objective.threshold is None
         else generalization_length(band.lengths, band.median, objective.threshold, objective.direction),
@@ -186,7 +186,7 @@ def _row(
     )
 
 
-def _beside(
+def _other_distributions(
     config_id: str, measured: Measured, bands: Mapping[CurveKey, Band], objective: Objective
 ) -> dict[tuple[str, str], Quartiles]:
     """Return the judged metric on the other distributions, at their trained and test lengths."""

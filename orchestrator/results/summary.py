@@ -31,8 +31,8 @@ REMEMBERED = 4  # summaries whose effects and comparisons are cached: a report r
 class Row:
     """One configuration. Score, rank and quartiles are None until all its seeds have ended.
 
-    `seeds_crashed` of the `seeds_failed` were lost with a pack that was given up; the others diverged. `beside` has the
-    judged metric on other distributions by metric and group (trained, test). `seeds` are the planned seeds,
+    `seeds_crashed` of the `seeds_failed` were lost with a pack that was given up; the others diverged.
+    `other_distributions` has the judged metric by metric and group (trained, test). `seeds` are the planned seeds,
     `stopped_at` the steps at which seeds stopped early. `rounds` counts the rounds of a race that it was in, 0 without;
     `pruned_at` is the step of the rung at which it ended, and then it is never complete.
     """
@@ -50,7 +50,7 @@ class Row:
     trained: Quartiles | None = None
     selection: Quartiles | None = None
     test: Quartiles | None = None
-    beside: Mapping[tuple[str, str], Quartiles] = field(default_factory=dict)
+    other_distributions: Mapping[tuple[str, str], Quartiles] = field(default_factory=dict)
     generalization_length: int | None = None
     area_beyond: float | None = None
     seeds: tuple[int, ...] = ()

@@ -25,7 +25,7 @@ class NotRuledOut(NamedTuple):
     p: float
 
 
-def race_by_ranks(values_BK: Floats, level: float) -> NotRuledOut:
+def rule_out_treatments(values_BK: Floats, level: float) -> NotRuledOut:
     """Return the treatments that are not worse than the best one; small values (blocks, treatments) are good.
 
     If Friedman's test (1937, with its correction for ties) is significant, those are ruled out whose rank sum differs

@@ -14,7 +14,7 @@ from orchestrator.code.repository import job_environment
 from orchestrator.consoles import align_rows
 from orchestrator.errors import UserError
 from orchestrator.plan.checks.soundness import check
-from orchestrator.redaction import PASSWORD_VARIABLE, SECRET_VARIABLES, mask_address, redact
+from orchestrator.redaction import PASSWORD_VARIABLE, SECRET_VARIABLES, mask_credentials, redact
 from orchestrator.submission.job_server import Job, JobServer
 from orchestrator.submission.package import write_archive
 from orchestrator.wording import duration
@@ -50,7 +50,7 @@ class Submission:
         Raises UserError if a file that it needs is not in the uploaded folder, or if it has the password of an address.
         """
         for word in self.arguments:
-            if (masked := mask_address(word)) != word:
+            if (masked := mask_credentials(word)) != word:
                 raise UserError(f"{masked}: the dashboard and `ps` show the password of this address; {_PASSWORDS}")
         file, folder = self.file.resolve(), self.folder.resolve()
         outside = [source.root for source in import_for(self.spec) if not source.installed]

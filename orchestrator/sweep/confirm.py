@@ -114,13 +114,13 @@ def plan_confirmation(
     chosen = named_rows(result, state, configurations) if configurations else best_rows(result, top)
     used = used_seeds(state)
     which = ", ".join(label(row.number) for row in chosen) if configurations else f"its first {len(chosen)}"
-    named = {
+    header = {
         "name": name or f"{state.name}-confirm",
         "description": f"Confirmation of {state.name}: {which} of {result.configurations_finished} by "
         f"{result.score_label}, on fresh seeds.",
         "seeds": list(fresh_seeds(seeds, used)),
     }
-    spec = list_again(state, chosen, named, overrides, "confirmed")
+    spec = make_listed_spec(state, chosen, header, overrides, "confirmed")
     own = relative(state.folder)
     origin = {
         "sweep": state.name,
@@ -134,24 +134,24 @@ def plan_confirmation(
     return SweepBeside(spec=spec, origin={CONFIRMS: origin})
 
 
-def list_again(
-    state: SweepState, chosen: Sequence[Row], named: dict[str, Any], overrides: Sequence[str], done: str
+def make_listed_spec(
+    state: SweepState, chosen: Sequence[Row], header: dict[str, Any], overrides: Sequence[str], action: str
 ) -> SweepSpec:
     """Return the specification of a sweep beside this one that lists chosen configurations of it.
 
-    `named` has its name, description and seeds; `done` is what cannot be done to this sweep if an error is raised.
+    `header` has its name, description and seeds; errors say that the sweep cannot be `action` ("confirmed").
     Raises UserError where today's code would train something else, SweepExists when the name is taken.
     """
-    what, source = f"{state.folder} cannot be {done}", f"{state.folder / SPEC_FILE} (to be {done})"
+    what, source = f"{state.folder} cannot be {action}", f"{state.folder / SPEC_FILE} (to be {action})"
     recorded = [as_configuration(state.configurations[row.config_id]) for row in chosen]
     refuse_corrected(recorded, what)
     refuse_without_data(recorded, what)
     search = {"sampler": "listed", "listed": [row.values for row in chosen]}
-    listed = {**state.spec, **named, "space": {}, "search": search}
-    plain = with_recorded_defaults(parse_sweep(dump_yaml(listed), source, name=named["name"]), recorded)
+    listed = {**state.spec, **header, "space": {}, "search": search}
+    plain = with_recorded_defaults(parse_sweep(dump_yaml(listed), source, name=header["name"]), recorded)
     resolved = plain.resolved()
     resolved["search"]["listed"] = list_recorded_values(plain, recorded)  # written out: new defaults change nothing
-    spec = parse_sweep(dump_yaml(resolved), source, overrides, named["name"])
+    spec = parse_sweep(dump_yaml(resolved), source, overrides, header["name"])
     if changes := differences(parse_sweep(dump_yaml(resolved), str(spec.name)), spec):
         keys = ", ".join(key for key, _, _ in changes)
         raise UserError(

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from orchestrator.code.provenance import provenance
 from orchestrator.consoles import say
-from orchestrator.ending.ending import Outcome, drive_to_an_end
+from orchestrator.ending.ending import Outcome, run_and_record_end
 from orchestrator.ending.notice import Notice
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
@@ -114,7 +114,7 @@ def extend_sweep(
 
     fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
     notice = Notice()
-    return drive_to_an_end(lambda: open_ledger(folder), console, drive, notice)
+    return run_and_record_end(lambda: open_ledger(folder), console, drive, notice)
 
 
 def plan_extension(
@@ -136,7 +136,7 @@ def plan_extension(
     named = _named_configurations(state, top, only, seeds)
     if configurations is not None:
         refuse_configurations(recorded, configurations, what)
-    taken = seeds_of_others(state, damaged=CONFIRMS in state.provenance)
+    taken = seeds_of_others(state, strict=CONFIRMS in state.provenance)
     changes, more = list(overrides), dict[str, tuple[int, ...]]()
     if configurations is not None:
         changes.append(f"search.configurations={configurations}")

@@ -24,7 +24,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.storage import fetch_missing
 from orchestrator.sweep import sweep
-from orchestrator.sweep.confirm import SweepBeside, best_rows, list_again, named_rows
+from orchestrator.sweep.confirm import SweepBeside, best_rows, make_listed_spec, named_rows
 from orchestrator.wording import command, counted, label, spans
 from search_spaces import SweepSpec, dump_yaml, parse_sweep
 
@@ -64,7 +64,7 @@ def plan_more_steps(
     """Return the sweep that trains configurations of this one up to `steps`: the `top` ones, `only` those, or all.
 
     Writes nothing. Raises UserError for an unfinished sweep, where no state is kept, and where a shorter training is
-    not the beginning of a longer one, with the reason; and what `list_again` raises.
+    not the beginning of a longer one, with the reason; and what `make_listed_spec` raises.
     """
     import_recorded(state)
     result = summary(state)
@@ -78,12 +78,12 @@ def plan_more_steps(
     good = sum(one.succeeded for one in state.configurations.values())
     rows = named_rows(result, state, only) if only else best_rows(result, good if top is None else top)
     before = [state.configurations[row.config_id] for row in rows]
-    named = {
+    header = {
         "name": name or f"{state.name}-steps-{steps}",
         "description": f"{state.name} up to step {steps}: {', '.join(label(row.number) for row in rows)}.",
         "seeds": list(state.spec["seeds"]),
     }
-    spec = _with_steps(list_again(state, rows, named, overrides, "extended"), steps)
+    spec = _with_steps(make_listed_spec(state, rows, header, overrides, "extended"), steps)
     after = configure(spec, [(one.number, one.values) for one in draw(spec, range(total(spec)))])
     device = "cuda" if spec.resources.gpus else "cpu"
     for old, new in zip(before, after, strict=True):
@@ -93,7 +93,7 @@ def plan_more_steps(
         raise UserError(
             f"{state.folder}: --steps {steps}: it has kept no states to continue from, because "
             "resources.checkpoint_seconds and checkpoint_steps were null or an earlier version ran it; "
-            f"{_from_the_beginning(steps)}"
+            f"{_rerun_hint(steps)}"
         )
     continued = {
         new.config_id: {
@@ -133,7 +133,7 @@ def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configur
     if steps <= was.training.steps:
         raise UserError(f"{what} has {was.training.steps} steps already; allowed: more than that")
     if found := list(step_dependence(was, replace(new.member(0), seed=was.seed), device)):
-        raise UserError(f"{what} cannot be trained on: {'; '.join(found)}; {_from_the_beginning(steps)}")
+        raise UserError(f"{what} cannot be trained on: {'; '.join(found)}; {_rerun_hint(steps)}")
 
 
 def _kept_steps(state: SweepState, one: ConfigurationState) -> list[int]:
@@ -143,5 +143,5 @@ def _kept_steps(state: SweepState, one: ConfigurationState) -> list[int]:
     return [int(path.stem.removeprefix("step-")) for path in newest if path is not None]
 
 
-def _from_the_beginning(steps: int) -> str:
+def _rerun_hint(steps: int) -> str:
     return "a sweep from the beginning: lengthwise run FILE --name NAME --set training.steps=" + str(steps)

@@ -16,7 +16,7 @@ from orchestrator.code.code_record import CodeRecord, begin_reading, record_code
 from orchestrator.code.own_code import import_for
 from orchestrator.code.provenance import provenance
 from orchestrator.consoles import say
-from orchestrator.ending.ending import Outcome, drive_to_an_end, finish, interruption_recorded, record_end
+from orchestrator.ending.ending import Outcome, finish, interruption_recorded, record_end, run_and_record_end
 from orchestrator.ending.finisher import Finisher
 from orchestrator.ending.notice import Notice
 from orchestrator.mirror.fetch import fetch_sweep
@@ -99,7 +99,7 @@ def run_sweep(
         state = SweepState.load(folder)
         return drive_packs(spec, ledger, state, console, interrupts, configurations, children, max_seconds=max_seconds)
 
-    return drive_to_an_end(lambda: create_ledger(folder, first), console, drive, Notice(spec.notify))
+    return run_and_record_end(lambda: create_ledger(folder, first), console, drive, Notice(spec.notify))
 
 
 def resume_sweep(
@@ -145,7 +145,7 @@ def resume_sweep(
         return drive_packs(spec, ledger, state, console, interrupts, max_seconds=max_seconds)
 
     notice = Notice()
-    return drive_to_an_end(lambda: open_ledger(folder), console, drive, notice)
+    return run_and_record_end(lambda: open_ledger(folder), console, drive, notice)
 
 
 def code_to_resume(state: SweepState, console: Console, *, accept_change: bool) -> CodeRecord:

@@ -5,7 +5,7 @@ from pathlib import Path
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.tracking.contents.names import sweep_id
-from orchestrator.tracking.publish import address_of, experiment_of
+from orchestrator.tracking.publish import experiment_of, tracking_uri_of
 from orchestrator.tracking.store.outages import raising_tracking_error
 from orchestrator.tracking.store.sqlite_store import sqlite_file
 from orchestrator.tracking.store.store import open_client, search_tagged
@@ -19,7 +19,7 @@ def delete_runs(folder: Path, uri: str | None = None) -> tuple[str, int]:
     """
     records = read_records(folder)
     state = SweepState.replay(folder, records)
-    uri = address_of(state, uri)
+    uri = tracking_uri_of(state, uri)
     database = sqlite_file(uri)
     if database is not None and not database.exists():
         return uri, 0

@@ -22,7 +22,7 @@ from orchestrator.record.kept.curves import CURVES_FILE, read_curves, write_curv
 from orchestrator.record.ledger.folders import PUBLISH_LOCK_FILE
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.redaction import PASSWORD_VARIABLE, URI_VARIABLE, mask_address, remember, unmasked
+from orchestrator.redaction import PASSWORD_VARIABLE, URI_VARIABLE, mask_credentials, remember, unmasked
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.artifacts import Artifacts, Files
@@ -43,7 +43,7 @@ def publish(
     sweep_files: bool = True,
     summarised: Summary | None = None,
     curves: pd.DataFrame | None = None,
-    told: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Published:
     """Bring MLflow at `uri` up to date with the ledger of `folder`; unfinished sweeps as far as they are.
 
@@ -52,22 +52,22 @@ def publish(
     MLFLOW_TRACKING_URI. `artifacts` makes figures and report where they are to be uploaded. `sweep_files=False` leaves
     artifacts made from all configurations (comparison, report, curves.parquet, figures of the first ones) to a later
     call. `summarised` and `curves` (all of `read_curves`, written to curves.parquet) save reading a sweep that has
-    ended; `told` is called with how many configurations are sent, and of how many. Raises TrackingError when MLflow
+    ended; `on_progress` is called with the number of configurations sent and of all. Raises TrackingError when MLflow
     cannot be reached or refuses, UserError where there is only the address of another machine's sweep, and what reading
     the sweep raises.
     """
     folder = Path(folder)
     records = read_records(folder)
     state = SweepState.replay(folder, records)
-    uri = address_of(state, uri)
-    with raising_tracking_error(uri, folder), _alone(folder):
+    uri = tracking_uri_of(state, uri)
+    with raising_tracking_error(uri, folder), _lock_publishing(folder):
         store = Store(uri, experiment or experiment_of(state))
         written = curves is not None
         curves = read_curves(state) if curves is None else curves
         result = summarised or summary(state, curves)
         contents = ContentsOfSweep(state, result, records, curves, artifacts.sentences(result))
         files = partial(_sweep_files, contents, artifacts, written) if sweep_files else None
-        return _publish(store, contents, artifacts, files, told)
+        return _publish(store, contents, artifacts, files, on_progress)
 
 
 def check_access(folder: Path, uri: str | None = None) -> None:
@@ -75,13 +75,13 @@ def check_access(folder: Path, uri: str | None = None) -> None:
 
     Raises what `publish` raises, TrackingRefused if the server rejects the user.
     """
-    uri = address_of(SweepState.load(folder), uri)
+    uri = tracking_uri_of(SweepState.load(folder), uri)
     if is_server(uri):
         with raising_tracking_error(uri, folder):
             open_client(uri).search_experiments(max_results=1)
 
 
-def address_of(state: SweepState, uri: str | None = None) -> str:
+def tracking_uri_of(state: SweepState, uri: str | None = None) -> str:
     """Return the address that a sweep is published to, with its password; `uri` if one is given. Raises UserError."""
     named = (state.spec.get("tracking") or {}).get("uri")
     uri = uri or _named_address(named, state) or default_uri(state.folder.resolve().parent)
@@ -123,7 +123,7 @@ def _with_password(uri: str, folder: Path) -> str:
     return known
 
 
-def _alone(folder: Path) -> AbstractContextManager[object]:
+def _lock_publishing(folder: Path) -> AbstractContextManager[object]:
     """Take the lock on publishing this sweep, which leaving the context releases."""
     try:
         return FileLock(folder / PUBLISH_LOCK_FILE, timeout=60).acquire()
@@ -136,7 +136,7 @@ def _publish(
     contents: ContentsOfSweep,
     artifacts: Artifacts,
     sweep_files: Callable[[Path], Files] | None,
-    told: Callable[[int, int], None],
+    on_progress: Callable[[int, int], None],
 ) -> Published:
     """Publish the parent first (children point to it), then configurations, then files, which may still be drawn."""
     found = store.read_runs(contents.sweep_id)
@@ -160,7 +160,7 @@ def _publish(
 
             uploads.append(partial(store.upload, child_run, further, stamps[-1], DETAIL_TAG))
         completed += row.complete
-        told(len(stamps), len(contents.summary.rows))
+        on_progress(len(stamps), len(contents.summary.rows))
         best = (str(child_run.info.run_id), row.config_id) if row.rank == 1 else best
     store.set_view(contents.sweep_id, contents.chart_view(parent_id))
     for upload in uploads:
@@ -168,7 +168,7 @@ def _publish(
     if sweep_files:
         store.upload(run, sweep_files, parent.digest(*stamps))
     links = store.links(contents.sweep_id, parent_id, best)
-    return Published(mask_address(store.uri), parent_id, links, store.created, completed, store.points)
+    return Published(mask_credentials(store.uri), parent_id, links, store.created, completed, store.points)
 
 
 def _configuration_files(contents: ContentsOfSweep, row: Row, folder: Path) -> Files:

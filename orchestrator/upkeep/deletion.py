@@ -12,7 +12,7 @@ from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import SEEN_FILE, SEGMENTS
 from orchestrator.mirror.lease import NUMBER_FILE, OWNERS, Lease
 from orchestrator.record.kept.curves import CURVES_FILE
-from orchestrator.record.ledger.folders import FILES, FOLDERS, LEDGER_FILE, has_ledger, no_sweep
+from orchestrator.record.ledger.folders import FILES, FOLDERS, LEDGER_FILE, has_ledger, make_no_sweep_error
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.report.csv_tables import TABLES
 from orchestrator.report.files import REPORT_HTML
@@ -55,7 +55,7 @@ def plan_deletion(folder: Path) -> Deletion:
     if folder.is_symlink():
         raise UserError(f"{folder} is a link to {folder.readlink()}; give the folder itself")
     if not has_ledger(folder):
-        raise no_sweep(folder)
+        raise make_no_sweep_error(folder)
     entries = sorted(folder.iterdir())
     own = tuple(entry for entry in entries if _is_own(entry.name))
     foreign = [entry.name for entry in entries if entry not in own]

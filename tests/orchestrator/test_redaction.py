@@ -14,7 +14,7 @@ from orchestrator.consoles import make_console, say
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
-from orchestrator.redaction import redact, remember, unmasked, without_userinfo
+from orchestrator.redaction import redact, remember, remove_userinfo, unmasked
 from orchestrator.tracking.contents.run_contents import RunContents
 
 SECRET = "hört/er 2@x"
@@ -132,4 +132,4 @@ def test_a_masked_address_is_made_whole_by_the_environment(monkeypatch: pytest.M
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ada:mlflow@mlflow:5000")
     assert unmasked("http://ada:***@mlflow:5000") == "http://ada:mlflow@mlflow:5000"
     assert unmasked("postgresql://host/db?password=***") is None
-    assert without_userinfo(ADDRESS) == "http://127.0.0.1:5000/base"
+    assert remove_userinfo(ADDRESS) == "http://127.0.0.1:5000/base"

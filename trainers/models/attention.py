@@ -39,32 +39,32 @@ class AttentionWeights:
 
 def attention(
     x_MBTD: Tensor,
-    seen: Pass,
+    forward_pass: Pass,
     *,
     name: str,
     layer: int,
     heads: int,
     position: Position,
     drop: Drop | None = None,
-    kept: LayerCache | None = None,
+    cache: LayerCache | None = None,
 ) -> Tensor:
     """Return self-attention (M, B, T, D) with weights `<name>.qkv` (D, 3HE), `<name>.output` (HE, D) and any biases.
 
     drop: dropout of the attention weights of a chunk, given its number, or of the scores if the encoding asks for that.
-    Without dropout, scores or `mix` of the encoding, the fused kernel is used. kept: the KV cache of the layer.
+    Without dropout, scores or `mix` of the encoding, the fused kernel is used. cache: the KV cache of the layer.
     """
     m, b, t, _ = x_MBTD.shape
-    weights = seen.weights
+    weights = forward_pass.weights
     width = weights[f"{name}.output"].shape[-2] // heads
     qkv = linear(x_MBTD, weights[f"{name}.qkv"], weights.get(f"{name}.qkv_bias")).reshape(m, b, t, 3, heads, width)
     q, k, v = (part.transpose(2, 3) for part in qkv.unbind(dim=3))
-    shared = {field: getattr(seen, field) for field in _PASS_FIELDS}
+    shared = {field: getattr(forward_pass, field) for field in _PASS_FIELDS}
     context = Context(**shared, name=name, layer=layer, x=x_MBTD, q=q, k=k, v=v, state={})
     q, k = position.rotate(context)
     context = replace(context, q=q, k=k)
     context = replace(context, state=position.key_state(context))
-    context = context if kept is None else kept.append(context)
-    mixed = _mixed(context, position, drop) if seen.groups is None else _in_chunks(context, position, drop)
+    context = context if cache is None else cache.append(context)
+    mixed = _mixed(context, position, drop) if forward_pass.groups is None else _in_chunks(context, position, drop)
     together = mixed.transpose(2, 3).reshape(m, b, t, heads * width)
     return linear(together, weights[f"{name}.output"], weights.get(f"{name}.output_bias"))
 

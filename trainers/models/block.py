@@ -89,7 +89,7 @@ def block_parameters(
 
 def block(
     x: Tensor,
-    seen: Pass,
+    forward_pass: Pass,
     *,
     name: str,
     layer: int,
@@ -97,18 +97,20 @@ def block(
     form: Form,
     position: Position,
     drops: Drops,
-    kept: LayerCache | None = None,
+    cache: LayerCache | None = None,
 ) -> Tensor:
     """Apply one block to the queries (M, B, T, D) of a pass; `drops` are those of `block_drops`."""
     on_weights, on_attention, on_mlp, on_hidden = drops
-    x, read = _read(x, seen, form, f"{name}.norm1")
-    branch = attention(read, seen, name=name, layer=layer, heads=heads, position=position, drop=on_weights, kept=kept)
+    x, read = _read(x, forward_pass, form, f"{name}.norm1")
+    branch = attention(
+        read, forward_pass, name=name, layer=layer, heads=heads, position=position, drop=on_weights, cache=cache
+    )
     x = x + (branch if on_attention is None else on_attention(branch, 0))
-    x = form.normalize(x, seen.weights, f"{name}.norm1") if form.norm == "post" else x
-    x, read = _read(x, seen, form, f"{name}.norm2")
-    branch = _mlp(read, seen.weights, name, form.mlp, on_hidden)
+    x = form.normalize(x, forward_pass.weights, f"{name}.norm1") if form.norm == "post" else x
+    x, read = _read(x, forward_pass, form, f"{name}.norm2")
+    branch = _mlp(read, forward_pass.weights, name, form.mlp, on_hidden)
     x = x + (branch if on_mlp is None else on_mlp(branch, 0))
-    return form.normalize(x, seen.weights, f"{name}.norm2") if form.norm == "post" else x
+    return form.normalize(x, forward_pass.weights, f"{name}.norm2") if form.norm == "post" else x
 
 
 def _mlp(x: Tensor, weights: Mapping[str, Tensor], name: str, kind: str, drop: Drop | None) -> Tensor:
@@ -127,11 +129,11 @@ def _mlp(x: Tensor, weights: Mapping[str, Tensor], name: str, kind: str, drop: D
     return linear(hidden, weights[f"{name}.out"], weights.get(f"{name}.out_bias"))
 
 
-def _read(x: Tensor, seen: Pass, form: Form, name: str) -> tuple[Tensor, Tensor]:
+def _read(x: Tensor, forward_pass: Pass, form: Form, name: str) -> tuple[Tensor, Tensor]:
     """Return the residual stream, and the input of a branch."""
     if form.norm not in ("pre", "residual"):
         return x, x
-    normalized = form.normalize(x, seen.weights, name)
+    normalized = form.normalize(x, forward_pass.weights, name)
     return (normalized if form.norm == "residual" else x), normalized
 
 

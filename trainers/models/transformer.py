@@ -190,8 +190,8 @@ class Transformer(Model):
             raise ValueError(f"{t} tokens do not fit into a cache of {width}")
         state = TokenCache.empty(self.layers, width, self.position.assign_ids(batch.ids, (m, b, width), noise))
         ids = None if state.ids is None else state.ids[..., :t]
-        seen = self._pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups)
-        return self._logits(seen, state.layers), Cache(batch=batch, width=width, state=state)
+        forward_pass = self._pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups)
+        return self._logits(forward_pass, state.layers), Cache(batch=batch, width=width, state=state)
 
     def extend(
         self,
@@ -213,8 +213,8 @@ class Transformer(Model):
             state.ids[..., first:last] = self.position.assign_ids(ids_MBT, shape, noise)
         ids = None if state.ids is None else state.ids[..., :last]
         visible = None if visible_MBK is None else visible_MBK[..., :last]
-        seen = self._pass(weights, extended.batch.tokens, first, ids, noise, visible=visible)
-        return self._logits(seen, state.layers), extended
+        forward_pass = self._pass(weights, extended.batch.tokens, first, ids, noise, visible=visible)
+        return self._logits(forward_pass, state.layers), extended
 
     @property
     def supports_masked_cache(self) -> bool:
@@ -250,24 +250,25 @@ class Transformer(Model):
             tokens=tokens, weights=weights, causal=causal, first=first, count=count, ids=ids, noise=noise, **more
         )
 
-    def _logits(self, seen: Pass, kept: tuple[LayerCache, ...] | None = None) -> Tensor:
+    def _logits(self, forward_pass: Pass, caches: tuple[LayerCache, ...] | None = None) -> Tensor:
         """Return the logits (M, B, T, V) of the queries of a pass."""
-        weights, noise, form = seen.weights, seen.noise, self.block_form
-        x = self.position.embed(embed(weights["embedding"], seen.select_queries(seen.tokens)), seen)
+        weights, noise, form = forward_pass.weights, forward_pass.noise, self.block_form
+        tokens = forward_pass.select_queries(forward_pass.tokens)
+        x = self.position.embed(embed(weights["embedding"], tokens), forward_pass)
         x = form.normalize(x, weights, "embedded") if self.embedding_norm else x
         if noise is not None and "embedding" in self.dropout_sites:
             x = noise(x, 0)
         for layer in range(self.layers):
             x = block(
                 x,
-                seen,
+                forward_pass,
                 name=f"block{layer}",
                 layer=layer,
                 heads=self.heads,
                 form=form,
                 position=self.position,
                 drops=block_drops(noise, self.dropout_sites, layer),
-                kept=kept[layer] if kept else None,
+                cache=caches[layer] if caches else None,
             )
         head = weights["embedding"].mT if self.tied else weights["head"]
         return linear(form.normalize(x, weights, "final") if self.has_final_norm else x, head)

@@ -48,7 +48,7 @@ class Vmapped(Model):
 
     def explain_loop(self, task: Task) -> str | None:
         """Return why vmap cannot run the module, None if it can."""
-        return _tried(self, _sizes(task), task.causal).gap
+        return _try_build(self, _sizes(task), task.causal).gap
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
         """Yield problems of the module for this task, found by calling it on a few tokens."""
@@ -56,12 +56,12 @@ class Vmapped(Model):
         if "dropout" in type(self).__dataclass_fields__:
             message = "a dropout rate per member does not reach a torch module"
             yield Problem(key="dropout", given=getattr(self, "dropout", None), message=message, allowed="no such field")
-        for message in _tried(self, _sizes(task), task.causal).problems:
+        for message in _try_build(self, _sizes(task), task.causal).problems:
             yield Problem(key=key, given=getattr(self, key, None), message=message)
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Return the parameters of the module, by their names in it."""
-        module = _built(self, _sizes(task))
+        module = _build_template(self, _sizes(task))
         tables = {id(one.weight) for one in module.modules() if isinstance(one, nn.Embedding)}
         return tuple(
             Parameter(name=name, shape=tuple(value.shape), std=0.0, decay=value.dim() > 1 and id(value) not in tables)
@@ -71,7 +71,7 @@ class Vmapped(Model):
     def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
         """Return the initial weights of the module built after `torch.manual_seed(seed)`, for every seed."""
         sizes = _sizes(task)
-        each = [dict(_seeded(self, sizes, seed).named_parameters()) for seed in seeds_S.tolist()]
+        each = [dict(_build_seeded(self, sizes, seed).named_parameters()) for seed in seeds_S.tolist()]
         return {name: torch.stack([one[name].detach() for one in each]).to(seeds_S.device) for name in each[0]}
 
     def operations(self, task: Task, rows: int, positions: int) -> float:
@@ -92,7 +92,7 @@ class Vmapped(Model):
         one = next(iter(weights.values()))
         inputs, outputs, positions = map(int, form.split()[1:])
         sizes = (inputs, outputs, positions)
-        module, buffers = _built(self, sizes), _buffers(self, sizes, one.device, one.dtype)
+        module, buffers = _build_template(self, sizes), _buffers(self, sizes, one.device, one.dtype)
         return call_members(module, weights, buffers, batch.tokens, stacked=form.startswith(_STACKED))
 
 
@@ -117,28 +117,28 @@ def _sizes(task: Task) -> Sizes:
     return task.inputs, task.outputs, task.positions
 
 
-def _seeded(model: Vmapped, sizes: Sizes, seed: int) -> nn.Module:
+def _build_seeded(model: Vmapped, sizes: Sizes, seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return model.build(*sizes)
 
 
 @lru_cache(maxsize=32)
-def _built(model: Vmapped, sizes: Sizes) -> nn.Module:
-    return _seeded(model, sizes, 0)
+def _build_template(model: Vmapped, sizes: Sizes) -> nn.Module:
+    return _build_seeded(model, sizes, 0)
 
 
 @lru_cache(maxsize=32)
 def _buffers(model: Vmapped, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
     """Return the buffers, which all members share; floating-point ones in the dtype of the weights."""
-    buffers = _built(model, sizes).named_buffers()
+    buffers = _build_template(model, sizes).named_buffers()
     return {name: buffer.to(device, dtype if buffer.is_floating_point() else buffer.dtype) for name, buffer in buffers}
 
 
 @lru_cache(maxsize=256)
-def _tried(model: Vmapped, sizes: Sizes, causal: bool) -> Trial:
+def _try_build(model: Vmapped, sizes: Sizes, causal: bool) -> Trial:
     try:
-        module, other = _built(model, sizes), _seeded(model, sizes, 1)
+        module, other = _build_template(model, sizes), _build_seeded(model, sizes, 1)
     except (Exception, SystemExit) as error:  # any error of the user's code
         return Trial((f"the module cannot be built: {type(error).__name__}: {error}",))
     trial = try_module(module, other, sizes, causal)

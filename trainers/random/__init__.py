@@ -5,11 +5,11 @@ from trainers.random.fused import fuse
 from trainers.random.reference import philox4x32
 from trainers.random.stream import STREAMS, Stream
 
-__all__ = ["STREAMS", "Stream", "fuse", "philox4x32", "take_notice"]
+__all__ = ["STREAMS", "Stream", "fuse", "philox4x32", "pop_warning"]
 
 
-def take_notice() -> str | None:
-    """Return why random numbers are drawn slowly in this process, once; None if they are not, or after that."""
+def pop_warning() -> str | None:
+    """Return the warning about slow random numbers, once per process."""
     for outcome in (library.outcome, fused.outcome):
         if outcome.failure is not None and not outcome.reported:
             outcome.reported = True

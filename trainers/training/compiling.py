@@ -56,7 +56,7 @@ def should_fuse_draws(member: MemberConfig, device: str) -> bool:
     return device == "cuda" and rough_seconds(member) >= FUSE_FROM_SECONDS
 
 
-def why(member: MemberConfig, device: str = "cpu") -> str:
+def explain_compilation(member: MemberConfig, device: str = "cpu") -> str:
     """Return whether the step is compiled and why, as text."""
     if isinstance(member.training.compile, bool):
         return f"{'yes' if member.training.compile else 'no'}, as training.compile says"
@@ -65,9 +65,7 @@ def why(member: MemberConfig, device: str = "cpu") -> str:
     if device != "cpu":
         return "no: on a GPU a step is captured and replayed as one CUDA graph"
     alone = f"one member alone would train about {rough_seconds(member):.1f} s uncompiled"
-    return (
-        f"{'yes' if should_compile(member) else 'no'}: {alone}, and from {COMPILE_FROM_SECONDS:.1f} s on it is worth it"
-    )
+    return f"{'yes' if should_compile(member) else 'no'}: {alone}; compiled from {COMPILE_FROM_SECONDS:.1f} s"
 
 
 def rough_seconds(member: MemberConfig) -> float:

@@ -26,7 +26,7 @@ from trainers.files.checkpoint import Checkpoints, Snapshot
 from trainers.packs.active_members import ActiveMembers
 from trainers.packs.batches import StepBatches
 from trainers.packs.pack import Pack, State
-from trainers.random import fuse, take_notice
+from trainers.random import fuse, pop_warning
 from trainers.tasks.metrics import Evaluated
 from trainers.tensors.precision import mkl_order_problem
 from trainers.training.compiling import should_compile, should_fuse_draws
@@ -75,7 +75,7 @@ def train(
         # A compiled program for one member sums in another order than one for several: train two copies of it.
         pack, names = Pack([*members, *members], torch.device(device)), [*names, *names]
     run = _Run(pack, names, len(members), compiled, reporter, checkpoints, weights, prune_at)
-    for notice in (*notices, *filter(None, [mkl_order_problem(), take_notice()])):
+    for notice in (*notices, *filter(None, [mkl_order_problem(), pop_warning()])):
         reporter.notice(notice)
     if stored:
         run.resume(stored)
@@ -184,7 +184,7 @@ class _Run:
 
     def evaluate(self) -> None:
         self.beat("evaluate")
-        if lost := take_notice():
+        if lost := pop_warning():
             self.reporter.notice(lost)
         active, pack, state = self.active, self.active.pack, self.active.state
         validation = validate(pack, state, self.beat_if_due)

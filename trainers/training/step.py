@@ -126,10 +126,10 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
         theta, m, v = gradient_descent(state.theta, gradient, rate, pack.decay_mask, pack.h), state.m, state.v
     if pack.least is not None:
         theta = torch.maximum(theta, pack.least)
-    loss_M, going_M = loss_M.double(), state.failed_at < 0
+    loss_M, active_M = loss_M.double(), state.failed_at < 0
     if pack.stop is not None:
-        going_M = going_M & (state.stopped_at < 0)
-    alive = going_M & torch.isfinite(loss_M + theta.abs().add_(v).sum(dim=1))
+        active_M = active_M & (state.stopped_at < 0)
+    alive = active_M & torch.isfinite(loss_M + theta.abs().add_(v).sum(dim=1))
     on = None if _all_known_alive(alive) else alive[:, None]
     _write_active(on, state.theta, theta)
     _write_active(on, state.m, m)
@@ -143,7 +143,7 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
             _write_active(on, buffer, updated)
     state.loss_sum.add_(torch.where(alive, loss_M, 0.0))
     state.loss_steps.add_(alive)
-    state.failed_at.copy_(torch.where(going_M ^ alive, step, state.failed_at))
+    state.failed_at.copy_(torch.where(active_M ^ alive, step, state.failed_at))
     state.step.copy_(step)
 
 

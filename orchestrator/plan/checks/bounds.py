@@ -11,7 +11,7 @@ from math import ceil, floor
 from statistics import NormalDist
 from typing import Any
 
-from orchestrator.plan.domains import TAIL, reach
+from orchestrator.plan.domains import TAIL, value_range
 from search_spaces.grammar.space.domains import Choice, Domain, Grid, IntUniform, Normal, is_number
 from trainers.config.slots import Slot
 from trainers.errors import Problem
@@ -54,7 +54,7 @@ def _wrong_kind(domain: Any, slot: Slot) -> list[Problem]:
 
 def _ends_outside(domain: Any, slot: Slot) -> Iterator[Problem]:
     """Yield the ends of a numeric domain that lie outside the bounds of the field."""
-    for index, end in enumerate(reach(domain)):
+    for index, end in enumerate(value_range(domain)):
         if not slot.problems(end):
             continue
         nearest = _nearest_allowed(slot, end)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from orchestrator.plan.checks.bounds import misfits
 from orchestrator.plan.configurations import assigned
-from orchestrator.plan.domains import reach
+from orchestrator.plan.domains import value_range
 from search_spaces import ABSENT, SweepSpec, active_values
 from search_spaces.grammar.problems.errors import shown
 from search_spaces.grammar.problems.findings import SECTIONS, Findings, above, lookup, parent, within
@@ -186,7 +186,7 @@ def _values(spec: SweepSpec, key: str, relevant: Iterable[str], *, every: bool) 
 
 
 def _example(domain: Domain) -> Any:
-    return domain.values[0] if isinstance(domain, (Choice, Grid)) else reach(domain)[0]
+    return domain.values[0] if isinstance(domain, (Choice, Grid)) else value_range(domain)[0]
 
 
 def _uncertain(key: str, findings: Findings) -> bool:

@@ -12,8 +12,8 @@ Sizes = dict[str, list[int]]
 """How many members each pack of a structure has."""
 
 
-def shared(members: int, count: int) -> list[int]:
-    """So many members in `count` packs of about equal size."""
+def split_evenly(members: int, count: int) -> list[int]:
+    """Return the sizes of `count` packs that share the members evenly."""
     cuts = [round(index * members / count) for index in range(count + 1)]
     return [stop - start for start, stop in itertools.pairwise(cuts)]
 

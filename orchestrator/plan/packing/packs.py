@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.packing.cutting import Sizes, cut, end_together, shared
+from orchestrator.plan.packing.cutting import Sizes, cut, end_together, split_evenly
 from orchestrator.plan.packing.shortages import Shortage
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
@@ -80,8 +80,8 @@ def cost_of(member: MemberConfig) -> Cost:
         ) from error
 
 
-def steps_worth(member: MemberConfig) -> float:
-    """Its steps, and as many as its evaluations cost."""
+def equivalent_steps(member: MemberConfig) -> float:
+    """Return the training steps plus the cost of evaluations in steps."""
     steps, evaluation = member.training.steps, member.evaluation
     evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) * evaluations
@@ -141,7 +141,7 @@ class Packer:
 
     def _work(self, member: MemberConfig, count: float) -> float:
         calls = count if member.model.explain_loop(member.task) else 1
-        per_member = self._cost(member).flops_per_step * steps_worth(member)
+        per_member = self._cost(member).flops_per_step * equivalent_steps(member)
         return self._per_step * member.training.steps * calls + per_member * count
 
 
@@ -162,7 +162,7 @@ def make_packs(
             examples.setdefault(example.structural_key, example)
             groups.setdefault(example.structural_key, []).extend(members)
     largest = {key: max(1, capacity(examples[key])) for key in groups}
-    sizes = {key: shared(len(members), math.ceil(len(members) / largest[key])) for key, members in groups.items()}
+    sizes = {key: split_evenly(len(members), math.ceil(len(members) / largest[key])) for key, members in groups.items()}
     if even:
         sizes = end_together(sizes, largest, lambda key, members: work(examples[key], members), max(1, workers))
     packs = [
@@ -203,7 +203,7 @@ def recut_packs(
         sizes.setdefault(pack.structural_key, []).append(len(pack.members))
     largest = {key: max(1, capacity(examples[key])) for key in groups}
     fitting = {
-        key: run if max(run) <= largest[key] else shared(sum(run), math.ceil(sum(run) / largest[key]))
+        key: run if max(run) <= largest[key] else split_evenly(sum(run), math.ceil(sum(run) / largest[key]))
         for key, run in sizes.items()
     }
     left = [share * work(examples[pack.structural_key], len(pack.members)) for pack, share in begun]

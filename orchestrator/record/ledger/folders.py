@@ -29,7 +29,7 @@ def inside_ray_job() -> bool:
 def default_storage() -> Path:
     """LENGTHWISE_STORAGE if it is set, ~/lengthwise-sweeps inside a Ray job, otherwise ./sweeps.
 
-    Of an address it is the local copy.
+    For an address, its local copy.
     """
     chosen = os.environ.get(STORAGE_VARIABLE)
     if chosen:
@@ -54,7 +54,7 @@ def has_ledger(folder: Path) -> bool:
     return _file_mode(folder / LEDGER_FILE) != 0
 
 
-def no_sweep(folder: Path) -> NotASweep:
+def make_no_sweep_error(folder: Path) -> NotASweep:
     """Return the error for a folder that holds no ledger, with the nearest name of a sweep beside it.
 
     Without such a sweep it says where a relative path or a name was looked for: the command may be typed elsewhere.

@@ -157,8 +157,8 @@ class Ledger:
         if (there.st_dev, there.st_ino, there.st_size) != (mine.st_dev, mine.st_ino, self._size):
             self._broken = "another driver writes this ledger"
             raise TakenLedger(
-                f"{self.path}: it was changed by {self._lock.other()}; one driver is enough, so this one stops and has "
-                "written nothing after that"
+                f"{self.path}: it was changed by {self._lock.describe_other_holder()}; one driver is enough, so this "
+                "one stops and has written nothing after that"
             )
 
     def _undo(self, error: OSError) -> None:

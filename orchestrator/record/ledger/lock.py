@@ -150,8 +150,8 @@ class SweepLock:
         self._thread = threading.Thread(target=self._keep_beating, name="sweep-lock-heartbeat", daemon=True)
         self._thread.start()
 
-    def other(self) -> str:
-        """Who else has held this sweep since, where the lock sees nobody; as far as it is known."""
+    def describe_other_holder(self) -> str:
+        """Return the other process that holds the sweep, if the lock file cannot show it."""
         self._look()
         return "another process" if self._other is None else self._other.describe(time.time())
 

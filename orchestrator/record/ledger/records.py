@@ -21,7 +21,7 @@ import numpy as np
 
 from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, OlderLedger
 from orchestrator.record.ledger.folders import LEDGER_FILE as LEDGER_FILE
-from orchestrator.record.ledger.folders import no_sweep, refuse_odd_files, refuse_odd_folders
+from orchestrator.record.ledger.folders import make_no_sweep_error, refuse_odd_files, refuse_odd_folders
 from orchestrator.record.ledger.lock import LAST_TIME
 
 SCHEMA = 2  # 1: before 1.0.0
@@ -126,7 +126,7 @@ def _read(folder: Path, read: Callable[[BinaryIO], bytes]) -> bytes:
         with path.open("rb") as file:
             return read(file)
     except (FileNotFoundError, NotADirectoryError):
-        raise no_sweep(folder) from None
+        raise make_no_sweep_error(folder) from None
     except OSError as error:
         raise LedgerError(f"{path}: cannot be read: {error.strerror}") from error
 
@@ -150,12 +150,12 @@ def parsed(path: Path, content: bytes) -> tuple[list[Record], int]:
         records.append(record)
     if not records:
         raise DamagedLedger(path, 1, "the first record is missing")
-    if _goes_on_after_a_record(torn):
-        raise DamagedLedger(path, len(lines) + 1, "the line does not end where its record does")
+    if _has_text_after_record(torn):
+        raise DamagedLedger(path, len(lines) + 1, "text follows a complete record")
     return records, len(content) - len(torn)
 
 
-def _goes_on_after_a_record(torn: bytes) -> bool:
+def _has_text_after_record(torn: bytes) -> bool:
     """Tell a lost newline from a write cut short: no write puts anything but a newline after a whole record."""
     digest, read = hashlib.sha256(), 0  # of all that is read, so that a long line is read once
     for end in re.finditer(rb',"sha":"([0-9a-f]{16})"}', torn[:-1]):

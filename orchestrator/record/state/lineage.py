@@ -56,23 +56,23 @@ def _identity(named: dict[str, Any]) -> Identity:
     return Identity(named["sweep"], named["spec_hash"])
 
 
-def relatives(storage: Path, *, damaged: bool) -> Iterator[Relative]:
-    """Yield the sweeps of a storage folder by name. Unreadable ledgers are an error with `damaged`, else left out."""
+def read_relatives(storage: Path, *, strict: bool) -> Iterator[Relative]:
+    """Yield the sweeps of a storage folder by name. Unreadable ledgers are an error if `strict`, else left out."""
     for ledger in sorted(storage.glob(f"*/{LEDGER_FILE}")):
-        with nullcontext() if damaged else suppress(LedgerError):
+        with nullcontext() if strict else suppress(LedgerError):
             yield relative(ledger.parent)
 
 
 def confirmations_of(state: SweepState) -> list[Relative]:
     """Return the sweeps beside `state` that confirm it, by name."""
     own = Identity(state.name, state.spec_hash)
-    return [one for one in relatives(state.folder.resolve().parent, damaged=False) if one.parent == own]
+    return [one for one in read_relatives(state.folder.resolve().parent, strict=False) if one.parent == own]
 
 
 def searches_of(state: SweepState) -> list[Relative]:
     """Return the sweep that a confirmation confirms, if it is still beside it."""
     parent = relative(state.folder).parent
-    return [one for one in relatives(state.folder.resolve().parent, damaged=False) if one.identity == parent]
+    return [one for one in read_relatives(state.folder.resolve().parent, strict=False) if one.identity == parent]
 
 
 def planned_seeds(state: SweepState) -> set[int]:
@@ -85,19 +85,19 @@ def used_seeds(state: SweepState) -> dict[int, str]:
 
     A ledger in the storage folder that cannot be read is an error: whether its seeds are used cannot be known.
     """
-    return seeds_of_others(state, damaged=True) | dict.fromkeys(sorted(planned_seeds(state)), state.name)
+    return seeds_of_others(state, strict=True) | dict.fromkeys(sorted(planned_seeds(state)), state.name)
 
 
-def seeds_of_others(state: SweepState, *, damaged: bool) -> dict[int, str]:
+def seeds_of_others(state: SweepState, *, strict: bool) -> dict[int, str]:
     """Return the seeds used by other sweeps of its chain of confirmations, each with the sweep that used it.
 
-    Ledgers in the storage folder that cannot be read are an error with `damaged`, else left out.
+    Ledgers in the storage folder that cannot be read are an error if `strict`, else left out.
     """
     used: dict[int, str] = {}
     own, here = relative(state.folder), state.folder.resolve()
-    for one in relatives(here.parent, damaged=damaged):
+    for one in read_relatives(here.parent, strict=strict):
         if one.root == own.root and one.folder.resolve() != here:
-            with nullcontext() if damaged else suppress(LedgerError):
+            with nullcontext() if strict else suppress(LedgerError):
                 seeds = sorted(planned_seeds(SweepState.load(one.folder)))
                 used |= {seed: one.identity.sweep for seed in seeds if seed not in used}
     earlier = (own.confirms or {}).get("used_seeds", ())  # also of sweeps that are no longer there

@@ -59,9 +59,9 @@ def result_columns(result: Summary, *, lengths: bool = True) -> Columns:
     common = {row.groups for row in result.rows}
     for group in ("trained", "selection", "test"):
         columns[heading(group, common)] = quartile_text(attrgetter(group), infinite)
-    for metric, group in dict.fromkeys(one for row in result.rows for one in row.beside):
-        measured = {result.groups(row, metric) for row in result.rows if (metric, group) in row.beside}
-        columns[heading(group, measured, metric)] = quartile_text(read_beside(metric, group), infinite)
+    for metric, group in dict.fromkeys(one for row in result.rows for one in row.other_distributions):
+        measured = {result.groups(row, metric) for row in result.rows if (metric, group) in row.other_distributions}
+        columns[heading(group, measured, metric)] = quartile_text(read_other_distribution(metric, group), infinite)
     if result.objective.threshold is not None:
         columns["reach"] = lambda row: "-" if row.generalization_length is None else str(row.generalization_length)
     if result.race is not None:
@@ -75,9 +75,9 @@ def result_columns(result: Summary, *, lengths: bool = True) -> Columns:
     return columns
 
 
-def read_beside(metric: str, group: str) -> Callable[[Row], Quartiles | None]:
+def read_other_distribution(metric: str, group: str) -> Callable[[Row], Quartiles | None]:
     """Return a function that reads the judged metric on another distribution from a row."""
-    return lambda row: row.beside.get((metric, group))
+    return lambda row: row.other_distributions.get((metric, group))
 
 
 def _stopped(row: Row) -> str:

@@ -11,7 +11,7 @@ from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.summary import Summary
 from orchestrator.results.views.race_rounds import race_sentence
 from orchestrator.statistics.intervals import Estimate
-from orchestrator.wording import command, describe_deaths, describe_values, label, spans, three_digits
+from orchestrator.wording import command, describe_deaths, format_values, label, spans, three_digits
 
 MOST_NAMED = 5  # configurations that are better at the test lengths
 FEWEST_ORDERED = 3  # configurations from which on their order has a correlation
@@ -132,7 +132,7 @@ def best_sentence(result: Summary, code: str = "") -> list[str]:
     if row.test is not None and row.groups.test:
         lengths = f"on the test lengths {spans(row.groups.test)}, not used to select it"
         test = f"{lengths}: {median_and_quartiles(row.test, result.infinite)}"
-    values = describe_values(row.values, result.searched) or "no searched values"
+    values = format_values(row.values, result.searched) or "no searched values"
     return [f"{head} ({values}); {trained if row.trained and row.groups.trained else ''}{test}"]
 
 

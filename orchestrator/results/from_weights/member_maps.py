@@ -14,7 +14,7 @@ from orchestrator.code.own_code import OwnCodeError
 from orchestrator.errors import DamagedWeights, NoMaps
 from orchestrator.results.scoring.objective import reduce_values
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import describe_values, label
+from orchestrator.wording import format_values, label
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import recorded_member
 from trainers.errors import ConfigError, WeightsError
@@ -64,7 +64,7 @@ def trained_member(result: Summary, weights: StoredWeights) -> MemberConfig:
 
 def member_title(result: Summary, row: Row, seed: str, average: str, step: int) -> str:
     """Return the title of a member's figure: its configuration, its seed in words, its average and step."""
-    values = describe_values(row.values, result.searched)
+    values = format_values(row.values, result.searched)
     place = f" (rank {row.rank})" if row.rank else ""
     first = f"{result.name}: configuration {label(row.number)}{place}{': ' if values else ''}{values}"
     return f"{first}\n{seed}; {average} weights after step {step}"

@@ -13,7 +13,7 @@ import numpy as np
 
 from orchestrator.results.scoring.objective import score_configuration
 from orchestrator.statistics.failed_seeds import worst_value
-from orchestrator.statistics.friedman import race_by_ranks
+from orchestrator.statistics.friedman import rule_out_treatments
 from search_spaces import Objective, Racing
 
 MEDIAN, RANK_SUM = "median", "rank sum"
@@ -49,7 +49,7 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
         return Outcome(survivors=tuple(alive), by=RANK_SUM, values=dict.fromkeys(scores), p=None)
     worst = worst_value(objective.direction)
     values_BK = sign * np.array([[worst if math.isnan(one) else one for one in scores[name]] for name in alive]).T
-    stays, rank_sums, p = race_by_ranks(values_BK, float(racing.resolved()["level"]))
+    stays, rank_sums, p = rule_out_treatments(values_BK, float(racing.resolved()["level"]))
     sums = dict(zip(alive, rank_sums.tolist(), strict=True))
     survivors = tuple(name for name, one in zip(alive, stays, strict=True) if one)
     if len(survivors) < LEAST_TESTED:

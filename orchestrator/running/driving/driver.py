@@ -71,7 +71,7 @@ class SweepDriver:
         self._generations = deque(search.generations(spec))
         self._scores = Scores(spec.objective, state)
         self._sampler = ConfigurationSampler(spec, state, built)
-        self._take_up()
+        self._resume_recorded()
 
     # What the scheduler asks ------------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ class SweepDriver:
         idle = not self.running and not self.stopped_by  # a pack at a rung runs until its state is saved
         while idle and not self.queue and (fields := rung_fields(self.spec, self.state)):
             self.record("rung", **fields)
-            self._take_up_packs()
+            self._resume_packs()
             self._score(set(fields["survivors"]))  # that had ended already
         while not self.stopped_by and not self.queue and (fields := race_fields(self.spec, self.state, self._scores)):
             self.record("race", **fields)
@@ -141,7 +141,7 @@ class SweepDriver:
                 **({"weights": weights.as_recorded(found.weights)} if found.weights else {}),
             )
             if found.final:
-                self._scores.take_final(pack_id, found)
+                self._scores.score_final(pack_id, found)
         if found.weights:
             weights.discard_unnamed(self.state, pack_id)
         self._seconds[pack_id] = found.seconds
@@ -213,21 +213,21 @@ class SweepDriver:
 
     # Within -----------------------------------------------------------------------------------------------------------
 
-    def _take_up(self) -> None:
+    def _resume_recorded(self) -> None:
         """Record missing ends, queue unfinished packs, and plan configurations that were drawn but not packed."""
         unscored = [name for name, found in self.state.configurations.items() if not found.finished]
         racing = [] if self.state.race is None or is_race_over(self.state) else self.state.race.contenders
         needed = {*unscored, *racing}
         packs = {member.pack_id for name in needed for member in self.state.configurations[name].members.values()}
-        self._scores.take_recorded({pack_id for pack_id in packs if self.state.packs[pack_id].is_final})
+        self._scores.score_recorded({pack_id for pack_id in packs if self.state.packs[pack_id].is_final})
         self._cut_again(self.state.packs)
         while self._generations and all(number in self.state.draws for number in self._generations[0]):
             numbers = self._generations.popleft()
             self._plan_packs({self.state.draws[number].config_id for number in numbers}, queue=False)
-        self._take_up_packs()
+        self._resume_packs()
         self._score(set(self.state.configurations))
 
-    def _take_up_packs(self) -> None:
+    def _resume_packs(self) -> None:
         """Close packs that only lack their last record, and queue those that have something left to train."""
         race = self.state.race
         for pack in [pack for pack in self.state.packs.values() if not pack.has_ended]:
@@ -248,7 +248,7 @@ class SweepDriver:
 
     def _plan(self, numbers: range) -> None:
         """Draw, build and pack one generation. What a killed driver had already recorded of it is not repeated."""
-        new = self._sampler.new(numbers)
+        new = self._sampler.draw_new(numbers)
         self.record_all("configuration", self._sampler.record_fields(new))
         names = {self.state.draws[number].config_id for number in numbers}
         self._plan_packs(names, queue=True, built={one.config_id: one for one in new if one.duplicate_of is None})

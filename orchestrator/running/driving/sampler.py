@@ -29,7 +29,7 @@ class ConfigurationSampler:
         self._draws: dict[int, int] = {}
         self._names: dict[str, str] = {}  # the config_id in the ledger, by the one that today's code gives
 
-    def new(self, numbers: range) -> list[Configuration]:
+    def draw_new(self, numbers: range) -> list[Configuration]:
         """Return the configurations of a generation that are not recorded."""
         built, self._built = self._built, {}
         if not self._state.draws and built.keys() == set(numbers):

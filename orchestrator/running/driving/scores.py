@@ -26,19 +26,19 @@ class Scores:
         self._objective, self._state = objective, state
         self._members: dict[str, dict[int, float]] = {}
 
-    def take_final(self, pack_id: str, final: Evaluation) -> None:
+    def score_final(self, pack_id: str, final: Evaluation) -> None:
         """Score the members of a pack whose last evaluation has just been recorded."""
         if self._objective.evaluation == LAST:
-            self._take(self._score_final_curves(pack_id, final))  # nothing has to be read for it
+            self._store(self._score_final_curves(pack_id, final))  # nothing has to be read for it
         else:
-            self.take_recorded({pack_id})
+            self.score_recorded({pack_id})
 
-    def take_recorded(self, packs: set[str]) -> None:
+    def score_recorded(self, packs: set[str]) -> None:
         """Score the members of packs that have their last evaluation, from the curves in the ledger."""
         only_last = self._objective.evaluation == LAST
         keep = partial(is_judged, objective=self._objective)
         if packs and len(curves := read_curves(self._state, only_last, packs=packs, keep=keep)):
-            self._take(score_members(curves, self._objective).itertuples(index=False, name=None))
+            self._store(score_members(curves, self._objective).itertuples(index=False, name=None))
 
     def score_fields(self, configuration: ConfigurationState) -> dict[str, Any]:
         """Return the fields of a configuration's score record; a member without a last evaluation counts as failed."""
@@ -61,7 +61,7 @@ class Scores:
         known = self._members.get(config_id, {})
         return [known.get(seed, np.nan) for seed in seeds]
 
-    def _take(self, scores: Iterable[tuple[str, int, float]]) -> None:
+    def _store(self, scores: Iterable[tuple[str, int, float]]) -> None:
         for name, seed, score in scores:
             self._members.setdefault(name, {})[int(seed)] = float(score)
 

@@ -108,7 +108,7 @@ def _differences(units: Sequence[Cells], value: str, first: str) -> Difference:
     differences = []
     for cells in units:
         in_unit = [
-            apart(fast_median(by_value[value]), fast_median(by_value[first]))
+            difference_of(fast_median(by_value[value]), fast_median(by_value[first]))
             for by_value in cells.values()
             if by_value.get(value) and by_value.get(first)
         ]
@@ -162,7 +162,7 @@ def _friedman(blocks: Floats) -> float:
     return float(stats.f.sf((n - 1) * between / (total - between), k - 1, (n - 1) * (k - 1)))
 
 
-def apart(x: float, y: float) -> float:
+def difference_of(x: float, y: float) -> float:
     """Return x - y; equal infinities do not differ."""
     return 0.0 if x == y else x - y
 

@@ -25,8 +25,8 @@ from orchestrator.statistics.failed_seeds import over_seeds
 from orchestrator.tracking.contents.names import (
     EvaluationTimes,
     flatten,
+    make_key_part,
     milliseconds,
-    name,
     run_name,
     sweep_id,
     unique_names,
@@ -75,7 +75,7 @@ class ContentsOfSweep:
             "mlflow.source.type": "LOCAL",
             "mlflow.note.content": description(summary, self.sentences, confirmed),
             **self._confirmation_tags(confirmed),
-            **{f"lengthwise.version.{name(n)}": str(v) for n, v in provenance.get("versions", {}).items()},
+            **{f"lengthwise.version.{make_key_part(n)}": str(v) for n, v in provenance.get("versions", {}).items()},
         }
         if git:
             tags["mlflow.source.git.commit"] = git["commit"]
@@ -126,7 +126,7 @@ class ContentsOfSweep:
             parent_run_id,
             curves=[(self._key(m, a, "median"), f"{m} · {a}") for m, a in (*first, *others)],
             progress=(("progress/loss", "training loss"), (self._progress_key(), f"{metric} · {average}")),
-            params=[name(key) for key in self.summary.searched],
+            params=[make_key_part(key) for key in self.summary.searched],
             ascending=self.summary.objective.direction == "minimize",
         )
 
@@ -135,7 +135,7 @@ class ContentsOfSweep:
         points = [*self._seed_points(row, configuration), *self._progress_points(configuration, curves)]
         if row.complete:
             points += [*self._band_points(row, ended_ms), *self._summary_points(row, ended_ms)]
-        values = {name(key): text for key, value in row.values.items() for _, text in flatten(value, key)}
+        values = {make_key_part(key): text for key, value in row.values.items() for _, text in flatten(value, key)}
         params = dict(flatten({k: v for k, v in configuration.resolved.items() if k != "seed"})) | values
         failed = {s: m.failed_at for s, m in sorted(configuration.members.items()) if m.status == "failed"}
         tags = self._tags("configuration") | {

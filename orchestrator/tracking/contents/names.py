@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.results.summary import Row
-from orchestrator.wording import describe_values, label
+from orchestrator.wording import format_values, label
 
 MAX_LABEL = 80
 
@@ -26,22 +26,22 @@ def milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def name(text: str) -> str:
+def make_key_part(text: str) -> str:
     """Return `text` as one part of an MLflow key: letters of any script, digits, `_`, `-`, `.` and spaces.
 
-    name("ema/0.99 (β)") -> "ema_0.99 _β_"; a part that would be empty or mean a folder becomes `_`.
+    make_key_part("ema/0.99 (β)") -> "ema_0.99 _β_"; a part that would be empty or mean a folder becomes `_`.
     """
     cleaned = re.sub(r"[^\w.\- ]", "_", text).strip()[:MAX_LABEL].strip()
     return "_" if not cleaned.strip(".") else cleaned
 
 
 def unique_names(texts: Iterable[str]) -> dict[str, str]:
-    """Return the `name` of each text, with a number if two texts would have the same."""
+    """Return the key part of each text, with a number if two texts would have the same."""
     names: dict[str, str] = {}
     for text in dict.fromkeys(texts):
-        candidate, count = name(text), 2
+        candidate, count = make_key_part(text), 2
         while candidate.casefold() in {taken.casefold() for taken in names.values()}:
-            candidate, count = f"{name(text)}_{count}", count + 1
+            candidate, count = f"{make_key_part(text)}_{count}", count + 1
         names[text] = candidate
     return names
 
@@ -50,18 +50,18 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield the leaves of nested mappings as (dotted key, text): flatten({"a": {"b": 1}}) -> ("a.b", "1")."""
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
-            part = name(str(key))
+            part = make_key_part(str(key))
             yield from flatten(inner, f"{prefix}.{part}" if prefix else part)
     elif not isinstance(value, Mapping):
         yield (
-            name(prefix) if len(prefix) <= MAX_LABEL else prefix,
+            make_key_part(prefix) if len(prefix) <= MAX_LABEL else prefix,
             value if isinstance(value, str) else json.dumps(value, ensure_ascii=False),
         )
 
 
 def run_name(row: Row) -> str:
     """Return the name of a configuration's run, without its rank, which may change: `#3: lr 0.00316, dropout 0.3`."""
-    return f"{label(row.number)}: {describe_values(row.values) or row.config_id}"
+    return f"{label(row.number)}: {format_values(row.values) or row.config_id}"
 
 
 class EvaluationTimes:

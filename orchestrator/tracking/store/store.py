@@ -17,7 +17,7 @@ from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from orchestrator.redaction import without_userinfo
+from orchestrator.redaction import remove_userinfo
 from orchestrator.tracking.artifacts import Files
 from orchestrator.tracking.contents.pages import VIEW_TAG, sweep_links
 from orchestrator.tracking.contents.run_contents import Point, RunContents
@@ -145,7 +145,7 @@ class Store:
         """Return links to pages of the server, or the command that starts one."""
         if self.server is None:
             return (("MLflow pages of this sweep", f"lengthwise ui --tracking-uri {shlex.quote(self.uri)}"),)
-        return sweep_links(without_userinfo(self.server), self.experiment_id, view_key, parent_id, best)
+        return sweep_links(remove_userinfo(self.server), self.experiment_id, view_key, parent_id, best)
 
     def _experiment(self, name: str) -> str:
         found = self.client.get_experiment_by_name(name)

@@ -62,7 +62,8 @@ class Search(Strict):
     )
     failed_configurations: Literal["worst", "ignored"] = Field(
         default="worst",
-        description="tpe only: whether a configuration without a score is told as the worst there is, or not at all.",
+        description="tpe only: whether a configuration without a score is reported to tpe as the worst score, or left "
+        "out.",
     )
     listed: Listed | None = Field(
         default=None,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from orchestrator.claims import verb
-from orchestrator.claims.words import ask_in_words
+from orchestrator.claims.words import word_question
 from search_spaces.grammar.claims import Claim
 from tests.command_line import CommandLine
 from tests.orchestrator.claims.conftest import NONE, PRE, SWEEP, claim, is_pre, pretended_sweep, write_claims
@@ -198,4 +198,4 @@ GROWTH = {
     ],
 )
 def test_a_question_says_which_values_are_compared(changes: dict[str, Any], said: str) -> None:
-    assert ask_in_words(Claim.model_validate(claim(**changes))) == said
+    assert word_question(Claim.model_validate(claim(**changes))) == said

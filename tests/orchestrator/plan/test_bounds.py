@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.plan.checks.bounds import misfits
-from orchestrator.plan.domains import make_distribution, reach, to_value
+from orchestrator.plan.domains import make_distribution, to_value, value_range
 from search_spaces import Choice, Domain, Grid, IntUniform, LogUniform, Normal, OneMinusLogUniform, Uniform
 from trainers.config.slots import Slot
 from trainers.errors import ConfigError, Problem
@@ -213,8 +213,8 @@ def test_a_nearest_number_fits_and_the_given_one_does_not(domain: Domain, where:
 
 @settings(max_examples=200, derandomize=True, deadline=None)
 @given(domains())
-def test_the_reach_of_a_domain_holds_everything_drawn(domain: Domain) -> None:
+def test_the_value_range_of_a_domain_holds_everything_drawn(domain: Domain) -> None:
     if not isinstance(domain, (Choice, Grid)):
-        low, high = reach(domain)
+        low, high = value_range(domain)
         drawn = everything(domain)
         assert (min(drawn), max(drawn)) == (low, high)

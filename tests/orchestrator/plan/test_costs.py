@@ -7,7 +7,7 @@ import pytest
 from torch import Tensor
 
 from orchestrator.errors import UserError
-from orchestrator.plan.packing.packs import cost_of, steps_worth
+from orchestrator.plan.packing.packs import cost_of, equivalent_steps
 from trainers.config.member import MemberConfig
 from trainers.models.model import Model
 from trainers.tasks.set_complement import SetComplement
@@ -49,7 +49,7 @@ def test_texts_that_are_written_count_as_the_passes_that_their_task_says() -> No
 
     member = MemberConfig.from_dict({**PLAIN, "evaluation": {"samples": 50, "lengths": [1, 2, 3, 4]}})
     written = replace(member, task=Written(vocabulary=8, train_length=3))
-    assert steps_worth(member) == pytest.approx(5 + 0.1 * 4 * 50 / 4)
-    assert steps_worth(written) == pytest.approx(5 + 3 * 0.1 * 4 * 50 / 4)
+    assert equivalent_steps(member) == pytest.approx(5 + 0.1 * 4 * 50 / 4)
+    assert equivalent_steps(written) == pytest.approx(5 + 3 * 0.1 * 4 * 50 / 4)
     forgetful = replace(written, model=replace(written.model, width=9))
-    assert steps_worth(forgetful) == pytest.approx(5 + 30 * 0.1 * 4 * 50 / 4)
+    assert equivalent_steps(forgetful) == pytest.approx(5 + 30 * 0.1 * 4 * 50 / 4)

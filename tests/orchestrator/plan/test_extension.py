@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import UserError
 from orchestrator.plan import search
-from orchestrator.plan.extension import Extension, extension_of, refuse_extension, written_seeds
+from orchestrator.plan.extension import Extension, extension_of, format_seeds, refuse_extension
 from search_spaces import SweepSpec, parse_sweep
 
 TEXT = """
@@ -79,7 +79,7 @@ def test_what_is_added_is_found_and_written_as_options():
         """'space.model.width={"grid": [32, 24, 16, 8], "when": {"model.norm": ["none"]}}'"""
     )
     assert extension_of(spec(), spec()) is None
-    assert [written_seeds(seeds) for seeds in ((4,), (4, 5), (1, 4, 5))] == ["4-4", "4-5", "1,4-5"]
+    assert [format_seeds(seeds) for seeds in ((4,), (4, 5), (1, 4, 5))] == ["4-4", "4-5", "1,4-5"]
 
 
 @pytest.mark.parametrize(

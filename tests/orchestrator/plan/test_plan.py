@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.plan.configurations import configure, warnings_for
-from orchestrator.plan.packing.cutting import cut, end_together, makespan, shared
+from orchestrator.plan.packing.cutting import cut, end_together, makespan, split_evenly
 from orchestrator.plan.packing.packs import Cluster, Pack, Packer, make_packs
 from search_spaces import SweepFileError, load_sweep
 
@@ -266,7 +266,7 @@ def test_cuts_cover_everything_evenly(seeds, wanted, slack):
     members = [(f"c{index}", seed) for index, count in enumerate(seeds) for seed in range(count)]
     count = min(wanted, len(members))
     largest = -(-len(members) // count) + slack
-    runs = cut(members, shared(len(members), count), largest)
+    runs = cut(members, split_evenly(len(members), count), largest)
     assert [member for run in runs for member in run] == members
     assert len(runs) == count and all(runs)
     assert max(map(len, runs)) <= largest
@@ -275,8 +275,8 @@ def test_cuts_cover_everything_evenly(seeds, wanted, slack):
 
 def test_a_cut_does_not_move_where_its_neighbour_would_not_fit():
     members = [(name, seed) for name, count in (("a", 2), ("b", 7), ("c", 11)) for seed in range(count)]
-    assert [len(run) for run in cut(members, shared(20, 2), 11)] == [9, 11]  # between b and c
-    assert [len(run) for run in cut(members, shared(20, 2), 10)] == [10, 10]
+    assert [len(run) for run in cut(members, split_evenly(20, 2), 11)] == [9, 11]  # between b and c
+    assert [len(run) for run in cut(members, split_evenly(20, 2), 10)] == [10, 10]
 
 
 @given(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12), st.integers(1, 5))

@@ -134,7 +134,7 @@ def test_a_lost_last_newline_is_damage_once_something_follows(folder: Path, inst
     content = (folder / LEDGER_FILE).read_bytes()
     put(folder, content[:-1] + instead + torn)
     if instead + torn:
-        with pytest.raises(DamagedLedger, match=r"events\.jsonl:5: the line does not end where its record does"):
+        with pytest.raises(DamagedLedger, match=r"events\.jsonl:5: text follows a complete record"):
             read_records(folder)
     else:
         assert len(read_records(folder)) == 4

@@ -46,12 +46,12 @@ def test_lengths_go_by_the_metric_and_what_it_lacks_is_no_failed_seed(ran):
         every=(5, 6, 7), trained=(), selection=(), test=(5, 6, 7)
     )
     assert (row.trained, row.area_beyond) == (None, None)
-    assert list(row.beside) == [("accuracy", "trained"), ("accuracy", "test"), ("accuracy.long", "test")]
+    assert list(row.other_distributions) == [("accuracy", "trained"), ("accuracy", "test"), ("accuracy.long", "test")]
     assert result.headline[:3] == ("accuracy.hard", "accuracy", "accuracy.long")
     assert result.distributions == ("accuracy", "accuracy.hard", "accuracy.long")
     last = curves[(curves["step"] == 60) & (curves["average"] == "raw") & (curves["config_id"] == row.config_id)]
     long = last[last["metric"] == "accuracy.long"].groupby("seed")["value"].mean()
-    assert row.beside["accuracy.long", "test"].median == pytest.approx(long.median())
+    assert row.other_distributions["accuracy.long", "test"].median == pytest.approx(long.median())
     assert row.score == pytest.approx(
         last[(last["metric"] == "accuracy.hard") & (last["length"] == 3)]["value"].median()
     )
@@ -99,8 +99,9 @@ def test_the_report_shows_every_distribution_by_name(ran, short_text):
     assert "trained none" not in page.read_text()
     rows = pd.read_csv(table, dtype={"config_id": str}).set_index("config_id")
     for row in result.rows:
-        assert rows.loc[row.config_id, "accuracy_trained_median"] == row.beside["accuracy", "trained"].median
-        assert rows.loc[row.config_id, "accuracy.long_test_q75"] == row.beside["accuracy.long", "test"].q75
+        others, written = row.other_distributions, rows.loc[row.config_id]
+        assert written["accuracy_trained_median"] == others["accuracy", "trained"].median
+        assert written["accuracy.long_test_q75"] == others["accuracy.long", "test"].q75
 
 
 @pytest.mark.slow

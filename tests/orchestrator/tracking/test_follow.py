@@ -136,7 +136,7 @@ def test_the_last_pass_waits_for_a_live_one(sweep, artifacts, monkeypatch):
     live = threading.Thread(
         target=publish,
         args=[sweep.folder],
-        kwargs={"artifacts": artifacts, "told": lambda *_: (entered.set(), leave.wait(60))},
+        kwargs={"artifacts": artifacts, "on_progress": lambda *_: (entered.set(), leave.wait(60))},
     )
     live.start()
     assert entered.wait(60)

@@ -1,12 +1,12 @@
 """Names that MLflow takes, distinct where the texts are."""
 
 from orchestrator.results.summarise import summary
-from orchestrator.tracking.contents.names import name, run_name, unique_names
+from orchestrator.tracking.contents.names import make_key_part, run_name, unique_names
 
 
 def test_names():
-    assert name("ema/0.99 (β)") == "ema_0.99 _β_"
-    assert name("...") == "_" and name("") == "_" and len(name("x" * 500)) == 80
+    assert make_key_part("ema/0.99 (β)") == "ema_0.99 _β_"
+    assert make_key_part("...") == "_" and make_key_part("") == "_" and len(make_key_part("x" * 500)) == 80
     assert list(unique_names(["Ab", "ab", "ab "]).values()) == ["Ab", "ab_2", "ab_3"]
 
 

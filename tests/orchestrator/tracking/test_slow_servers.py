@@ -164,5 +164,5 @@ def test_a_locked_database_is_one_sentence(sweep, publish, quick, capfd, monkeyp
 
 def test_publishing_tells_how_far_it_is(sweep, publish) -> None:
     told: list[tuple[int, int]] = []
-    publish(sweep.folder, sweep_files=False, told=lambda done, total: told.append((done, total)))
+    publish(sweep.folder, sweep_files=False, on_progress=lambda done, total: told.append((done, total)))
     assert told == [(1, 3), (2, 3), (3, 3)]

@@ -13,7 +13,7 @@ from trainers.check.classes import check_class
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.model import Model
-from trainers.models.vmapped import _built, _tried
+from trainers.models.vmapped import _build_template, _try_build
 from trainers.packs.pack import Pack, State
 from trainers.settings import registry
 from trainers.settings.contract import contract_problems
@@ -106,14 +106,14 @@ def test_a_module_that_vmap_cannot_run_is_called_member_by_member(member, name: 
 def test_a_check_of_the_class_says_what_a_configuration_says(monkeypatch, registered) -> None:
     monkeypatch.setattr(OfWidth, "build", lambda self, *sizes: own_modules.WithSees(*sizes))
     registered("model", "of_width", OfWidth)
-    _tried.cache_clear(), _built.cache_clear()
+    _try_build.cache_clear(), _build_template.cache_clear()
     (problem,) = check_class("model", "of_width")
     assert problem.startswith("cannot be used with the task set_complement: model.name: WithSees: is not causal")
     monkeypatch.setattr(
         OfWidth, "trial_task", {"name": "padded_addition", "width": 4, "train_digits": 2}, raising=False
     )
     assert not list(check_class("model", "of_width"))
-    _tried.cache_clear(), _built.cache_clear()
+    _try_build.cache_clear(), _build_template.cache_clear()
 
 
 REFUSED = {

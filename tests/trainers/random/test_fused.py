@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainers import train
-from trainers.random import draws, fused, reference, take_notice
+from trainers.random import draws, fused, pop_warning, reference
 
 PROGRAM = fused._program
 
@@ -43,7 +43,7 @@ def test_fused_draws_are_those_of_the_reference(seeds, step, stream, site, count
     first = data.draw(st.integers(0, count - 1))
     last = data.draw(st.integers(first + 1, count))
     assert torch.equal(fused.some_words(seeds, step, stream, site, count, (first, last)), whole[:, first:last])
-    assert take_notice() is None
+    assert pop_warning() is None
 
 
 def test_where_no_kernel_can_be_made_the_reference_draws_and_it_is_said_once(monkeypatch):
@@ -58,10 +58,10 @@ def test_where_no_kernel_can_be_made_the_reference_draws_and_it_is_said_once(mon
     drawn = torch.tensor([3, 4]), torch.tensor(5), 2, 0, 17
     assert torch.equal(fused.words(*drawn), reference.words(*drawn))
     assert (
-        take_notice()
+        pop_warning()
         == "random numbers are drawn by many kernels instead of one, slower but the same: RuntimeError: no C compiler"
     )
-    assert take_notice() is None
+    assert pop_warning() is None
     fused.fuse()
     assert not fused.outcome.enabled
 
@@ -84,7 +84,7 @@ def test_kernels_that_draw_other_numbers_are_not_used(monkeypatch, every):
         assert fused.outcome.enabled is (count < 20 and not every)
         if not fused.outcome.enabled:
             break
-    assert take_notice() == (
+    assert pop_warning() == (
         "random numbers are drawn by many kernels instead of one, slower but the same: "
         "the kernels of torch's compiler draw other numbers"
     )
@@ -129,7 +129,7 @@ def test_memory_that_runs_out_is_no_reason_to_go_on_without_kernels(monkeypatch)
     monkeypatch.setattr(fused, "_program", full)
     with pytest.raises(torch.OutOfMemoryError):
         fused.words(torch.tensor([3]), torch.tensor(5), 2, 0, 17)
-    assert take_notice() is None
+    assert pop_warning() is None
 
 
 def test_a_cpu_has_its_own_draws():

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainers import train
-from trainers.random import Stream, draws, library, reference, take_notice
+from trainers.random import Stream, draws, library, pop_warning, reference
 
 REPOSITORY = Path(__file__).parents[3]
 seed = st.integers(-(2**63), 2**63 - 1)
@@ -21,7 +21,7 @@ seed = st.integers(-(2**63), 2**63 - 1)
 
 @pytest.fixture(autouse=True)
 def made() -> None:
-    assert library.is_available(), take_notice()
+    assert library.is_available(), pop_warning()
 
 
 @settings(max_examples=150, deadline=None)
@@ -78,7 +78,7 @@ def draw(answers: Connection, environment: dict[str, str]) -> None:
     os.environ.update(environment)
     stream = Stream(torch.tensor([3, 2**40]), "data", torch.tensor(5))
     found = [stream.bits(1, (7,)), stream.permutations(2, 3, 9, 4), stream.permutations(3, 2, 30, 20)]
-    answers.send({"found": [one.tolist() for one in found], "c": library.is_available(), "said": take_notice()})
+    answers.send({"found": [one.tolist() for one in found], "c": library.is_available(), "said": pop_warning()})
 
 
 @pytest.fixture

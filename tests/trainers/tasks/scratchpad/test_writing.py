@@ -24,9 +24,9 @@ class Counting(Decoder):
 
     tokens: ClassVar[list[int]] = []
 
-    def _logits(self, seen, kept=None):
-        self.tokens.append(seen.count)
-        return super()._logits(seen, kept)
+    def _logits(self, forward_pass, caches=None):
+        self.tokens.append(forward_pass.count)
+        return super()._logits(forward_pass, caches)
 
 
 class Forgetful(Counting):
