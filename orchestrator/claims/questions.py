@@ -234,8 +234,8 @@ def _sign_p(seeds: Values, null: float, n: int | None = None) -> float:
     if not len(seeds):
         return math.nan
     scale = 1 if n is None else n / len(seeds)
-    above, untied = (round(scale * int(found.sum())) for found in (seeds > null, seeds != null))
-    return float(stats.binomtest(min(above, untied), untied).pvalue) if untied else 1.0
+    above, below = (round(scale * int(found.sum())) for found in (seeds > null, seeds < null))
+    return float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
 
 
 _QUESTIONS: dict[str, Callable[[Claim, Members, list[ArmValues]], Answer]] = {
