@@ -136,7 +136,8 @@ def effect_words(claim: Claim, answer: Answer | None) -> str:
     signed |= claim.question == "equivalence" and len(claim.compare) == 2
     effect, low, high = (f"{x:+.3g}" if signed else f"{x:.3g}" for x in (answer.effect, answer.low, answer.high))
     if answer.least_effect < answer.effect:
-        effect = f"between {answer.least_effect:.3g} and {effect}"
+        least = f"{answer.least_effect:.3g}"
+        effect = f"{least} or more" if math.isinf(answer.effect) else f"between {least} and {effect}"
     interval = "no interval" if math.isnan(answer.low) else f"[{low}, {high}]"
     ran = f" of {answer.ran}" if answer.ran > answer.n else ""
     detail = f" ({answer.detail})" if answer.detail else ""

@@ -34,6 +34,8 @@ def test_a_difference_is_the_median_with_its_order_statistics_and_the_sign_test(
     assert found.effect == pytest.approx(np.median(differences), abs=1e-6)
     assert (found.low, found.high) == pytest.approx((differences[1], differences[7]), abs=1e-6)
     assert found.p == pytest.approx(stats.binomtest(int((differences > 0).sum()), 9).pvalue)
+    larger = int((differences > 0).sum())
+    assert (found.p_with(9), found.p_with(27)) == (found.p, pytest.approx(stats.binomtest(3 * larger, 27).pvalue))
     assert stats.binom.cdf(1, 9, 0.5) * 2 <= 0.05 < stats.binom.cdf(2, 9, 0.5) * 2, "so the second and the eighth"
 
 
@@ -67,6 +69,7 @@ def test_a_share_has_the_interval_of_clopper_and_pearson(put: Put, hits: int) ->
     high = stats.beta.ppf(0.975, hits + 1, 9 - hits) if hits < 9 else 1.0
     assert (found.effect, found.low, found.high) == pytest.approx((hits / 9, low, high))
     assert found.p == pytest.approx(stats.binomtest(hits, 9).pvalue) and found.detail == f"{hits} of 9"
+    assert (found.p_with(9), found.p_with(18)) == (found.p, pytest.approx(stats.binomtest(2 * hits, 18).pvalue))
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:
@@ -88,7 +91,7 @@ def test_two_shares_have_fishers_test_and_newcombes_interval(put: Put) -> None:
     tables = [(x, 10 - x) for x in range(10) if 10 - x <= 9]  # ten successes over both arms, however they fall
     ways = {x: math.comb(9, x) * math.comb(9, y) / math.comb(18, 10) for x, y in tables}
     assert found.p == pytest.approx(sum(p for p in ways.values() if p <= ways[8] * (1 + 1e-9)))
-    assert found.detail == "8 of 9 against 2 of 9"
+    assert found.detail == "8 of 9 against 2 of 9" and found.p_with(9) == found.p > found.p_with(12)
 
 
 def test_newcombes_published_example() -> None:
@@ -205,3 +208,5 @@ def test_steps_that_are_not_known_exactly_have_two_ratios(put: Put, small, large
     most = [math.inf if b == NEVER or s <= 10 else b / (800 if s == NEVER else s - 10) for b, s in pairs]
     if len(pairs) == 6:
         assert (found.answer.low, found.answer.high) == pytest.approx((min(least), max(most)))
+        between = (found.answer.least_effect, found.answer.effect)
+        assert between == pytest.approx((np.median(least), np.median(most)))
