@@ -129,11 +129,15 @@ def _reduce(table: pd.DataFrame, how: str) -> "pd.Series[float]":
 
 
 def _by_unit(table: pd.DataFrame, rests: Mapping[str, str]) -> pd.DataFrame:
-    """Return the rows indexed by rest and seed."""
+    """Return the rows of the seeds that all of these configurations have, indexed by rest and seed.
+
+    Some may have more of them, after an extension or in a confirmation of chosen ones; these say nothing of the others.
+    """
     names, seeds = (table.index.get_level_values(level) for level in ("config_id", "seed"))
     rows = table.copy()
     rows.index = pd.MultiIndex.from_arrays([[rests[str(name)] for name in names], seeds], names=UNIT)
-    return rows
+    counts = rows.groupby(level="seed")[rows.columns[0]].transform("size")
+    return rows[counts == len(rests)]
 
 
 def _rest(members: Members, config_id: str, keys: set[str]) -> str:

@@ -1,10 +1,14 @@
 """The arms of a claim: which configurations, which seeds, and what is paired with what."""
 
+import copy
 import math
 
 import numpy as np
 import pytest
 
+from orchestrator.claims.members import Members
+from orchestrator.claims.questions import ask
+from orchestrator.claims.values import by_seed, read_arms
 from orchestrator.claims.verdicts import Judgement
 from orchestrator.errors import UserError
 from tests.orchestrator.claims.conftest import NONE, PRE, Put, claim, is_pre
@@ -46,6 +50,24 @@ def test_a_seed_of_which_one_configuration_failed_is_left_out_whole(put: Put) ->
 
     found = put(value, claim(arms=ALL))["pre_norm"]
     assert found.answer.n == 8 and found.answer.high < 0
+
+
+def test_seeds_that_only_some_configurations_of_an_arm_have_are_left_out(put: Put) -> None:
+    """As after `extend --top`, which gives more seeds to the best ones."""
+
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        return 0.1 * member.seed
+
+    asked = put(value, claim(arms=ALL))["pre_norm"]
+    members, (first, *_) = asked.members, asked.arms["pre"].config_ids
+    state = copy.deepcopy(members.state)
+    for seed in range(4, 9):
+        del state.configurations[first].members[seed]
+    curves = members.curves[(members.curves["config_id"] != first) | (members.curves["seed"] < 4)]
+    arms = read_arms(asked.claim, Members(members.folder, state, curves, {}))
+    assert (arms["pre"].seeds, arms["none"].seeds) == (4, 9)
+    assert by_seed(arms["pre"].values).tolist() == pytest.approx([0.0, 0.1, 0.2, 0.3])
+    assert ask(asked.claim, members, list(arms.values()), learned_only=False).n == 4
 
 
 def test_configurations_that_are_no_pairs_are_refused(put: Put) -> None:
