@@ -177,7 +177,7 @@ def ui(
     storage: options.Storage = None,
     tracking_uri: Annotated[str | None, typer.Option(help="Another store of the form sqlite:///FILE.")] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int | None, typer.Option(help="Port; by default a free one.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port; by default a free one.")] = None,
     allowed_hosts: Annotated[str | None, typer.Option(help="Accepted host names, separated by commas.")] = None,
 ) -> None:
     """Open MLflow on the store of the storage folder and print links to the charts of every sweep."""

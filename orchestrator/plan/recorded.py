@@ -2,7 +2,7 @@
 
 Two configurations are the same when today's code names their resolved values alike. A default may have changed since
 they were recorded, so their values are built anew only together with `with_recorded_defaults`. A class whose numbers
-were mended since (`revision`) cannot give the same again: that is refused.
+were corrected since (`revision`) cannot give the same again: that is refused.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

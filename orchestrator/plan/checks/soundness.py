@@ -25,7 +25,7 @@ from trainers.tasks.metrics import Metric
 
 SAMPLES = 50  # random draws that are built when there are more
 UNIMPORTED = "names and values in task, model, training and evaluation are checked once these modules are imported"
-UNBUILT = "whether the values fit together is checked once this is mended"
+UNBUILT = "whether the values fit together is checked once this is fixed"
 
 
 def load_checked(

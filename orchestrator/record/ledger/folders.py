@@ -80,7 +80,9 @@ def check_storage(storage: Path) -> None:
         raise UserError(
             f"{storage} is itself a sweep; did you mean {command('ui --storage', storage.resolve().parent)}?"
         )
-    raise UserError(f"no sweeps in {storage}; did you mean --storage?")
+    if not storage.exists():
+        raise UserError(f"{storage} does not exist; --storage names the folder of the sweeps")
+    raise UserError(f"no sweeps in {storage}; --storage names the folder of the sweeps")
 
 
 def is_inside(path: str) -> bool:

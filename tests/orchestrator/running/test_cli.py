@@ -328,7 +328,9 @@ def test_a_folder_where_a_report_is_written_is_named(lengthwise, tmp_path, name)
 
 def test_ui_without_sweeps_creates_nothing(lengthwise, tmp_path):
     new = tmp_path / "new"
-    refused(lengthwise("ui", "--storage", new), f"no sweeps in {new}; did you mean --storage?")
+    refused(lengthwise("ui", "--storage", new), f"{new} does not exist; --storage names the folder of the sweeps")
+    high = lengthwise("ui", "--port", "99999")
+    assert high.returncode == 2 and "Invalid value for '--port'" in high.stderr and "65535" in high.stderr
     assert not list(tmp_path.iterdir())
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "events.jsonl").touch()
