@@ -58,7 +58,7 @@ def test_a_row_has_the_verdict_and_the_numbers_of_a_claim(claim: str, verdict: s
 
 def test_the_count_of_decided_claims_is_that_of_the_pages() -> None:
     said = re.search(
-        r"(\d+) of their (\d+) claims are decided \((\d+) of .*?\), and the sweeps of all have run",
+        r"(\d+) of the (\d+) are decided \((\d+) of .*?\), and their sweeps have all run",
         " ".join(FRONT.text.split()),
     )
     rows = [
