@@ -158,7 +158,9 @@ def publish(
             artifacts=artifacts,
             on_progress=lambda done, total: shown.update(f"publishing: {done} of {total} configurations are sent"),
         )
-    _say(f"{published.uri}: {published.completed} configurations are published; {published.points} points were new")
+    _say(
+        f"{published.uri}: {published.completed} configurations are published; {published.points} new points were sent"
+    )
     for what, link in published.links:
         _say(f"{what}: {link}")
 

@@ -105,7 +105,9 @@ def delete(
     say(console, planned.sentence)
     if not yes:
         if not sys.stdin.isatty():
-            raise UserError(f"{folder}: nothing was deleted, because nobody can be asked; --yes deletes without asking")
+            raise UserError(
+                f"{folder}: nothing was deleted, because there is no terminal to ask on; --yes deletes without asking"
+            )
         if not typer.confirm("Delete it?"):
             raise UserError(f"{folder}: nothing was deleted")
     if mlflow:
@@ -113,7 +115,7 @@ def delete(
 
         remember(tracking_uri)
         uri, count = delete_runs(folder, tracking_uri)
-        say(console, f"{uri}: {count} runs are in MLflow's bin")
+        say(console, f"{uri}: {count} runs were moved to MLflow's bin")
     delete_sweep(planned)
     say(console, f"deleted {planned.address or folder}")
 

@@ -127,7 +127,7 @@ def unmeasured(
         _problem(
             spec,
             f"objective.{key}",
-            f"{given!r} is no {what}",
+            f"is not a {what}",
             given=given,
             allowed=", ".join(allowed),
             nearest=nearest(given, allowed),
@@ -139,7 +139,8 @@ def unmeasured(
     absent = [length for length in objective.lengths if length not in own]
     if absent:
         of = f" for {objective.metric}" if len(own) < len(lengths) else ""
-        message = f"{', '.join(map(str, absent))} not among the lengths that are evaluated{of}"
+        verb = "is" if len(absent) == 1 else "are"
+        message = f"{', '.join(map(str, absent))} {verb} not among the lengths that are evaluated{of}"
         allowed = ", ".join(map(str, own)) or "none is"
         given = list(objective.lengths)
         problems.append(_problem(spec, "objective.lengths", message, given=given, allowed=allowed))

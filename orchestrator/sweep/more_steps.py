@@ -133,7 +133,7 @@ def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configur
     if steps <= was.training.steps:
         raise UserError(f"{what} has {was.training.steps} steps already; allowed: more than that")
     if found := list(step_dependence(was, replace(new.member(0), seed=was.seed), device)):
-        raise UserError(f"{what} cannot be trained on: {'; '.join(found)}; {_rerun_hint(steps)}")
+        raise UserError(f"{what} cannot be trained further: {'; '.join(found)}; {_rerun_hint(steps)}")
 
 
 def _kept_steps(state: SweepState, one: ConfigurationState) -> list[int]:

@@ -58,7 +58,7 @@ def test_mlflow_runs_are_deleted_with_their_sweep_and_no_others(lengthwise, tmp_
     ids = [one.experiment_id for one in client.search_experiments()]
     assert len(client.search_runs(ids)) == 7 + 7
     done = lengthwise("delete", tmp_path / "finished", "--yes", "--mlflow", "--tracking-uri", uri)
-    assert done.returncode == 0 and "7 runs are in MLflow's bin" in done.stdout, done.stderr
+    assert done.returncode == 0 and "7 runs were moved to MLflow's bin" in done.stdout, done.stderr
     assert {run.data.tags["lengthwise.sweep"] for run in client.search_runs(ids)} == {"grid"}
 
 

@@ -178,7 +178,7 @@ def test_what_cannot_be_continued_is_refused(tmp_path: Path, done: Path, lost: b
 
 def test_a_schedule_that_depends_on_the_steps_is_refused(tmp_path: Path) -> None:
     folder = run(tmp_path, "training.schedule={name: cosine}", "search.configurations=1", "seeds=1")
-    with pytest.raises(UserError, match="cannot be trained on: the schedule cosine depends on"):
+    with pytest.raises(UserError, match="cannot be trained further: the schedule cosine depends on"):
         plan_more_steps(SweepState.load(folder), 11)
 
 
