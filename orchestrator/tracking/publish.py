@@ -59,8 +59,10 @@ def publish(
     folder = Path(folder)
     records = read_records(folder)
     state = SweepState.replay(folder, records)
+    own = (state.spec.get("tracking") or {}).get("uri")
+    given = uri if uri and mask_credentials(uri) != own else None
     uri = tracking_uri_of(state, uri)
-    with raising_tracking_error(uri, folder), _lock_publishing(folder):
+    with raising_tracking_error(uri, folder, given), _lock_publishing(folder):
         store = Store(uri, experiment or experiment_of(state))
         written = curves is not None
         curves = read_curves(state) if curves is None else curves

@@ -6,6 +6,7 @@ TrackingError (a LengthwiseError)    MLflow cannot be reached, or rejects a requ
 
 import logging
 import os
+import shlex
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -22,7 +23,7 @@ from requests import HTTPError
 from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.redaction import PASSWORD_VARIABLE, USERNAME_VARIABLE
+from orchestrator.redaction import PASSWORD_VARIABLE, USERNAME_VARIABLE, mask_credentials
 from orchestrator.wording import command
 
 LONGEST_REQUEST = 30.0  # seconds for one request to a server, including retries
@@ -50,12 +51,16 @@ class TrackingRefused(TrackingError):  # noqa: N818 - reads as the sentence it p
 
 
 @contextmanager
-def raising_tracking_error(uri: str, folder: Path) -> Iterator[None]:
-    """Raise errors of MLflow and the network as TrackingError, with the command that completes the publishing."""
+def raising_tracking_error(uri: str, folder: Path, given: str | None = None) -> Iterator[None]:
+    """Raise errors of MLflow and the network as TrackingError, with the command that completes the publishing.
+
+    `given` is the address if it was named for this call alone; the command then names it, too.
+    """
     try:
         yield
     except (OSError, MlflowException, SQLAlchemyError, ImportError) as error:  # requests' errors are OSErrors
         later = command("publish", folder)
+        later += f" --tracking-uri {shlex.quote(mask_credentials(given))}" if given else ""
         kind, problem = TrackingError, _first_line(error)
         if refusal := _refusal(uri, error):
             kind, problem = TrackingRefused, refusal

@@ -119,7 +119,8 @@ def test_a_refused_user_is_told_what_to_do(sweep, publish, busy, quick, monkeypa
         publish(sweep.folder, address)
     first, second = str(found.value).splitlines()
     assert first.startswith(f"MLflow at {address}: {said}") and found.value.exit_code == 2 and busy.asked == 1
-    assert second == f"complete it later with: {command('publish', sweep.folder)}" and "sesame" not in first
+    again = f"{command('publish', sweep.folder)} --tracking-uri {address}"
+    assert second == f"complete it later with: {again}" and "sesame" not in first
 
 
 @pytest.mark.parametrize("server", ["dripping", "hanging"])
@@ -132,7 +133,7 @@ def test_a_request_is_waited_for_so_long_in_all(sweep, publish, server, request,
         publish(sweep.folder, address)
     first, second = str(found.value).splitlines()
     assert first == f"MLflow at {address}: a request was not answered within 1 s"
-    assert second == f"complete it later with: {command('publish', sweep.folder)}"
+    assert second == f"complete it later with: {command('publish', sweep.folder)} --tracking-uri {address}"
 
 
 @pytest.mark.slow
@@ -158,7 +159,7 @@ def test_a_locked_database_is_one_sentence(sweep, publish, quick, capfd, monkeyp
         connection.close()
     first, second = str(found.value).splitlines()
     assert first == f"MLflow at {uri}: another process has locked this database; end the process that writes to it"
-    assert second == f"complete it later with: {command('publish', sweep.folder)}"
+    assert second == f"complete it later with: {command('publish', sweep.folder)} --tracking-uri {uri}"
     assert "Traceback" not in "".join(capfd.readouterr())
 
 
