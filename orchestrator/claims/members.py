@@ -11,6 +11,7 @@ import pandas as pd
 from orchestrator.claims.registration import registered_values
 from orchestrator.errors import UserError
 from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.state.measured import read_measured
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import BEST, select_steps
 from orchestrator.results.scoring.objective import choose_evaluations, recorded_objective
@@ -41,7 +42,8 @@ class Members:
             self.registered = registered
         self.name = self.state.name
         self.objective = recorded_objective(self.state.spec)
-        self.measured = self.state.read_measured()
+        digests = {name: found.measured for name, found in state.configurations.items()}
+        self.measured = read_measured(state.measured, digests)
         first = next(iter(self.measured.values()))
         trained, selection = first.metrics[self.objective.metric].trained_lengths, self.objective.lengths
         every = sorted({s for one in self.measured.values() for metric in one.metrics.values() for s in metric.lengths})

@@ -14,7 +14,7 @@ from orchestrator.record.kept.searched_values import searched_keys
 from orchestrator.record.kept.weights import kept_weights
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.lineage import CONFIRMS, confirmations_of, planned_seeds, searches_of
-from orchestrator.record.state.measured import Measured
+from orchestrator.record.state.measured import Measured, read_measured
 from orchestrator.record.state.parts import STOPPED, ConfigurationState
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
@@ -51,7 +51,8 @@ def summary(
     `curves` (all of `read_curves(state)`) saves reading them; `parameters` (`parameters_by_structure(state)`) save
     importing torch to compare configurations. Raises DamagedCurves if a parquet part differs from its checksum.
     """
-    objective, measured = recorded_objective(state.spec), state.read_measured()
+    digests = {name: found.measured for name, found in state.configurations.items()}
+    objective, measured = recorded_objective(state.spec), read_measured(state.measured, digests)
     _refuse_unjudged(state, objective, measured)
     directions = {name: metric.direction for one in measured.values() for name, metric in one.metrics.items()}
     race = state.race

@@ -97,6 +97,12 @@ def measured_fields(member: MemberConfig, known: Iterable[str]) -> dict[str, Any
     return {"measured": name} | ({} if name in known else {"measured_in_full": {name: recorded}})
 
 
+def read_measured(in_full: Mapping[str, Mapping[str, Any]], digests: Mapping[str, str]) -> dict[str, Measured]:
+    """Return what each configuration of a ledger measures, by config_id; `digests` has its digest in `in_full`."""
+    by_digest = {digest: Measured.from_recorded(fields) for digest, fields in in_full.items()}
+    return {name: by_digest[digest] for name, digest in digests.items()}
+
+
 def measured_lengths(recorded: Iterable[Mapping[str, Any]]) -> dict[str, set[int]]:
     """Return the lengths of recorded metrics that are not measured at all evaluated lengths."""
     found: dict[str, set[int]] = {}

@@ -16,7 +16,6 @@ from orchestrator.record.ledger.fields import wrong_field
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, read_records
 from orchestrator.record.state import race as races
 from orchestrator.record.state import recuts
-from orchestrator.record.state.measured import Measured
 from orchestrator.record.state.parts import ConfigurationState, Draw, MemberState, PackState, Sessions, drop_scores
 
 # Records that later ones refer to are replayed first, whatever order they were written in.
@@ -88,11 +87,6 @@ class SweepState:
     def deaths(self) -> list[tuple[str, str]]:
         """(pack_id, error) of every pack that was given up, in the order they were planned."""
         return [(pack.pack_id, pack.error or "") for pack in self.packs.values() if pack.status == "failed"]
-
-    def read_measured(self) -> dict[str, Measured]:
-        """Return the metrics and lengths of every configuration, by config_id."""
-        by_digest = {digest: Measured.from_recorded(fields) for digest, fields in self.measured.items()}
-        return {name: by_digest[found.measured] for name, found in self.configurations.items()}
 
     @property
     def modules(self) -> list[dict[str, Any]]:

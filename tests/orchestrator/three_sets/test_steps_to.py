@@ -94,5 +94,5 @@ def test_a_sweep_that_reaches_nothing_is_complete_and_has_nothing_to_confirm(ran
 )
 def test_an_infinite_score_succeeded_unless_failed_seeds_made_it(score, failed, succeeded):
     members = {seed: MemberState(seed, "p") for seed in range(4)}
-    found = ConfigurationState("c", 0, {}, {}, members=members, score=score, seeds_failed=failed, finished=True)
+    found = ConfigurationState("c", 0, {}, {}, "m", members=members, score=score, seeds_failed=failed, finished=True)
     assert found.succeeded == succeeded
