@@ -24,6 +24,7 @@ from orchestrator.claims.words import (
 )
 from orchestrator.errors import UserError
 from orchestrator.record.state.recuts import total_seconds
+from orchestrator.statistics.exact_tests import holm
 from orchestrator.wording import NOT_REACHED, compact_value, counted, duration, spans, three_digits
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
@@ -59,7 +60,7 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
             picture = page.parent / f"{page.stem}_figures" / f"{one.claim.id}.png"
             write_small_png(figure, picture)
             written.append(picture)
-        hint = what_would_decide(one, sum(not math.isnan(other.holm) for other in judgements))
+        hint = what_would_decide(one, [other for other in judgements if other is not one])
         parts.append(section(one, file, picture.relative_to(page.parent) if picture else None, hint))
     parts.append(closing)
     page.parent.mkdir(parents=True, exist_ok=True)
@@ -209,8 +210,8 @@ def _value_words(value: object) -> str:
     return " and ".join(map(compact_value, value)) if isinstance(value, list | tuple) else compact_value(value)
 
 
-def what_would_decide(one: Judgement, tests: int) -> str:
-    """Return what would decide an open claim of a page with so many tests; empty for a decided one."""
+def what_would_decide(one: Judgement, others: Sequence[Judgement]) -> str:
+    """Return what would decide an open claim beside the others of its page; empty for a decided one."""
     if one.verdict != NOT_TESTED or one.answer is None:
         return ""
     if one.claim.control and one.reason.startswith("its control"):
@@ -223,7 +224,8 @@ def what_would_decide(one: Judgement, tests: int) -> str:
     more = [n for n in SEEDS if n > one.answer.n]
     if not more or math.isnan(p_with(more[-1])):
         return ""
-    enough = next((n for n in more if p_with(n) * tests <= LEVEL), None)
+    tested = [other.answer.p for other in others if other.answer is not None and not math.isnan(other.holm)]
+    enough = next((n for n in more if holm([p_with(n), *tested])[0] <= LEVEL), None)
     if enough is None:
         return f"{more[-1]} seeds{learned} that agree no more than these would leave it undecided, too."
     return f"With {enough} seeds{learned} it is decided if they agree as these do."

@@ -17,13 +17,17 @@ from orchestrator.statistics.intervals import FEWEST_FOR_CORRELATION, FEWEST_FOR
 from search_spaces.grammar.claims import Claim
 
 
+def _unknown(n: int) -> float:
+    return math.nan
+
+
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """An effect, its 95 % interval, and its two-sided p-value against `null`; missing numbers are NaN.
 
     `n` counts the `unit`, of `ran` that were trained; an interval needs `needed` of them. `least_effect` is given where
     the effect is only known to lie between it and `effect`. `detail` adds further numbers in words. `p_with(n)` is the
-    p-value if there were n seeds that agree as often as these do.
+    p-value if there were n seeds that agree as often as these do, NaN where that is not known.
     """
 
     effect: float = math.nan
@@ -37,7 +41,7 @@ class Answer:
     needed: int = FEWEST_FOR_MEDIAN
     unit: str = "seeds"
     detail: str = ""
-    p_with: Callable[[int], float] = field(default=lambda n: math.nan, compare=False)
+    p_with: Callable[[int], float] = field(default=_unknown, compare=False)
 
 
 def ask(claim: Claim, members: Members, arms: list[ArmValues], *, learned_only: bool) -> Answer:
@@ -67,7 +71,7 @@ def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer
     seeds = by_seed(first - second)
     answer, limit = median_answer(seeds, null=0.0), claim.negligible
     if limit is not None and -limit <= answer.low and answer.high <= limit:
-        return replace(answer, p=_equivalence_p(seeds, -limit, limit))
+        return replace(answer, p=_equivalence_p(seeds, -limit, limit), p_with=_unknown)
     return answer
 
 
@@ -83,8 +87,9 @@ def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answe
     seeds, middle, half = by_seed(rows), claim.around or 0.0, claim.within or 0.0
     answer, least, most = median_answer(seeds, null=middle), middle - half, middle + half
     if answer.high < least or answer.low > most:
-        return replace(answer, p=_sign_p(seeds, least if answer.high < least else most))
-    return replace(answer, p=_equivalence_p(seeds, least, most), p_with=lambda n: math.nan)
+        end = least if answer.high < least else most
+        return replace(answer, p=_sign_p(seeds, end), p_with=lambda n: _sign_p(seeds, end, n))
+    return replace(answer, p=_equivalence_p(seeds, least, most), p_with=_unknown)
 
 
 def _equivalence_p(seeds: Values, least: float, most: float) -> float:

@@ -58,6 +58,7 @@ def test_an_equivalence_is_two_one_sided_sign_tests(put: Put) -> None:
         assert put(by_seed(values, [0.0] * 9), around)["pre_norm"].words == words
     apart = put(by_seed([0.4] * 9, [0.2] * 9), claim(**asked))["pre_norm"]
     assert apart.verdict == "contradicted", "all nine seeds are 0.2 apart"
+    assert apart.answer.p_with(9) == apart.answer.p and math.isnan(found.answer.p_with(9))
 
 
 @pytest.mark.parametrize("hits", [0, 7, 9])

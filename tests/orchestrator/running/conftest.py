@@ -129,7 +129,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class FixedPacker:
-    """A packer that packs and cuts again as it is told."""
+    """A packer with given functions for packing and for recutting."""
 
     pack: Callable[[list], list]
     recut: Callable[..., Sequence[Pack]]
