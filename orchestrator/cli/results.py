@@ -145,6 +145,7 @@ def publish(
     from orchestrator.report import artifacts
     from orchestrator.tracking.follow import follow as follow_sweep
     from orchestrator.tracking.publish import publish as publish_sweep
+    from orchestrator.tracking.publish import record_address
 
     remember(tracking_uri)
     if follow:
@@ -158,6 +159,7 @@ def publish(
             artifacts=artifacts,
             on_progress=lambda done, total: shown.update(f"publishing: {done} of {total} configurations are sent"),
         )
+    record_address(folder, published.uri)
     _say(
         f"{published.uri}: {published.completed} configurations are published; {published.points} new points were sent"
     )

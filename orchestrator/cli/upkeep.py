@@ -36,6 +36,7 @@ def export(
     notebook: Annotated[
         Path | None, typer.Option(metavar="FILE.ipynb", help="A notebook that opens the sweep and draws it.")
     ] = None,
+    curves: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Every curve of every seed.")] = None,
     to: Annotated[Path, typer.Option(metavar="FOLDER", help="Where figures go; made if missing.")] = Path(),
     size: Annotated[str | None, typer.Option(help="Of figures, in inches; by default 3.3x2.4.")] = None,
     labels: Annotated[
@@ -46,7 +47,7 @@ def export(
     """Write what other programs and papers need: sweep file, weights, Optuna study, table, figures, notebook."""
     from orchestrator.export.verb import export
 
-    files = {"best": best, "weights": weights, "optuna": optuna, "latex": latex, "notebook": notebook}
+    files = {"best": best, "weights": weights, "optuna": optuna, "latex": latex, "notebook": notebook, "curves": curves}
     for line in export(folder, **files, figures=figures, to=to, size=size, labels=labels, force=force):
         say(console, line)
 
@@ -95,29 +96,43 @@ def evaluate(
 def delete(
     folder: options.SweepFolder,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    mlflow: Annotated[bool, typer.Option("--mlflow", help="Also delete its MLflow runs.")] = False,
-    tracking_uri: options.TrackingUri = None,
+    mlflow: Annotated[
+        bool, typer.Option("--mlflow", help="Also delete its MLflow runs, wherever it is published.")
+    ] = False,
+    tracking_uri: Annotated[str | None, typer.Option(help="With --mlflow: delete the runs there alone.")] = None,
+    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Delete its checkpoints alone.")] = False,
 ) -> None:
     """Delete a sweep. Asks first; refuses a folder that is no sweep, and a sweep that is being run."""
     from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 
-    planned = plan_deletion(folder)
+    if checkpoints and mlflow:
+        raise UserError("--checkpoints deletes checkpoints alone; leave out --mlflow")
+    if tracking_uri and not mlflow:
+        raise UserError("--tracking-uri says where runs are deleted; give --mlflow too")
+    planned = plan_deletion(folder, checkpoints_only=checkpoints)
     say(console, planned.sentence)
     if not yes:
         if not sys.stdin.isatty():
             raise UserError(
                 f"{folder}: nothing was deleted, because there is no terminal to ask on; --yes deletes without asking"
             )
-        if not typer.confirm("Delete it?"):
+        if not typer.confirm("Delete them?" if checkpoints else "Delete it?"):
             raise UserError(f"{folder}: nothing was deleted")
+    deleted = dict[str, int]()
     if mlflow:
         from orchestrator.tracking.deletion import delete_runs
 
         remember(tracking_uri)
-        uri, count = delete_runs(folder, tracking_uri)
-        say(console, f"{uri}: {count} runs were moved to MLflow's bin")
+        deleted = delete_runs(folder, tracking_uri)
+        for uri, count in deleted.items():
+            say(console, f"{uri}: {count} runs were moved to MLflow's bin")
+    left = [uri for uri in planned.published_at if uri not in deleted]
     delete_sweep(planned)
-    say(console, f"deleted {planned.address or folder}")
+    what = "the checkpoints of " if checkpoints else ""
+    say(
+        console,
+        f"deleted {what}{planned.address or folder}" + (f"; its MLflow runs stay at {', '.join(left)}" if left else ""),
+    )
 
 
 @app.command(

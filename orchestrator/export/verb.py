@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from orchestrator.errors import UserError
+from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.wording import command, counted, first_few
@@ -19,6 +20,7 @@ def export(
     latex: Path | None = None,
     figures: str | None = None,
     notebook: Path | None = None,
+    curves: Path | None = None,
     to: Path = Path(),
     size: str | None = None,
     labels: Path | None = None,
@@ -30,10 +32,9 @@ def export(
     exist (unless `force`) and for what the sweep does not have, SweepFileError for a wrong labels file; then nothing is
     written.
     """
-    if not any((best, weights, optuna, latex, figures, notebook)):
-        raise UserError(
-            "nothing to export; give one or more of --best, --weights, --optuna, --latex, --figures, --notebook"
-        )
+    if not any((best, weights, optuna, latex, figures, notebook, curves)):
+        every = "--best, --weights, --optuna, --latex, --figures, --notebook, --curves"
+        raise UserError(f"nothing to export; give one or more of {every}")
     if size and not figures:
         raise UserError("--size is the size of figures; give --figures pdf too")
     if labels and not (figures or latex):
@@ -81,6 +82,8 @@ def export(
         from orchestrator.export.notebook import notebook_text
 
         add(notebook, notebook_text(folder, result))
+    if curves:
+        add(curves, read_curves(state).to_csv(index=False))
     if weights:
         from orchestrator.export.weights import LOADER, weights_files
 

@@ -8,7 +8,7 @@ import os
 import shlex
 import socket
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,8 @@ import pandas as pd
 import yaml
 from filelock import FileLock, Timeout
 
-from orchestrator.errors import UserError
+from orchestrator.errors import LengthwiseError, UserError
+from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.record.kept.curves import CURVES_FILE, read_curves, write_curves
 from orchestrator.record.ledger.folders import PUBLISH_LOCK_FILE
 from orchestrator.record.ledger.records import read_records
@@ -72,6 +73,13 @@ def publish(
         return _publish(store, contents, artifacts, files, on_progress)
 
 
+def record_address(folder: Path, uri: str) -> None:
+    """Record that a sweep is published at `uri`, if that is new and no driver runs it; a driver records its own."""
+    if uri not in SweepState.load(folder).published_at:
+        with suppress(LengthwiseError), open_ledger(folder) as ledger:  # the folder of somebody else is not writable
+            ledger.append("publish", uri=uri, ok=True, message="")
+
+
 def check_access(folder: Path, uri: str | None = None) -> None:
     """Ask the MLflow server to which a sweep is published for something; does nothing for another kind of store.
 
@@ -101,16 +109,24 @@ def _named_address(named: str | None, state: SweepState) -> str | None:
     Whoever wrote a folder may have named any address, which would be sent the user's own token. A machine is known by
     its host name; a container has another one each time, and is then asked to give the address.
     """
-    hosts = [origin.get("hostname") for origin in (state.provenance, *state.resumes)]
-    if named is None or socket.gethostname() in hosts:
+    if named is None or is_from_this_machine(state):
         return named
     if own := os.environ.get(URI_VARIABLE):
         return own
     raise UserError(
-        f"{state.folder} was written on {' and '.join(dict.fromkeys(map(str, hosts)))}, not on this machine, and "
+        f"{state.folder} was written on {' and '.join(_hosts(state))}, not on this machine, and "
         f"names the MLflow at {named}; if you trust it: {command('publish', state.folder)} --tracking-uri "
         f"{shlex.quote(named)}, otherwise give another address there or by {URI_VARIABLE}"
     )
+
+
+def is_from_this_machine(state: SweepState) -> bool:
+    """Return whether a sweep was begun or resumed on this machine, so that the addresses it names can be trusted."""
+    return socket.gethostname() in _hosts(state)
+
+
+def _hosts(state: SweepState) -> list[str]:
+    return list(dict.fromkeys(str(origin.get("hostname")) for origin in (state.provenance, *state.resumes)))
 
 
 def _with_password(uri: str, folder: Path) -> str:

@@ -1,24 +1,33 @@
-"""Delete a sweep: the files that lengthwise wrote, and its MLflow runs if asked. Files of the user stay."""
+"""Delete a sweep, or its checkpoints alone: the files that lengthwise wrote. Files of the user stay."""
 
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
 from orchestrator.addresses import address_of
 from orchestrator.claims.registration import KEPT
-from orchestrator.errors import UserError
+from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.fetch import SEEN_FILE, SEGMENTS
 from orchestrator.mirror.lease import NUMBER_FILE, OWNERS, Lease
 from orchestrator.record.kept.curves import CURVES_FILE
-from orchestrator.record.ledger.folders import FILES, FOLDERS, LEDGER_FILE, has_ledger, make_no_sweep_error
+from orchestrator.record.ledger.folders import (
+    CHECKPOINTS_FOLDER,
+    FILES,
+    FOLDERS,
+    LEDGER_FILE,
+    has_ledger,
+    make_no_sweep_error,
+)
 from orchestrator.record.ledger.lock import SweepLock
+from orchestrator.record.state.lineage import confirmations_of, searches_of
+from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import TABLES
 from orchestrator.report.files import REPORT_HTML
 from orchestrator.storage import Store
 from orchestrator.sweep.specification import SPEC_FILE
-from orchestrator.upkeep.listing import readable_size, size_on_disk
+from orchestrator.upkeep.listing import readable_size
 
 _DERIVED = (SPEC_FILE, CURVES_FILE, REPORT_HTML, KEPT, *TABLES)
 _OF_ADDRESSES = (SEGMENTS, OWNERS, NUMBER_FILE, SEEN_FILE)
@@ -27,54 +36,71 @@ _OTHERS = (f"{LEDGER_FILE}.damaged-*", ".*.tmp")  # a ledger before its repair; 
 
 @dataclass(frozen=True, kw_only=True)
 class Deletion:
-    """The files that would be deleted of a sweep folder and at its address, and those that are not lengthwise's."""
+    """The files that would be deleted of a sweep folder and at its address, and those that are not lengthwise's.
+
+    With `checkpoints_only` the sweep stays.
+    """
 
     folder: Path
     entries: tuple[Path, ...]
     foreign: tuple[str, ...]
     address: str | None = None
     objects: tuple[int, ...] = ()  # their bytes
+    relations: tuple[str, ...] = ()  # what other sweeps lose or keep, in sentences
+    published_at: tuple[str, ...] = ()  # addresses of MLflow
+    checkpoints_only: bool = False
 
     @property
     def sentence(self) -> str:
         """What would be deleted, in a line."""
-        files = sum(1 for entry in self.entries for path in (entry, *entry.rglob("*")) if not path.is_dir())
-        stays = f"; these stay, which lengthwise has not written: {', '.join(self.foreign)}" if self.foreign else ""
-        copy = f"{self.folder}: {files} files, {readable_size(size_on_disk(self.folder))}"
+        files = [path for entry in self.entries for path in (entry, *entry.rglob("*")) if not path.is_dir()]
+        foreign = [f"these stay, which lengthwise has not written: {', '.join(self.foreign)}"] if self.foreign else []
+        stays = "".join(f"; {one}" for one in (*foreign, *self.relations))
+        what = " of checkpoints" if self.checkpoints_only else ""
+        size = readable_size(sum(path.lstat().st_size for path in files))
+        copy = f"{self.folder}: {len(files)} files{what}, {size}"
         if self.address is None:
             return copy + stays
         size = readable_size(sum(self.objects))
-        return f"{self.address}: {len(self.objects)} objects, {size}, and the copy of it in {copy}{stays}"
+        return f"{self.address}: {len(self.objects)} objects{what}, {size}, and the copy of it in {copy}{stays}"
 
 
-def plan_deletion(folder: Path) -> Deletion:
-    """Return the files that deleting the sweep in `folder` would remove, at its address too.
+def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
+    """Return the files that deleting the sweep in `folder`, or its checkpoints, would remove, at its address too.
 
-    Raises UserError for a folder that is no sweep, StorageError and StorageRefused.
+    Raises UserError for a folder that is no sweep or has no checkpoints, StorageError and StorageRefused.
     """
     if folder.is_symlink():
         raise UserError(f"{folder} is a link to {folder.readlink()}; give the folder itself")
     if not has_ledger(folder):
         raise make_no_sweep_error(folder)
-    entries = sorted(folder.iterdir())
-    own = tuple(entry for entry in entries if _is_own(entry.name))
-    foreign = [entry.name for entry in entries if entry not in own]
-    address, objects = address_of(folder), dict[str, int]()
-    if address is not None:
-        found = Store(address).sizes()
-        objects = {name: size for name, size in found.items() if _is_own_object(name)}
-        foreign += [name for name in found if name not in objects]
-    return Deletion(
+    entries, address = sorted(folder.iterdir()), address_of(folder)
+    found = Store(address).sizes() if address is not None else {}
+    names = dict.fromkeys([*(entry.name for entry in entries), *found])
+    planned = Deletion(
         folder=folder,
-        entries=own,
-        foreign=tuple(dict.fromkeys(foreign)),
+        entries=tuple(entry for entry in entries if _is_deleted(entry.name, checkpoints_only)),
+        foreign=() if checkpoints_only else tuple(name for name in names if not _is_deleted(name)),
         address=address,
-        objects=tuple(objects.values()),
+        objects=tuple(size for name, size in found.items() if _is_deleted(name, checkpoints_only)),
+        checkpoints_only=checkpoints_only,
     )
+    if checkpoints_only:
+        if not planned.entries + planned.objects:
+            raise UserError(f"{folder}: has no checkpoints")
+        lost = "packs that have not ended would begin at step 0 again, and with extend --steps all would"
+        return replace(planned, relations=(lost,))
+    try:
+        state = SweepState.load(folder)
+    except LengthwiseError:  # a damaged sweep can be deleted, too
+        return planned
+    relations = [f"its confirmation {one.folder.name} stays" for one in confirmations_of(state)]
+    relations += [f"the report of {one.folder.name} loses these confirmed scores" for one in searches_of(state)]
+    return replace(planned, relations=tuple(relations), published_at=tuple(state.published_at))
 
 
 def delete_sweep(planned: Deletion) -> None:
-    """Delete the planned files, the ledger last, and the folder if it is empty then.
+    """Delete the planned files, the ledger last, and the folder of a whole sweep if it is empty then.
 
     Raises SweepLocked, naming the driver, while the sweep is being run, UserError for what cannot be deleted,
     StorageError and StorageRefused. A deletion that was interrupted can be repeated.
@@ -82,10 +108,12 @@ def delete_sweep(planned: Deletion) -> None:
     late = {planned.folder / name for name in FILES}
     with SweepLock(planned.folder):
         if planned.address is not None:
-            _delete_objects(Store(planned.address), planned.folder)
+            _delete_objects(Store(planned.address), planned)
         for entry in planned.entries:
             if entry not in late:
                 _delete(entry)
+        if planned.checkpoints_only:
+            return
         _delete(planned.folder / LEDGER_FILE)
     for entry in late:
         _delete(entry)
@@ -93,28 +121,30 @@ def delete_sweep(planned: Deletion) -> None:
         planned.folder.rmdir()
 
 
-def _delete_objects(store: Store, folder: Path) -> None:
+def _delete_objects(store: Store, planned: Deletion) -> None:
     """Delete the objects of a sweep; of its ledger the last segment first, so that what is left is its beginning.
 
     They are those that are there now: another machine may have continued the sweep while the user was asked.
     """
-    lease = Lease(store, folder)
+    lease = Lease(store, planned.folder)
     lease.acquire()
     try:
-        names = [name for name in store.sizes() if _is_own_object(name) and not name.startswith(f"{OWNERS}/")]
+        deleted = [name for name in store.sizes() if _is_deleted(name, planned.checkpoints_only)]
+        names = [name for name in deleted if not name.startswith(f"{OWNERS}/")]
         segments = [name for name in names if name.startswith(f"{SEGMENTS}/")]
         store.delete([*(name for name in names if name not in segments), *reversed(segments)])
     finally:
         lease.release()
-    store.delete(store.sizes(OWNERS))
+    if not planned.checkpoints_only:
+        store.delete(store.sizes(OWNERS))
 
 
-def _is_own(name: str) -> bool:
+def _is_deleted(path: str, checkpoints_only: bool = False) -> bool:
+    """Return whether lengthwise wrote a file in a sweep's folder or an object at its address, a checkpoint if asked."""
+    name = path.partition("/")[0]
+    if checkpoints_only:
+        return name == CHECKPOINTS_FOLDER
     return name in (*FILES, *FOLDERS, *_DERIVED, *_OF_ADDRESSES) or any(fnmatch(name, pattern) for pattern in _OTHERS)
-
-
-def _is_own_object(name: str) -> bool:
-    return _is_own(name.partition("/")[0])
 
 
 def _delete(entry: Path) -> None:

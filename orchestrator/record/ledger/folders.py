@@ -15,9 +15,9 @@ LOCK_FILE = ".lock"
 OWNER_FILE = ".owner.json"
 PUBLISH_LOCK_FILE = ".publish.lock"
 FILES = (LEDGER_FILE, LOCK_FILE, OWNER_FILE, PUBLISH_LOCK_FILE)  # opened in place; all others are replaced whole
-WEIGHTS_FOLDER = "weights"
-FOLDERS = ("checkpoints", "code", "curves", "figures", WEIGHTS_FOLDER)
-STOP_FILE = "checkpoints/stop"  # stops all packs at their next evaluation
+WEIGHTS_FOLDER, CHECKPOINTS_FOLDER = "weights", "checkpoints"
+FOLDERS = (CHECKPOINTS_FOLDER, "code", "curves", "figures", WEIGHTS_FOLDER)
+STOP_FILE = f"{CHECKPOINTS_FOLDER}/stop"  # stops all packs at their next evaluation
 STORAGE_VARIABLE = "LENGTHWISE_STORAGE"
 
 

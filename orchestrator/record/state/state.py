@@ -49,7 +49,7 @@ class SweepState:
         self.packs: dict[str, PackState] = {}
         self.recuts: list[recuts.Recut] = []
         self.conflicts: list[str] = []  # packs that reported a step again with other curves; the first ones count
-        self.publishes: list[dict[str, Any]] = []
+        self.published_at: list[str] = []  # addresses without their passwords
         self.later_evaluations: list[dict[str, Any]] = []  # of kept weights, after training
 
     @classmethod
@@ -238,7 +238,9 @@ class SweepState:
         self.later_evaluations.append(record.fields)
 
     def _publish(self, record: Record) -> None:
-        self.publishes.append(record.fields)
+        uri = record.fields.get("uri")
+        if uri and record.fields.get("ok") and uri not in self.published_at:
+            self.published_at.append(uri)
 
     def _extend(self, record: Record) -> None:
         """Take the new specification; configurations that get more seeds are scored again."""

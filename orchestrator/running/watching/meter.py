@@ -153,6 +153,8 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("member-steps", f"{100 * sum(steps.values()) / total:.0f} %" if total else "none yet"),
         ("best so far", _describe_best(state)),
     ]
+    if state.published_at:
+        rows.append(("published at", ", ".join(state.published_at)))
     if state.codes:
         rows.append(("code", code_sentence(state.codes[-1])))
     rows += [("packs differ", sentence) for sentence in RanUnder.from_state(state).sentences]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import optuna
+import pandas as pd
 import pytest
 from matplotlib import pyplot
 from safetensors.numpy import load_file
@@ -16,6 +17,7 @@ from orchestrator import open_sweep, run
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.export.verb import export
 from orchestrator.preview.smoke import validate_sweep
+from orchestrator.record.kept.curves import write_curves
 from orchestrator.record.kept.weights import load
 from orchestrator.record.state.state import SweepState
 from search_spaces import load_sweep
@@ -171,6 +173,13 @@ def test_what_cannot_be_exported_is_refused_in_a_sentence(small_sweep, asked, sa
     with pytest.raises(UserError, match=said):
         export(small_sweep.folder, **asked)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_curves_are_the_same_table_as_in_parquet(trained_sweep, tmp_path):
+    export(trained_sweep, curves=tmp_path / "curves.csv")
+    written = pd.read_csv(tmp_path / "curves.csv", dtype={"value": "float32", "config_id": "str"})
+    table = pd.read_parquet(write_curves(SweepState.load(trained_sweep))).astype({"config_id": "str"})
+    pd.testing.assert_frame_equal(written, table, check_dtype=False, check_categorical=False, check_exact=True)
 
 
 def test_the_notebook_opens_the_sweep_and_draws_it(small_sweep, tmp_path):

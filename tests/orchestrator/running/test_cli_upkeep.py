@@ -62,6 +62,38 @@ def test_mlflow_runs_are_deleted_with_their_sweep_and_no_others(lengthwise, tmp_
     assert {run.data.tags["lengthwise.sweep"] for run in client.search_runs(ids)} == {"grid"}
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("figures_left_blank")
+def test_runs_are_deleted_wherever_this_machine_published_them_and_what_stays_is_named(lengthwise, tiny, tmp_path):
+    other = f"sqlite:///{tmp_path / 'elsewhere.db'}"
+    for name in ("one", "two"):
+        ran = lengthwise(
+            "run",
+            tiny,
+            "--storage",
+            tmp_path,
+            "--name",
+            name,
+            "--set",
+            "search.configurations=1",
+            "--set",
+            "tracking.enabled=true",
+        )
+        assert ran.returncode == 0, ran.stderr
+        for again in (False, True):
+            sent = lengthwise("publish", tmp_path / name, "--tracking-uri", other)
+            assert sent.returncode == 0 and (" 0 new points were sent" in sent.stdout) == again, sent.stderr
+    own = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    assert f" {own}, {other}\n" in lengthwise("status", tmp_path / "one").stdout
+    done = lengthwise("delete", tmp_path / "one", "--yes", "--mlflow")
+    assert f"{own}: 2 runs" in done.stdout and f"{other}: 2 runs" in done.stdout and "stay" not in done.stdout
+    done = lengthwise("delete", tmp_path / "two", "--yes", "--mlflow", "--tracking-uri", own)
+    assert f"{own}: 2 runs" in done.stdout and f"its MLflow runs stay at {other}" in done.stdout
+    client = MlflowClient(other)
+    left = client.search_runs([one.experiment_id for one in client.search_experiments()])
+    assert {run.data.tags["lengthwise.sweep"] for run in left} == {"two"}
+
+
 def test_a_member_is_replayed_and_a_difference_is_exit_code_1(lengthwise, tiny, tmp_path, monkeypatch):
     assert lengthwise("run", tiny, "--storage", tmp_path, "--set", "search.configurations=1").returncode == 0
     good = lengthwise("replay", tmp_path / "tiny", "0", "1")

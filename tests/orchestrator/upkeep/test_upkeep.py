@@ -75,6 +75,33 @@ def test_files_of_the_user_stay_where_they_are(small_sweep):
     assert sorted(path.name for path in folder.iterdir()) == ["mine", "notes.txt"]
 
 
+def test_checkpoints_alone_are_deleted(trained_sweep, tmp_path):
+    folder = shutil.copytree(trained_sweep, tmp_path / "one")
+    before = {path.relative_to(folder) for path in folder.rglob("*")}
+    planned = plan_deletion(folder, checkpoints_only=True)
+    assert " files of checkpoints, " in planned.sentence and "begin at step 0 again" in planned.sentence
+    delete_sweep(planned)
+    gone = before - {path.relative_to(folder) for path in folder.rglob("*")}
+    assert gone == {path for path in before if path.parts[0] == "checkpoints"} != set()
+    assert replay(folder, "#1", 3).difference is None
+    with pytest.raises(UserError, match="has no checkpoints"):
+        plan_deletion(folder, checkpoints_only=True)
+
+
+def test_deleting_says_which_sweeps_are_concerned(tmp_path):
+    for name in ("finished", "finished-confirm"):
+        shutil.copytree(RELEASED / name, tmp_path / name)
+    assert plan_deletion(tmp_path / "finished").sentence.endswith("; its confirmation finished-confirm stays")
+    sentence = plan_deletion(tmp_path / "finished-confirm").sentence
+    assert sentence.endswith("; the report of finished loses these confirmed scores")
+
+
+def test_a_damaged_sweep_can_be_deleted(small_sweep):
+    (small_sweep.folder / "events.jsonl").write_text("damaged\n")
+    delete_sweep(plan_deletion(small_sweep.folder))
+    assert not small_sweep.folder.exists()
+
+
 def test_a_link_is_not_followed(small_sweep, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
