@@ -143,7 +143,8 @@ def code_sentence(code: Mapping[str, Any]) -> str:
 
 def _folder_sentence(folder: Mapping[str, Any]) -> str:
     if folder["commit"]:
-        dirty = {True: ", with uncommitted changes", False: ", clean", None: ""}[folder["dirty"]]
+        changed = ", with uncommitted changes" if folder["diff"] or folder["problem"] else ", with untracked files"
+        dirty = {True: changed, False: ", clean", None: ""}[folder["dirty"]]
         sent = ", as sent with the job" if folder["source"] == "job" else ""
         sentence = f"commit {folder['commit'][:12]}{dirty}{sent}"
     else:

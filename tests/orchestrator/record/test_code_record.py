@@ -101,6 +101,13 @@ def test_changes_are_kept_as_a_diff(repository, recorded, tmp_path) -> None:
     assert b"+SIZE = 2" in diff and b"+other notes" in diff
 
 
+def test_untracked_files_are_not_called_changes(repository, recorded) -> None:
+    (repository.root / "output.csv").write_text("1\n")
+    assert ", with untracked files in " in code_sentence(recorded(repository.root, "task").fields)
+    (repository.root / "notes.md").write_text("other notes\n")
+    assert ", with uncommitted changes in " in code_sentence(recorded(repository.root, "task").fields)
+
+
 def test_a_diff_that_is_too_large_is_not_kept(repository, recorded, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(repositories, "MAX_DIFF_BYTES", 1000)
     (repository.root / "task.py").write_text("SIZE = 2\n")
