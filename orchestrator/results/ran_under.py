@@ -1,7 +1,7 @@
 """The code and the environment that the packs of a sweep ran under, and how packs differ."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Self
 
@@ -11,6 +11,19 @@ from orchestrator.wording import counted, differing_keys, first_few
 
 ENGINE, MODULE = "engine", "module "  # keys of an environment: the digest of trainers; prefix of those of own modules
 Code = Mapping[str, str]  # digests of what trains: the engine, each own module and each imported file, by name
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedConfiguration:
+    """The record of a configuration in the ledger: its resolved sections, and the structural keys of its packs.
+
+    `parameters` is the result of `declared_parameters`, if it is known. `code` has the code of the pack of each seed.
+    """
+
+    resolved: Mapping[str, Any]
+    structural_keys: frozenset[str]
+    parameters: str | None = None
+    code: Mapping[int, Code] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

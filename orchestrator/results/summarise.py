@@ -20,7 +20,7 @@ from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmed import Confirmed, ConfirmedRow, match_search
 from orchestrator.results.later_evaluations import read_later_evaluations
-from orchestrator.results.ran_under import RanUnder, differing_code, read_pack_code
+from orchestrator.results.ran_under import RanUnder, RecordedConfiguration, differing_code, read_pack_code
 from orchestrator.results.scoring.evaluation_choice import Mask, select_steps
 from orchestrator.results.scoring.last_and_best import compare_last_and_best
 from orchestrator.results.scoring.length_groups import length_groups
@@ -37,7 +37,7 @@ from orchestrator.results.scoring.objective import (
 )
 from orchestrator.results.scoring.search_design import domain_kind, planned_size, read_design
 from orchestrator.results.scoring.validation_scores import may_stop, read_validation_scores, stopped_at
-from orchestrator.results.summary import RecordedConfiguration, Row, Summary
+from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import spans
 from search_spaces import Objective, Search

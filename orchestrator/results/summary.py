@@ -12,7 +12,7 @@ from orchestrator.record.state.measured import Measured
 from orchestrator.record.state.race import Race
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.later_evaluations import LaterEvaluation
-from orchestrator.results.ran_under import Code, RanUnder
+from orchestrator.results.ran_under import RanUnder, RecordedConfiguration
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.last_and_best import LastAndBest
 from orchestrator.results.scoring.length_groups import LengthGroups, length_groups
@@ -82,19 +82,6 @@ class Row:
     def scored(self) -> Quartiles | None:
         """The score between its quartiles; None until all seeds have ended."""
         return None if self.score is None else Quartiles(self.score_q25, self.score, self.score_q75)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordedConfiguration:
-    """The record of a configuration in the ledger: its resolved sections, and the structural keys of its packs.
-
-    `parameters` is the result of `declared_parameters`, if it is known. `code` has the code of the pack of each seed.
-    """
-
-    resolved: Mapping[str, Any]
-    structural_keys: frozenset[str]
-    parameters: str | None = None
-    code: Mapping[int, Code] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

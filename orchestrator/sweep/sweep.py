@@ -227,7 +227,7 @@ def drive_packs(
         def tick(driver: SweepDriver) -> None:
             interrupts.check()
             if progress.due:
-                progress.show(meter.rows(driver))
+                progress.show(meter.rows(driver.state, driver.running))
                 for notice in finisher.read_notices() if finisher is not None else ():
                     progress.say("; training continues; ".join(f"not published: {notice}".splitlines()))
 

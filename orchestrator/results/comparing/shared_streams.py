@@ -12,8 +12,7 @@ from typing import Any
 
 from orchestrator.code.own_code import OwnCodeError
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.ran_under import differing_code
-from orchestrator.results.summary import RecordedConfiguration
+from orchestrator.results.ran_under import RecordedConfiguration, differing_code
 from trainers.config.recorded import corrections, recorded_member
 from trainers.errors import ConfigError
 

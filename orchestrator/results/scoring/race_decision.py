@@ -13,7 +13,6 @@ import numpy as np
 
 from orchestrator.results.scoring.objective import score_configuration
 from orchestrator.statistics.failed_seeds import worst_value
-from orchestrator.statistics.friedman import rule_out_treatments
 from search_spaces import Objective, Racing
 
 MEDIAN, RANK_SUM = "median", "rank sum"
@@ -47,6 +46,8 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
         return Outcome(survivors=survivors, by=MEDIAN, values=medians, p=None)
     if len(alive) < LEAST_TESTED:
         return Outcome(survivors=tuple(alive), by=RANK_SUM, values=dict.fromkeys(scores), p=None)
+    from orchestrator.statistics.friedman import rule_out_treatments  # scipy is slow to import
+
     worst = worst_value(objective.direction)
     values_BK = sign * np.array([[worst if math.isnan(one) else one for one in scores[name]] for name in alive]).T
     stays, rank_sums, p = rule_out_treatments(values_BK, float(racing.resolved()["level"]))

@@ -16,7 +16,6 @@ from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.results.scoring.search_design import planned_size
 from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
 from orchestrator.results.views.race_rounds import describe_round, describe_rung
-from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.work import Running
 from orchestrator.wording import command, counted, duration, label
 
@@ -32,15 +31,15 @@ class Meter:
         self._before = sum(steps_done(state).values())
         self._moving: float | None = None  # when the first step of this driver was seen
 
-    def rows(self, driver: SweepDriver) -> list[tuple[str, str]]:
-        """Return the current progress as rows of label and text."""
-        now, done = time.monotonic(), sum(steps_done(driver.state, driver.running).values())
+    def rows(self, state: SweepState, running: Mapping[str, Running]) -> list[tuple[str, str]]:
+        """Return the current progress of a sweep with these running packs as rows of label and text."""
+        now, done = time.monotonic(), sum(steps_done(state, running).values())
         if self._moving is None and done > self._before:
             self._moving = now
         speed = (done - self._before) / (now - self._moving) if self._moving and now - self._moving > 1.0 else 0.0
-        phases = Counter(PHASES.get(at.phase, at.phase) for at in driver.running.values())
+        phases = Counter(PHASES.get(at.phase, at.phase) for at in running.values())
         phase = ", ".join(sorted(phases)) or "starting workers"
-        return progress_rows(driver.state, driver.running, elapsed=now - self._began, speed=speed, phase=phase)
+        return progress_rows(state, running, elapsed=now - self._began, speed=speed, phase=phase)
 
 
 def progress_rows(

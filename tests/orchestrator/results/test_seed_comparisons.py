@@ -22,9 +22,8 @@ from orchestrator.results.comparing.shared_streams import (
     declared_parameters,
     shared_streams,
 )
-from orchestrator.results.ran_under import differing_code
+from orchestrator.results.ran_under import RecordedConfiguration, differing_code
 from orchestrator.results.summarise import summary
-from orchestrator.results.summary import RecordedConfiguration
 from trainers.config.member import MemberConfig
 from trainers.packs.evaluation_inputs import evaluation_inputs
 from trainers.packs.pack import Pack, State

@@ -50,14 +50,15 @@ def test_a_tracking_address_is_taken_as_it_is(tiny, uri):
 def test_a_driver_imports_what_it_drives_with_and_a_report_what_it_shows(lengthwise, tiny, tmp_path):
     """What draws, publishes and reads tables is for the process that ends a sweep; what trains is for workers."""
     assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
-    driving = "import orchestrator.sweep, orchestrator.cli.main\n"
-    report = "from orchestrator.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
-    for code, heavy in (
-        (driving, ("ray", "mlflow", "pandas", "scipy", "matplotlib")),
-        (report, ("torch", "ray", "mlflow")),
+    driving = "import orchestrator.sweep.sweep, orchestrator.cli.main\n"
+    verb = "from orchestrator.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
+    for code, what, heavy in (
+        (driving, "report", ("ray", "mlflow", "pandas", "scipy", "matplotlib")),
+        (verb, "report", ("torch", "ray", "mlflow")),
+        (verb, "status", ("torch", "ray", "mlflow", "scipy", "optuna", "matplotlib")),
     ):
         program = f"{code}import sys; print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
-        done = lengthwise.process("report", tmp_path / "tiny", program=program, anew=True, FIGURES="drawn")
+        done = lengthwise.process(what, tmp_path / "tiny", program=program, anew=True, FIGURES="drawn")
         assert (done.returncode, done.stderr) == (0, "[]\n")
 
 

@@ -4,7 +4,6 @@ import errno
 import os
 import re
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -209,7 +208,7 @@ def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_die
 def play_measured(one, **settings):
     """Play a sweep and return its state and the rows of its progress after every evaluation."""
     meter, rows = Meter(SweepState.load(one.folder)), []
-    return one.play(watch=lambda driver: rows.append(dict(meter.rows(driver))), **settings), rows
+    return one.play(watch=lambda driver: rows.append(dict(meter.rows(driver.state, driver.running))), **settings), rows
 
 
 def test_duplicates_are_trained_once(stage):
@@ -285,7 +284,7 @@ def test_the_meter_counts_steps_between_evaluations(stage):
         (pack_id,) = driver.running
         if driver.running[pack_id].step == 40:
             heartbeat(driver, pack_id, "train", 50, 1070.0)
-            rows.append(dict(meter.rows(driver)))
+            rows.append(dict(meter.rows(driver.state, driver.running)))
             raise Died
 
     with pytest.raises(Died):
@@ -298,16 +297,16 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
     """At the speed that packs measure, of the pack that comes to it first; afterwards no more."""
     one, state = stage("first"), SweepState.load(stage("second").folder)
     with Ledger.open(state.folder) as ledger:
-        before = dict(Meter(state).rows(SimpleNamespace(state=state, running={})))
+        before = dict(Meter(state).rows(state, {}))
         assert (before["packs"], before["member-steps"], before["time left"]) == ("-", "-", "-")
         driver = driver_module.SweepDriver(one.spec, ledger, state, packer=Packer(one.spec, inline.this_process(0.0)))
         pack_id, _ = driver.next_pack()
         driver.started(pack_id)
         meter, members = Meter(state), len(state.packs[pack_id].members)
-        assert "first evaluation" not in dict(meter.rows(driver))
+        assert "first evaluation" not in dict(meter.rows(driver.state, driver.running))
         for phase, step, text in (("train", 5, "begins in about 15 s"), ("evaluate", 20, "under way")):
             heartbeat(driver, pack_id, phase, step, members)
-            assert dict(meter.rows(driver))["first evaluation"] == text
+            assert dict(meter.rows(driver.state, driver.running))["first evaluation"] == text
     assert not any("first evaluation" in row for row in play_measured(one)[1])
 
 
@@ -326,6 +325,4 @@ def test_the_meter_counts_what_is_done_and_what_is_left(stage):
     assert rows[-1]["packs"] == "3/4, 1 running" and rows[0]["best so far"] == "none yet"
     best = best_configuration(state)
     assert rows[-1]["best so far"] in {f"{one.score:.4g} (#{one.number})" for one in state.configurations.values()}
-    assert dict(Meter(state).rows(SimpleNamespace(state=state, running={})))["best so far"].endswith(
-        f"(#{best.number})"
-    )
+    assert dict(Meter(state).rows(state, {}))["best so far"].endswith(f"(#{best.number})")
