@@ -82,7 +82,8 @@ def _parts(compared: SweepComparison, console: Console) -> Iterator[RenderableTy
         "All together: one value a seed, the mean over the matched configurations, of the seeds that all of them have."
     )
     notes += difference_notes(compared.configurations)
-    if left_out := max((one.unmatched for one in compared.together), default=0):
+    left_out = max((one.unmatched for one in compared.together), default=0)
+    if left_out > min((one.unmatched for one in compared.configurations), default=0):  # else the notes above say it
         notes.append(f"All together: {counted(left_out, 'seed')} left out that not every matched configuration has.")
     yield from (prose(note, console, first, "dim") for note in notes)
 
