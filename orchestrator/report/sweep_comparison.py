@@ -121,7 +121,10 @@ def _differences(differing: Mapping[str, tuple[Any, Any]]) -> str:
 
 
 def _value(value: Any) -> str:
-    text = compact_value(value)
+    numbers = (
+        isinstance(value, list | tuple) and all(type(one) is int for one in value) and list(value) == sorted(value)
+    )
+    text = spans(value) if numbers else compact_value(value)
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
 
 

@@ -7,12 +7,13 @@ from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.fetch import fetch_storage, was_deleted
 from orchestrator.record.ledger.folders import sweep_folders
 from orchestrator.record.ledger.lock import running
+from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import planned_size
 from orchestrator.running.watching.meter import best_configuration
 from orchestrator.wording import duration, label
 
-HEAD = ("name", "study", "state", "configurations", "best score", "size", "age")
+HEAD = ("name", "study", "state", "configurations", "best score", "size", "age", "confirms")
 _STATES = {"complete": "finished", None: "interrupted"}  # without an end its driver was killed
 
 
@@ -75,4 +76,5 @@ def _row(folder: Path) -> tuple[str, ...]:
         f"{best.score:.4g} ({label(best.number)})" if best else "-",
         readable_size(size_on_disk(folder)),
         f"{int(age // 86400)} d" if age >= 86400 else duration(age),
+        state.provenance.get(CONFIRMS, {}).get("sweep", ""),
     )

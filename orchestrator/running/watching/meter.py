@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from orchestrator.record.ledger.lock import running
+from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.confirmed import search_labels
 from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.results.scoring.search_design import planned_size
 from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
@@ -135,12 +137,13 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
     crashed = sum(member.status == "failed" and member.failed_at is None for member in members)
     owner, steps = running(state.folder), steps_done(state)
     total = sum(pack.member_steps(pack.steps) for pack in state.packs.values())
-    standing = f"running, by {owner}" if owner else state.ended or "not running"
+    standing = f"running, by {owner}" if owner else state.ended or "interrupted"
     is_over = owner or state.ended in ("complete", "failed")
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
     finished = sum(found.is_done for found in state.configurations.values())
     rows = [
         ("sweep", f"{state.name} (study {state.study}) in {state.folder}"),
+        *_confirms_row(state),
         ("state", f"{standing}: {state.message}" if state.message else standing),
         *([] if is_over else [("continue with", command("resume", state.folder))]),
         ("configurations", f"{finished}/{len(state.configurations)}"),
@@ -173,6 +176,12 @@ def steps_done(state: SweepState, running: Mapping[str, Running] = MappingProxyT
             step = max(step, running[pack.pack_id].step)
         steps[pack.pack_id] = pack.member_steps(step)
     return steps
+
+
+def _confirms_row(state: SweepState) -> list[tuple[str, str]]:
+    """Return the row of the search that a confirmation confirms, with its configurations there."""
+    labels = [f"{label(number)} is {there}" for number, there in search_labels(state.provenance).items()]
+    return [("confirms", f"{state.provenance[CONFIRMS]['sweep']} ({', '.join(labels)} there)")] if labels else []
 
 
 def _race_rows(state: SweepState) -> list[tuple[str, str]]:

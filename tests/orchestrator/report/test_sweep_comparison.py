@@ -48,7 +48,7 @@ def test_sweeps_are_compared_drawn_and_written(sweeps):
         f"First: plain in {sweeps / 'plain'} (2 of 2 configurations done; 20 seeds ran, 0 failed)",
         f"Second: lower in {sweeps / 'lower'} (2 of 2 configurations done; 20 seeds ran, 0 failed)",
         "Specification: model.norm none / pre\n",
-        "Specification: seeds [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] / [0, 1, 2, 3, 4, 5]\n",
+        "Specification: seeds 0-9 / 0-5\n",
         f"Second: few in {sweeps / 'few'} (2 of 2 configurations done; 12 seeds ran, 1 failed)",
         "2 configurations with equal searched values (lr); only in the first: 0, only in the second: 0",
         "More than seed noise (simultaneous 95 % band over 11 lengths, 10 paired seeds): the first sweep is higher "

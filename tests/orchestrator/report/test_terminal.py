@@ -204,7 +204,7 @@ def test_confirmed_scores_stand_beside_those_of_the_search(short_text, monkeypat
     monkeypatch.setattr(terminal, "CONFIRMED", 1)
     lines = short_text(result, 1000).splitlines()
     assert lines[lines.index(f"{one.sentence}.") :][1:3] == [
-        f"  #{row.number}: search score {texts[0]}, confirmed score {texts[1]}",
+        f"  #{row.number} in {one.parent}: search score {texts[0]}, confirmed score {texts[1]}",
         "  ... and 1 more in confirmed.csv",
     ]
 
@@ -214,7 +214,7 @@ def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, s
     rows = (*done.rows[:2], replace(done.rows[2], complete=False, rank=None, score=None))
     result = replace(done, rows=rows, status="interrupted", finished=False)
     text = short_text(result, 80)
-    assert "UNFINISHED (interrupted; continue it with: lengthwise resume" in text and "Best so far on" in text
+    assert ": interrupted; continue it with: lengthwise resume" in text and "Best so far on" in text
     assert [line[0] for line in table_of(text)[1]] == ["1", "2"] and "2 of 3 configurations" in text
     begun = summary(synthetic_sweep(tmp_path / "begun", draws(3), 2, noisy, ended=False))
     text = short_text(begun, 80)

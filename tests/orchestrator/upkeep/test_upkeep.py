@@ -104,6 +104,8 @@ def test_a_member_that_is_trained_again_agrees_bit_for_bit(trained_sweep):
     assert found.agreed == [6, 12] and found.difference is None and not found.environment
     assert "the curves agree bit for bit at steps 6, 12" in found.sentences()[-1]
     assert {path: path.stat().st_mtime_ns for path in trained_sweep.rglob("*") if path in before} == before
+    found.agreed = list(range(15, 615, 15))
+    assert found.sentences()[-1].endswith("agree bit for bit at steps 15 to 600 (40 evaluations)")
 
 
 def test_the_first_evaluation_that_differs_is_named(trained_sweep, monkeypatch):
