@@ -45,7 +45,7 @@ def list_names(
     imports: options.Imports = None,
     storage: options.Storage = None,
 ) -> None:
-    """Show the sweeps of the storage folder, or names that a sweep file can use. By default: what can be listed."""
+    """List sweeps, or the names that a sweep file can use. By default: what can be listed."""
     if kind == "sweeps":
         from orchestrator.upkeep.listing import list_sweeps
 

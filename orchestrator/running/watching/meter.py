@@ -20,7 +20,7 @@ from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
 from orchestrator.results.views.race_rounds import describe_round, describe_rung
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.work import Running
-from orchestrator.wording import command, counted, duration, label
+from orchestrator.wording import command, counted, duration, label, three_digits
 
 NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
@@ -74,7 +74,7 @@ def progress_rows(
         rows.append(("first evaluation", f"begins in about {duration(first)}" if first else "under way"))
     return [
         *rows,
-        ("best so far", _describe_best(state)),
+        ("best so far", describe_best(state)),
         ("member-steps", f"{100 * done / total:.0f} %, {rate:,.0f} per second" if total else "-"),
         ("elapsed", duration(elapsed)),
         ("time left", f"about {duration((total - done) / speed)}" if speed else "-"),
@@ -125,9 +125,10 @@ def best_configuration(state: SweepState) -> ConfigurationState | None:
     return min(ranked)[2] if ranked else None  # numbers are distinct: configurations themselves are never compared
 
 
-def _describe_best(state: SweepState) -> str:
+def describe_best(state: SweepState) -> str:
+    """Return the best score so far with its configuration, "0.0262 (#8)"."""
     best = best_configuration(state)
-    return f"{best.score:.4g} ({label(best.number)})" if best else "none yet"
+    return f"{three_digits(best.score)} ({label(best.number)})" if best else "none yet"
 
 
 def status_rows(state: SweepState) -> list[tuple[str, str]]:
@@ -154,7 +155,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("packs", f"{sum(pack.status in ('complete', 'failed') for pack in state.packs.values())}/{len(state.packs)}"),
         *(("packs cut again", sentence) for sentence in describe_recuts(state.recuts)),
         ("member-steps", f"{100 * sum(steps.values()) / total:.0f} %" if total else "none yet"),
-        ("best so far", _describe_best(state)),
+        ("best so far", describe_best(state)),
     ]
     if state.codes:
         rows.append(("code", code_sentence(state.codes[-1])))

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import terminal
 from orchestrator.report.tables.clear_effects import clear_averages, clear_cells, clear_sentence
-from orchestrator.report.tables.sentences import best_sentence, selection_sentence
+from orchestrator.report.tables.sentences import best_sentence, selection_sentence, threshold_words
 from orchestrator.results.analysis import (
     compare_weight_averages,
     effects_at_test_lengths,
@@ -236,6 +236,8 @@ def test_one_configuration_has_no_effects(tmp_path, synthetic_sweep, simple_curv
     text = short_text(result, 80)
     heading, lines = table_of(text)
     assert heading == ["rank", "label", "trained", "selection", "test", "reach"] and len(lines) == 1
+    title = f"Configurations by score (medians over seeds; {threshold_words(result)} up to length reach)"
+    assert title in text and len(title) <= 80
     assert "effect" not in text and "instead of" not in text and len(text.splitlines()) < 15
 
 
