@@ -217,7 +217,7 @@ def _own_seeds(state: SweepState) -> str:
         if own := set(state.planned_seeds(one.config_id)) - shared:
             labels.setdefault(spans(sorted(own)), []).append(label(one.number))
     words = [f"{seeds} of {', '.join(of)}" for seeds, of in labels.items()]
-    return f" (already: {'; '.join(words)})" if words else ""
+    return f" (already planned: {'; '.join(words)})" if words else ""
 
 
 def _named_configurations(state: SweepState, top: int | None, only: Sequence[str], seeds: str | None) -> list[str]:

@@ -113,7 +113,7 @@ def test_the_first_configurations_alone_get_more_seeds(lengthwise, run):
     other = next(one for one in state.configurations.values() if one.number != first.number)
     lengthwise.succeeds("extend", folder, "--configuration", f"#{other.number}", "--seeds", "20-21")
     own = {first.number: f"2-4 of #{first.number}", other.number: f"20-21 of #{other.number}"}
-    already = f"(already: {'; '.join(own[number] for number in sorted(own))})"
+    already = f"(already planned: {'; '.join(own[number] for number in sorted(own))})"
     lengthwise.refuses("extend", folder, "--seeds", "2", said=f"4 configurations with seeds 0-1 {already}")
     done = lengthwise.succeeds("extend", folder, "--seeds", "5")
     assert f"added: seeds 2-4 of 4 configurations {already}" in done.stdout
