@@ -64,7 +64,7 @@ class Confirmed:
         )
 
 
-def search_labels(provenance: Mapping[str, Any]) -> dict[int, str]:
+def read_search_labels(provenance: Mapping[str, Any]) -> dict[int, str]:
     """Return the labels in the search of the configurations of a confirmation, by number; empty for a search."""
     recorded = provenance.get(CONFIRMS, {}).get("configurations", ())
     return {number: label(one.get("number")) for number, one in enumerate(recorded)}

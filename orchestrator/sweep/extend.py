@@ -160,7 +160,7 @@ def plan_extension(
     if added == Extension() and not more:
         raise UserError(
             f"{what}: this adds nothing to what is planned: {search.total(recorded)} configurations with seeds "
-            f"{spans(recorded.seeds)}{_own_seeds(state)}; what is not finished is done by: "
+            f"{spans(recorded.seeds)}{_describe_own_seeds(state)}; what is not finished is done by: "
             f"{command('resume', state.folder)}"
         )
     path = state.folder / SPEC_FILE
@@ -199,7 +199,7 @@ def _describe(state: SweepState, spec: SweepSpec, added: Extension, more: dict[s
         which = (
             "the configurations that stay in the race" if state.race else counted(search.total(before), "configuration")
         )
-        lines.append(f"added: seeds {spans(added.seeds)} of {which}{_own_seeds(state)}")
+        lines.append(f"added: seeds {spans(added.seeds)} of {which}{_describe_own_seeds(state)}")
     for name, seeds in more.items():
         lines.append(f"added: seeds {spans(seeds)} of {label(state.configurations[name].number)}")
     if new := search.total(spec) - search.total(before):
@@ -210,7 +210,7 @@ def _describe(state: SweepState, spec: SweepSpec, added: Extension, more: dict[s
     return lines
 
 
-def _own_seeds(state: SweepState) -> str:
+def _describe_own_seeds(state: SweepState) -> str:
     """Return the seeds that single configurations have beside those of all, as the end of a sentence."""
     shared, labels = set(read_common_seeds(state.specs)), dict[str, list[str]]()
     for one in state.configurations.values():

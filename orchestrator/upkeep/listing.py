@@ -73,7 +73,7 @@ def _row(folder: Path) -> tuple[str, ...]:
         state.study,
         state_word(state),
         f"{done} of {planned}",
-        describe_best(state),
+        describe_best(state, "-"),
         readable_size(size_on_disk(folder)),
         f"{int(age // 86400)} d" if age >= 86400 else duration(age),
         state.provenance.get(CONFIRMS, {}).get("sweep", ""),

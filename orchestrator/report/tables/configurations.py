@@ -5,7 +5,7 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from orchestrator.report.tables.columns import Columns, Section, make_cells, quartile_text
-from orchestrator.results.confirmed import Confirmed, search_labels
+from orchestrator.results.confirmed import Confirmed, read_search_labels
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
@@ -28,7 +28,7 @@ def configuration_section(result: Summary) -> Section:
 
 def place_columns(result: Summary) -> Columns:
     """Return the columns rank, label, label in the search (of a confirmation) and config_id."""
-    in_search = search_labels(result.provenance)
+    in_search = read_search_labels(result.provenance)
     return {
         "rank": lambda row: str(row.rank) if row.rank else row.unranked,
         "label": lambda row: label(row.number),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.report.tables.columns import median_and_quartiles
 from orchestrator.results.analysis import DEPENDENT, compare_orders
-from orchestrator.results.confirmed import search_labels
+from orchestrator.results.confirmed import read_search_labels
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.summary import Summary
 from orchestrator.results.views.race_rounds import race_sentence
@@ -121,7 +121,7 @@ def best_sentence(result: Summary, code: str = "") -> list[str]:
     equals = sum(other.score == row.score for other in result.rows if other.rank is not None) - 1
     tied = f", tied with {equals} other{'' if equals == 1 else 's'}" if equals else ""
     name = f"{code}{label(row.number)}{code}"
-    if in_search := search_labels(result.provenance).get(row.number):
+    if in_search := read_search_labels(result.provenance).get(row.number):
         name += f" ({in_search} in {result.provenance[CONFIRMS]['sweep']})"
     head = f"Best{so_far} on {chosen}: {name} with score {three_digits(row.score)}{tied}"
     trained = (

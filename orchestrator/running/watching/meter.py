@@ -13,7 +13,7 @@ from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.confirmed import search_labels
+from orchestrator.results.confirmed import read_search_labels
 from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.results.scoring.search_design import planned_size
 from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
@@ -125,10 +125,10 @@ def best_configuration(state: SweepState) -> ConfigurationState | None:
     return min(ranked)[2] if ranked else None  # numbers are distinct: configurations themselves are never compared
 
 
-def describe_best(state: SweepState) -> str:
-    """Return the best score so far with its configuration, "0.0262 (#8)"."""
+def describe_best(state: SweepState, none: str = "none yet") -> str:
+    """Return the best score so far with its configuration, "0.0262 (#8)"; `none` without one."""
     best = best_configuration(state)
-    return f"{three_digits(best.score)} ({label(best.number)})" if best else "none yet"
+    return f"{three_digits(best.score)} ({label(best.number)})" if best else none
 
 
 def status_rows(state: SweepState) -> list[tuple[str, str]]:
@@ -181,7 +181,7 @@ def steps_done(state: SweepState, running: Mapping[str, Running] = MappingProxyT
 
 def _confirms_row(state: SweepState) -> list[tuple[str, str]]:
     """Return the row of the search that a confirmation confirms, with its configurations there."""
-    labels = [f"{label(number)} is {there}" for number, there in search_labels(state.provenance).items()]
+    labels = [f"{label(number)} is {there}" for number, there in read_search_labels(state.provenance).items()]
     return [("confirms", f"{state.provenance[CONFIRMS]['sweep']} ({', '.join(labels)} there)")] if labels else []
 
 
