@@ -18,8 +18,7 @@ def describe_names(kind: str | None, imports: Sequence[str] = ()) -> list[str]:
     """Return a line for each name of a kind, or of ALL kinds, followed by a line for each of its fields.
 
     Without a kind: a line for everything that `lengthwise list` can list. Names of the modules `imports` are included.
-    Raises UserError for an unknown kind, OwnCodeError for a module that
-    cannot be imported.
+    Raises UserError for an unknown kind, OwnCodeError for a module that cannot be imported.
     """
     if kind is not None and kind not in (allowed := (*registry.KINDS, ALL, "sweeps")):
         hint = nearest(kind, allowed)

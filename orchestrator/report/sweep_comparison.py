@@ -121,10 +121,8 @@ def _differences(differing: Mapping[str, tuple[Any, Any]]) -> str:
 
 
 def _value(value: Any) -> str:
-    numbers = (
-        isinstance(value, list | tuple) and all(type(one) is int for one in value) and list(value) == sorted(value)
-    )
-    text = spans(value) if numbers else compact_value(value)
+    are_whole = isinstance(value, list | tuple) and value and all(type(one) is int for one in value)
+    text = spans(value) if are_whole and list(value) == sorted(value) else compact_value(value)
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
 
 
