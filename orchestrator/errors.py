@@ -62,8 +62,10 @@ class SpecChanged(UserError):  # noqa: N818
     """
 
     def __init__(self, folder: Path, differences: Sequence[tuple[str, object, object]], extending: str = "") -> None:
+        from trainers.settings.descriptions import as_yaml  # not for every command
+
         self.folder, self.differences, self.extending = folder, tuple(differences), extending
-        lines = [f"  {key}: was {before!r}, now {now!r}" for key, before, now in self.differences]
+        lines = [f"  {key}: was {as_yaml(before)}, now {as_yaml(now)}" for key, before, now in self.differences]
         head = f"{folder}: this sweep was begun with another specification; undo the change, or choose another name"
         lines += [f"or add this to the sweep by: {extending}"] if extending else []
         super().__init__("\n".join([head, *lines]))

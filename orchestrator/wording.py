@@ -51,11 +51,13 @@ def compact_value(value: Any) -> str:
     """Return a value in a few characters: three significant digits, more near one (such as an EMA decay).
 
     compact_value(0.00316227) -> "0.00316"; compact_value(0.99951) -> "0.9995"; compact_value(True) -> "true"
-    compact_value({"name": "upe", "uniform": 3}) -> "upe (uniform 3)"
+    compact_value({"name": "upe", "uniform": 3}) -> "upe (uniform 3)"; compact_value([None, "a"]) -> "[null, a]"
     """
     if isinstance(value, Mapping):
         rest = ", ".join(f"{key} {compact_value(one)}" for key, one in value.items() if key != "name")
         return " ".join([*([str(value["name"])] if "name" in value else []), *([f"({rest})"] if rest else [])]) or "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(compact_value, value))}]"
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if not isinstance(value, float):

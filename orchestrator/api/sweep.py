@@ -59,7 +59,7 @@ class Sweep:
 
     @property
     def status(self) -> str:
-        """How it ended: complete, failed or interrupted; unfinished where nothing is recorded."""
+        """How it ended: complete, failed, interrupted, stopped by its budget; running while a driver trains it."""
         return self.summary.status
 
     @cached_property

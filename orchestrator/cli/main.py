@@ -40,12 +40,12 @@ errors = make_console(stderr=True)
 def list_names(
     kind: Annotated[
         str | None,
-        typer.Argument(help="task, model, position, average or schedule; by default all. sweeps: those in storage."),
+        typer.Argument(help="sweeps, task, model, position, average, schedule, curriculum, or all: every name."),
     ] = None,
     imports: options.Imports = None,
     storage: options.Storage = None,
 ) -> None:
-    """Show the sweeps of the storage folder, or the names a sweep file can use, with their fields."""
+    """List sweeps, or the names that a sweep file can use. By default: what can be listed."""
     if kind == "sweeps":
         from orchestrator.upkeep.listing import list_sweeps
 

@@ -18,7 +18,7 @@ from orchestrator.consoles import say
 from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import MASK, mask_all_but_host, redact, remember_all_of
 from orchestrator.running.watching.meter import best_configuration
-from orchestrator.wording import label
+from orchestrator.wording import label, three_digits
 
 PATIENCE = 5.0  # seconds
 
@@ -56,7 +56,8 @@ def describe_end(state: SweepState, status: str, message: str) -> dict[str, Any]
     message, total = redact(message), len(state.configurations)
     text = f"Sweep {state.name}: {status}" + (f", {message}" if message else "")
     text += f"; {done} of {total} configurations done, {members['failed']} seeds failed"
-    text += f"; first so far {label(best.number)} with score {score:.4g}" if best and score is not None else ""
+    if best and score is not None:
+        text += f"; first so far {label(best.number)} with score {three_digits(score)}"
     return {
         "text": text,
         "sweep": state.name,

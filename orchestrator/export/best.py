@@ -6,7 +6,7 @@ from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Summary
 from orchestrator.running.driving.sampler import as_configuration
-from orchestrator.wording import label
+from orchestrator.wording import label, three_digits
 from search_spaces import dump_yaml, parse_sweep
 from search_spaces.grammar.problems.findings import SECTIONS
 
@@ -26,7 +26,7 @@ def best_file(state: SweepState, result: Summary) -> str:
     one = as_configuration(state.configurations[row.config_id])
     refuse_corrected([one], f"{label(row.number)} of {state.folder} cannot be exported")
     member = member_of(one).to_dict()
-    score = f"score {row.score:.4g}, {row.seeds_run} seeds ran, {row.seeds_failed} failed"
+    score = f"score {three_digits(row.score)}, {row.seeds_run} seeds ran, {row.seeds_failed} failed"
     ranked = f"ranked 1 of {result.configurations_finished} by {result.score_label}"
     spec = {
         "name": f"{state.name}-best",

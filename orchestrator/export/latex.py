@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+from orchestrator.export.labels import named_rows
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import compact_value, label, short_keys, spans, three_digits
@@ -15,10 +16,11 @@ _ESCAPED = {
 
 
 def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
-    """Return a `tabular` of all configurations by score: values, medians with quartiles over seeds, seeds failed.
+    """Return a `tabular` of configurations: values, medians with quartiles over seeds, seeds failed.
 
-    `labels` are the names of searched keys, of configurations ("#3") and of the columns trained, selection, test and
-    seeds. The document needs \\usepackage{booktabs}.
+    They are those that `labels` names, in that order, otherwise all by score. `labels` are the names of searched keys,
+    of configurations ("#3") and of the columns trained, selection, test and seeds. The document needs
+    \\usepackage{booktabs}.
     """
     keys = [key for key in result.searched if any(key in row.values for row in result.rows)]
     short = short_keys(keys)
@@ -26,7 +28,7 @@ def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
     head = ["", *(labels.get(key, short[key]) for key in keys), *(labels.get(name, name) for name in groups)]
     head.append(labels.get("seeds", "seeds failed"))
     lines = []
-    for row in result.rows:
+    for row in named_rows(result, labels) or result.rows:
         values = [compact_value(row.values[key]) if key in row.values else "" for key in keys]
         own = labels.get(label(row.number), label(row.number))
         cells = [escape(cell) for cell in (own, *values)]

@@ -1,5 +1,6 @@
 """What `lengthwise export` does: gathers every file that is asked for, checks all of them, then writes."""
 
+import shlex
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -81,7 +82,8 @@ def export(
     if notebook:
         from orchestrator.export.notebook import notebook_text
 
-        add(notebook, notebook_text(folder, result))
+        how = f"open it with: jupyter lab {shlex.quote(str(notebook))} (after pip install jupyterlab)"
+        add(notebook, notebook_text(folder, result), how)
     if curves:
         add(curves, read_curves(state).to_csv(index=False))
     if weights:

@@ -153,7 +153,7 @@ def configuration_figure(summary: Summary, row: Row, path: Path) -> Path:
 
 
 def _comparison_title(summary: Summary, shown: int) -> str:
-    state = "" if summary.finished else f" (unfinished: {summary.configurations_finished} of {summary.planned})"
+    state = "" if summary.finished else f" ({summary.status}: {summary.configurations_finished} of {summary.planned})"
     return f"{summary.name}: {shown} configuration{'s' if shown != 1 else ''} × {summary.seeds_in_words}{state}"
 
 

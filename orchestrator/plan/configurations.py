@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.wording import spans
 from search_spaces import Problem, SweepFileError, SweepSpec
 from search_spaces.grammar.problems.findings import SECTIONS
 from trainers.config.member import MemberConfig
@@ -140,8 +141,8 @@ def unmeasured(
     if absent:
         of = f" for {objective.metric}" if len(own) < len(lengths) else ""
         verb = "is" if len(absent) == 1 else "are"
-        message = f"{', '.join(map(str, absent))} {verb} not among the lengths that are evaluated{of}"
-        allowed = ", ".join(map(str, own)) or "none is"
+        message = f"{spans(absent)} {verb} not among the lengths that are evaluated{of}"
+        allowed = spans(own) if own else "none is"
         given = list(objective.lengths)
         problems.append(_problem(spec, "objective.lengths", message, given=given, allowed=allowed))
     return problems
@@ -195,8 +196,8 @@ def warnings_for(spec: SweepSpec, members: Sequence[MemberConfig]) -> list[str]:
     judged = members[0].metrics[objective.metric]
     trained = [length for length in objective.lengths if length in judged.trained_lengths]
     if trained:
-        listed = ", ".join(map(str, trained))
-        found.append(f"{spec.where('objective.lengths')}: objective.lengths includes trained lengths ({listed})")
+        included = f"objective.lengths includes trained lengths ({spans(trained)})"
+        found.append(f"{spec.where('objective.lengths')}: {included}")
     better = judged.direction
     if better != objective.direction:
         which = "has no better direction" if better == "none" else f"is better when it is {better}d"

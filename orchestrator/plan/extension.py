@@ -11,6 +11,7 @@ from orchestrator.plan.search import total
 from orchestrator.wording import spans
 from search_spaces import Grid, SweepSpec, differences
 from search_spaces.grammar.space.domains import value_key
+from trainers.settings.descriptions import as_yaml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ def refuse_extension(before: SweepSpec, now: SweepSpec, what: str) -> Extension:
         raise UserError(
             f"{what} cannot be extended so: only seeds, configurations and values of a grid can be added, and nothing "
             "can be taken away\n"
-            + "\n".join(f"  {key}: was {old!r}, now {new!r}" for key, old, new in others)
+            + "\n".join(f"  {key}: was {as_yaml(old)}, now {as_yaml(new)}" for key, old, new in others)
             + "\nfor another sweep: lengthwise run FILE --name NAME"
         )
     added, search = _extension(changes, now), before.search

@@ -82,7 +82,8 @@ def _parts(compared: SweepComparison, console: Console) -> Iterator[RenderableTy
         "All together: one value a seed, the mean over the matched configurations, of the seeds that all of them have."
     )
     notes += difference_notes(compared.configurations)
-    if left_out := max((one.unmatched for one in compared.together), default=0):
+    left_out = max((one.unmatched for one in compared.together), default=0)
+    if left_out > min((one.unmatched for one in compared.configurations), default=0):  # else the notes above say it
         notes.append(f"All together: {counted(left_out, 'seed')} left out that not every matched configuration has.")
     yield from (prose(note, console, first, "dim") for note in notes)
 
@@ -120,7 +121,8 @@ def _differences(differing: Mapping[str, tuple[Any, Any]]) -> str:
 
 
 def _value(value: Any) -> str:
-    text = compact_value(value)
+    are_whole = isinstance(value, list | tuple) and value and all(type(one) is int for one in value)
+    text = spans(value) if are_whole and list(value) == sorted(value) else compact_value(value)
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
 
 

@@ -12,7 +12,7 @@ from orchestrator.report.csv_tables import REPORT_CSV
 from orchestrator.report.sections import make_sections
 from orchestrator.report.tables.clear_effects import clear_averages, clear_cells, clear_sentence
 from orchestrator.report.tables.columns import NARROW, Cells, break_cell, make_cells, median_and_quartiles
-from orchestrator.report.tables.configurations import CONFIG_ID, place_columns, result_columns, value_columns
+from orchestrator.report.tables.configurations import CONFIG_ID, IN_SEARCH, place_columns, result_columns, value_columns
 from orchestrator.report.tables.seed_comparisons import short_sentences
 from orchestrator.report.tables.sentences import (
     best_sentence,
@@ -32,7 +32,7 @@ from orchestrator.wording import label
 ROWS, EFFECTS, CONFIRMED, NOTES = 6, 6, 3, 3  # at most, on one screen; the others are counted
 VALUES, ROWS_BELOW_VALUES = 6, 3
 LEFT = {"label", "hyperparameter", "at lengths", "median by value", "average", "against", "form", "searched values"}
-LEFT |= {"effect of", CONFIG_ID, "first", "second", "key", "value", "task"}
+LEFT |= {"effect of", CONFIG_ID, IN_SEARCH, "first", "second", "key", "value", "task"}
 FIGURES = ("evaluations", "comparison", "score-", "pair-", "steps-", "family-", "maps-", "later")
 
 
@@ -140,7 +140,7 @@ class ShortReport:
             return
         most = ROWS_BELOW_VALUES if compare_values(result) else ROWS
         cells, left_out = short_table(result, rows[:most], lambda cells: table_width(cells) <= width)
-        reach = "" if result.objective.threshold is None else f"; reach: {threshold_words(result)} up to it"
+        reach = "" if result.objective.threshold is None else f"; {threshold_words(result)} up to length reach"
         yield Text(f"Configurations by score (medians over seeds{reach})", style="bold")
         yield rich_table(cells)
         if len(rows) > most:
@@ -162,7 +162,8 @@ class ShortReport:
         for one in read_confirmations(self.result):
             yield f"{one.sentence}."
             lines = [
-                f"  {label(row.number)}: search score {median_and_quartiles(row.search, self.result.infinite)}, "
+                f"  {label(row.number)} in {one.parent}: "
+                f"search score {median_and_quartiles(row.search, self.result.infinite)}, "
                 f"confirmed score {median_and_quartiles(row.confirmed, self.result.infinite)}"
                 for row in one.rows
             ]
@@ -174,7 +175,7 @@ def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bo
 
     The config_id is left out first, then the quartiles, then values.
     """
-    place, values = make_cells(rows, place_columns()), make_cells(rows, value_columns(result))
+    place, values = make_cells(rows, place_columns(result)), make_cells(rows, value_columns(result))
     hidden = {"form"} if result.has_unequal_seeds else {"seeds", "form"}
     hidden |= {"score"} if result.objective.reduce == "mean" else set()  # it is the median at the selection lengths
     hidden |= set() if result.seeds_failed else {"failed"}

@@ -29,7 +29,7 @@ class ConfirmedRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmed:
-    """One confirmation of a sweep. The search has since used the seeds `again_used`.
+    """One confirmation of a sweep, `unfinished` in which state. The search has since used the seeds `again_used`.
 
     `searched` counts the configurations of the search. `other_code` names the parts of the code that differ between the
     confirmation and the search.
@@ -41,14 +41,14 @@ class Confirmed:
     seeds: tuple[int, ...]
     again_used: tuple[int, ...]
     other_code: tuple[str, ...]
-    finished: bool
+    unfinished: str
     searched: int
     rows: tuple[ConfirmedRow, ...]
 
     @property
     def sentence(self) -> str:
         """Which configurations were confirmed on which seeds, and whether these are independent of the selection."""
-        state = "" if self.finished else " (UNFINISHED)"
+        state = f" ({self.unfinished})" if self.unfinished else ""
         worth = "which no selection used"
         if self.again_used:
             worth = f"of which the search has since used {spans(self.again_used)}: not independent of the selection"
@@ -62,6 +62,12 @@ class Confirmed:
             f"Sweep {self.name}{state} trained {count} of {self.parent} again: the confirmed score is on seeds "
             f"{spans(self.seeds)}, {worth}"
         )
+
+
+def read_search_labels(provenance: Mapping[str, Any]) -> dict[int, str]:
+    """Return the labels in the search of the configurations of a confirmation, by number; empty for a search."""
+    recorded = provenance.get(CONFIRMS, {}).get("configurations", ())
+    return {number: label(one.get("number")) for number, one in enumerate(recorded)}
 
 
 def match_search(state: SweepState) -> list[tuple[Mapping[str, Any], str | None]]:

@@ -12,6 +12,7 @@ from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.kept.curves import COLUMNS, read_curves
 from orchestrator.record.kept.searched_values import searched_keys
 from orchestrator.record.kept.weights import kept_weights
+from orchestrator.record.ledger.lock import running
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.lineage import CONFIRMS, confirmations_of, planned_seeds, searches_of
 from orchestrator.record.state.measured import Measured, read_measured
@@ -74,7 +75,7 @@ def summary(
         name=state.name,
         study=state.study,
         folder=state.folder,
-        status=state.ended or "unfinished",
+        status=state.ended or ("running" if running(state.folder) else "interrupted"),
         finished=state.ended in ("complete", "failed"),
         planned=len(state.configurations)
         if state.ended and state.ended != STOPPED
@@ -262,7 +263,7 @@ def _confirmed(state: SweepState, result: Summary, search: SweepState | None) ->
         seeds=seeds,
         again_used=tuple(sorted(set(seeds) & planned_seeds(search))) if search else (),
         other_code=_other_code(result, state, search) if search else (),
-        finished=result.finished,
+        unfinished="" if result.finished else result.status,
         searched=confirms["of"],
         rows=tuple(_confirmed_row(rows.get(name or ""), recorded) for recorded, name in match_search(state)),
     )

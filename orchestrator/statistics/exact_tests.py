@@ -1,7 +1,7 @@
-"""Exact two-sided rank tests of two samples, also with ties and infinities, and Holm's correction.
+"""Exact two-sided sign and rank tests of two samples, also with ties and infinities, and Holm's correction.
 
-The null distribution is counted by dynamic programming over sums of ranks, without random draws. Ranks are doubled, so
-that those of ties are whole numbers.
+The null distribution of ranks is counted by dynamic programming over their sums, without random draws. Ranks are
+doubled, so that those of ties are whole numbers.
 """
 
 from __future__ import annotations
@@ -24,6 +24,17 @@ class Exact(NamedTuple):
 
     p: float
     smallest: float
+
+
+def sign_test(differences: Floats) -> Exact:
+    """Test whether the median of paired differences (n,), without NaN, is zero.
+
+    Differences of zero count for both sides, so that p is at most 1 - coverage of the interval between two of the
+    sorted differences (`intervals.median`) if and only if that interval excludes zero.
+    """
+    n, fewer = len(differences), min(int((differences <= 0).sum()), int((differences >= 0).sum()))
+    ways = sum(math.comb(n, below) for below in range(fewer + 1))
+    return Exact(p=min(1.0, ways / 2 ** (n - 1)), smallest=min(1.0, 2.0 ** (1 - n)))
 
 
 def signed_rank_test(differences: Floats) -> Exact:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.statistics.exact_tests import rank_sum_test, signed_rank_test
+from orchestrator.statistics.exact_tests import rank_sum_test, sign_test
 from orchestrator.statistics.intervals import LEVEL, coverage, median, order_statistic
 from orchestrator.statistics.quartiles import Floats
 
@@ -54,7 +54,8 @@ def compare_pairs(first: Floats, second: Floats) -> TwoSamples:
     The interval goes from the k-th smallest to the k-th largest difference, for any distribution of differences. In
     4,000 samples of 6 to 32 pairs of each of eleven kinds it covered the median in 95.5 to 100 %, with levels from 96.1
     to 99.2 %. The shorter interval from signed ranks assumes symmetry; it covered in 88 % if some seeds of one
-    configuration fail to learn and all others agree.
+    configuration fail to learn and all others agree. p is that of the sign test, which the interval inverts: it is at
+    most .05 if and only if an interval of LEVEL excludes 0.
     """
     return describe_differences(subtract_pairs(first, second))
 
@@ -72,7 +73,7 @@ def describe_differences(difference: Floats, *, level: float = LEVEL) -> TwoSamp
     if not n:
         return TwoSamples(n=0, reason="no seed has a value in both configurations")
     estimate, place = median(difference, level=level), order_statistic(n, level)
-    test = signed_rank_test(difference)
+    test = sign_test(difference)
     return TwoSamples(
         n=n,
         difference=median_or_nan(difference),

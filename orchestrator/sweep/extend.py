@@ -48,6 +48,7 @@ from orchestrator.sweep.sweep import code_to_resume, drive_packs
 from orchestrator.wording import command, counted, label, spans
 from search_spaces import SweepSpec, load_sweep, parse_recorded
 from search_spaces.grammar.spec.values import LARGEST_SEED, MAX_SEEDS
+from trainers.settings.descriptions import as_yaml
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 SEEDS_ALLOWED = "a number such as 12 (12 in all), +6 (6 more), or seeds such as 20-29 or 20,23-25"
@@ -159,7 +160,8 @@ def plan_extension(
     if added == Extension() and not more:
         raise UserError(
             f"{what}: this adds nothing to what is planned: {search.total(recorded)} configurations with seeds "
-            f"{spans(recorded.seeds)}; what is not finished is done by: {command('resume', state.folder)}"
+            f"{spans(recorded.seeds)}{_describe_own_seeds(state)}; what is not finished is done by: "
+            f"{command('resume', state.folder)}"
         )
     path = state.folder / SPEC_FILE
     if path.exists():
@@ -197,15 +199,25 @@ def _describe(state: SweepState, spec: SweepSpec, added: Extension, more: dict[s
         which = (
             "the configurations that stay in the race" if state.race else counted(search.total(before), "configuration")
         )
-        lines.append(f"added: seeds {spans(added.seeds)} of {which}")
+        lines.append(f"added: seeds {spans(added.seeds)} of {which}{_describe_own_seeds(state)}")
     for name, seeds in more.items():
         lines.append(f"added: seeds {spans(seeds)} of {label(state.configurations[name].number)}")
     if new := search.total(spec) - search.total(before):
-        grids = "".join(f", {key}: {domain['grid']}" for key, domain in added.grids.items())
+        grids = "".join(f", {key}: {as_yaml(domain['grid'])}" for key, domain in added.grids.items())
         first = spans(read_common_seeds([*state.specs, spec.resolved()]))
         lines.append(f"added: {counted(new, 'configuration')} with seeds {first}{grids}")
     lines.append(f"kept: {counted(trained, 'member')} trained so far, as they are")
     return lines
+
+
+def _describe_own_seeds(state: SweepState) -> str:
+    """Return the seeds that single configurations have beside those of all, as the end of a sentence."""
+    shared, labels = set(read_common_seeds(state.specs)), dict[str, list[str]]()
+    for one in state.configurations.values():
+        if own := set(state.planned_seeds(one.config_id)) - shared:
+            labels.setdefault(spans(sorted(own)), []).append(label(one.number))
+    words = [f"{seeds} of {', '.join(of)}" for seeds, of in labels.items()]
+    return f" (already planned: {'; '.join(words)})" if words else ""
 
 
 def _named_configurations(state: SweepState, top: int | None, only: Sequence[str], seeds: str | None) -> list[str]:

@@ -7,12 +7,13 @@ from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.fetch import fetch_storage, was_deleted
 from orchestrator.record.ledger.folders import sweep_folders
 from orchestrator.record.ledger.lock import running
+from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import planned_size
-from orchestrator.running.watching.meter import best_configuration
-from orchestrator.wording import duration, label
+from orchestrator.running.watching.meter import describe_best
+from orchestrator.wording import duration
 
-HEAD = ("name", "study", "state", "configurations", "best score", "size", "age")
+HEAD = ("name", "study", "state", "configurations", "best score", "size", "age", "confirms")
 _STATES = {"complete": "finished", None: "interrupted"}  # without an end its driver was killed
 
 
@@ -64,7 +65,7 @@ def readable_size(count: int) -> str:
 
 def _row(folder: Path) -> tuple[str, ...]:
     state = SweepState.load(folder)
-    best, age = best_configuration(state), max(0.0, time.time() - (state.started or time.time()))
+    age = max(0.0, time.time() - (state.started or time.time()))
     done = sum(one.is_done for one in state.configurations.values())
     planned = len(state.configurations) if state.ended else max(planned_size(state.spec), len(state.configurations))
     return (
@@ -72,7 +73,8 @@ def _row(folder: Path) -> tuple[str, ...]:
         state.study,
         state_word(state),
         f"{done} of {planned}",
-        f"{best.score:.4g} ({label(best.number)})" if best else "-",
+        describe_best(state, "-"),
         readable_size(size_on_disk(folder)),
         f"{int(age // 86400)} d" if age >= 86400 else duration(age),
+        state.provenance.get(CONFIRMS, {}).get("sweep", ""),
     )

@@ -19,6 +19,7 @@ from orchestrator.wording import differing_keys, label, spans
 from trainers.evaluation.results import Evaluation, Progress
 
 KEYS = ["average", "metric", "length"]
+MOST_STEPS = 5  # by name in a sentence
 
 
 class _EndedEarly(Exception):  # noqa: N818 - not an error: all that is recorded was compared
@@ -57,6 +58,8 @@ class Replay:
     def sentences(self) -> list[str]:
         """Return the outcome in words."""
         agreed = ", ".join(map(str, self.agreed))
+        if len(self.agreed) > MOST_STEPS:
+            agreed = f"{self.agreed[0]} to {self.agreed[-1]} ({len(self.agreed)} evaluations)"
         if self.difference is None:
             return [*self.notices, f"{self._member}: the curves agree bit for bit at steps {agreed}"]
         return [

@@ -18,12 +18,16 @@ from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record, r
 from orchestrator.record.state.lineage import CONFIRMS, relative, used_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
+from orchestrator.report.tables.configurations import configuration_section
+from orchestrator.report.tables.sentences import best_sentence
 from orchestrator.report.terminal import FullReport
 from orchestrator.results import summarise
 from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.summarise import summary
+from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep import confirm as confirm_module
 from orchestrator.sweep.confirm import fresh_seeds, plan_confirmation
+from orchestrator.upkeep.listing import list_sweeps
 from search_spaces import SweepFileError, dump_yaml, load_sweep, parse_sweep
 from tests.orchestrator.running.ledgers import begin_ledger, cut_ledger
 from trainers.config.member import MemberConfig
@@ -293,6 +297,11 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
         assert first.confirmed.median == pytest.approx(0.3045) and second.confirmed.median == pytest.approx(0.4045)
         assert first.confirmed_test.median == pytest.approx(0.3045) and first.seeds_run == 4
         assert "on seeds 3-6, which no selection used" in one.sentence
+    other = summary(state).rows[1].number
+    assert ": #0 (#2 in searched) with score 0.304" in best_sentence(child)[0]
+    assert configuration_section(child).cells["in search"] == ["#2", f"#{other}"]
+    assert dict(status_rows(SweepState.load(child.folder)))["confirms"] == f"searched (#0 is #2, #1 is #{other} there)"
+    assert [line.split()[-1] for line in list_sweeps(tmp_path) if line.startswith("searched-")] == ["searched"]
 
 
 def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searched, synthetic_sweep, tmp_path):
@@ -302,7 +311,7 @@ def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searc
     shutil.rmtree(state.folder)
     searched(seeds=4)  # as if seed 3 had been added to the search afterwards
     (one,) = read_confirmations(summary(SweepState.load(state.folder)))
-    assert one.again_used == (3,) and not one.finished
+    assert one.again_used == (3,) and one.unfinished == "interrupted"
     assert "of which the search has since used 3: not independent of the selection" in one.sentence
 
 

@@ -39,7 +39,7 @@ def test_a_changed_specification_shows_the_difference() -> None:
     assert str(error) == (
         "sweeps/a: this sweep was begun with another specification; undo the change, or choose another name\n"
         "  training.steps: was 100, now 200\n"
-        "  model.norm: was 'none', now 'pre'"
+        "  model.norm: was none, now pre"
     )
     assert error.differences == (("training.steps", 100, 200), ("model.norm", "none", "pre"))
 

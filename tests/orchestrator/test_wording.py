@@ -14,8 +14,8 @@ def test_words():
     assert list(short_keys(["model.position.name"]).values()) == ["position"]
     assert compact_value({"name": "rope", "base": 500.0}) == "rope (base 500)"
     assert list(short_keys(["task.width", "model.width"]).values()) == ["task.width", "model.width"]
-    assert [compact_value(v) for v in (0.00316227, 0.99951, 0.99, True, None, 64, 1e-5, [1, 2])] == [
-        "0.00316", "0.9995", "0.99", "true", "null", "64", "1e-5", "[1, 2]"
+    assert [compact_value(v) for v in (0.00316227, 0.99951, 0.99, True, None, 64, 1e-5, [None, "a"])] == [
+        "0.00316", "0.9995", "0.99", "true", "null", "64", "1e-5", "[null, a]"
     ]  # fmt: skip
     numbers = {0.019: "0.0190", 1.0: "1.00", 123.4: "123", None: "-", math.nan: "-", math.inf: "inf"}
     assert [three_digits(number) for number in numbers] == list(numbers.values())

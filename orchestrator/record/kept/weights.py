@@ -14,7 +14,7 @@ from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import ConfigurationState, PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.storage import fetch_file
-from orchestrator.wording import label
+from orchestrator.wording import label, spans
 from trainers.errors import WeightsError
 from trainers.evaluation.results import WeightsFile
 from trainers.evaluation.weights import Array, StoredWeights, member_prefix
@@ -54,8 +54,7 @@ def load(folder: Path | str, configuration: str | int, seed: int, average: str =
 def stored_weights(state: SweepState, found: ConfigurationState, seed: int, average: str) -> StoredWeights:
     """Return a lazy mapping of the final weights of one member; raises what `load` does."""
     if seed not in found.members:
-        seeds = ", ".join(map(str, sorted(found.members)))
-        raise UserError(f"configuration {label(found.number)} has no seed {seed}; allowed: {seeds}")
+        raise UserError(f"configuration {label(found.number)} has no seed {seed}; allowed: {spans([*found.members])}")
     kept = kept_weights(state).get((found.config_id, seed))
     if kept is None:
         raise UserError(_why_not(state, found, seed))

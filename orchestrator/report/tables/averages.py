@@ -17,7 +17,7 @@ def average_section(result: Summary) -> Section:
         "at lengths": lambda one: one.group,
         "against": lambda one: one.against,
         "members": lambda one: str(one.members),
-        "median difference [95 %]": lambda one: interval(one.difference, one.low, one.high, "#.3g"),
+        "median difference [95 %]": lambda one: interval(one.difference, one.low, one.high, "+#.3g"),
         "quartiles": lambda one: "-" if math.isnan(one.q25) else f"{three_digits(one.q25)}, {three_digits(one.q75)}",
         f"{better} on": lambda one: str(one.better),
         f"{worse} on": lambda one: str(one.worse),

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from orchestrator.report.tables.columns import Columns, Section, make_cells, quartile_text
-from orchestrator.results.confirmed import Confirmed
+from orchestrator.results.confirmed import Confirmed, read_search_labels
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import compact_value, label, short_keys, spans, three_digits
 
-CONFIG_ID = "config_id"
+CONFIG_ID, IN_SEARCH = "config_id", "in search"
 MOST = 20  # configurations on a terminal
 
 
@@ -21,16 +21,18 @@ def configuration_section(result: Summary) -> Section:
         f"At the selection lengths {spans(result.objective.lengths)}: {result.judged_name}, median over seeds and "
         "quartiles"
     )
-    columns = {**place_columns(), **value_columns(result), **result_columns(result)}
+    columns = {**place_columns(result), **value_columns(result), **result_columns(result)}
     cells = make_cells(result.rows, columns)
     return Section(heading="Configurations by score", cells=cells, notes=[order], csv="report.csv", most=MOST)
 
 
-def place_columns() -> Columns:
-    """Return the columns rank, label and config_id."""
+def place_columns(result: Summary) -> Columns:
+    """Return the columns rank, label, label in the search (of a confirmation) and config_id."""
+    in_search = read_search_labels(result.provenance)
     return {
         "rank": lambda row: str(row.rank) if row.rank else row.unranked,
         "label": lambda row: label(row.number),
+        IN_SEARCH: lambda row: in_search.get(row.number, "-"),
         CONFIG_ID: lambda row: row.config_id,
     }
 
@@ -91,7 +93,7 @@ def confirmation_section(result: Summary, one: Confirmed) -> Section:
     names = short_keys(list(dict.fromkeys(key for row in one.rows for key in row.values)))
     columns: Columns = {
         "search rank": lambda row: str(row.search_rank),
-        "label": lambda row: label(row.number),
+        IN_SEARCH: lambda row: label(row.number),
         "search score": quartile_text(attrgetter("search"), result.infinite),
         "confirmed score": quartile_text(attrgetter("confirmed"), result.infinite),
         "test, search": quartile_text(attrgetter("search_test"), result.infinite),

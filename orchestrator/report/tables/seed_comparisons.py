@@ -188,11 +188,11 @@ def _pairing(one: SeedComparison) -> str:
 def _test_notes(tested: Sequence[SeedComparison]) -> list[str]:
     if not tested:
         return []
-    kinds = ["all assignments of signs to the pairs"] if any(one.outcome.paired for one in tested) else []
-    kinds += ["all ways to deal out the labels"] if any(not one.outcome.paired for one in tested) else []
+    kinds = ["of the sign test, which the interval inverts"] if any(one.outcome.paired for one in tested) else []
+    kinds += ["by ranks over all ways to deal out the labels"] if any(not one.outcome.paired for one in tested) else []
     smallest, tests = min(one.outcome.smallest_p for one in tested), max(one.tests for one in tested)
     lines = [
-        f"p: two-sided and exact, by ranks over {' or '.join(kinds)}; with this many seeds no p can be below "
+        f"p: two-sided and exact, {' or '.join(kinds)}; with this many seeds no p can be below "
         f"{p_value(smallest)}, however large the difference."
     ]
     if tests > 1:

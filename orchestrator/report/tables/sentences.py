@@ -4,9 +4,10 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from orchestrator.record.state.parts import STOPPED
+from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.report.tables.columns import median_and_quartiles
 from orchestrator.results.analysis import DEPENDENT, compare_orders
+from orchestrator.results.confirmed import read_search_labels
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.summary import Summary
 from orchestrator.results.views.race_rounds import race_sentence
@@ -45,14 +46,9 @@ def threshold_words(result: Summary) -> str:
 
 
 def state_sentence(result: Summary) -> str:
-    """Return whether the sweep is finished, and the command that continues it if not."""
-    way_on = command("resume", result.folder)
-    state = {
-        "complete": "finished",
-        "failed": "finished, and no configuration succeeded",
-        STOPPED: f"UNFINISHED ({STOPPED}; continue it with: {way_on})",
-        "interrupted": f"UNFINISHED (interrupted; continue it with: {way_on})",
-    }.get(result.status, f"UNFINISHED (still running, or its driver died; continue it with: {way_on})")
+    """Return whether the sweep is finished or running, or else the command that continues it."""
+    known = {"complete": "finished", "failed": "finished, and no configuration succeeded", "running": "running"}
+    state = known.get(result.status, f"{result.status}; continue it with: {command('resume', result.folder)}")
     return f"Sweep {result.name} (study {result.study}): {state}"
 
 
@@ -124,7 +120,10 @@ def best_sentence(result: Summary, code: str = "") -> list[str]:
     chosen = f"lengths {spans(result.objective.lengths)}, the lengths it was selected on"
     equals = sum(other.score == row.score for other in result.rows if other.rank is not None) - 1
     tied = f", tied with {equals} other{'' if equals == 1 else 's'}" if equals else ""
-    head = f"Best{so_far} on {chosen}: {code}{label(row.number)}{code} with score {three_digits(row.score)}{tied}"
+    name = f"{code}{label(row.number)}{code}"
+    if in_search := read_search_labels(result.provenance).get(row.number):
+        name += f" ({in_search} in {result.provenance[CONFIRMS]['sweep']})"
+    head = f"Best{so_far} on {chosen}: {name} with score {three_digits(row.score)}{tied}"
     trained = (
         f"on the trained lengths {spans(row.groups.trained)}: {median_and_quartiles(row.trained, result.infinite)}; "
     )

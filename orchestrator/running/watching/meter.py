@@ -8,16 +8,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from orchestrator.record.ledger.lock import running
+from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.confirmed import read_search_labels
 from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.results.scoring.search_design import planned_size
 from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
 from orchestrator.results.views.race_rounds import describe_round, describe_rung
 from orchestrator.running.driving.work import Running
-from orchestrator.wording import command, counted, duration, label
+from orchestrator.wording import command, counted, duration, label, three_digits
 
 NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
@@ -71,7 +73,7 @@ def progress_rows(
         rows.append(("first evaluation", f"begins in about {duration(first)}" if first else "under way"))
     return [
         *rows,
-        ("best so far", _describe_best(state)),
+        ("best so far", describe_best(state)),
         ("member-steps", f"{100 * done / total:.0f} %, {rate:,.0f} per second" if total else "-"),
         ("elapsed", duration(elapsed)),
         ("time left", f"about {duration((total - done) / speed)}" if speed else "-"),
@@ -122,9 +124,10 @@ def best_configuration(state: SweepState) -> ConfigurationState | None:
     return min(ranked)[2] if ranked else None  # numbers are distinct: configurations themselves are never compared
 
 
-def _describe_best(state: SweepState) -> str:
+def describe_best(state: SweepState, none: str = "none yet") -> str:
+    """Return the best score so far with its configuration, "0.0262 (#8)"; `none` without one."""
     best = best_configuration(state)
-    return f"{best.score:.4g} ({label(best.number)})" if best else "none yet"
+    return f"{three_digits(best.score)} ({label(best.number)})" if best else none
 
 
 def status_rows(state: SweepState) -> list[tuple[str, str]]:
@@ -134,12 +137,13 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
     crashed = sum(member.status == "failed" and member.failed_at is None for member in members)
     owner, steps = running(state.folder), steps_done(state)
     total = sum(pack.member_steps(pack.steps) for pack in state.packs.values())
-    standing = f"running, by {owner}" if owner else state.ended or "not running"
+    standing = f"running, by {owner}" if owner else state.ended or "interrupted"
     is_over = owner or state.ended in ("complete", "failed")
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
     finished = sum(found.is_done for found in state.configurations.values())
     rows = [
         ("sweep", f"{state.name} (study {state.study}) in {state.folder}"),
+        *_confirms_row(state),
         ("state", f"{standing}: {state.message}" if state.message else standing),
         *([] if is_over else [("continue with", command("resume", state.folder))]),
         ("configurations", f"{finished}/{len(state.configurations)}"),
@@ -150,7 +154,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("packs", f"{sum(pack.status in ('complete', 'failed') for pack in state.packs.values())}/{len(state.packs)}"),
         *(("packs cut again", sentence) for sentence in describe_recuts(state.recuts)),
         ("member-steps", f"{100 * sum(steps.values()) / total:.0f} %" if total else "none yet"),
-        ("best so far", _describe_best(state)),
+        ("best so far", describe_best(state)),
     ]
     if state.published_at:
         rows.append(("published at", ", ".join(state.published_at)))
@@ -174,6 +178,12 @@ def steps_done(state: SweepState, running: Mapping[str, Running] = MappingProxyT
             step = max(step, running[pack.pack_id].step)
         steps[pack.pack_id] = pack.member_steps(step)
     return steps
+
+
+def _confirms_row(state: SweepState) -> list[tuple[str, str]]:
+    """Return the row of the search that a confirmation confirms, with its configurations there."""
+    labels = [f"{label(number)} is {there}" for number, there in read_search_labels(state.provenance).items()]
+    return [("confirms", f"{state.provenance[CONFIRMS]['sweep']} ({', '.join(labels)} there)")] if labels else []
 
 
 def _race_rows(state: SweepState) -> list[tuple[str, str]]:

@@ -133,7 +133,7 @@ def test_a_notebook_shows_where_it_stands_and_a_picture(small):
 def test_a_sweep_that_has_just_begun_is_read(tmp_path, synthetic_sweep, simple_curve):
     state = synthetic_sweep(tmp_path / "begun", [{}, {"model.norm": "pre"}], 2, simple_curve, ended=False)
     sweep = open_sweep(state.folder)
-    assert sweep.status == "unfinished" and sweep.configurations["score"].isna().all()
+    assert sweep.status == "interrupted" and sweep.configurations["score"].isna().all()
     assert sweep.configurations["rank"].isna().all() and sweep._repr_html_().endswith("</p>")
     for what in (lambda: sweep.best, sweep.plot_curves, lambda: sweep.plot_effect("model.norm")):
         with pytest.raises(UserError, match="no configuration"):

@@ -185,7 +185,8 @@ def test_curves_are_the_same_table_as_in_parquet(trained_sweep, tmp_path):
 def test_the_notebook_opens_the_sweep_and_draws_it(small_sweep, tmp_path):
     """In this process: a notebook that is shipped runs in a kernel."""
     nbformat = pytest.importorskip("nbformat")
-    export(small_sweep.folder, notebook=tmp_path / "look.ipynb")
+    said = export(small_sweep.folder, notebook=tmp_path / "look.ipynb")
+    assert said[1].startswith(f"open it with: jupyter lab {tmp_path / 'look.ipynb'} ")
     read, names, drawn = nbformat.read(tmp_path / "look.ipynb", as_version=4), {}, []
     nbformat.validate(read)
     codes = [cell.source for cell in read.cells if cell.cell_type == "code"]

@@ -55,7 +55,8 @@ def test_an_unfinished_sweep_says_so(small_sweep, keep, full_text, short_text, p
     assert [row.rank for row in result.rows if row.complete] == list(range(1, complete + 1))
     assert all(row.rank is None and row.score is None for row in result.rows if not row.complete)
     for text in (full_text(result), short_text(result), " ".join(page_of(page).text)):
-        assert "UNFINISHED" in text and f"{complete} of 6 configurations have all their seeds" in text
+        assert ": interrupted; continue it with: " in text
+        assert f"{complete} of 6 configurations have all their seeds" in text
     assert table.read_text().startswith("rank" if result.rows else "config_id")
 
 

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import terminal
 from orchestrator.report.tables.clear_effects import clear_averages, clear_cells, clear_sentence
-from orchestrator.report.tables.sentences import best_sentence, selection_sentence
+from orchestrator.report.tables.sentences import best_sentence, selection_sentence, threshold_words
 from orchestrator.results.analysis import (
     compare_weight_averages,
     effects_at_test_lengths,
@@ -204,7 +204,7 @@ def test_confirmed_scores_stand_beside_those_of_the_search(short_text, monkeypat
     monkeypatch.setattr(terminal, "CONFIRMED", 1)
     lines = short_text(result, 1000).splitlines()
     assert lines[lines.index(f"{one.sentence}.") :][1:3] == [
-        f"  #{row.number}: search score {texts[0]}, confirmed score {texts[1]}",
+        f"  #{row.number} in {one.parent}: search score {texts[0]}, confirmed score {texts[1]}",
         "  ... and 1 more in confirmed.csv",
     ]
 
@@ -214,7 +214,7 @@ def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, s
     rows = (*done.rows[:2], replace(done.rows[2], complete=False, rank=None, score=None))
     result = replace(done, rows=rows, status="interrupted", finished=False)
     text = short_text(result, 80)
-    assert "UNFINISHED (interrupted; continue it with: lengthwise resume" in text and "Best so far on" in text
+    assert ": interrupted; continue it with: lengthwise resume" in text and "Best so far on" in text
     assert [line[0] for line in table_of(text)[1]] == ["1", "2"] and "2 of 3 configurations" in text
     begun = summary(synthetic_sweep(tmp_path / "begun", draws(3), 2, noisy, ended=False))
     text = short_text(begun, 80)
@@ -236,6 +236,8 @@ def test_one_configuration_has_no_effects(tmp_path, synthetic_sweep, simple_curv
     text = short_text(result, 80)
     heading, lines = table_of(text)
     assert heading == ["rank", "label", "trained", "selection", "test", "reach"] and len(lines) == 1
+    title = f"Configurations by score (medians over seeds; {threshold_words(result)} up to length reach)"
+    assert title in text and len(title) <= 80
     assert "effect" not in text and "instead of" not in text and len(text.splitlines()) < 15
 
 

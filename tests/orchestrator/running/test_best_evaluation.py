@@ -84,5 +84,5 @@ def test_killed_resumed_and_reported_again(lengthwise, tiny, tmp_path):
     assert again.returncode == 0 and "Scored here: the chosen evaluation." in again.stdout, again.stdout + again.stderr
     assert [path.read_bytes() for path in files] == before and len(files) >= 4
     lengthwise.refuses(
-        "resume", folder, "--set", "objective.evaluation=last", said="objective.evaluation: was 'best', now 'last'"
+        "resume", folder, "--set", "objective.evaluation=last", said="objective.evaluation: was best, now last"
     )

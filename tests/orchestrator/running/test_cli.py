@@ -24,6 +24,7 @@ from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.watching.progress import Progress
 from orchestrator.wording import duration
 from search_spaces import load_sweep
+from trainers.settings.registry import KINDS
 
 FINISHED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 
@@ -159,7 +160,10 @@ def test_plan_says_what_would_run_and_what_it_would_cost(lengthwise, tiny, tmp_p
 
 
 def test_list_and_schema(lengthwise, tmp_path):
-    listed = lengthwise("list").stdout
+    overview = lengthwise("list").stdout
+    assert all(f"lengthwise list {kind} " in overview for kind in (*KINDS, "sweeps", "all"))
+    assert len(overview.splitlines()) == 8 and "curriculum" in lengthwise("list", "--help").stdout
+    listed = lengthwise("list", "all").stdout
     for text in ("task set_complement", "model attention_only", "average bema", "schedule constant", "vocabulary"):
         assert text in listed
     assert "    target: next move, or the whole distribution (sampled, soft; default sampled)" in listed

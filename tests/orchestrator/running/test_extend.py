@@ -90,7 +90,7 @@ def test_values_are_added_to_a_grid_behind_the_old_points(lengthwise, run):
     before = {n: (one.config_id, one.values) for n, one in SweepState.load(folder).draws.items()}
     added = "space.model.norm={grid: [pre, post, none]}"
     done = lengthwise.succeeds("extend", folder, "--set", added)
-    assert "added: 2 configurations with seeds 0-1, model.norm: ['pre', 'post', 'none']" in done.stdout
+    assert "added: 2 configurations with seeds 0-1, model.norm: [pre, post, none]" in done.stdout
     lengthwise.succeeds("extend", folder, "--configurations", "3")
     assert same(folder, run(*GRID, "--set", added, "--set", "search.configurations=3"))
     draws = SweepState.load(folder).draws
@@ -112,7 +112,11 @@ def test_the_first_configurations_alone_get_more_seeds(lengthwise, run):
     assert len(state.configurations[first.config_id].members) == 5
     other = next(one for one in state.configurations.values() if one.number != first.number)
     lengthwise.succeeds("extend", folder, "--configuration", f"#{other.number}", "--seeds", "20-21")
-    lengthwise.succeeds("extend", folder, "--seeds", "5")
+    own = {first.number: f"2-4 of #{first.number}", other.number: f"20-21 of #{other.number}"}
+    already = f"(already planned: {'; '.join(own[number] for number in sorted(own))})"
+    lengthwise.refuses("extend", folder, "--seeds", "2", said=f"4 configurations with seeds 0-1 {already}")
+    done = lengthwise.succeeds("extend", folder, "--seeds", "5")
+    assert f"added: seeds 2-4 of 4 configurations {already}" in done.stdout
     seeds = {one.config_id: sorted(one.members) for one in SweepState.load(folder).configurations.values()}
     assert seeds.pop(other.config_id) == [0, 1, 2, 3, 4, 20, 21]
     assert all(one == [0, 1, 2, 3, 4] for one in seeds.values())
@@ -135,7 +139,7 @@ def test_the_first_configurations_alone_get_more_seeds(lengthwise, run):
         ((), ("--set", "training.steps=80"), "training.steps: was 60, now 80"),
         ((), ("--set", "space.training.batch_size={choice: [8, 16, 32]}"), "space.training.batch_size.choice: was"),
         ((), ("--set", "model.widht=3"), "model.widht"),
-        (GRID, ("--set", "space.model.norm={grid: [none, before]}"), "space.model.norm.grid: was ['none', 'pre']"),
+        (GRID, ("--set", "space.model.norm={grid: [none, before]}"), "space.model.norm.grid: was [none, pre],"),
         (GRID, ("--set", "space.model.norm={grid: [none, pre, before]}"), "space.model.norm.grid[2]"),
         (
             ("--set", "search.sampler=tpe", "--set", "search.generation=3"),

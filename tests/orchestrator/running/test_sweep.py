@@ -324,5 +324,5 @@ def test_the_meter_counts_what_is_done_and_what_is_left(stage):
     assert [row["member-steps"].partition(",")[0] for row in rows] == shares
     assert rows[-1]["packs"] == "3/4, 1 running" and rows[0]["best so far"] == "none yet"
     best = best_configuration(state)
-    assert rows[-1]["best so far"] in {f"{one.score:.4g} (#{one.number})" for one in state.configurations.values()}
+    assert rows[-1]["best so far"] in {f"{one.score:#.3g} (#{one.number})" for one in state.configurations.values()}
     assert dict(Meter(state).rows(state, {}))["best so far"].endswith(f"(#{best.number})")

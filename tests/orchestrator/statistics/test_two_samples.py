@@ -27,9 +27,18 @@ def test_a_comparison_of_pairs_by_hand() -> None:
     assert (found.low, found.high) == pytest.approx((-1.0, 0.1))
     assert found.level == pytest.approx(1 - 2 / 64)
     assert (found.first_smaller, found.second_smaller, found.ties) == (4, 1, 1)
-    assert found.p == 0.125  # of 32 signs 4 sums as extreme: the smallest rank alone against the rest, or none
-    assert found.smallest_p == 2**-4
+    assert found.p == stats.binomtest(2, 6).pvalue  # the tie counts against the four
+    assert found.smallest_p == 2**-5
     assert found.reason is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(-2, 5), min_size=6, max_size=40))
+def test_p_and_interval_never_contradict_each_other(differences: list[int]) -> None:
+    found = compare_pairs(np.array(differences, dtype=float), np.zeros(len(differences)))
+    assert (found.p <= 0.05) == (found.low > 0 or found.high < 0)
+    if 0 not in differences:
+        assert found.p == pytest.approx(stats.binomtest(sum(one < 0 for one in differences), found.n).pvalue)
 
 
 def same(one: TwoSamples, other: TwoSamples) -> bool:

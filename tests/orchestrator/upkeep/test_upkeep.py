@@ -36,7 +36,7 @@ def test_the_table_says_where_each_sweep_stands(tmp_path, synthetic_sweep, simpl
     assert head.split("  ")[0] == "name" and "best score" in head
     states = {line.split()[0]: line.split()[2] for line in lines}
     assert states == {"a": "finished", "b": "interrupted", "c": "interrupted", "d": "stopped", "e": "running"}
-    assert " 2 of 2 " in lines[0] and f"{min(c.score for c in one.configurations.values()):.4g} (#0)" in lines[0]
+    assert " 2 of 2 " in lines[0] and f"{min(c.score for c in one.configurations.values()):#.3g} (#0)" in lines[0]
     assert " 0 of 1 " in lines[1] and "KiB" in lines[0] and lines[0].endswith(" s")
     assert unread.startswith("cannot be read: ") and "events.jsonl:1" in unread
 
@@ -131,6 +131,8 @@ def test_a_member_that_is_trained_again_agrees_bit_for_bit(trained_sweep):
     assert found.agreed == [6, 12] and found.difference is None and not found.environment
     assert "the curves agree bit for bit at steps 6, 12" in found.sentences()[-1]
     assert {path: path.stat().st_mtime_ns for path in trained_sweep.rglob("*") if path in before} == before
+    found.agreed = list(range(15, 615, 15))
+    assert found.sentences()[-1].endswith("agree bit for bit at steps 15 to 600 (40 evaluations)")
 
 
 def test_the_first_evaluation_that_differs_is_named(trained_sweep, monkeypatch):
