@@ -140,8 +140,8 @@ class ShortReport:
             return
         most = ROWS_BELOW_VALUES if compare_values(result) else ROWS
         cells, left_out = short_table(result, rows[:most], lambda cells: table_width(cells) <= width)
-        reach = "" if result.objective.threshold is None else f"; {threshold_words(result)} up to length reach"
-        yield Text(f"Configurations by score (medians over seeds{reach})", style="bold")
+        reach = "" if result.objective.threshold is None else f"; reach: {threshold_words(result)} up to this length"
+        yield Text(f"Configurations by score (medians{reach})", style="bold")
         yield rich_table(cells)
         if len(rows) > most:
             yield Text(f"... and {len(rows) - most} more in {REPORT_CSV}", style="dim")

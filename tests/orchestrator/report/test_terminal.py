@@ -236,7 +236,7 @@ def test_one_configuration_has_no_effects(tmp_path, synthetic_sweep, simple_curv
     text = short_text(result, 80)
     heading, lines = table_of(text)
     assert heading == ["rank", "label", "trained", "selection", "test", "reach"] and len(lines) == 1
-    title = f"Configurations by score (medians over seeds; {threshold_words(result)} up to length reach)"
+    title = f"Configurations by score (medians; reach: {threshold_words(result)} up to this length)"
     assert title in text and len(title) <= 80
     assert "effect" not in text and "instead of" not in text and len(text.splitlines()) < 15
 
