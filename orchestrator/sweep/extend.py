@@ -34,7 +34,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.driving.sampler import as_configuration
-from orchestrator.running.schedulers.choice import refuse_unavailable
+from orchestrator.running.schedulers.choice import missing_here
 from orchestrator.sweep.confirm import best_rows
 from orchestrator.sweep.specification import (
     SPEC_FILE,
@@ -92,7 +92,7 @@ def extend_sweep(
         )
         spec = planned.spec
         notice.set(spec.notify)
-        refuse_unavailable(spec.resources)
+        missing_here(spec).raise_any()
         code = code_to_resume(state, console, accept_change=accept_code_change)
         if planned.added.configurations or planned.added.grids:
             recorded = [as_configuration(one) for one in state.configurations.values()]
