@@ -12,6 +12,7 @@ from orchestrator.addresses import local_copy
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import STORAGE_VARIABLE, default_storage
 from orchestrator.redaction import remember, remember_all_of
+from search_spaces.grammar.spec.values import STORES, is_store
 from search_spaces.grammar.text.overrides import quote_text
 
 
@@ -19,6 +20,12 @@ def _find_sweep(named: str) -> Path:
     from orchestrator.mirror.fetch import find_sweep
 
     return find_sweep(named)
+
+
+def _store(uri: str) -> str:
+    if uri and not is_store(uri):
+        raise UserError(f"--tracking-uri {uri!r} is not an address of MLflow; allowed: {STORES}")
+    return uri
 
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]
@@ -36,7 +43,10 @@ Storage = Annotated[
         help="Folder or address that holds the sweeps; by default sweeps/, inside a Ray job ~/lengthwise-sweeps.",
     ),
 ]
-TrackingUri = Annotated[str | None, typer.Option(help="MLflow; by default a SQLite file in the storage folder.")]
+TrackingUri = Annotated[
+    str | None,
+    typer.Option(metavar="URI", parser=_store, help="MLflow; by default a SQLite file in the storage folder."),
+]
 Notify = Annotated[
     str | None, typer.Option(metavar="URL", help="Gets a JSON POST (Slack's, too) when the sweep ends or is stopped.")
 ]

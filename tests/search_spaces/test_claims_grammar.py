@@ -220,9 +220,7 @@ def test_a_sweep_file_in_place_of_a_claims_file_is_one_problem_and_the_other_way
     with pytest.raises(SweepFileError, match=re.escape(said)) as refused:
         load_claims(FOLDER / file)
     assert len(refused.value.problems) == 1
-    with pytest.raises(
-        SweepFileError, match="is a claims file, not a sweep file; judge .* lengthwise claims"
-    ) as refused:
+    with pytest.raises(SweepFileError, match="is a claims file, not a sweep file") as refused:
         load_sweep(SHIPPED[0])
     assert len(refused.value.problems) == 1
 

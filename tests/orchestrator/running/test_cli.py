@@ -41,7 +41,7 @@ def test_help_imports_nothing_heavy(lengthwise):
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-@pytest.mark.parametrize("uri", ["sqlite:////a #b.db", "sqlite:////it's: a", "[a]", "http://h:5000", "#"])
+@pytest.mark.parametrize("uri", ["sqlite:////a #b.db", "sqlite:////it's: a", "sqlite:///[a]", "http://h:5000", "sqlite:///#"])
 def test_a_tracking_address_is_taken_as_it_is(tiny, uri):
     assert load_sweep(tiny, options.with_uri(["seeds=1"], uri)).tracking.uri == uri
 
@@ -77,6 +77,11 @@ def test_bad_input_is_one_message_and_nothing_is_written(lengthwise, tiny, tmp_p
     refused(lengthwise("run", tiny, "--storage", storage), "tiny.yaml:4: model.width", "tiny.yaml:6: training.steps")
     refused(lengthwise("run", tmp_path / "absent.yaml", "--storage", storage), "there is no such file")
     refused(lengthwise("run", tiny, "--name", "../evil", "--storage", storage), "--name")
+    no_store = "'mlruns' is not an address of MLflow; allowed: sqlite:///FILE, http://HOST:PORT"
+    refused(lengthwise("run", tiny, "--storage", storage, "--tracking-uri", "mlruns"), f"--tracking-uri {no_store}")
+    refused(lengthwise("publish", "tiny", "--storage", storage, "--tracking-uri", "mlruns"), no_store)
+    tiny.write_text(text.replace("{enabled: false}", "{uri: file:///mlruns}"))
+    refused(lengthwise("run", tiny, "--storage", storage), "tracking.uri: is not an address of MLflow; given 'file:")
     refused(lengthwise("resume", tmp_path / "nothing"), "nothing does not exist")
     refused(lengthwise("status", tmp_path / "nothing"), "nothing does not exist")
     refused(lengthwise("list", "taks"), "did you mean task?")
