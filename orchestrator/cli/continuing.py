@@ -97,7 +97,7 @@ def extend(
 def confirm(
     folder: options.SweepFolder,
     top: Annotated[int, typer.Option(help="How many configurations, the best by the sweep's objective.")] = 3,
-    seeds: Annotated[str, typer.Option(help="How many fresh seeds, or a list of them: 100,101,102.")] = "10",
+    seeds: Annotated[str, typer.Option(help="How many fresh seeds, or which: 100-109 or 100,103.")] = "10",
     configuration: options.Configurations = None,
     name: Annotated[str | None, typer.Option(help="Name of the confirmation; by default <sweep>-confirm.")] = None,
     allow_unfinished: Annotated[bool, typer.Option(help="Confirm a sweep that is not finished.")] = False,

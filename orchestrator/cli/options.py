@@ -122,7 +122,9 @@ Follow = Annotated[
     bool, typer.Option("--follow", help="While it runs, here or elsewhere, show its progress; Ctrl-C only ends this.")
 ]
 Trace = Annotated[bool, typer.Option("--trace", help="Also show the tracebacks of packs that died.")]
-Lengths = Annotated[str | None, typer.Option(help="Evaluated lengths to measure, such as 5,50; by default up to four.")]
+Lengths = Annotated[
+    str | None, typer.Option(help="Evaluated lengths to measure, such as 5,8-10; by default up to four.")
+]
 Source = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Prepare missing texts from this folder: a data set and a tokenizer.json."),
@@ -204,17 +206,6 @@ def in_seconds(time: str | None) -> float | None:
         allowed = "hours, minutes and seconds such as 2h, 1h30m or 90s"
         raise UserError(f"--max-time {time!r} is not a duration; allowed: {allowed}")
     return seconds
-
-
-def in_numbers(option: str, text: str | None) -> list[int] | None:
-    """Return different whole numbers: in_numbers("--lengths", "40,80") -> [40, 80]. Raises UserError for others."""
-    if text is None:
-        return None
-    parts = [part.strip() for part in text.split(",")]
-    numbers = sorted({int(part) for part in parts if part.isascii() and part.isdigit()})
-    if len(numbers) != len(parts):
-        raise UserError(f"{option} {text!r}: allowed: different whole numbers, such as 40,80")
-    return numbers
 
 
 def with_uri(overrides: list[str] | None, uri: str | None, notify: str | None = None) -> list[str]:

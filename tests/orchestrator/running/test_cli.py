@@ -41,7 +41,9 @@ def test_help_imports_nothing_heavy(lengthwise):
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-@pytest.mark.parametrize("uri", ["sqlite:////a #b.db", "sqlite:////it's: a", "sqlite:///[a]", "http://h:5000", "sqlite:///#"])
+@pytest.mark.parametrize(
+    "uri", ["sqlite:////a #b.db", "sqlite:////it's: a", "sqlite:///[a]", "http://h:5000", "sqlite:///#"]
+)
 def test_a_tracking_address_is_taken_as_it_is(tiny, uri):
     assert load_sweep(tiny, options.with_uri(["seeds=1"], uri)).tracking.uri == uri
 
