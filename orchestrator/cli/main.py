@@ -21,6 +21,7 @@ from orchestrator.redaction import masked_traceback, redact, redact_log_records
 from orchestrator.running.with_ray import start as ray_start
 from orchestrator.shortages import out_of_memory
 from orchestrator.sweep.children import SweepChildren
+from orchestrator.targets import check_targets
 from search_spaces import Reading, SweepFileError, read_sweep
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
@@ -62,6 +63,7 @@ def list_names(
 def schema(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; printed by default.")] = None,
     claims: Annotated[bool, typer.Option("--claims", help="The schema of claims files instead.")] = False,
+    force: options.Force = False,
 ) -> None:
     """Print or write the JSON Schema of sweep files, for editors."""
     from search_spaces import claims_schema, schema_text
@@ -70,6 +72,7 @@ def schema(
     if output is None:
         typer.echo(text, nl=False)
         return
+    check_targets([output], force=force)
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -98,11 +98,13 @@ def compare(
     figure: Annotated[
         Path | None, typer.Option(metavar="PATH.png", help="Of sweeps: also draw the difference against length.")
     ] = None,
+    force: options.Force = False,
 ) -> None:
     """Compare configurations or whole sweeps over their seeds. Several sweeps: each with the first. Trains nothing."""
     from orchestrator.report.comparisons import compare_and_show
 
-    for line in compare_and_show(folder, others, console, csv, figure, metric=metric, average=average, lengths=lengths):
+    asked = {"metric": metric, "average": average, "lengths": lengths}
+    for line in compare_and_show(folder, others, console, csv, figure, **asked, force=force):
         _say(line)
 
 

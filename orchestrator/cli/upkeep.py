@@ -41,7 +41,7 @@ def export(
     labels: Annotated[
         Path | None, typer.Option(metavar="FILE.yaml", help="Own names of metrics, keys and configurations.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+    force: options.Force = False,
 ) -> None:
     """Write what other programs and papers need: sweep file, weights, Optuna study, table, figures, notebook."""
     from orchestrator.export.verb import export

@@ -176,6 +176,8 @@ def test_list_and_schema(lengthwise, tmp_path):
     assert json.loads(lengthwise("schema").stdout)["properties"]["seeds"]
     written = lengthwise("schema", "-o", tmp_path / "schema.json")
     assert written.returncode == 0 and json.loads((tmp_path / "schema.json").read_text())["properties"]
+    lengthwise.refuses("schema", "-o", tmp_path / "schema.json", said="exists already; choose another name, or --force")
+    assert lengthwise("schema", "-o", tmp_path / "schema.json", "--force").returncode == 0
     refused(lengthwise("schema", "-o", tmp_path / "absent" / "schema.json"), "absent/schema.json", "cannot be written")
 
 
