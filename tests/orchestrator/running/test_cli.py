@@ -178,7 +178,7 @@ def test_list_and_schema(lengthwise, tmp_path):
     assert written.returncode == 0 and json.loads((tmp_path / "schema.json").read_text())["properties"]
     lengthwise.refuses("schema", "-o", tmp_path / "schema.json", said="exists already; choose another name, or --force")
     assert lengthwise("schema", "-o", tmp_path / "schema.json", "--force").returncode == 0
-    refused(lengthwise("schema", "-o", tmp_path / "absent" / "schema.json"), "absent/schema.json", "cannot be written")
+    refused(lengthwise("schema", "-o", tmp_path / "absent" / "schema.json"), "absent/schema.json: there is no folder")
 
 
 def lines(done: subprocess.CompletedProcess[str]) -> tuple[int, list[str], list[str]]:
