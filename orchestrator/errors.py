@@ -64,7 +64,8 @@ class SpecChanged(UserError):  # noqa: N818
     def __init__(self, folder: Path, differences: Sequence[tuple[str, object, object]], extending: str = "") -> None:
         self.folder, self.differences, self.extending = folder, tuple(differences), extending
         lines = [f"  {key}: was {before!r}, now {now!r}" for key, before, now in self.differences]
-        head = f"{folder}: this sweep was begun with another specification; undo the change, or choose another name"
+        head = f"{folder}: the sweep file or --set has changed since this sweep started; undo these changes, or "
+        head += "run them as another sweep (--name):"
         lines += [f"or add this to the sweep by: {extending}"] if extending else []
         super().__init__("\n".join([head, *lines]))
 

@@ -216,7 +216,7 @@ def check_scale(scale: str) -> None:
 
 
 def check_figure_path(figure: Path, *, force: bool = False) -> None:
-    """Raise UserError unless --figure can be drawn here: a new .png, or one that lengthwise drew or `force` replaces."""
+    """Raise UserError unless --figure can be drawn here: a .png that is new or drawn by lengthwise, or `force`."""
     check_ending("figure", figure, ".png")
     if figure.exists() and not force and read_figure_digest(figure) is None:
         raise UserError(f"--figure {figure}: exists and was not drawn by lengthwise; choose another name")

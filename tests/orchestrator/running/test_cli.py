@@ -108,7 +108,7 @@ def test_validate_builds_what_the_space_can_draw(lengthwise, tiny):
     assert good.returncode == 0 and good.stdout.count(": good;") == 2
     tiny.write_text(tiny.read_text().replace("{choice: [8, 16]}", "{choice: [8, 0]}"))
     both = lengthwise("validate", tiny, "search_spaces/quickstart.yaml")
-    refused(both, "tiny.yaml:13: space.training.batch_size.choice[1]: 0 is out of bounds; given 0")
+    refused(both, "tiny.yaml:13: space.training.batch_size.choice[1]: 0 is out of bounds")
     assert "quickstart.yaml: good" in both.stdout  # the other file is still looked at
 
 
