@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 ran and failed, 2 bad input, 130 interrupted.
 import os
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,7 +35,7 @@ app = typer.Typer(
     help="Length-generalization studies of small transformers: many seeds, many configurations, median curves.",
 )
 console = make_console()
-errors = make_console(stderr=True)
+_say, _complain = partial(say, console), partial(say, make_console(stderr=True))
 
 
 @app.command("list", rich_help_panel=LOOK)
@@ -172,6 +173,10 @@ def run(
     reading = read_sweep(file, replaced, name, imports or ())
     storage = storage or default_storage()
     early = None if reading.findings.problems else reading.spec
+    if early is not None and not resume_begun and "." not in early.objective.metric:  # a name that its task completes
+        from orchestrator.sweep.specification import refuse_existing
+
+        refuse_existing(early, storage / early.name)  # before torch is imported
     with ExitStack() as opens:
         children = None
         if early is not None and not (storage / early.name).exists():  # else it is refused
@@ -283,17 +288,11 @@ def _load(file: Path, overrides: list[str] | None, name: str | None = None, impo
 
 
 def _checked(reading: Reading) -> Any:
+    if reading.spec is None:
+        reading.sound()
     from orchestrator.plan.checks.soundness import checked
 
     spec = checked(reading)
     for note in spec.notes:
         _say(f"note: {note}")
     return spec
-
-
-def _say(text: str) -> None:
-    say(console, text)
-
-
-def _complain(text: str) -> None:
-    say(errors, text)

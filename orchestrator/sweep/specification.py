@@ -30,9 +30,14 @@ def recorded_spec(state: SweepState, place: int = -1) -> SweepSpec:
 
 
 def refuse_existing(spec: SweepSpec, folder: Path) -> None:
-    """Raise SpecChanged with the differences, or SweepExists, when `folder` holds a sweep already."""
+    """Raise SpecChanged with the differences, or SweepExists, when `folder` holds a sweep already.
+
+    A direction that only the task of `spec` knows is taken from the record.
+    """
     if has_ledger(folder):
         state = SweepState.load(folder)
+        if spec.direction_is_assumed:
+            spec = spec.with_direction(recorded_spec(state).objective.direction)
         extended = is_earlier(spec, state)
         if not extended:
             refuse_changed(spec, state)

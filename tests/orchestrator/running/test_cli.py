@@ -18,6 +18,7 @@ from rich.console import Console
 from orchestrator.cli import options
 from orchestrator.preview import upload
 from orchestrator.record.ledger import folders as places
+from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.interrupts import Interrupts
@@ -39,6 +40,22 @@ def test_help_imports_nothing_heavy(lengthwise):
     heavy = ("torch", "ray", "mlflow", "optuna", "pandas")
     code = f"import sys, orchestrator.cli.main; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_sweep_that_exists_or_runs_is_refused_before_torch_is_imported(lengthwise, tiny, tmp_path):
+    tiny.write_text(tiny.read_text().replace(", direction: minimize", ""))
+    assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
+    program = "import sys, orchestrator.cli.main as one\ntry: one.main()\n"
+    program += "except SystemExit as end: print(end.code, 'torch' in sys.modules)"
+    with SweepLock(tmp_path / "tiny"):
+        for words, said in (
+            (("run", tiny, "--storage", tmp_path), "tiny holds this sweep already; resume it with"),
+            (("run", tiny, "--storage", tmp_path, "--set", "seeds=1"), "has changed since this sweep started"),
+            (("resume", tmp_path / "tiny"), "is being run by"),
+            (("extend", tmp_path / "tiny", "--seeds", "3"), "is being run by"),
+        ):
+            done = lengthwise.process(*words, program=program, anew=True)
+            assert done.stdout == "2 False\n" and said in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -212,7 +229,7 @@ def test_what_could_be_drawn_is_refused_before_anything_is_written(lengthwise, t
     )
     expected = [
         f"{tiny}:4: model.dropout: 7 is out of bounds; the space draws model.dropout, so this value is never used: "
-        "mend it, or leave it out; given 7; allowed: a number >= 0 and < 1",
+        "mend it, or leave it out; allowed: a number >= 0 and < 1",
         f"{tiny}:13: space.model.dropout.uniform[1]: is out of bounds; given 1.01; allowed: a number >= 0 and < 1; "
         "did you mean 0.99999?",
     ]
