@@ -1,7 +1,7 @@
 """The command line: verbs that take a sweep file or a sweep directory. Imports little, so that `--help` is quick.
 
 This module has the verbs that take a sweep file or train; `results` has those that read existing sweeps.
-Exit codes: 0 done, 1 ran and failed, 2 bad input, 130 interrupted.
+orchestrator/README.md says what the exit codes mean.
 """
 
 import os
