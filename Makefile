@@ -31,7 +31,7 @@ help:
 
 install: $(INSTALLED)
 
-# pip says little for minutes or far too much: count what it fetches, keep the rest in install.log.
+# pip says little for minutes or far too much: count what it fetches, show its retries, keep the rest in install.log.
 $(INSTALLED): pyproject.toml constraints.txt
 	@if ! $(PYTHON) -c 'import pip' 2>/dev/null; then
 	  base=
@@ -50,7 +50,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	echo "installing the versions of constraints.txt; details are in $(VENV)/install.log"
 	if ! $(PYTHON) -m pip install -c constraints.txt -e ".[dev]" </dev/null 2>&1 | tee $(VENV)/install.log | awk '
 	    /^ *(Collecting|Requirement already satisfied)/ { if (++n % 25 == 0) { print "  " n " requirements looked at"; fflush() } }
-	    /^Installing collected packages/ { print "  writing the packages to $(VENV)"; fflush() }'; then
+	    /^Installing collected packages/ { print "  writing the packages to $(VENV)"; fflush() }
+	    /^ *WARNING: Retrying/ { print; fflush() }'; then
 	  tail -n 15 $(VENV)/install.log >&2
 	  exit 1
 	fi

@@ -1,7 +1,7 @@
 """The errors of the orchestrator. Their messages are written for users.
 
 LengthwiseError                 printed as one message without a traceback; exit code 1: it ran and failed
-├── UserError                   bad input; exit code 2
+├── UserError                   bad input, exit code 2, as for the sweep folders below that are marked with 2
 │   ├── SweepExists             a new sweep would overwrite an existing one
 │   ├── NotASweep               the folder holds no ledger
 │   ├── SpecChanged             the sweep file is no longer the one the ledger was begun with
@@ -10,16 +10,16 @@ LengthwiseError                 printed as one message without a traceback; exit
 │   ├── DeletedSweep            a sweep was deleted at its address, by another machine
 │   └── StorageRefused          wrong credentials, bucket or address of a storage
 ├── LedgerError                 the ledger cannot be read or written: full disk, read-only folder
-│   ├── OddEntry                a link, a pipe or a folder where a sweep has its own files; exit code 2
+│   ├── OddEntry                2: a link, a pipe or a folder where a sweep has its own files
 │   ├── TakenLedger             another driver writes it, without a working lock
-│   ├── DamagedLedger           its bytes do not match its checksums
-│   ├── NewerLedger             it was written by a newer version
-│   └── OlderLedger             it was written before the first version whose ledgers are read
+│   ├── DamagedLedger           2: its bytes do not match its checksums
+│   ├── NewerLedger             2: it was written by a newer version
+│   └── OlderLedger             2: it was written before the first version whose ledgers are read
 ├── StorageError                an object store does not answer, or lacks an object it should have
 ├── OutOfSpace                  the disk of the sweep is full
-├── DamagedCurves               a parquet part is missing or differs from its checksum
-├── DamagedWeights              a file of kept weights is missing or differs from its checksum
-└── NoMaps                      the classes of kept weights are missing or have changed
+├── DamagedCurves               2: a parquet part is missing or differs from its checksum
+├── DamagedWeights              2: a file of kept weights is missing or differs from its checksum
+└── NoMaps                      2: the classes of kept weights are missing or have changed
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class SpecChanged(UserError):  # noqa: N818
 
         self.folder, self.differences, self.extending = folder, tuple(differences), extending
         lines = [f"  {key}: was {as_yaml(before)}, now {as_yaml(now)}" for key, before, now in self.differences]
-        head = f"{folder}: this sweep was begun with another specification; undo the change, or choose another name"
+        head = f"{folder}: the sweep file or --set has changed since this sweep started; undo these changes, or "
+        head += "run them as another sweep (--name):"
         lines += [f"or add this to the sweep by: {extending}"] if extending else []
         super().__init__("\n".join([head, *lines]))
 
@@ -102,10 +103,14 @@ class LedgerError(LengthwiseError):
 class DamagedLedger(LedgerError):  # noqa: N818
     """A line of the ledger is damaged; the message begins with `file:line`."""
 
+    exit_code = 2
+
     def __init__(self, path: Path, line: int, problem: str) -> None:
         self.path, self.line, self.problem = path, line, problem
-        more = f"\nthe records before it can be saved: {command('repair', path.parent)}" if line > 1 else ""
-        super().__init__(f"{path}:{line}: {problem}{more}")
+        more = f"the records before it can be saved: {command('repair', path.parent)}"
+        if line == 1:
+            more = "a first record cannot be repaired; put a copy of the file back, or run the sweep again"
+        super().__init__(f"{path}:{line}: {problem}\n{more}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments of the constructor."""
@@ -125,9 +130,13 @@ class TakenLedger(LedgerError):  # noqa: N818
 class NewerLedger(LedgerError):  # noqa: N818
     """The ledger was written by a newer version of lengthwise."""
 
+    exit_code = 2
+
 
 class OlderLedger(LedgerError):  # noqa: N818
     """The ledger was written before version 1.0.0, whose ledgers are the oldest that can be read."""
+
+    exit_code = 2
 
 
 class OutOfSpace(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
@@ -137,10 +146,20 @@ class OutOfSpace(LengthwiseError):  # noqa: N818 - reads as the sentence it prin
 class DamagedCurves(LengthwiseError):  # noqa: N818
     """A parquet part of the curves is missing or differs from the checksum in the ledger; names the file."""
 
+    exit_code = 2
+
 
 class DamagedWeights(LengthwiseError):  # noqa: N818
     """A file of kept weights is missing or differs from the checksum in the ledger; names the file."""
 
+    exit_code = 2
+
+    def __str__(self) -> str:
+        """Say how to have it again, too."""
+        return f"{super().__str__()}; put a copy of the file back, or train the configuration again in a new sweep"
+
 
 class NoMaps(LengthwiseError):  # noqa: N818
     """Kept weights cannot be drawn: the class of their model or task is missing or has changed."""
+
+    exit_code = 2

@@ -1,6 +1,7 @@
 """Texts of keys, values, lengths, times and commands, for terminals, tables, legends and reports."""
 
 import math
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 from orchestrator.addresses import address_of
 
 NOT_REACHED = "not reached"  # an infinite value of a metric that counts until something is reached
+MOST_NUMBERS = 100_000  # that a range in a command may have
 USUAL = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "batch", "train_length": "train"}
 
 
@@ -131,3 +133,18 @@ def spans(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs) or "none"
+
+
+def read_numbers(text: str) -> tuple[int, ...]:
+    """Return the whole numbers of a list with ranges, in its order: read_numbers("1-3, 7") -> (1, 2, 3, 7).
+
+    Empty for any other text, for a number that is repeated, and for a range of more than MOST_NUMBERS.
+    """
+    numbers: list[int] = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        found = re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", part)
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, -1)
+        if not 0 <= last - first < MOST_NUMBERS:
+            return ()
+        numbers += range(first, last + 1)
+    return tuple(numbers) if len(set(numbers)) == len(numbers) else ()

@@ -32,9 +32,8 @@ def run(
     keys `**{"training.steps": 20}`. `storage`, `name` and `imports` are as for `lengthwise run`; `console` gets what
     it prints. The sweep that is returned may have failed or been interrupted: `status` says so.
 
-    Raises SweepFileError for anything in the file, dictionary or overrides that cannot be run, SweepExists or
-    SpecChanged when the folder holds a sweep already, UserError for resources that are not here, LedgerError when
-    the folder cannot be written.
+    Raises SweepFileError for anything in the file, dictionary or overrides that cannot be run here, SweepExists or
+    SpecChanged when the folder holds a sweep already, LedgerError when the folder cannot be written.
     """
     spec = _spec(file, [f"{key}={_plain(key, value)}" for key, value in overrides.items()], name, imports)
     console = console or make_console()

@@ -8,6 +8,7 @@ from orchestrator.cli import options
 from orchestrator.cli.help import CONTINUE
 from orchestrator.consoles import make_console
 from orchestrator.errors import UserError
+from orchestrator.record.ledger.lock import refuse_running
 
 app = typer.Typer()
 console = make_console()
@@ -24,6 +25,7 @@ def resume(
     max_time: options.MaxTime = None,
 ) -> None:
     """Resume a sweep that was interrupted or killed. --set may only change resources, budget, tracking, notify."""
+    refuse_running(folder)  # before torch is imported
     from orchestrator.sweep.sweep import resume_sweep
 
     outcome = resume_sweep(
@@ -77,6 +79,7 @@ def extend(
         raise UserError(
             "--name names the new sweep of --steps; without --steps the sweep is extended under its own name"
         )
+    refuse_running(folder)
     from orchestrator.sweep.extend import extend_sweep
 
     outcome = extend_sweep(
@@ -97,7 +100,7 @@ def extend(
 def confirm(
     folder: options.SweepFolder,
     top: Annotated[int, typer.Option(help="How many configurations, the best by the sweep's objective.")] = 3,
-    seeds: Annotated[str, typer.Option(help="How many fresh seeds, or a list of them: 100,101,102.")] = "10",
+    seeds: Annotated[str, typer.Option(help="How many fresh seeds, or which: 100-109 or 100,103.")] = "10",
     configuration: options.Configurations = None,
     name: Annotated[str | None, typer.Option(help="Name of the confirmation; by default <sweep>-confirm.")] = None,
     allow_unfinished: Annotated[bool, typer.Option(help="Confirm a sweep that is not finished.")] = False,

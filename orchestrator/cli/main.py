@@ -1,12 +1,13 @@
 """The command line: verbs that take a sweep file or a sweep directory. Imports little, so that `--help` is quick.
 
 This module has the verbs that take a sweep file or train; `results` has those that read existing sweeps.
-Exit codes: 0 done, 1 ran and failed, 2 bad input, 130 interrupted.
+orchestrator/README.md says what the exit codes mean.
 """
 
 import os
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from orchestrator.redaction import masked_traceback, redact, redact_log_records
 from orchestrator.running.with_ray import start as ray_start
 from orchestrator.shortages import out_of_memory
 from orchestrator.sweep.children import SweepChildren
+from orchestrator.targets import check_targets
 from search_spaces import Reading, SweepFileError, read_sweep
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
@@ -33,7 +35,7 @@ app = typer.Typer(
     help="Length-generalization studies of small transformers: many seeds, many configurations, median curves.",
 )
 console = make_console()
-errors = make_console(stderr=True)
+_say, _complain = partial(say, console), partial(say, make_console(stderr=True))
 
 
 @app.command("list", rich_help_panel=LOOK)
@@ -62,6 +64,7 @@ def list_names(
 def schema(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; printed by default.")] = None,
     claims: Annotated[bool, typer.Option("--claims", help="The schema of claims files instead.")] = False,
+    force: options.Force = False,
 ) -> None:
     """Print or write the JSON Schema of sweep files, for editors."""
     from search_spaces import claims_schema, schema_text
@@ -70,6 +73,7 @@ def schema(
     if output is None:
         typer.echo(text, nl=False)
         return
+    check_targets([output], force=force)
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -169,6 +173,10 @@ def run(
     reading = read_sweep(file, replaced, name, imports or ())
     storage = storage or default_storage()
     early = None if reading.findings.problems else reading.spec
+    if early is not None and not resume_begun and "." not in early.objective.metric:  # a name that its task completes
+        from orchestrator.sweep.specification import refuse_existing
+
+        refuse_existing(early, storage / early.name)  # before torch is imported
     with ExitStack() as opens:
         children = None
         if early is not None and not (storage / early.name).exists():  # else it is refused
@@ -280,17 +288,11 @@ def _load(file: Path, overrides: list[str] | None, name: str | None = None, impo
 
 
 def _checked(reading: Reading) -> Any:
+    if reading.spec is None:
+        reading.sound()
     from orchestrator.plan.checks.soundness import checked
 
     spec = checked(reading)
     for note in spec.notes:
         _say(f"note: {note}")
     return spec
-
-
-def _say(text: str) -> None:
-    say(console, text)
-
-
-def _complain(text: str) -> None:
-    say(errors, text)

@@ -12,6 +12,7 @@ from orchestrator.addresses import local_copy
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import STORAGE_VARIABLE, default_storage
 from orchestrator.redaction import remember, remember_all_of
+from search_spaces.grammar.spec.values import STORES, is_store
 from search_spaces.grammar.text.overrides import quote_text
 
 
@@ -19,6 +20,12 @@ def _find_sweep(named: str) -> Path:
     from orchestrator.mirror.fetch import find_sweep
 
     return find_sweep(named)
+
+
+def read_tracking_uri(uri: str) -> str:
+    if uri and not is_store(uri):
+        raise UserError(f"--tracking-uri {uri!r} is not an address of MLflow; allowed: {STORES}")
+    return uri
 
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]
@@ -36,7 +43,12 @@ Storage = Annotated[
         help="Folder or address that holds the sweeps; by default sweeps/, inside a Ray job ~/lengthwise-sweeps.",
     ),
 ]
-TrackingUri = Annotated[str | None, typer.Option(help="MLflow; by default a SQLite file in the storage folder.")]
+TrackingUri = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URI", parser=read_tracking_uri, help="MLflow; by default a SQLite file in the storage folder."
+    ),
+]
 Notify = Annotated[
     str | None, typer.Option(metavar="URL", help="Gets a JSON POST (Slack's, too) when the sweep ends or is stopped.")
 ]
@@ -111,8 +123,9 @@ Smoke = Annotated[
 Follow = Annotated[
     bool, typer.Option("--follow", help="While it runs, here or elsewhere, show its progress; Ctrl-C only ends this.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 Trace = Annotated[bool, typer.Option("--trace", help="Also show the tracebacks of packs that died.")]
-Lengths = Annotated[str | None, typer.Option(help="Evaluated lengths to measure, such as 5,50; by default up to four.")]
+Lengths = Annotated[str | None, typer.Option(help="Evaluated lengths, such as 5,8-10; by default up to four.")]
 Source = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Prepare missing texts from this folder: a data set and a tokenizer.json."),
@@ -194,17 +207,6 @@ def in_seconds(time: str | None) -> float | None:
         allowed = "hours, minutes and seconds such as 2h, 1h30m or 90s"
         raise UserError(f"--max-time {time!r} is not a duration; allowed: {allowed}")
     return seconds
-
-
-def in_numbers(option: str, text: str | None) -> list[int] | None:
-    """Return different whole numbers: in_numbers("--lengths", "40,80") -> [40, 80]. Raises UserError for others."""
-    if text is None:
-        return None
-    parts = [part.strip() for part in text.split(",")]
-    numbers = sorted({int(part) for part in parts if part.isascii() and part.isdigit()})
-    if len(numbers) != len(parts):
-        raise UserError(f"{option} {text!r}: allowed: different whole numbers, such as 40,80")
-    return numbers
 
 
 def with_uri(overrides: list[str] | None, uri: str | None, notify: str | None = None) -> list[str]:

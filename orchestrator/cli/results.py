@@ -92,17 +92,19 @@ def compare(
     metric: Annotated[str | None, typer.Option(help="By default the judged one.")] = None,
     average: Annotated[str | None, typer.Option(help="By default the judged one.")] = None,
     lengths: Annotated[
-        str | None, typer.Option(help="Such as 5,8; by default the test, selection and trained lengths.")
+        str | None, typer.Option(help="Such as 5,8-10; by default the test, selection and trained lengths.")
     ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="PATH.csv", help="Also write the numbers to this file.")] = None,
     figure: Annotated[
         Path | None, typer.Option(metavar="PATH.png", help="Of sweeps: also draw the difference against length.")
     ] = None,
+    force: options.Force = False,
 ) -> None:
     """Compare configurations or whole sweeps over their seeds. Several sweeps: each with the first. Trains nothing."""
     from orchestrator.report.comparisons import compare_and_show
 
-    for line in compare_and_show(folder, others, console, csv, figure, metric=metric, average=average, lengths=lengths):
+    asked = {"metric": metric, "average": average, "lengths": lengths}
+    for line in compare_and_show(folder, others, console, csv, figure, **asked, force=force):
         _say(line)
 
 

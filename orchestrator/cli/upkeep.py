@@ -42,7 +42,7 @@ def export(
     labels: Annotated[
         Path | None, typer.Option(metavar="FILE.yaml", help="Own names of metrics, keys and configurations.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+    force: options.Force = False,
 ) -> None:
     """Write what other programs and papers need: sweep file, weights, Optuna study, table, figures, notebook."""
     from orchestrator.export.verb import export
@@ -74,7 +74,7 @@ def evaluate(
     configurations: Annotated[
         list[str], typer.Argument(metavar="CONFIGURATION...", help="Numbers, labels or config_ids.")
     ],
-    lengths: Annotated[str | None, typer.Option(help="Such as 40,80; by default those of the sweep.")] = None,
+    lengths: Annotated[str | None, typer.Option(help="Such as 40,60-65; by default those of the sweep.")] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Inputs per length; by default as in the sweep.")] = None,
     task: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Replace a setting of the task; may be repeated.")
@@ -82,12 +82,13 @@ def evaluate(
 ) -> None:
     """Evaluate kept weights at other lengths, samples or task settings. Records the curves; trains nothing."""
     from orchestrator.report.files import present, show_later_evaluations
+    from orchestrator.results.scoring.length_groups import parse_lengths
     from orchestrator.upkeep.later_evaluation import evaluate_later
 
+    allowed = "different whole numbers, such as 40,60-65"
+    chosen = None if lengths is None else parse_lengths(lengths, None, allowed)
     with make_console(stderr=True).status("evaluating ..."):
-        keys = evaluate_later(
-            folder, configurations, lengths=options.in_numbers("--lengths", lengths), samples=samples, task=task or ()
-        )
+        keys = evaluate_later(folder, configurations, lengths=chosen, samples=samples, task=task or ())
         present(folder, console, quiet=True)
     show_later_evaluations(folder, keys, console)
 
@@ -99,7 +100,10 @@ def delete(
     mlflow: Annotated[
         bool, typer.Option("--mlflow", help="Also delete its MLflow runs, wherever it is published.")
     ] = False,
-    tracking_uri: Annotated[str | None, typer.Option(help="With --mlflow: delete the runs there alone.")] = None,
+    tracking_uri: Annotated[
+        str | None,
+        typer.Option(metavar="URI", parser=options.read_tracking_uri, help="With --mlflow: the runs there alone."),
+    ] = None,
     checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Delete its checkpoints alone.")] = False,
 ) -> None:
     """Delete a sweep. Asks first; refuses a folder that is no sweep, and a sweep that is being run."""

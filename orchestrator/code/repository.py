@@ -30,6 +30,7 @@ CREDENTIALS = (
     *("*.pem", "*.key", "*.p12", "*.env", ".env*", ".netrc", ".npmrc", ".pypirc", "id_rsa*", "id_ed25519*"),
     *("*credential*", "secrets.*", "*_secrets.*", "*.token", "auth_token*", "password*", "passwd*"),
 )
+CREDENTIAL_MODULES = ("secrets.py", "*_secrets.py", "*credentials.py", "passwords.py")  # other modules are code
 STATUS = ("status", "--porcelain=v2", "--branch", "--no-ahead-behind")
 DIFF = ("diff", "HEAD", "--binary", "--no-color", "--no-ext-diff", "--no-textconv", "--", ":/")
 
@@ -55,7 +56,9 @@ class Repository:
 def looks_secret(name: str) -> bool:
     """Whether the last part of a path is a usual name of a file with credentials."""
     last = name.rpartition("/")[2].lower()
-    return any(fnmatch.fnmatchcase(last, pattern) for pattern in CREDENTIALS)
+    patterns = CREDENTIAL_MODULES if last.endswith(".py") else CREDENTIALS
+    is_test = fnmatch.fnmatchcase(last, "test_*.py")
+    return not is_test and any(fnmatch.fnmatchcase(last, pattern) for pattern in patterns)
 
 
 def find_root(folder: Path) -> Path:

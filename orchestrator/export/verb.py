@@ -1,14 +1,15 @@
 """What `lengthwise export` does: gathers every file that is asked for, checks all of them, then writes."""
 
 import shlex
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.errors import UserError
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
-from orchestrator.wording import command, counted, first_few
+from orchestrator.targets import check_ending, check_targets
+from orchestrator.wording import command, counted
 from trainers.files.atomic_file import write_atomic
 
 
@@ -40,6 +41,14 @@ def export(
         raise UserError("--size is the size of figures; give --figures pdf too")
     if labels and not (figures or latex):
         raise UserError("--labels names things in figures and tables; give --figures pdf or --latex table.tex too")
+    for option, path, ending in (
+        ("best", best, ".yaml"),
+        ("optuna", optuna, ".db"),
+        ("latex", latex, ".tex"),
+        ("notebook", notebook, ".ipynb"),
+        ("curves", curves, ".csv"),
+    ):
+        check_ending(option, path, ending)
     state = SweepState.load(folder)
     result = summary(state)
     files: dict[Path, Callable[[], bytes]] = {}
@@ -94,7 +103,7 @@ def export(
         paths += kept
         lines += [f"wrote {counted(len(kept), 'file')} of weights to {weights}; this loads one in plain torch:"]
         lines += LOADER.format(path=str(next(iter(kept)))).splitlines()
-    _check_targets(paths, force=force, new_folders=(weights, to))
+    check_targets(paths, force=force, new_folders=(weights, to))
     for path, read in files.items():
         try:
             path.parent.mkdir(exist_ok=True)
@@ -102,20 +111,3 @@ def export(
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error.strerror}") from error
     return lines
-
-
-def _check_targets(paths: list[Path], *, force: bool, new_folders: Collection[Path | None] = ()) -> None:
-    """Raise UserError for a file that exists, unless `force`, and for a path where no file can be written.
-
-    `new_folders` will be made if they are missing.
-    """
-    if twice := sorted({str(path) for path in paths if paths.count(path) > 1}):
-        raise UserError(f"{first_few(twice)}: asked for twice; give each file a name of its own")
-    for path in paths:
-        if path.is_dir():
-            raise UserError(f"{path}: is a folder; give the name of a file")
-        folder = path.parent.parent if path.parent in new_folders and not path.parent.exists() else path.parent
-        if not folder.is_dir():
-            raise UserError(f"{path}: there is no folder {folder}")
-    if existing := [str(path) for path in paths if path.exists() and not force]:
-        raise UserError(f"{first_few(existing)}: exists already; choose another name, or --force to replace it")

@@ -27,6 +27,7 @@ from PIL import Image, UnidentifiedImageError
 
 from orchestrator.errors import UserError
 from orchestrator.figures.panels import arrange_panels
+from orchestrator.targets import check_ending
 from trainers.errors import nearest
 from trainers.files.atomic_file import write_atomic
 
@@ -214,11 +215,10 @@ def check_scale(scale: str) -> None:
         raise UserError(f"--scale {scale}: {f'did you mean {hint}? ' if hint else ''}allowed: {', '.join(SCALES)}")
 
 
-def check_figure_path(figure: Path) -> None:
-    """Raise UserError unless --figure can be drawn to this path: a new .png, or one that lengthwise drew."""
-    if figure.suffix != ".png":
-        raise UserError(f"--figure {figure}: is not a PNG file; allowed: a name that ends with .png")
-    if figure.exists() and read_figure_digest(figure) is None:
+def check_figure_path(figure: Path, *, force: bool = False) -> None:
+    """Raise UserError unless --figure can be drawn here: a .png that is new or drawn by lengthwise, or `force`."""
+    check_ending("figure", figure, ".png")
+    if figure.exists() and not force and read_figure_digest(figure) is None:
         raise UserError(f"--figure {figure}: exists and was not drawn by lengthwise; choose another name")
     if not figure.parent.is_dir():
         raise UserError(f"--figure {figure}: the folder {figure.parent} does not exist")

@@ -1,11 +1,14 @@
 """A damaged ledger made readable again: what comes after the last good record is cut off, and nothing is thrown away.
 
-Two drivers that did not see each other's lock, a broken disk or an editor leave lines that no replay can take.
+Two drivers that did not see each other's lock, a broken disk or an editor leave lines that no replay can take. A record
+is also damaged if the curves that it names are: what is cut off is trained again.
 """
 
+import hashlib
 import itertools
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.errors import DamagedLedger, LedgerError
@@ -20,8 +23,8 @@ def repair(folder: Path) -> list[str]:
     """Cut the ledger in `folder` after its last good record; return what was found and done, in sentences.
 
     The damaged file is kept beside it, under a new name. A sound ledger is left as it is, also one with a torn last
-    line, which `resume` drops. Raises NotASweep, SweepLocked, NewerLedger, and LedgerError where not even the first
-    record is good or nothing can be written.
+    line, which `resume` drops. Raises NotASweep, SweepLocked, NewerLedger, DamagedLedger where not even the first
+    record is good, and LedgerError where nothing can be written.
     """
     folder = Path(folder)
     path = folder / LEDGER_FILE
@@ -31,7 +34,7 @@ def repair(folder: Path) -> list[str]:
         good, damage = _split_at_damage(path, content)
         records = parsed(path, good)[0]
         if damage is None:
-            return [f"{path} is sound: {counted(len(records), 'record')}; nothing was changed"]
+            return [f"{path} is sound, and so are its curves: {counted(len(records), 'record')}; nothing was changed"]
         names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
         kept = next(name for name in names if not os.path.lexists(name))
         for target, text in ((kept, content), (path, good)):  # the damaged one is on disk before anything is cut
@@ -53,13 +56,24 @@ def _split_at_damage(path: Path, content: bytes) -> tuple[bytes, str | None]:
     good, damage = content, None
     while True:
         try:
-            SweepState.replay(path.parent, parsed(path, good)[0])
+            records = parsed(path, good)[0]
+            SweepState.replay(path.parent, records)
+            _refuse_damaged_curves(path, records)
             return good, damage
         except DamagedLedger as error:
             if error.line == 1:
-                raise LedgerError(f"{error}\neven its first record is damaged, so it cannot be repaired") from None
-            damage = str(error)
+                raise
+            damage = f"{path}:{error.line}: {error.problem}"
             good = b"".join(line + b"\n" for line in content.split(b"\n")[: error.line - 1])
+
+
+def _refuse_damaged_curves(path: Path, records: Sequence[Record]) -> None:
+    """Raise DamagedLedger at the first record whose curves are missing or differ from their checksum."""
+    for line, record in enumerate(records, 1):
+        if record.kind in ("evaluation", "later_evaluation"):
+            part = path.parent / record.fields["file"]
+            if not part.is_file() or hashlib.sha256(part.read_bytes()).hexdigest() != record.fields["sha256"]:
+                raise DamagedLedger(path, line, f"the curves that it names are missing or damaged: {part}")
 
 
 def _describe_loss(rest: bytes) -> list[str]:

@@ -19,6 +19,7 @@ from orchestrator.results.comparing.seed_comparisons import Side
 from orchestrator.results.comparing.sweep_comparison import SweepComparison, compare_sweeps
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Summary
+from orchestrator.targets import check_ending, check_targets
 from orchestrator.wording import compact_value, label
 
 
@@ -32,18 +33,20 @@ def compare_and_show(
     metric: str | None = None,
     average: str | None = None,
     lengths: str | None = None,
+    force: bool = False,
 ) -> Iterator[str]:
     """Print a comparison; write it to `csv` and draw it to `figure` if they are given, and yield their paths.
 
     `others` are two configurations of the sweep in `folder`, or sweeps if any of them is one. Raises UserError for
-    other names, for files that would be overwritten, and what `compare_named` and `compare_sweeps` raise.
+    other names, for files that exist unless `force`, and what `compare_named` and `compare_sweeps` raise.
     """
-    if csv is not None and csv.exists():
-        raise UserError(f"{csv} exists; name another file, or remove it")
+    if csv is not None:
+        check_ending("csv", csv, ".csv")
+        check_targets([csv], force=force)
     if figure is not None:
         from orchestrator.figures.drawing import check_figure_path  # brings matplotlib
 
-        check_figure_path(figure)
+        check_figure_path(figure, force=force)
     sweeps = [find_sweep(name) for name in others]
     if len(others) != 2 or any(map(has_ledger, sweeps)):
         found = _compare_all([folder, *sweeps], metric, average, lengths)

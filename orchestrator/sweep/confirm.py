@@ -35,7 +35,7 @@ from orchestrator.results.summary import Row, Summary
 from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.sweep import sweep
 from orchestrator.sweep.specification import SPEC_FILE
-from orchestrator.wording import command, label, spans
+from orchestrator.wording import command, label, read_numbers, spans
 from search_spaces import SweepSpec, differences, dump_yaml, parse_sweep
 
 TOP, SEEDS = 3, 10
@@ -174,14 +174,12 @@ def fresh_seeds(asked: str, used: dict[int, str]) -> tuple[int, ...]:
 
     fresh_seeds("2", {0: "a", 1: "a", 3: "a"}) -> (2, 4); fresh_seeds("7,9", {0: "a"}) -> (7, 9)
     """
-    allowed = "a number of seeds such as 10, or different seeds such as 100,101,102"
-    parts = [part.strip() for part in asked.split(",") if part.strip()]
-    if not parts or not all(part.isascii() and part.isdigit() for part in parts):
-        raise UserError(f"--seeds {asked!r} is neither a number nor a list of seeds; allowed: {allowed}")
-    numbers = [int(part) for part in parts]
-    if "," not in asked:
-        if numbers[0] < 1:
-            raise UserError(f"--seeds {asked} is not a number of seeds; allowed: {allowed}")
+    numbers = read_numbers(asked)
+    is_count = len(numbers) == 1 and not {",", "-"} & set(asked)
+    if not numbers or (is_count and numbers[0] < 1):
+        allowed = "a number of seeds such as 10, or different seeds such as 100-109 or 100,103"
+        raise UserError(f"--seeds {asked!r}: not seeds; allowed: {allowed}")
+    if is_count:
         return tuple(itertools.islice((seed for seed in range(LARGEST_SEED + 1) if seed not in used), numbers[0]))
     if taken := sorted(seed for seed in set(numbers) if seed in used):
         by = ", ".join(dict.fromkeys(used[seed] for seed in taken))
@@ -190,7 +188,7 @@ def fresh_seeds(asked: str, used: dict[int, str]) -> tuple[int, ...]:
             f"--seeds {asked}: already used by {by}: {spans(taken)}; a score on a used seed confirms nothing; "
             f"unused are for example {hint}"
         )
-    return tuple(numbers)
+    return numbers
 
 
 def best_rows(result: Summary, top: int) -> list[Row]:

@@ -5,7 +5,6 @@ member depends on any other, and the first draws of random and qmc do not depend
 depends on scores, and so on the number of seeds.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count, islice
@@ -34,7 +33,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.driving.sampler import as_configuration
-from orchestrator.running.schedulers.choice import refuse_unavailable
+from orchestrator.running.schedulers.choice import missing_here
 from orchestrator.sweep.confirm import best_rows
 from orchestrator.sweep.specification import (
     SPEC_FILE,
@@ -45,13 +44,12 @@ from orchestrator.sweep.specification import (
     with_settings_of,
 )
 from orchestrator.sweep.sweep import code_to_resume, drive_packs
-from orchestrator.wording import command, counted, label, spans
+from orchestrator.wording import command, counted, label, read_numbers, spans
 from search_spaces import SweepSpec, load_sweep, parse_recorded
-from search_spaces.grammar.spec.values import LARGEST_SEED, MAX_SEEDS
+from search_spaces.grammar.spec.values import LARGEST_SEED
 from trainers.settings.descriptions import as_yaml
 
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
-SEEDS_ALLOWED = "a number such as 12 (12 in all), +6 (6 more), or seeds such as 20-29 or 20,23-25"
+SEEDS_ALLOWED = "a number such as 12 (12 in all), +6 (6 more), or different seeds such as 20-29 or 20,23-25"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +91,7 @@ def extend_sweep(
         )
         spec = planned.spec
         notice.set(spec.notify)
-        refuse_unavailable(spec.resources)
+        missing_here(spec).raise_any()
         code = code_to_resume(state, console, accept_change=accept_code_change)
         if planned.added.configurations or planned.added.grids:
             recorded = [as_configuration(one) for one in state.configurations.values()]
@@ -254,14 +252,7 @@ def _new_seeds(asked: str, have: Sequence[int], taken: dict[int, str]) -> tuple[
             raise UserError(f"--seeds {asked}: there are {len(have)} already; allowed: {len(have)} or more")
         used = {*have, *taken}
         return tuple(islice((seed for seed in count() if seed not in used), number))
-    parts = [_RANGE.fullmatch(part) for part in text.split(",")]
-    if not text.isascii() or not all(parts):
-        raise UserError(f"--seeds {asked!r} cannot be read; allowed: {SEEDS_ALLOWED}")
-    found: dict[int, None] = {}
-    for part in parts:
-        first = int(part[1]) if part else 0
-        last = int(part[2]) if part and part[2] else first
-        if last < first or last > LARGEST_SEED or last - first > MAX_SEEDS:
-            raise UserError(f"--seeds {asked!r}: {first}-{last} are not seeds; allowed: {SEEDS_ALLOWED}")
-        found |= dict.fromkeys(range(first, last + 1))
+    found = read_numbers(asked)
+    if not found or max(found) > LARGEST_SEED:
+        raise UserError(f"--seeds {asked!r}: not seeds; allowed: {SEEDS_ALLOWED}")
     return tuple(seed for seed in found if seed not in have)

@@ -30,9 +30,14 @@ def recorded_spec(state: SweepState, place: int = -1) -> SweepSpec:
 
 
 def refuse_existing(spec: SweepSpec, folder: Path) -> None:
-    """Raise SpecChanged with the differences, or SweepExists, when `folder` holds a sweep already."""
+    """Raise SpecChanged with the differences, or SweepExists, when `folder` holds a sweep already.
+
+    A direction that only the task of `spec` knows is taken from the record.
+    """
     if has_ledger(folder):
         state = SweepState.load(folder)
+        if spec.direction_is_assumed:
+            spec = spec.with_direction(recorded_spec(state).objective.direction)
         extended = is_earlier(spec, state)
         if not extended:
             refuse_changed(spec, state)
@@ -65,11 +70,22 @@ def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
     path = state.folder / SPEC_FILE
     if not path.exists():
         write_spec(state.spec, state.folder)
-    elif len(state.specs) > 1 and is_earlier(before := load_sweep(path), state):
+    elif len(state.specs) > 1 and is_earlier(before := _load_kept(path), state):
         rewrite_spec(with_settings_of(recorded_spec(state), before).resolved(), state.folder)
-    spec = load_sweep(path, overrides)
+    spec = _load_kept(path, overrides)
     refuse_changed(spec, state)
     return spec
+
+
+def _load_kept(path: Path, overrides: Sequence[str] = ()) -> SweepSpec:
+    """Read sweep.yaml; what is wrong in it is said with how to have it again."""
+    try:
+        return load_sweep(path, overrides)
+    except SweepFileError as error:
+        if not any(problem.where.startswith(str(path)) for problem in error.problems):
+            raise
+        again = f"or delete {path}: it is then written again from the ledger"
+        raise SweepFileError(error.problems, again) from None
 
 
 def with_settings_of(spec: SweepSpec, other: SweepSpec) -> SweepSpec:

@@ -35,7 +35,7 @@ from orchestrator.results.comparing.shared_streams import parameters_by_structur
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.driving.sampler import as_configuration, is_finished
-from orchestrator.running.schedulers.choice import choose_scheduler, open_scheduler, refuse_unavailable
+from orchestrator.running.schedulers.choice import choose_scheduler, missing_here, open_scheduler
 from orchestrator.running.watching.meter import Meter
 from orchestrator.running.watching.progress import Progress
 from orchestrator.sweep.children import SweepChildren
@@ -62,14 +62,14 @@ def run_sweep(
 
     After `max_seconds` it stops, to be resumed.
 
-    Raises SweepFileError for anything in the spec that cannot be built, UserError for resources that are not here,
+    Raises SweepFileError for anything in the spec that cannot be built, resources that are not here among them,
     SweepExists or SpecChanged when the folder holds a sweep already, LedgerError when it cannot be written. Nothing is
     written before all but the last are ruled out.
     """
     folder = storage / spec.name
     fetch_sweep(folder)
     refuse_existing(spec, folder)
-    refuse_unavailable(spec.resources)
+    missing_here(spec).raise_any()
     registered = register(spec)
     with begin_reading(spec.folder) as reading:  # git, beside what follows
         sources = import_for(spec)
@@ -130,7 +130,7 @@ def resume_sweep(
         state = SweepState.load(folder)
         spec = load_spec(state, overrides)
         notice.set(spec.notify)
-        refuse_unavailable(spec.resources)
+        missing_here(spec).raise_any()
         going_on = not is_finished(spec, state) or (retry_failed and bool(state.deaths))
         if going_on:
             code = code_to_resume(state, console, accept_change=accept_code_change)

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, WithJ
 from search_spaces.grammar.checks.validation import report_faults
 from search_spaces.grammar.load import read_text
 from search_spaces.grammar.problems.errors import ABSENT, nearest_name
-from search_spaces.grammar.problems.findings import Findings
+from search_spaces.grammar.problems.findings import Findings, Place
 from search_spaces.grammar.space.domains import is_number
 from search_spaces.grammar.spec.schema import DRAFT
 from search_spaces.grammar.spec.values import Name, Strict, Text, value_error
@@ -177,6 +177,9 @@ def load_claims(path: str | Path) -> ClaimsFile:
     data = read_yaml(text, findings)
     if data is not ABSENT and not isinstance(data, dict):
         findings.add("", "must be a mapping with title and claims", given=data)
+    if isinstance(data, dict) and "task" in data and not isinstance(named := data.get("claims"), list):
+        where = f"its claims file is {path.with_name(named)}" if isinstance(named, str) else "it names no claims file"
+        findings.add("", f"is a sweep file, not a claims file; {where}", place=Place(findings.source))
     findings.raise_any()
     try:
         found = ClaimsFile.model_validate(data)

@@ -11,6 +11,7 @@ from search_spaces.grammar.problems.errors import ABSENT, nearest_name
 from search_spaces.grammar.problems.findings import SECTIONS, STEP, Findings, Place, child, lookup
 from search_spaces.grammar.space.keys import check_misplaced_domains, drawn_sections, parse_space
 from search_spaces.grammar.spec.spec import SweepSpec
+from search_spaces.grammar.spec.values import STORES, is_store
 from search_spaces.grammar.text.dump import dump_yaml
 from search_spaces.grammar.text.overrides import apply_override
 from search_spaces.grammar.text.strict_yaml import MAX_BYTES, read_yaml
@@ -71,6 +72,8 @@ def read_sweep(
     reading = _parse(text, findings, overrides, name, imports)
     if reading.spec is not None:
         reading.spec._folder = Path(path).resolve().parent
+        if (uri := reading.spec.tracking.uri) is not None and not is_store(uri):  # a recorded one may be older
+            findings.add("tracking.uri", "is not an address of MLflow", given=uri, allowed=STORES)
     return reading
 
 
@@ -88,6 +91,10 @@ def _parse(
         elif data is not ABSENT:
             findings.add("", "must be a mapping of keys to values", given=data)
         return Reading(None, findings, UNREAD if data is ABSENT else "")
+    if isinstance(data.get("claims"), list) and "task" not in data:
+        said = f"is a claims file, not a sweep file; judge its claims with: lengthwise claims {findings.source}"
+        findings.add("", said, place=Place(findings.source))
+        return Reading(None, findings)
     overridden = [apply_override(text, data, findings) for text in overrides]
     if name is not None:
         if name != data.get("name"):

@@ -295,14 +295,16 @@ def test_the_archive_lacks_results_data_environments_and_secrets(
         *(".env", "id_ed25519", "keys/server.pem", "credentials.json"),
         *(".git/config", "env/pyvenv.cfg", "env/lib/torch.so", "__pycache__/a.pyc"),
         *("old/sweep/events.jsonl", "old/sweep/curves.parquet", "texts/wiki.bin", "scratch/x", "lib/my_nets.py"),
+        *("lib/my_secrets.py", "lib/password_tasks.py", "tests/test_secrets.py"),
     ):
         (study / name).parent.mkdir(parents=True, exist_ok=True)
         (study / name).write_text("x")
     (study / ".gitignore").write_text("scratch/\n")
     secrets = write_archive(study, tmp_path / "a.zip")
     with zipfile.ZipFile(tmp_path / "a.zip") as archive:
-        assert sorted(archive.namelist()) == [".gitignore", "lib/my_nets.py", "mine.yaml", "my_tasks.py"]
-    assert secrets == [".env", "credentials.json", "id_ed25519", "keys/server.pem"]
+        code = ["lib/my_nets.py", "lib/password_tasks.py", "mine.yaml", "my_tasks.py", "tests/test_secrets.py"]
+        assert sorted(archive.namelist()) == [".gitignore", *code]
+    assert secrets == [".env", "credentials.json", "id_ed25519", "keys/server.pem", "lib/my_secrets.py"]
     os.utime(study / "mine.yaml", (0, 0))
     write_archive(study, tmp_path / "b.zip")
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()

@@ -141,6 +141,14 @@ def test_listed_seeds_are_taken_whole_or_refused(used, asked):
         assert fresh_seeds(text, dict.fromkeys(used, "a")) == tuple(asked)
 
 
+def test_seeds_to_confirm_on_may_be_a_range():
+    assert fresh_seeds("100-102,110", {0: "a"}) == (100, 101, 102, 110) and fresh_seeds("7-7", {0: "a"}) == (7,)
+    with pytest.raises(
+        UserError, match="--seeds '5-3': not seeds; allowed: a number of seeds such as 10, or different"
+    ):
+        fresh_seeds("5-3", {})
+
+
 @pytest.mark.slow
 @settings(
     max_examples=8,

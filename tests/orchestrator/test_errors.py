@@ -29,7 +29,8 @@ def test_bad_input_exits_with_2_and_failures_with_1() -> None:
     codes = {name: kind.exit_code for name, kind in TREE.items()}
     assert {name for name, code in codes.items() if code == 2} == {
         "UserError", "SweepExists", "NotASweep", "SpecChanged", "SweepLocked", "DivergedLedger", "DeletedSweep",
-        "StorageRefused", "OddEntry",
+        "StorageRefused", "OddEntry", "DamagedLedger", "NewerLedger", "OlderLedger", "DamagedCurves", "DamagedWeights",
+        "NoMaps",
     }  # fmt: skip
     assert set(codes.values()) == {1, 2}
 
@@ -37,11 +38,18 @@ def test_bad_input_exits_with_2_and_failures_with_1() -> None:
 def test_a_changed_specification_shows_the_difference() -> None:
     error = errors.SpecChanged(Path("sweeps/a"), [("training.steps", 100, 200), ("model.norm", "none", "pre")])
     assert str(error) == (
-        "sweeps/a: this sweep was begun with another specification; undo the change, or choose another name\n"
+        "sweeps/a: the sweep file or --set has changed since this sweep started; undo these changes, or run them as "
+        "another sweep (--name):\n"
         "  training.steps: was 100, now 200\n"
         "  model.norm: was none, now pre"
     )
     assert error.differences == (("training.steps", 100, 200), ("model.norm", "none", "pre"))
+
+
+def test_damage_ends_with_what_to_do() -> None:
+    first = errors.DamagedLedger(Path("sweeps/a/events.jsonl"), 1, "the first record is missing")
+    for error in (first, errors.DamagedWeights("weights w are damaged")):
+        assert "put a copy of the file back, or " in str(error)
 
 
 def test_damage_begins_with_file_and_line() -> None:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import orchestrator
-from orchestrator.wording import compact_value, short_keys, spans, three_digits
+from orchestrator.wording import compact_value, read_numbers, short_keys, spans, three_digits
 
 
 def test_words():
@@ -32,3 +32,9 @@ def test_every_command_in_a_message_is_quoted_for_a_shell() -> None:
         if re.search(rf"lengthwise ({verbs}) [^\"`]*\{{(?!shlex)", line)
     ]
     assert not found
+
+
+def test_numbers_are_read_as_they_are_shown():
+    numbers = (1, 2, 3, 7)
+    assert read_numbers(spans(numbers)) == numbers and read_numbers("7,1-2") == (7, 1, 2)
+    assert [read_numbers(text) for text in ("", "a", "3-1", "1,1-2", "-1", "0-9999999999", "²")] == [()] * 7

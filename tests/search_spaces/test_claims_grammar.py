@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from search_spaces import Problem, SweepFileError, claims_schema, load_claims, schema_text
+from search_spaces import Problem, SweepFileError, claims_schema, load_claims, load_sweep, schema_text
 
 FOLDER = Path(__file__).parents[2] / "search_spaces"
 SHIPPED = sorted(FOLDER.rglob("claims.yaml"))
@@ -206,6 +207,22 @@ def test_a_control_stands_before_what_rests_on_it(tmp_path: Path) -> None:
     data["claims"].reverse()
     (problem,) = problems(tmp_path, yaml.safe_dump(data, sort_keys=False))
     assert problem.key == "claims[0].control" and "must come before the claims that depend on it" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("quickstart.yaml", "is a sweep file, not a claims file; it names no claims file"),
+        ("arithmetic/fig2_lengths.yaml", f"its claims file is {FOLDER / 'arithmetic' / 'claims.yaml'}"),
+    ],
+)
+def test_a_sweep_file_in_place_of_a_claims_file_is_one_problem_and_the_other_way_round(file: str, said: str) -> None:
+    with pytest.raises(SweepFileError, match=re.escape(said)) as refused:
+        load_claims(FOLDER / file)
+    assert len(refused.value.problems) == 1
+    with pytest.raises(SweepFileError, match="is a claims file, not a sweep file") as refused:
+        load_sweep(SHIPPED[0])
+    assert len(refused.value.problems) == 1
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

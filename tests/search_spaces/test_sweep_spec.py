@@ -160,6 +160,7 @@ def test_a_problem_prints_what_it_has() -> None:
     assert str(Problem("a.yaml:1", "k", "is missing")) == "a.yaml:1: k: is missing"
     assert str(Problem("a.yaml", "", "is empty")) == "a.yaml: is empty"
     assert str(Problem("a", "k", "m", None, "x", "y")) == "a: k: m; given null; allowed: x; did you mean y?"
+    assert str(Problem("a", "k", "3.5 is not an integer", 3.5)) == "a: k: 3.5 is not an integer"
     assert Problem("a", "k", "m").given is ABSENT
     assert (
         str(Problem("a", "k", "m", "x\n" * 500)).count("\n") == 0 and len(str(Problem("a", "k", "m", "x" * 500))) < 120

@@ -25,10 +25,10 @@ from orchestrator.results.summarise import summary
 from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.sweep.confirm import confirm
 from orchestrator.sweep.extend import extend_sweep
-from orchestrator.sweep.specification import refuse_existing
+from orchestrator.sweep.specification import load_spec, refuse_existing
 from orchestrator.sweep.sweep import resume_sweep
 from orchestrator.tracking.publish import publish
-from search_spaces import load_sweep
+from search_spaces import SweepFileError, load_sweep
 from trainers.config.recorded import recorded_member
 from trainers.models.attention_only import AttentionOnly
 
@@ -61,6 +61,17 @@ def test_the_specification_is_still_the_same_sweep(folder: Path) -> None:
         refuse_existing(spec, folder)
     with pytest.raises(SpecChanged, match=r"training\.steps"):
         refuse_existing(load_sweep(folder / "sweep.yaml", ["training.steps=7"]), folder)
+
+
+def test_a_sweep_file_that_is_damaged_in_its_folder_is_written_again_once_it_is_deleted(tmp_path: Path) -> None:
+    folder = shutil.copytree(SWEEPS[0], tmp_path / "copy")
+    state, file = SweepState.load(folder), folder / "sweep.yaml"
+    file.write_text("[")
+    with pytest.raises(SweepFileError) as found:
+        load_spec(state)
+    assert found.value.unchecked == f"or delete {file}: it is then written again from the ledger"
+    file.unlink()
+    assert load_spec(state).spec_hash == state.spec_hash and file.exists()
 
 
 @pytest.mark.slow

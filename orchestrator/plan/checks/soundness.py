@@ -48,7 +48,7 @@ def checked(reading: Reading) -> SweepSpec:
         raise SweepFileError(findings.problems, UNIMPORTED)
     if spec is not None and findings.problems:
         if _can_be_built(spec, findings):
-            _collect(spec, _sample(spec), findings)
+            _collect(completed(spec), _sample(spec), findings)
         else:
             check_fields(spec, findings)
             unchecked = UNBUILT

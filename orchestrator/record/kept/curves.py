@@ -19,11 +19,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from orchestrator.addresses import address_of
 from orchestrator.errors import DamagedCurves, LedgerError
 from orchestrator.record.kept.searched_values import add_searched_values
 from orchestrator.record.state.measured import measured_lengths
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
+from orchestrator.wording import command
 from trainers.files.atomic_file import write_atomic
 
 if TYPE_CHECKING:
@@ -235,16 +237,25 @@ def read_part(folder: Path, relative: str, sha256: str) -> Any:
             raise OSError(errno.EINVAL, "not a regular file")
         content = path.read_bytes()
     except OSError as error:
-        raise DamagedCurves(f"{path}: cannot be read ({error.strerror}), and the ledger names it") from error
+        raise _damaged(path, f"cannot be read ({error.strerror}), and the ledger names it") from error
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise DamagedCurves(f"{path}: does not match its checksum in the ledger")
+        raise _damaged(path, "does not match its checksum in the ledger")
     try:
         table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)  # a quarter of the time of read_table
     except (pa.ArrowException, OSError) as error:
-        raise DamagedCurves(f"{path}: holds no curves: {str(error).splitlines()[0]}") from error
+        raise _damaged(path, f"holds no curves: {str(error).splitlines()[0]}") from error
     if not table.schema.equals(_schema()):
-        raise DamagedCurves(f"{path}: holds no curves: its columns are not {', '.join(COLUMNS)}")
+        raise _damaged(path, f"holds no curves: its columns are not {', '.join(COLUMNS)}")
     return table
+
+
+def _damaged(path: Path, problem: str) -> DamagedCurves:
+    """Return the error for a damaged part, with how to have it again."""
+    folder = path.parent.parent
+    again = f"train again what it held: {command('repair', folder)}, then {command('resume', folder)}"
+    if address := address_of(folder):
+        again = f"remove it, so that the next command fetches it from {address}"
+    return DamagedCurves(f"{path}: {problem}\nput a copy of the file back, or {again}")
 
 
 def _write(path: Path, content: bytes) -> None:

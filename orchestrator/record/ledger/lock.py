@@ -105,6 +105,12 @@ def running(folder: Path) -> str | None:
     return _owner_with_heartbeat(folder) if address_of(folder) else None
 
 
+def refuse_running(folder: Path) -> None:
+    """Raise SweepLocked if a driver of this machine or of a shared folder runs the sweep right now."""
+    if address_of(folder) is None and (owner := running(folder)) is not None:
+        raise SweepLocked(f"the sweep in {folder} is being run by {owner}")
+
+
 def _owner_with_heartbeat(folder: Path) -> str | None:
     """Return the description of a driver that has no lock we can see, None if its heartbeat is old."""
     owner = read_owner(folder)

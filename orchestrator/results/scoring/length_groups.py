@@ -12,6 +12,7 @@ import numpy as np
 
 from orchestrator.errors import UserError
 from orchestrator.record.state.measured import Measured
+from orchestrator.wording import read_numbers
 from search_spaces import Objective
 
 FEW = 4
@@ -53,10 +54,12 @@ def few_lengths(groups: LengthGroups, present: Iterable[int]) -> tuple[int, ...]
     return tuple(sorted({*trained, *chosen})) or tuple(sorted(known))[-FEW:]
 
 
-def parse_lengths(asked: str, known: Collection[int], allowed: str) -> tuple[int, ...]:
-    """Return the lengths of --lengths, ascending; raises UserError with what is allowed for unknown or equal ones."""
-    parts = [part.strip() for part in asked.split(",") if part.strip()]
-    numbers = {int(part) for part in parts if part.isascii() and part.isdigit()}
-    if not parts or len(numbers) != len(parts) or not numbers <= set(known):
+def parse_lengths(asked: str, known: Collection[int] | None, allowed: str) -> tuple[int, ...]:
+    """Return the lengths of --lengths, ascending; raises UserError with what is allowed for equal or unknown ones.
+
+    None allows all.
+    """
+    numbers = read_numbers(asked)
+    if not numbers or not (known is None or set(numbers) <= set(known)):
         raise UserError(f"--lengths {asked!r}: allowed: {allowed}")
     return tuple(sorted(numbers))

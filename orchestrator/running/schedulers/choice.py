@@ -8,13 +8,16 @@ from functools import partial
 from itertools import islice
 from statistics import mean
 
+from orchestrator.cpus import count_cores
 from orchestrator.plan import search
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.plan.rounds import plan_rounds
+from orchestrator.running.pack.gpu_memory import gpus_here
 from orchestrator.running.pack.protocol import Driver
 from orchestrator.running.schedulers import inline, local
 from orchestrator.wording import duration
 from search_spaces import Resources, SweepSpec
+from search_spaces.grammar.problems.findings import Findings
 from trainers.config.member import MemberConfig
 from trainers.training.compiling import rough_seconds
 
@@ -49,13 +52,26 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[MemberConfig]) -> tuple
     return "local", f"estimated training time: under {_LIMIT}"
 
 
-def refuse_unavailable(resources: Resources) -> None:
-    """Raise UserError if this machine lacks what a pack needs, before anything is written or started."""
-    may_be_local = resources.scheduler == "auto" and not resources.gpus and not os.environ.get("RAY_ADDRESS")
-    if resources.scheduler == "inline":
-        inline.refuse_missing_resources(resources.cpus, resources.gpus)
-    elif resources.scheduler == "local" or may_be_local:
-        local.refuse_missing_resources(resources.cpus, resources.gpus)
+def missing_here(spec: SweepSpec) -> Findings:
+    """Return what a pack needs and this machine lacks, as problems of the sweep file; none if a cluster runs it."""
+    findings, resources = spec.findings(), spec.resources
+    if resources.scheduler in ("auto", "ray") and os.environ.get("RAY_ADDRESS"):
+        return findings
+    if resources.scheduler == "local" and resources.gpus:
+        allowed = "0, or resources.scheduler: ray or inline"
+        findings.add("resources.gpus", "local cannot share GPUs between packs", given=resources.gpus, allowed=allowed)
+    for name, have in lacking(resources.cpus, resources.gpus).items():
+        allowed = f"at most {have}; on a Ray cluster (RAY_ADDRESS) as many as one of its nodes has"
+        key = name.lower()
+        said, given = f"a pack needs more {name} than this machine has", getattr(resources, key)
+        findings.add(f"resources.{key}", said, given=given, allowed=allowed)
+    return findings
+
+
+def lacking(cpus: int, gpus: float) -> dict[str, int]:
+    """Return how many CPUs or GPUs this machine has, of those of which it has fewer than given."""
+    have = {"CPUs": count_cores(), "GPUs": len(gpus_here()) if gpus else 0}
+    return {name: have[name] for name, needed in (("CPUs", cpus), ("GPUs", gpus)) if needed > have[name]}
 
 
 @contextmanager

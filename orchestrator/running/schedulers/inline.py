@@ -13,8 +13,7 @@ from typing import Any
 import psutil
 from threadpoolctl import threadpool_limits
 
-from orchestrator.cpus import count_cores
-from orchestrator.errors import OutOfSpace, UserError
+from orchestrator.errors import OutOfSpace
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.record.kept.code import own_files
 from orchestrator.running.pack.gpu_memory import free_memory, gpus_here, smallest_share
@@ -35,17 +34,6 @@ def this_process(gpus: float = 0.0) -> Cluster:
     """Return this process as a cluster of one worker, with the memory of the machine or of the GPU that packs need."""
     memory = smallest_share(gpus_here(), gpus) if gpus else float(psutil.virtual_memory().total)
     return Cluster(workers=1, bytes_per_worker=memory, description="this process")
-
-
-def refuse_missing_resources(cpus: int, gpus: float) -> None:
-    """Raise UserError when a pack needs more than this machine has."""
-    import torch
-
-    have_cpus, have_gpus = count_cores(), torch.cuda.device_count()
-    if cpus > have_cpus or gpus > have_gpus:
-        raise UserError(
-            f"resources: a pack needs {cpus} CPUs and {gpus:g} GPUs; this machine has {have_cpus} and {have_gpus}"
-        )
 
 
 def run_packs(driver: Driver, *, retries: int) -> None:

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 import psutil
 
 from orchestrator.cpus import count_cores
-from orchestrator.errors import OutOfSpace, UserError
+from orchestrator.errors import OutOfSpace
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, pass_on
 from orchestrator.running.schedulers.local_worker import decode_message
@@ -25,15 +25,6 @@ _TICK_SECONDS = 0.1
 _MOST_LOST, _LOST_SECONDS = 3, 0.1  # workers that die before they begin a pack, and the pause after each
 
 StartWorker = Callable[[], "Connection[bytes, bytes]"]
-
-
-def refuse_missing_resources(cpus: int, gpus: float) -> None:
-    """Raise UserError when a pack needs more cores than this machine has, or a GPU."""
-    have = count_cores()
-    if gpus:
-        raise UserError("resources.scheduler: local cannot share GPUs between packs; allowed with gpus: ray, inline")
-    if cpus > have:
-        raise UserError(f"resources: a pack needs {cpus} CPUs; this machine has {have}")
 
 
 def this_machine(cpus: int, workers: int | None = None, most: int | None = None) -> Cluster:

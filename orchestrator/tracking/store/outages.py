@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import requests
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 from mlflow.utils.credentials import read_mlflow_creds
-from requests import HTTPError
 from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.errors import LengthwiseError
@@ -69,7 +69,7 @@ def raising_tracking_error(uri: str, folder: Path, given: str | None = None) -> 
 
 def _refusal(uri: str, error: Exception) -> str | None:
     """Return why the server at `uri` refused a request, and what to do; None for any other error."""
-    if isinstance(error, HTTPError) and error.response is not None:  # of an upload
+    if isinstance(error, requests.HTTPError) and error.response is not None:  # of an upload
         status = error.response.status_code
     elif isinstance(error, MlflowException):
         status = error.get_http_status_code()
@@ -91,6 +91,8 @@ def _refusal(uri: str, error: Exception) -> str | None:
 
 def _first_line(error: Exception) -> str:
     text = str(error).strip()
+    if type(error.__context__ or error) in (requests.ConnectionError, requests.ConnectTimeout):  # the text is urllib3's
+        return "no MLflow server answers at this address; start one with: lengthwise ui, or correct the address"
     if isinstance(error, ImportError) and error.name:
         return f"this kind of address needs the package {error.name}, which is not installed"
     if "database is locked" in text:

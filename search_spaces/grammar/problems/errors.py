@@ -43,7 +43,7 @@ class Problem:
     def __str__(self) -> str:
         subject = f"{self.where}: {self.key}: " if self.key else f"{self.where}: "
         parts = [subject + self.message]
-        if self.given is not ABSENT:
+        if self.given is not ABSENT and not self.message.startswith((f"{self.given!r} ", f"{shown(self.given)} ")):
             parts.append(f"given {shown(self.given)}")
         if self.allowed is not None:
             parts.append(f"allowed: {self.allowed}")

@@ -1,5 +1,6 @@
 """The base of all sections, and the types of single values in a sweep file: their validators and JSON Schemas."""
 
+import re
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -12,6 +13,8 @@ from search_spaces.grammar.spec.names import ALLOWED, MAX_CHARACTERS, name_probl
 
 MAX_SEEDS = 100_000
 LARGEST_SEED = 2**32 - 1
+STORES = "sqlite:///FILE, http://HOST:PORT, https://HOST, postgresql://HOST/NAME (or mysql, mssql), databricks"
+_STORE = re.compile(r"sqlite:///.+|(https?|(postgresql|mysql|mssql)(\+\w+)?)://[^/].*|databricks(://.+)?")
 
 
 class Strict(BaseModel):
@@ -23,6 +26,11 @@ class Strict(BaseModel):
 def value_error(message: str, allowed: str | None = None) -> PydanticCustomError:
     """Return the error of a validator: a message in the terms of the file, and what is allowed."""
     return PydanticCustomError("lengthwise", "{message}", {"message": message, "allowed": allowed})
+
+
+def is_store(uri: str) -> bool:
+    """Whether an address has one of the forms STORES, which MLflow can publish to."""
+    return _STORE.fullmatch(uri) is not None
 
 
 def _name(value: Any) -> str:

@@ -71,11 +71,11 @@ RATE = "a number >= 0 and < 1"
         ),
         (
             "training.averages: {choice: [{raw: {}, ema: {decay: 2.0}}]}",
-            "training.averages.choice[0].ema.decay: 2.0 is out of bounds; given 2.0; allowed: a number >= 0 and <= 1",
+            "training.averages.choice[0].ema.decay: 2.0 is out of bounds; allowed: a number >= 0 and <= 1",
         ),
         (
             "training.schedule: {choice: [{name: constant}, {name: cosine, final: 7}]}",
-            "training.schedule.choice[1].final: 7 is out of bounds; given 7; allowed: a number >= 0 and <= 1",
+            "training.schedule.choice[1].final: 7 is out of bounds; allowed: a number >= 0 and <= 1",
         ),
         (
             "evaluation.samples: {int_uniform: [0, 10]}",
@@ -83,7 +83,7 @@ RATE = "a number >= 0 and < 1"
         ),
         (
             "task.train_length: {choice: [3, 0]}",
-            "task.train_length.choice[1]: 0 is out of bounds; given 0; allowed: an integer >= 1; did you mean 1?",
+            "task.train_length.choice[1]: 0 is out of bounds; allowed: an integer >= 1; did you mean 1?",
         ),
         ("model.width.foo: {choice: [3]}", "model.width.foo: model.width is fixed to 8, which has no keys inside"),
     ],
@@ -103,9 +103,8 @@ def test_a_key_inside_a_nested_class_is_held_against_the_class_that_is_named(sai
 def test_items_of_a_long_list_have_lines_of_their_own(said: Said) -> None:
     lines = ["training.batch_size:", "  grid:", *(f"    - {size}" for size in (1, 2, 0, 4, 2.5))]
     assert said(*lines, change=("{configurations: 1}", "{sampler: grid}")) == [
-        "a.yaml:21: space.training.batch_size.grid[2]: 0 is out of bounds; given 0; allowed: an integer >= 1; "
-        "did you mean 1?",
-        "a.yaml:23: space.training.batch_size.grid[4]: 2.5 is not an integer; given 2.5; allowed: an integer >= 1",
+        "a.yaml:21: space.training.batch_size.grid[2]: 0 is out of bounds; allowed: an integer >= 1; did you mean 1?",
+        "a.yaml:23: space.training.batch_size.grid[4]: 2.5 is not an integer; allowed: an integer >= 1",
     ]
 
 
@@ -121,7 +120,7 @@ def test_a_list_of_wrong_values_is_counted(said: Said) -> None:
 def test_a_fixed_value_that_is_always_drawn_is_looked_at(said: Said) -> None:
     assert said("model.width: {choice: [4, 8]}", change=("width: 8", "width: -8")) == [
         "a.yaml:6: model.width: -8 is out of bounds; the space draws model.width, so this value is never used: "
-        "mend it, or leave it out; given -8; allowed: an integer >= 1"
+        "mend it, or leave it out; allowed: an integer >= 1"
     ]
     assert said("model.width: {choice: [4, 8]}", change=("  width: 8\n", "")) == []
 
@@ -140,7 +139,7 @@ def test_a_fixed_name_that_is_always_drawn_is_looked_at(said: Said) -> None:
 def test_a_fixed_value_used_under_a_condition_is_only_wrong(said: Said) -> None:
     lines = ["model.norm: {choice: [none, pre]}", "model.width: {choice: [4, 8], when: {model.norm: pre}}"]
     assert said(*lines, change=("width: 8", "width: -8")) == [
-        "a.yaml:6: model.width: -8 is out of bounds; given -8; allowed: an integer >= 1"
+        "a.yaml:6: model.width: -8 is out of bounds; allowed: an integer >= 1"
     ]
 
 
@@ -163,8 +162,7 @@ def test_a_value_must_fit_every_class_it_can_meet(said: Said) -> None:
     ]
     assert said(ARMS, "model.layers: {choice: [1, 2], when: {model.name: decoder}}") == []
     assert said(ARMS, "model.layers: {choice: [1, 0], when: {model.name: decoder}}") == [
-        "a.yaml:18: space.model.layers.choice[1]: 0 is out of bounds; given 0; allowed: an integer >= 1; "
-        "did you mean 1?"
+        "a.yaml:18: space.model.layers.choice[1]: 0 is out of bounds; allowed: an integer >= 1; did you mean 1?"
     ]
 
 
@@ -205,7 +203,7 @@ def test_whole_positions_in_a_grid_are_looked_into(said: Said) -> None:
     assert found == [
         "a.yaml:19: space.model.position.choice[1]: no position is called 'rpee'; given 'rpee'; allowed: "
         f"{', '.join(registry.names('position'))}; did you mean rpe?",
-        "a.yaml:19: space.model.position.choice[2].threshold: -1 is out of bounds; given -1; allowed: a number > 0",
+        "a.yaml:19: space.model.position.choice[2].threshold: -1 is out of bounds; allowed: a number > 0",
         "a.yaml:19: space.model.position.choice[3].hiden: unknown key; given 3; allowed: threshold, hidden; "
         "did you mean hidden?",
     ]
@@ -247,8 +245,8 @@ def test_every_listed_configuration_is_looked_at_in_its_own_line(said: Said) -> 
     assert said(change=LISTED) == [
         "a.yaml:19: search.listed[1].model.widht: unknown key; given 4; allowed: width, value_width, norm, attention, "
         "dropout, dropout_sites, init_std, form; did you mean width?",
-        f"a.yaml:19: search.listed[1].model.dropout: 1.5 is out of bounds; given 1.5; allowed: {RATE}",
-        "a.yaml:21: search.listed[2].model.norm: 'past' is not one of the choices; given 'past'; "
+        f"a.yaml:19: search.listed[1].model.dropout: 1.5 is out of bounds; allowed: {RATE}",
+        "a.yaml:21: search.listed[2].model.norm: 'past' is not one of the choices; "
         "allowed: none, pre, post; did you mean post?",
     ]
 

@@ -155,6 +155,10 @@ def test_one_fault_of_the_grammar_alone_brings_no_other(refused: Refused, change
     assert error.problems == caught.value.problems and error.unchecked == ""
 
 
+def test_a_direction_that_the_task_knows_is_not_missed_beside_another_fault(refused: Refused) -> None:
+    assert lines(refused((", direction: minimize", ""), ("seeds: 1", "seeds: 0"))) == [(16, "seeds")]
+
+
 def test_a_section_that_is_missing_or_misspelt_is_one_problem(refused: Refused) -> None:
     assert lines(refused(("training:\n", "trainin:\n"))) == [(9, "trainin")]
     misspelt = refused(("space:\n", "spac:\n"), ("  steps: 60\n", ""), ("search: {configurations: 4}\n", ""))

@@ -1,19 +1,23 @@
 """A damaged ledger is cut after its last good record; the damaged file stays, and what is lost is said."""
 
 import json
+import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.errors import DamagedLedger, LedgerError, NotASweep, SweepLocked
+from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, NotASweep, SweepLocked
+from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode, read_records
 from orchestrator.record.repair import repair
 from orchestrator.record.state.state import SweepState
+from orchestrator.wording import command
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 WHOLE = (RELEASED / LEDGER_FILE).read_bytes()
@@ -64,6 +68,19 @@ def test_an_earlier_kept_file_is_never_overwritten(folder: Path) -> None:
         assert kept[-1].read_bytes() == b"".join(lines)
 
 
+@pytest.mark.parametrize("damage", [Path.unlink, lambda part: os.truncate(part, 100)])
+def test_a_record_whose_curves_are_damaged_is_cut_off(folder: Path, damage: Callable[[Path], object]) -> None:
+    record = next(one for one in read_records(folder) if one.kind == "evaluation")
+    part = folder / record.fields["file"]
+    damage(part)
+    with pytest.raises(DamagedCurves) as found:
+        read_curves(SweepState.load(folder))
+    again = f"train again what it held: {command('repair', folder)}, then {command('resume', folder)}"
+    assert str(found.value).endswith(f"\nput a copy of the file back, or {again}")
+    assert repair(folder)[0].endswith(f":{record.seq + 1}: the curves that it names are missing or damaged: {part}")
+    assert len(read_records(folder)) == record.seq and not len(read_curves(SweepState.load(folder)))
+
+
 def test_a_record_that_says_nonsense_is_cut_off(folder: Path) -> None:
     records = read_records(folder)
     at = next(one.seq for one in records if one.kind == "score")
@@ -75,7 +92,7 @@ def test_a_record_that_says_nonsense_is_cut_off(folder: Path) -> None:
 
 def test_what_cannot_be_repaired_is_left(folder: Path, tmp_path: Path) -> None:
     (folder / LEDGER_FILE).write_bytes(WHOLE[1:])
-    with pytest.raises(LedgerError, match="even its first record is damaged"):
+    with pytest.raises(DamagedLedger, match="a first record cannot be repaired; put a copy of the file back"):
         repair(folder)
     assert (folder / LEDGER_FILE).read_bytes() == WHOLE[1:] and not list(folder.glob("*.damaged*"))
     with pytest.raises(NotASweep):
@@ -92,6 +109,7 @@ def test_whatever_is_cut_or_garbled_a_prefix_is_left(start: int, end: int, inste
     content = WHOLE[:start] + instead + WHOLE[end:]
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root)
+        shutil.copytree(RELEASED / "curves", folder / "curves")
         (folder / LEDGER_FILE).write_bytes(content)
         try:
             said = repair(folder)

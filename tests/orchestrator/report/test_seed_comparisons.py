@@ -185,7 +185,7 @@ def test_a_real_sweep_from_file_to_comparison(tmp_path, run_inline, monkeypatch,
     for words, said in (
         (["nine", "1"], "there is no configuration nine"),
         (["0", f"{tmp_path / 'absent'}/1"], "absent"),
-        (["0", "1", "--csv", str(table)], "exists; name another file"),
+        (["0", "1", "--csv", str(table)], "exists already; choose another name, or --force"),
     ):
         monkeypatch.setattr("sys.argv", ["lengthwise", "compare", str(folder), *words])
         with pytest.raises(SystemExit) as ended:

@@ -116,8 +116,8 @@ def test_sentences_of_noise(sweeps):
         (["plain", "lower", "--metric", "margni"], UserError, "did you mean margin?"),
         (["plain", "lower", "--lengths", "99"], UserError, "--lengths '99'"),
         (["plain", "0", "1", "--figure", "new.png"], UserError, "only whole sweeps are drawn"),
-        (["plain", "lower", "--figure", "plain/events.jsonl"], UserError, "is not a PNG file"),
-        (["plain", "lower", "--csv", "plain/events.jsonl"], UserError, "exists; name another file"),
+        (["plain", "lower", "--figure", "plain/events.jsonl"], UserError, "a name that ends with .png"),
+        (["plain", "lower", "--csv", "plain/events.jsonl"], UserError, "allowed: a name that ends with .csv"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(sweeps, monkeypatch, words, error, message):

@@ -18,6 +18,7 @@ from rich.console import Console
 from orchestrator.cli import options
 from orchestrator.preview import upload
 from orchestrator.record.ledger import folders as places
+from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.interrupts import Interrupts
@@ -42,7 +43,25 @@ def test_help_imports_nothing_heavy(lengthwise):
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-@pytest.mark.parametrize("uri", ["sqlite:////a #b.db", "sqlite:////it's: a", "[a]", "http://h:5000", "#"])
+def test_a_sweep_that_exists_or_runs_is_refused_before_torch_is_imported(lengthwise, tiny, tmp_path):
+    tiny.write_text(tiny.read_text().replace(", direction: minimize", ""))
+    assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
+    program = "import sys, orchestrator.cli.main as one\ntry: one.main()\n"
+    program += "except SystemExit as end: print(end.code, 'torch' in sys.modules)"
+    with SweepLock(tmp_path / "tiny"):
+        for words, said in (
+            (("run", tiny, "--storage", tmp_path), "tiny holds this sweep already; resume it with"),
+            (("run", tiny, "--storage", tmp_path, "--set", "seeds=1"), "has changed since this sweep started"),
+            (("resume", tmp_path / "tiny"), "is being run by"),
+            (("extend", tmp_path / "tiny", "--seeds", "3"), "is being run by"),
+        ):
+            done = lengthwise.process(*words, program=program, anew=True)
+            assert done.stdout == "2 False\n" and said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "uri", ["sqlite:////a #b.db", "sqlite:////it's: a", "sqlite:///[a]", "http://h:5000", "sqlite:///#"]
+)
 def test_a_tracking_address_is_taken_as_it_is(tiny, uri):
     assert load_sweep(tiny, options.with_uri(["seeds=1"], uri)).tracking.uri == uri
 
@@ -79,6 +98,11 @@ def test_bad_input_is_one_message_and_nothing_is_written(lengthwise, tiny, tmp_p
     refused(lengthwise("run", tiny, "--storage", storage), "tiny.yaml:4: model.width", "tiny.yaml:6: training.steps")
     refused(lengthwise("run", tmp_path / "absent.yaml", "--storage", storage), "there is no such file")
     refused(lengthwise("run", tiny, "--name", "../evil", "--storage", storage), "--name")
+    no_store = "'mlruns' is not an address of MLflow; allowed: sqlite:///FILE, http://HOST:PORT"
+    refused(lengthwise("run", tiny, "--storage", storage, "--tracking-uri", "mlruns"), f"--tracking-uri {no_store}")
+    refused(lengthwise("publish", "tiny", "--storage", storage, "--tracking-uri", "mlruns"), no_store)
+    tiny.write_text(text.replace("{enabled: false}", "{uri: file:///mlruns}"))
+    refused(lengthwise("run", tiny, "--storage", storage), "tracking.uri: is not an address of MLflow; given 'file:")
     refused(lengthwise("resume", tmp_path / "nothing"), "nothing does not exist")
     refused(lengthwise("status", tmp_path / "nothing"), "nothing does not exist")
     refused(lengthwise("list", "taks"), "did you mean task?")
@@ -103,7 +127,7 @@ def test_validate_builds_what_the_space_can_draw(lengthwise, tiny):
     assert good.returncode == 0 and good.stdout.count(": good;") == 2
     tiny.write_text(tiny.read_text().replace("{choice: [8, 16]}", "{choice: [8, 0]}"))
     both = lengthwise("validate", tiny, "search_spaces/quickstart.yaml")
-    refused(both, "tiny.yaml:13: space.training.batch_size.choice[1]: 0 is out of bounds; given 0")
+    refused(both, "tiny.yaml:13: space.training.batch_size.choice[1]: 0 is out of bounds")
     assert "quickstart.yaml: good" in both.stdout  # the other file is still looked at
 
 
@@ -174,7 +198,9 @@ def test_list_and_schema(lengthwise, tmp_path):
     assert json.loads(lengthwise("schema").stdout)["properties"]["seeds"]
     written = lengthwise("schema", "-o", tmp_path / "schema.json")
     assert written.returncode == 0 and json.loads((tmp_path / "schema.json").read_text())["properties"]
-    refused(lengthwise("schema", "-o", tmp_path / "absent" / "schema.json"), "absent/schema.json", "cannot be written")
+    lengthwise.refuses("schema", "-o", tmp_path / "schema.json", said="exists already; choose another name, or --force")
+    assert lengthwise("schema", "-o", tmp_path / "schema.json", "--force").returncode == 0
+    refused(lengthwise("schema", "-o", tmp_path / "absent" / "schema.json"), "absent/schema.json: there is no folder")
 
 
 def lines(done: subprocess.CompletedProcess[str]) -> tuple[int, list[str], list[str]]:
@@ -208,7 +234,7 @@ def test_what_could_be_drawn_is_refused_before_anything_is_written(lengthwise, t
     )
     expected = [
         f"{tiny}:4: model.dropout: 7 is out of bounds; the space draws model.dropout, so this value is never used: "
-        "mend it, or leave it out; given 7; allowed: a number >= 0 and < 1",
+        "mend it, or leave it out; allowed: a number >= 0 and < 1",
         f"{tiny}:13: space.model.dropout.uniform[1]: is out of bounds; given 1.01; allowed: a number >= 0 and < 1; "
         "did you mean 0.99999?",
     ]

@@ -22,7 +22,6 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.pack import watchdog
 from orchestrator.running.schedulers import choice as schedulers
-from orchestrator.running.schedulers import inline
 from search_spaces import load_sweep
 from trainers.config.member import MemberConfig
 
@@ -175,9 +174,9 @@ def test_an_error_of_the_driver_is_not_the_death_of_a_pack(stage):
 def test_resources_that_are_not_here_are_refused_before_anything_is_written(lengthwise, tiny, tmp_path):
     done = lengthwise("run", tiny, "--storage", tmp_path / "new", "--set", "resources.gpus=64")
     assert done.returncode == 2 and not (tmp_path / "new").exists()
-    assert "a pack needs 1 CPUs and 64 GPUs; this machine has" in done.stderr
-    with pytest.raises(UserError, match="needs 9999 CPUs"):
-        inline.refuse_missing_resources(9999, 0.0)
+    assert "--set resources.gpus=64: resources.gpus: a pack needs more GPUs than this machine has" in done.stderr
+    done = lengthwise("validate", tiny, "--set", "resources.gpus=64")
+    assert done.returncode == 0 and "note: `run` refuses this here: --set resources.gpus=64" in done.stdout
 
 
 def test_a_pack_with_gpus_trains_on_one(stage, monkeypatch):

@@ -12,15 +12,14 @@ from multiprocessing import Pipe
 import psutil
 import pytest
 
-from orchestrator.errors import UserError
 from orchestrator.plan.checks.soundness import check
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.pack.train_pack import encode_work
 from orchestrator.running.schedulers import local, local_worker
-from orchestrator.running.schedulers.choice import EXAMPLES, choose_scheduler, refuse_unavailable
+from orchestrator.running.schedulers.choice import EXAMPLES, choose_scheduler, missing_here
 from orchestrator.sweep.children import SweepChildren
-from search_spaces import Resources, load_sweep
+from search_spaces import load_sweep
 from tests.orchestrator.running.deaths import (
     INLINE,
     Told,
@@ -53,8 +52,6 @@ def test_the_number_of_packs_at_once_is_limited_by_affinity_and_by_the_sweep(mon
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(6)))
     assert [local.this_machine(2).workers, local.this_machine(2, most=2).workers] == [3, 2]
     assert local.this_machine(2, most=9).workers == 3 and local.this_machine(2, 5, most=1).workers == 5
-    with pytest.raises(UserError, match="a pack needs 7 CPUs; this machine has 6"):
-        local.refuse_missing_resources(7, 0)
 
 
 def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
@@ -232,7 +229,7 @@ def test_children_of_a_sweep_that_is_refused_end_with_the_command(lengthwise, ti
         tmp_path,
         "--set",
         "resources={scheduler: local, cpus: 4096}",
-        said="a pack needs 4096 CPUs",
+        said="a pack needs more CPUs than this machine has; given 4096; allowed: at most",
     )
     assert not with_words(os.getpid(), "running.children.child")
 
@@ -278,15 +275,27 @@ def test_what_the_driver_raises_leaves_as_it_was_raised(host):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("scheduler", "key", "address", "said"),
     [
-        ({"gpus": 1}, "local cannot share GPUs between packs"),
-        ({"cpus": 4096}, "a pack needs 4096 CPUs; this machine has"),
+        ("local", "gpus", "ray://head:10001", "local cannot share GPUs between packs"),
+        ("auto", "cpus", None, "a pack needs more CPUs than this machine has"),
+        ("ray", "gpus", None, "a pack needs more GPUs than this machine has"),
+        ("ray", "gpus", "ray://head:10001", None),
     ],
 )
-def test_what_this_machine_does_not_have_is_refused(changes, said):
-    with pytest.raises(UserError, match=said):
-        refuse_unavailable(Resources(scheduler="local", **changes))
+def test_a_pack_that_needs_more_than_its_machine_has_is_refused_with_the_place(
+    tiny, monkeypatch, scheduler, key, address, said
+):
+    """A cluster decides for itself what it has."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if address:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+    text = tiny.read_text().replace("scheduler: inline", f"scheduler: {scheduler}, {key}: 4096")
+    tiny.write_text(text)
+    line = next(number for number, one in enumerate(text.splitlines(), 1) if one.startswith("resources"))
+    problems = missing_here(load_sweep(tiny)).problems
+    assert bool(problems) == bool(said) and all(one.where == f"{tiny}:{line}" for one in problems)
+    assert said is None or said in str(problems[0])
 
 
 @pytest.mark.parametrize(

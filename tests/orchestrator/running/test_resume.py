@@ -132,4 +132,4 @@ def test_a_damaged_ledger_is_refused_at_its_line(lengthwise, long_sweep, tmp_pat
     lines[4] = lines[4].replace(b"0", b"1", 1)
     (copy / LEDGER_FILE).write_bytes(b"".join(lines))
     done = lengthwise("resume", copy)
-    assert done.returncode == 1 and f"{copy / LEDGER_FILE}:5" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and f"{copy / LEDGER_FILE}:5" in done.stderr and "Traceback" not in done.stderr

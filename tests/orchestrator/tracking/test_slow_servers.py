@@ -17,6 +17,7 @@ from orchestrator.tracking.publish import publish as publish_sweep
 from orchestrator.tracking.store.outages import OUTAGE, TrackingError, TrackingRefused
 from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.wording import command
+from tests.ports import free_ports
 
 
 class Refusing(http.server.BaseHTTPRequestHandler):
@@ -86,6 +87,14 @@ def test_a_busy_server_is_not_waited_for_as_long_as_it_asks(sweep, publish, busy
     with pytest.raises(TrackingError, match=r"429[\s\S]*lengthwise publish"):
         publish(sweep.folder, f"http://127.0.0.1:{busy.server_address[1]}")
     assert busy.asked == 2
+
+
+def test_an_address_without_a_server_is_one_sentence(sweep, publish, quick) -> None:
+    address = f"http://127.0.0.1:{free_ports(1)[0]}"
+    with pytest.raises(TrackingError) as found:
+        publish(sweep.folder, address)
+    said = "no MLflow server answers at this address; start one with: lengthwise ui, or correct the address"
+    assert str(found.value).splitlines()[0] == f"MLflow at {address}: {said}"
 
 
 @pytest.mark.parametrize(
