@@ -142,8 +142,8 @@ def read_numbers(text: str) -> tuple[int, ...]:
     """
     numbers: list[int] = []
     for part in filter(None, map(str.strip, text.split(","))):
-        found = re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", part)
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, -1)
+        match = re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
         if not 0 <= last - first < MOST_NUMBERS:
             return ()
         numbers += range(first, last + 1)

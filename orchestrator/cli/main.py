@@ -173,7 +173,9 @@ def run(
     reading = read_sweep(file, replaced, name, imports or ())
     storage = storage or default_storage()
     early = None if reading.findings.problems else reading.spec
-    if early is not None and not resume_begun and "." not in early.objective.metric:  # a name that its task completes
+    if (
+        early is not None and not resume_begun and "." not in early.objective.metric
+    ):  # else only the task knows the metric
         from orchestrator.sweep.specification import refuse_existing
 
         refuse_existing(early, storage / early.name)  # before torch is imported

@@ -22,7 +22,8 @@ def _find_sweep(named: str) -> Path:
     return find_sweep(named)
 
 
-def read_tracking_uri(uri: str) -> str:
+def parse_store(uri: str) -> str:
+    """Return an address of MLflow as it is given; "" is the default. Raises UserError for any other text."""
     if uri and not is_store(uri):
         raise UserError(f"--tracking-uri {uri!r} is not an address of MLflow; allowed: {STORES}")
     return uri
@@ -45,9 +46,7 @@ Storage = Annotated[
 ]
 TrackingUri = Annotated[
     str | None,
-    typer.Option(
-        metavar="URI", parser=read_tracking_uri, help="MLflow; by default a SQLite file in the storage folder."
-    ),
+    typer.Option(metavar="URI", parser=parse_store, help="MLflow; by default a SQLite file in the storage folder."),
 ]
 Notify = Annotated[
     str | None, typer.Option(metavar="URL", help="Gets a JSON POST (Slack's, too) when the sweep ends or is stopped.")

@@ -102,7 +102,7 @@ def delete(
     ] = False,
     tracking_uri: Annotated[
         str | None,
-        typer.Option(metavar="URI", parser=options.read_tracking_uri, help="With --mlflow: the runs there alone."),
+        typer.Option(metavar="URI", parser=options.parse_store, help="With --mlflow: the runs there alone."),
     ] = None,
     checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Delete its checkpoints alone.")] = False,
 ) -> None:

@@ -21,7 +21,7 @@ from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.upload import measure
 from orchestrator.running.pack.gpu_memory import count_gpu_packs, gpus_here, smallest_share
 from orchestrator.running.schedulers import inline, local
-from orchestrator.running.schedulers.choice import choose_scheduler, missing_here
+from orchestrator.running.schedulers.choice import choose_scheduler, find_missing_resources
 from orchestrator.wording import counted, duration
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
@@ -118,7 +118,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     if len(distinct) < len(configurations):
         warnings.append(f"{len(configurations) - len(distinct)} configurations repeat earlier ones and run once")
     warnings += [*loop_warnings(spec, examples.values()), *warn_of_few_seeds(spec)]
-    warnings += [f"`run` refuses this here: {problem}" for problem in missing_here(spec).problems]
+    warnings += [f"`run` refuses this here: {problem}" for problem in find_missing_resources(spec).problems]
     return Forecast([(label, text) for label, text in rows if text is not None], warnings)
 
 

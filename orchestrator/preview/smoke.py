@@ -14,7 +14,7 @@ from orchestrator.code.own_code import import_for
 from orchestrator.errors import LengthwiseError
 from orchestrator.plan.checks.soundness import build_sample, drawn_configurations
 from orchestrator.running.pack.protocol import describe_exception
-from orchestrator.running.schedulers.choice import missing_here
+from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.wording import counted, label
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
@@ -36,7 +36,7 @@ def validate_sweep(spec: SweepSpec, *, smoked: bool) -> list[str]:
     evaluated = f"; evaluated at lengths {sample.evaluated}" if sample.evaluated else ""
     return [
         *(f"warning: {warning}" for warning in sample.warnings),
-        *(f"note: `run` refuses this here: {problem}" for problem in missing_here(spec).problems),
+        *(f"note: `run` refuses this here: {problem}" for problem in find_missing_resources(spec).problems),
         f"good; {sample.built} configurations were built{tried}{evaluated}",
     ]
 

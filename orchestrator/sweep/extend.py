@@ -33,7 +33,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.driving.sampler import as_configuration
-from orchestrator.running.schedulers.choice import missing_here
+from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.sweep.confirm import best_rows
 from orchestrator.sweep.specification import (
     SPEC_FILE,
@@ -91,7 +91,7 @@ def extend_sweep(
         )
         spec = planned.spec
         notice.set(spec.notify)
-        missing_here(spec).raise_any()
+        find_missing_resources(spec).raise_any()
         code = code_to_resume(state, console, accept_change=accept_code_change)
         if planned.added.configurations or planned.added.grids:
             recorded = [as_configuration(one) for one in state.configurations.values()]
@@ -252,7 +252,7 @@ def _new_seeds(asked: str, have: Sequence[int], taken: dict[int, str]) -> tuple[
             raise UserError(f"--seeds {asked}: there are {len(have)} already; allowed: {len(have)} or more")
         used = {*have, *taken}
         return tuple(islice((seed for seed in count() if seed not in used), number))
-    found = read_numbers(asked)
-    if not found or max(found) > LARGEST_SEED:
+    seeds = read_numbers(asked)
+    if not seeds or max(seeds) > LARGEST_SEED:
         raise UserError(f"--seeds {asked!r}: not seeds; allowed: {SEEDS_ALLOWED}")
-    return tuple(seed for seed in found if seed not in have)
+    return tuple(seed for seed in seeds if seed not in have)

@@ -35,7 +35,7 @@ from orchestrator.results.comparing.shared_streams import parameters_by_structur
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.driving.sampler import as_configuration, is_finished
-from orchestrator.running.schedulers.choice import choose_scheduler, missing_here, open_scheduler
+from orchestrator.running.schedulers.choice import choose_scheduler, find_missing_resources, open_scheduler
 from orchestrator.running.watching.meter import Meter
 from orchestrator.running.watching.progress import Progress
 from orchestrator.sweep.children import SweepChildren
@@ -69,7 +69,7 @@ def run_sweep(
     folder = storage / spec.name
     fetch_sweep(folder)
     refuse_existing(spec, folder)
-    missing_here(spec).raise_any()
+    find_missing_resources(spec).raise_any()
     registered = register(spec)
     with begin_reading(spec.folder) as reading:  # git, beside what follows
         sources = import_for(spec)
@@ -130,7 +130,7 @@ def resume_sweep(
         state = SweepState.load(folder)
         spec = load_spec(state, overrides)
         notice.set(spec.notify)
-        missing_here(spec).raise_any()
+        find_missing_resources(spec).raise_any()
         going_on = not is_finished(spec, state) or (retry_failed and bool(state.deaths))
         if going_on:
             code = code_to_resume(state, console, accept_change=accept_code_change)

@@ -14,7 +14,7 @@ from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.sampler import as_configuration
-from orchestrator.running.schedulers.choice import lacking
+from orchestrator.running.schedulers.choice import count_lacking
 from orchestrator.running.schedulers.inline import as_in_a_worker
 from orchestrator.wording import differing_keys, label, spans
 from trainers.evaluation.results import Evaluation, Progress
@@ -94,7 +94,7 @@ def replay(folder: Path, configuration: str, seed: int) -> Replay:
     refuse_without_data([one], f"{member} cannot be trained again")
     resources = state.spec.get("resources", {})
     cpus, gpus = int(resources.get("cpus") or 1), float(resources.get("gpus") or 0.0)
-    if short := lacking(cpus, gpus):
+    if short := count_lacking(cpus, gpus):
         have = " and ".join(f"{count} {name}" for name, count in short.items())
         raise UserError(f"{member} was trained with {cpus} CPUs and {gpus:g} GPUs; this machine has {have}")
     from orchestrator.running.pack.environment import environment

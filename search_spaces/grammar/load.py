@@ -92,8 +92,8 @@ def _parse(
             findings.add("", "must be a mapping of keys to values", given=data)
         return Reading(None, findings, UNREAD if data is ABSENT else "")
     if isinstance(data.get("claims"), list) and "task" not in data:
-        said = f"is a claims file, not a sweep file; judge its claims with: lengthwise claims {findings.source}"
-        findings.add("", said, place=Place(findings.source))
+        message = f"is a claims file, not a sweep file; judge its claims with: lengthwise claims {findings.source}"
+        findings.add("", message, place=Place(findings.source))
         return Reading(None, findings)
     overridden = [apply_override(text, data, findings) for text in overrides]
     if name is not None:

@@ -52,7 +52,7 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[MemberConfig]) -> tuple
     return "local", f"estimated training time: under {_LIMIT}"
 
 
-def missing_here(spec: SweepSpec) -> Findings:
+def find_missing_resources(spec: SweepSpec) -> Findings:
     """Return what a pack needs and this machine lacks, as problems of the sweep file; none if a cluster runs it."""
     findings, resources = spec.findings(), spec.resources
     if resources.scheduler in ("auto", "ray") and os.environ.get("RAY_ADDRESS"):
@@ -60,16 +60,16 @@ def missing_here(spec: SweepSpec) -> Findings:
     if resources.scheduler == "local" and resources.gpus:
         allowed = "0, or resources.scheduler: ray or inline"
         findings.add("resources.gpus", "local cannot share GPUs between packs", given=resources.gpus, allowed=allowed)
-    for name, have in lacking(resources.cpus, resources.gpus).items():
+    for name, have in count_lacking(resources.cpus, resources.gpus).items():
         allowed = f"at most {have}; on a Ray cluster (RAY_ADDRESS) as many as one of its nodes has"
         key = name.lower()
-        said, given = f"a pack needs more {name} than this machine has", getattr(resources, key)
-        findings.add(f"resources.{key}", said, given=given, allowed=allowed)
+        message, given = f"a pack needs more {name} than this machine has", getattr(resources, key)
+        findings.add(f"resources.{key}", message, given=given, allowed=allowed)
     return findings
 
 
-def lacking(cpus: int, gpus: float) -> dict[str, int]:
-    """Return how many CPUs or GPUs this machine has, of those of which it has fewer than given."""
+def count_lacking(cpus: int, gpus: float) -> dict[str, int]:
+    """Return how many CPUs and GPUs this machine has, those left out of which it has enough: {"GPUs": 1}."""
     have = {"CPUs": count_cores(), "GPUs": len(gpus_here()) if gpus else 0}
     return {name: have[name] for name, needed in (("CPUs", cpus), ("GPUs", gpus)) if needed > have[name]}
 

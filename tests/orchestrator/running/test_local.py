@@ -17,7 +17,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.pack.train_pack import encode_work
 from orchestrator.running.schedulers import local, local_worker
-from orchestrator.running.schedulers.choice import EXAMPLES, choose_scheduler, missing_here
+from orchestrator.running.schedulers.choice import EXAMPLES, choose_scheduler, find_missing_resources
 from orchestrator.sweep.children import SweepChildren
 from search_spaces import load_sweep
 from tests.orchestrator.running.deaths import (
@@ -293,7 +293,7 @@ def test_a_pack_that_needs_more_than_its_machine_has_is_refused_with_the_place(
     text = tiny.read_text().replace("scheduler: inline", f"scheduler: {scheduler}, {key}: 4096")
     tiny.write_text(text)
     line = next(number for number, one in enumerate(text.splitlines(), 1) if one.startswith("resources"))
-    problems = missing_here(load_sweep(tiny)).problems
+    problems = find_missing_resources(load_sweep(tiny)).problems
     assert bool(problems) == bool(said) and all(one.where == f"{tiny}:{line}" for one in problems)
     assert said is None or said in str(problems[0])
 
