@@ -259,8 +259,11 @@ def test_the_end_stands_until_a_resume() -> None:
 
 
 def test_publishing_is_remembered() -> None:
-    told = {"uri": "sqlite:///x", "ok": False, "message": "server down"}
-    assert replay(*STORY, ("publish", told)).publishes == [told]
+    records = [
+        ("publish", {"uri": f"sqlite:///{name}", "ok": ok, "message": ""})
+        for name, ok in (("x", True), ("y", False), ("x", True))
+    ]
+    assert replay(*STORY, *records).published_at == ["sqlite:///x"]
 
 
 @pytest.mark.parametrize(
