@@ -7,10 +7,10 @@ two, so that the first always has a rival with as many seeds. With neither all s
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from orchestrator.record.state.race import Outcome
 from orchestrator.results.scoring.objective import score_configuration
 from orchestrator.statistics.failed_seeds import worst_value
 from orchestrator.statistics.friedman import rule_out_treatments
@@ -18,16 +18,6 @@ from search_spaces import Objective, Racing
 
 MEDIAN, RANK_SUM = "median", "rank sum"
 LEAST_TESTED = 2  # configurations that stay after a test, if at least this many have not failed
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """The survivors of a round and the `values` that decided, by config_id; None for a failed configuration."""
-
-    survivors: tuple[str, ...]
-    by: str
-    values: dict[str, float | None]
-    p: float | None
 
 
 def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objective: Objective) -> Outcome:
@@ -44,9 +34,9 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
     if racing.test is None:
         goodness = {name: sign * median for name, median in medians.items() if median is not None}
         survivors = keep_best(goodness, racing.count_kept(len(scores)))
-        return Outcome(survivors=survivors, by=MEDIAN, values=medians, p=None)
+        return Outcome(survivors=survivors, by=MEDIAN, values=medians)
     if len(alive) < LEAST_TESTED:
-        return Outcome(survivors=tuple(alive), by=RANK_SUM, values=dict.fromkeys(scores), p=None)
+        return Outcome(survivors=tuple(alive), by=RANK_SUM, values=dict.fromkeys(scores))
     worst = worst_value(objective.direction)
     values_BK = sign * np.array([[worst if math.isnan(one) else one for one in scores[name]] for name in alive]).T
     stays, rank_sums, p = rule_out_treatments(values_BK, float(racing.resolved()["level"]))
