@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 ran and failed, 2 bad input, 130 interrupted.
 import os
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ import typer
 from orchestrator.cli import continuing, options, results, upkeep
 from orchestrator.cli.help import BEGIN, KEEP_HOUSE, LOOK, VerbGroup
 from orchestrator.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
-from orchestrator.errors import LengthwiseError, UserError
+from orchestrator.errors import LengthwiseError, refuse_unwritable
 from orchestrator.record.ledger.folders import default_storage, has_ledger
 from orchestrator.redaction import masked_traceback, redact, redact_log_records
 from orchestrator.running.with_ray import start as ray_start
@@ -32,8 +33,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Length-generalization studies of small transformers: many seeds, many configurations, median curves.",
 )
-console = make_console()
-errors = make_console(stderr=True)
+console, errors = make_console(), make_console(stderr=True)
+_say, _complain = partial(say, console), partial(say, errors)
 
 
 @app.command("list", rich_help_panel=LOOK)
@@ -70,10 +71,8 @@ def schema(
     if output is None:
         typer.echo(text, nl=False)
         return
-    try:
+    with refuse_unwritable(output):
         output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{output}: cannot be written: {error.strerror}") from error
     _say(f"wrote {output}")
 
 
@@ -286,11 +285,3 @@ def _checked(reading: Reading) -> Any:
     for note in spec.notes:
         _say(f"note: {note}")
     return spec
-
-
-def _say(text: str) -> None:
-    say(console, text)
-
-
-def _complain(text: str) -> None:
-    say(errors, text)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, refuse_unwritable
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.wording import command, counted, first_few
@@ -91,11 +91,9 @@ def export(
         lines += LOADER.format(path=str(next(iter(kept)))).splitlines()
     _check_targets(paths, force=force, new_folders=(weights, to))
     for path, read in files.items():
-        try:
+        with refuse_unwritable(path):
             path.parent.mkdir(exist_ok=True)
             write_atomic(path, [read()])
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written: {error.strerror}") from error
     return lines
 
 
