@@ -15,7 +15,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator.figures.drawing import EDGE, GREY, PALETTE, scale_values
+from orchestrator.figures.drawing import EDGE, GREY, PALETTE, frame_axes, scale_values
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.median_curves import Band
 from orchestrator.results.summary import Row
@@ -104,8 +104,7 @@ def shape_axes(axes: Axes, bands: Sequence[Band], lengths: Iterable[Sequence[int
     axes.set_xlim(every[0] - 0.5, every[-1] + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
     axes.set_xlabel("length")
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    frame_axes(axes)
 
 
 def shade_groups(axes: Axes, groups: LengthGroups, *, labels: bool) -> None:

@@ -191,6 +191,12 @@ def scale_values(axes: Axes, scale: str, direction: str, values: np.ndarray[Any,
         axes.set_ylim(*SHARES)
 
 
+def frame_axes(axes: Axes) -> None:
+    """Draw a faint grid, and no frame at the top and on the right."""
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def file_name(key: str) -> str:
     """Return a dotted key as part of a file name."""
     return "".join(c if (c.isalnum() and c.isascii()) or c in "._-" else "_" for c in key)

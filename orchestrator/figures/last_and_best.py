@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import PALETTE, printable
+from orchestrator.figures.drawing import PALETTE, frame_axes, printable
 from orchestrator.results.scoring.last_and_best import LastAndBest
 from orchestrator.results.scoring.objective import judged_over_seeds
 from orchestrator.results.summary import Row, Summary
@@ -68,8 +68,7 @@ def _draw(axes: Axes, one: LastAndBest, seeds: Mapping[int, Sequence[float]], su
     medians = [judged_over_seeds(at, summary.objective).median for at in zip(*seeds.values(), strict=True)]
     axes.plot(steps, [m if math.isfinite(m) else math.nan for m in medians], color=PALETTE[0], linewidth=2.0, zorder=3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    frame_axes(axes)
 
 
 def _by_column(shown: Sequence[LastAndBest], tested: bool) -> list[np.ndarray[Any, Any]]:

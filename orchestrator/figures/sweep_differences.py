@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
 from orchestrator.figures.bands import shade_groups
-from orchestrator.figures.drawing import PALETTE, printable
+from orchestrator.figures.drawing import PALETTE, frame_axes, printable
 from orchestrator.results.comparing.sweep_comparison import SweepComparison
 from orchestrator.wording import counted
 
@@ -38,8 +38,7 @@ def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Pat
         axes.set_ylabel(printable(f"difference of {question.metric} ({question.average})"))
         axes.set_title(title, fontsize=10, loc="left", pad=16)
         axes.legend(fontsize=8, frameon=False)
-        axes.grid(alpha=0.25, linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
+        frame_axes(axes)
         return figure
 
     points = [[_label(one), one.has_band, [_point(point.outcome) for point in one.by_length]] for one in comparisons]

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import GREY, PALETTE, file_name, printable, scale_values
+from orchestrator.figures.drawing import GREY, PALETTE, file_name, frame_axes, printable, scale_values
 from orchestrator.figures.legend import coloured_and_grey, legend_height, legend_table
 from orchestrator.results.scoring.length_groups import LengthGroups, few_lengths
 from orchestrator.results.summary import Summary
@@ -54,8 +54,7 @@ def family_figure(summary: Summary, name: str, points: Sequence[FamilyPoint], pa
             axes.set_title(f"length {length} ({_group(groups, length)})", fontsize=9)
             axes.set_xlabel(printable(families[0].label))
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
-            axes.grid(alpha=0.25, linewidth=0.6)
-            axes.spines[["top", "right"]].set_visible(False)
+            frame_axes(axes)
         if all(point.q25 >= 0 for point in points):
             panels[0].set_ylim(bottom=-0.02 * panels[0].get_ylim()[1])
         scale_values(panels[0], summary.scale, direction, np.array([point.median for point in points]))
