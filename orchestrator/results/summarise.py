@@ -229,7 +229,7 @@ def _informed(state: SweepState) -> tuple[int, int] | None:
     if state.spec.get("search", {}).get("sampler") != "tpe":
         return None
     search = Search.model_validate(state.spec["search"])
-    failed = [number for number, draw in state.draws.items() if draw.scored and draw.score is None]
+    failed = [found.number for found in state.configurations.values() if found.finished and found.score is None]
     return search.informed(len(state.draws), failed), len(state.draws)
 
 

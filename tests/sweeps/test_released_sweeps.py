@@ -164,9 +164,9 @@ def test_interrupted_sweeps_were_killed_where_it_matters() -> None:
         packs = SweepState.load(HERE / "1.0.0" / name).packs.values()
         assert {pack.status for pack in packs} == {"complete", "running", "planned"}
     for name in ("tpe", "tpe_drawing"):
-        draws = SweepState.load(HERE / "1.0.0" / name).draws.values()
-        assert 10 < sum(draw.scored for draw in draws) < len(draws) < 22
-        assert (len(draws) % 4 == 0) == (name == "tpe")  # generations of four
+        state = SweepState.load(HERE / "1.0.0" / name)
+        assert 10 < sum(one.finished for one in state.configurations.values()) < len(state.draws) < 22
+        assert (len(state.draws) % 4 == 0) == (name == "tpe")  # generations of four
     (pack,) = SweepState.load(HERE / "1.0.0" / "interrupted_compiled").packs.values()
     (newest, *_) = sorted((HERE / "1.0.0" / "interrupted_compiled" / "checkpoints" / pack.pack_id).glob("*.ckpt"))[::-1]
     header, _ = decode(newest.read_bytes())
