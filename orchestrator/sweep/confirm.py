@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from orchestrator.consoles import say
 from orchestrator.ending.ending import Outcome
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.mirror.fetch import fetch_storage
@@ -32,7 +33,6 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
-from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.sweep import sweep
 from orchestrator.sweep.specification import SPEC_FILE
 from orchestrator.wording import command, label, spans
@@ -80,8 +80,7 @@ def confirm(
     outcome = sweep.run_sweep(planned.spec, folder.parent, console, planned.origin)
     if outcome.exit_code == 0:
         page, _ = write_report(folder)
-        said = f"Both scores side by side: {page}; in MLflow after: {command('publish', folder)}"
-        console.print(said, highlight=False, markup=False, soft_wrap=True)
+        say(console, f"Both scores side by side: {page}; in MLflow after: {command('publish', folder)}")
     return outcome
 
 
@@ -143,7 +142,7 @@ def make_listed_spec(
     Raises UserError where today's code would train something else, SweepExists when the name is taken.
     """
     what, source = f"{state.folder} cannot be {action}", f"{state.folder / SPEC_FILE} (to be {action})"
-    recorded = [as_configuration(state.configurations[row.config_id]) for row in chosen]
+    recorded = [state.configurations[row.config_id] for row in chosen]
     refuse_corrected(recorded, what)
     refuse_without_data(recorded, what)
     search = {"sampler": "listed", "listed": [row.values for row in chosen]}

@@ -33,7 +33,6 @@ from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.running.driving.interrupts import Interrupts
-from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.running.schedulers.choice import refuse_unavailable
 from orchestrator.sweep.confirm import best_rows
 from orchestrator.sweep.specification import (
@@ -95,7 +94,7 @@ def extend_sweep(
         refuse_unavailable(spec.resources)
         code = code_to_resume(state, console, accept_change=accept_code_change)
         if planned.added.configurations or planned.added.grids:
-            recorded = [as_configuration(one) for one in state.configurations.values()]
+            recorded = list(state.configurations.values())
             refuse_changed_defaults(
                 with_recorded_defaults(spec, recorded), recorded, f"{folder} cannot draw more configurations"
             )

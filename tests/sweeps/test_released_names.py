@@ -22,7 +22,6 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.summarise import summary
-from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.sweep.confirm import confirm
 from orchestrator.sweep.extend import extend_sweep
 from orchestrator.sweep.specification import refuse_existing
@@ -46,7 +45,7 @@ def copied(name: str, to: Path) -> Path:
 
 
 def recorded(state: SweepState) -> list[Configuration]:
-    return [as_configuration(found) for found in state.configurations.values()]
+    return list(state.configurations.values())
 
 
 def quiet() -> Console:
