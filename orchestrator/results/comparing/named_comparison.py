@@ -57,7 +57,7 @@ def compare_named(
 def _side(folder: Path, name: str, read: dict[Path, tuple[SweepState, Summary]]) -> Side:
     """Return the named configuration, of the sweep in `folder` or in the folder that the name begins with."""
     place = Path(name)
-    home, label = (find_sweep(place.parent), place.name) if "/" in name else (Path(folder), name)
+    home, label = (find_sweep(place.parent), place.name) if "/" in name else (folder, name)
     if home.resolve() not in read:
         state = SweepState.load(home)
         read[home.resolve()] = (state, summary(state))
