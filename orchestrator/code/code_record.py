@@ -195,7 +195,7 @@ def _read_unchanged(module: Source, name: str) -> bytes:
         content = path.read_bytes()
     except OSError as error:
         raise OwnCodeError(f"{module.module}: {path} cannot be read: {error.strerror}") from error
-    if Source.sha256_of(content) != module.files[name]:
+    if hashlib.sha256(content).hexdigest() != module.files[name]:
         raise OwnCodeError(f"{module.module}: {path} was edited while the sweep was started; start it again")
     return content
 
