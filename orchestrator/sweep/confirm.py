@@ -6,7 +6,7 @@ A confirmation is a sweep like any other, of the sampler `listed`, beside the on
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,32 +51,14 @@ class SweepBeside:
     lines: tuple[str, ...] = ()
 
 
-def confirm(
-    folder: Path,
-    console: Console,
-    *,
-    top: int = TOP,
-    seeds: str = str(SEEDS),
-    configurations: Sequence[str] = (),
-    name: str | None = None,
-    allow_unfinished: bool = False,
-    overrides: Sequence[str] = (),
-) -> Outcome:
+def confirm(folder: Path, console: Console, plan: Callable[[SweepState], SweepBeside]) -> Outcome:
     """Run the confirmation of the sweep in `folder` beside it, then draw the report of both.
 
-    Raises what `plan_confirmation` and `run_sweep` raise.
+    `plan` is `plan_confirmation` with its options. Raises what it and `run_sweep` raise.
     """
     folder = folder.resolve()
     fetch_storage(folder.parent)  # other sweeps may have used seeds
-    planned = plan_confirmation(
-        SweepState.load(folder),
-        top=top,
-        seeds=seeds,
-        configurations=configurations,
-        name=name,
-        allow_unfinished=allow_unfinished,
-        overrides=overrides,
-    )
+    planned = plan(SweepState.load(folder))
     outcome = sweep.run_sweep(planned.spec, folder.parent, console, planned.origin)
     if outcome.exit_code == 0:
         page, _ = write_report(folder)
