@@ -168,8 +168,9 @@ def ranked(folder: Path) -> list[dict[str, Any]]:
 
 def drawn(folder: Path) -> list[list[Any]]:
     """(number, config_id, values, score) of every draw."""
-    draws = sorted(SweepState.load(folder).draws.values(), key=lambda draw: draw.number)
-    return [[draw.number, draw.config_id, draw.values, draw.score] for draw in draws]
+    state = SweepState.load(folder)
+    draws = sorted(state.draws.values(), key=lambda draw: draw.number)
+    return [[one.number, one.config_id, one.values, state.configurations[one.config_id].score] for one in draws]
 
 
 def resumed(target: Path, name: str, scratch: Path) -> None:

@@ -9,7 +9,6 @@ from itertools import combinations
 import numpy as np
 
 from orchestrator.results.comparing.shared_streams import Shared, shared_streams
-from orchestrator.results.scoring.objective import reduce_values
 from orchestrator.results.summary import REMEMBERED, Row, Summary
 from orchestrator.statistics.exact_tests import holm
 from orchestrator.statistics.failed_seeds import failed_seed_value, over_seeds
@@ -188,13 +187,8 @@ def values_by_seed(side: Side, question: Question) -> dict[int, float]:
     band = side.result.bands.get((side.row.config_id, question.metric, question.average))
     if band is None:
         return {}
-    places = [i for i, length in enumerate(band.lengths) if length in question.lengths]
-    return {
-        seed: reduce_values(np.array([band.seeds[seed][i] for i in places]), question.reduce)
-        if seed in band.seeds
-        else np.nan
-        for seed in sorted({*side.row.seeds, *band.seeds})
-    }
+    known = band.seed_values(question.lengths, question.reduce)
+    return {seed: known.get(seed, math.nan) for seed in sorted({*side.row.seeds, *band.seeds})}
 
 
 def _same_draw(result: Summary, first: Row, other: Row) -> bool:

@@ -34,6 +34,7 @@ from orchestrator.statistics.two_samples import (
 )
 from search_spaces import ABSENT
 from search_spaces.grammar.problems.findings import lookup
+from search_spaces.grammar.space.domains import value_key
 from search_spaces.grammar.spec.spec import PASSIVE
 
 MATCHED, TOGETHER, EACH_LENGTH = "matched configurations", "all matched together", "each length"
@@ -178,15 +179,8 @@ def _values(result: Summary, row: Row, keys: tuple[str, ...], shared: frozenset[
     """Return the values of a configuration: as drawn if both sweeps searched the key, else as resolved."""
     resolved = dict(result.recorded[row.config_id].resolved)
     drawn = {key: row.values[key] for key in shared if key in row.values}
-    return tuple(_hashable(drawn[key] if key in drawn else lookup(resolved, key)) for key in keys)
-
-
-def _hashable(value: Any) -> Hashable:
-    if isinstance(value, Mapping):
-        return tuple(sorted((key, _hashable(inner)) for key, inner in value.items()))
-    if isinstance(value, list | tuple):
-        return tuple(map(_hashable, value))
-    return "absent" if value is ABSENT else (isinstance(value, bool), value)
+    found = (drawn[key] if key in drawn else lookup(resolved, key) for key in keys)
+    return tuple(ABSENT if value is ABSENT else value_key(value) for value in found)
 
 
 def _question_at(pair: Pair, question: Question, length: int) -> Question:

@@ -56,7 +56,7 @@ def progress_rows(
     ended = Counter(member.status for member in members)
     planned, seeds = planned_size(state.spec), sum(len(state.planned_seeds(name)) for name in state.configurations)
     seeds += (planned - len(state.draws)) * len(read_common_seeds(state.specs))
-    packs = sum(pack.status in ("complete", "failed") for pack in state.packs.values())
+    packs = sum(pack.has_ended for pack in state.packs.values())
     rate = sum(at.rate for at in running.values()) or speed
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
     finished = sum(found.is_done for found in state.configurations.values())
@@ -148,7 +148,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("seeds failed", f"{ended['failed']} ({crashed} crashed, {ended['failed'] - crashed} diverged)"),
         *_stopped_row(state, len(members)),
         *_race_rows(state),
-        ("packs", f"{sum(pack.status in ('complete', 'failed') for pack in state.packs.values())}/{len(state.packs)}"),
+        ("packs", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),
         *(("packs cut again", sentence) for sentence in describe_recuts(state.recuts)),
         ("member-steps", f"{100 * sum(steps.values()) / total:.0f} %" if total else "none yet"),
         ("best so far", _describe_best(state)),
@@ -168,7 +168,7 @@ def steps_done(state: SweepState, running: Mapping[str, Running] = MappingProxyT
     """Return the member-steps of every pack, as recorded or as it runs; an ended pack counts as whole."""
     steps = {}
     for pack in state.packs.values():
-        step = pack.steps if pack.status in ("complete", "failed") else pack.step
+        step = pack.steps if pack.has_ended else pack.step
         if pack.pack_id in running:
             step = max(step, running[pack.pack_id].step)
         steps[pack.pack_id] = pack.member_steps(step)
