@@ -15,7 +15,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator.figures.drawing import EDGE, GREY, PALETTE, frame_axes, scale_values
+from orchestrator.figures.drawing import EDGE, GREY, PALETTE, frame_axes, scale_values, with_gaps
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.median_curves import Band
 from orchestrator.results.summary import Row
@@ -71,8 +71,7 @@ def mark_unreached(axes: Axes, band: Band, colour: str) -> None:
 
 def finite_line(band: Band) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return lengths and medians of a band, NaN where a median is infinite."""
-    median = np.array(band.median, dtype=float)
-    return np.array(band.lengths), np.where(np.isfinite(median), median, np.nan)
+    return np.array(band.lengths), with_gaps(band.median)
 
 
 def draw_band(axes: Axes, band: Band, colour: str, *, prominent: bool, style: Any = "-", marker: str = "o") -> Line2D:

@@ -1,6 +1,5 @@
 """Draw the judged metric against the training step, and mark the chosen evaluation of every seed."""
 
-import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import PALETTE, frame_axes, printable
+from orchestrator.figures.drawing import PALETTE, frame_axes, printable, with_gaps
 from orchestrator.results.scoring.last_and_best import LastAndBest
 from orchestrator.results.scoring.objective import judged_over_seeds
 from orchestrator.results.summary import Row, Summary
@@ -66,7 +65,7 @@ def _draw(axes: Axes, one: LastAndBest, seeds: Mapping[int, Sequence[float]], su
             at = one.evaluated.index(one.steps[seed])
             axes.plot([steps[at]], [values[at]], "o", color=MARKED, markersize=4, alpha=0.8, zorder=4)
     medians = [judged_over_seeds(at, summary.objective).median for at in zip(*seeds.values(), strict=True)]
-    axes.plot(steps, [m if math.isfinite(m) else math.nan for m in medians], color=PALETTE[0], linewidth=2.0, zorder=3)
+    axes.plot(steps, with_gaps(medians), color=PALETTE[0], linewidth=2.0, zorder=3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     frame_axes(axes)
 
