@@ -97,7 +97,7 @@ def export(
     return lines
 
 
-def _check_targets(paths: list[Path], *, force: bool, new_folders: Collection[Path | None] = ()) -> None:
+def _check_targets(paths: list[Path], *, force: bool, new_folders: Collection[Path | None]) -> None:
     """Raise UserError for a file that exists, unless `force`, and for a path where no file can be written.
 
     `new_folders` will be made if they are missing.

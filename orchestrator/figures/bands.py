@@ -36,9 +36,9 @@ def draw_configurations(
     axes: Axes,
     bands: Mapping[str, Band],
     coloured: Sequence[Row],
-    grey: Sequence[Row] = (),
+    grey: Sequence[Row],
     *,
-    crosses: bool = False,
+    crosses: bool,
     styles: Sequence[tuple[Any, str]] = SOLID,
 ) -> list[Artist]:
     """Draw those configurations that have a band, by config_id: the first in colour and on top, `grey` as medians.

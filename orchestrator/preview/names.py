@@ -10,7 +10,7 @@ from trainers.settings import registry
 from trainers.settings.descriptions import describe
 
 
-def describe_names(kind: str | None, imports: Sequence[str] = ()) -> list[str]:
+def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
     """Return a line for each name of a kind (default: all kinds), followed by a line for each of its fields.
 
     Names of the modules `imports` are included. Raises UserError for an unknown kind, OwnCodeError for a module that
