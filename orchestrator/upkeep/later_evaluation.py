@@ -94,7 +94,7 @@ def _evaluate(state: SweepState, request: Request) -> tuple["StoredCurves", dict
     gpus = float(resources.get("gpus") or 0.0) if torch.cuda.is_available() else 0.0
     alive = {seed: member for seed, member in request.members.items() if member is not None}
     averages = request.fields["averages"]
-    with as_in_a_worker(max(1, int(resources.get("cpus") or 1))):
+    with as_in_a_worker(int(resources.get("cpus") or 1)):
         table = environment(state.modules, gpus=gpus)
         try:
             weights = [{average: request.kept[seed].weights(average) for average in averages} for seed in alive]

@@ -94,7 +94,7 @@ def replay(folder: Path, configuration: str, seed: int) -> Replay:
     from trainers.training.loop import train  # brings torch
 
     again = Replay(member, recorded)
-    with as_in_a_worker(max(1, cpus)):
+    with as_in_a_worker(cpus):
         now = environment(state.modules, gpus=gpus)
         if under := [state.environments[name] for _, name in pack.ran_under]:
             again.environment += differing_keys(under[-1], now)

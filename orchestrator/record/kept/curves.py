@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 CURVES_FOLDER = "curves"
 CURVES_FILE = "curves.parquet"
 COLUMNS = ("config_id", "seed", "average", "metric", "length", "step", "value")
-_NAMES = ("config_id", "average", "metric")
 _ROWS_AT_ONCE = 500_000  # rows that are read before `keep` is asked, at most one pack more
 
 Keep = Callable[["pd.DataFrame"], npt.NDArray[np.bool_]]

@@ -174,12 +174,16 @@ def _compared(x: Floats, y: Floats, paired: bool, question: Question) -> TwoSamp
     lost = np.isnan(x).any() or np.isnan(y).any()
     if question.policy == "fail" and lost:
         return TwoSamples(n=0, reason=FAILED)
-    as_failed = failed_seed_value(question.policy, question.direction)
-    x, y = (np.where(np.isnan(values), as_failed, values) for values in (x, y))
+    x, y = (count_failed(values, question) for values in (x, y))
     if not paired:
         return compare_groups(x[~np.isnan(x)], y[~np.isnan(y)])
     kept = ~(np.isnan(x) | np.isnan(y))
     return compare_pairs(x[kept], y[kept])
+
+
+def count_failed(values: Floats, question: Question) -> Floats:
+    """Return the values with NaN, of failed seeds, replaced as the question says; NaN where they are left out."""
+    return np.where(np.isnan(values), failed_seed_value(question.policy, question.direction), values)
 
 
 def values_by_seed(side: Side, question: Question) -> dict[int, float]:

@@ -16,13 +16,13 @@ from orchestrator.results.comparing.seed_comparisons import (
     Side,
     compare_sides,
     correct_family,
+    count_failed,
     find_shared,
     values_by_seed,
 )
 from orchestrator.results.comparing.shared_streams import Shared, differing_values
 from orchestrator.results.ran_under import differing_environment
 from orchestrator.results.summary import Row, Summary
-from orchestrator.statistics.failed_seeds import failed_seed_value
 from orchestrator.statistics.intervals import LEVEL
 from orchestrator.statistics.quartiles import Floats
 from orchestrator.statistics.two_samples import (
@@ -208,8 +208,7 @@ def _compare_together(
     )
     outcome = _outcome(x_CS, y_CS, question, paired, band_level(lengths))
     same = [name for name in shared[0].same if all(name in each.same for each in shared)]
-    as_failed = failed_seed_value(question.policy, question.direction)
-    first, second = (_mean_over_configurations(_with_failed(table, as_failed)) for table in (x_CS, y_CS))
+    first, second = (_mean_over_configurations(count_failed(table, question)) for table in (x_CS, y_CS))
     return SeedComparison(
         question=question,
         first_median=median_or_nan(first[~np.isnan(first)]),
@@ -231,8 +230,7 @@ def _outcome(x_CS: Floats, y_CS: Floats, question: Question, paired: bool, level
     lost = np.isnan(x_CS).any() or np.isnan(y_CS).any()
     if question.policy == "fail" and lost:
         return TwoSamples(n=0, reason=FAILED)
-    as_failed = failed_seed_value(question.policy, question.direction)
-    x_CS, y_CS = (_with_failed(values, as_failed) for values in (x_CS, y_CS))
+    x_CS, y_CS = (count_failed(values, question) for values in (x_CS, y_CS))
     if paired:
         differences = _mean_over_configurations(subtract_pairs(x_CS, y_CS))
         return describe_differences(differences[~np.isnan(differences)], level=level)
@@ -240,10 +238,6 @@ def _outcome(x_CS: Floats, y_CS: Floats, question: Question, paired: bool, level
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         return TwoSamples(n=len(first), n_second=len(second), reason=UNPAIRED_FAILED)
     return compare_groups(first, second)
-
-
-def _with_failed(values: Floats, as_failed: float) -> Floats:
-    return np.where(np.isnan(values), as_failed, values)
 
 
 def _mean_over_configurations(values_CS: Floats) -> Floats:
