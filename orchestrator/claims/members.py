@@ -74,8 +74,7 @@ class Members:
     @property
     def failed(self) -> int:
         """The number of members that diverged."""
-        members = [member for one in self.state.configurations.values() for member in one.members.values()]
-        return sum(member.status == "failed" for member in members)
+        return sum(member.status == "failed" for member in self.state.members)
 
     @property
     def steps(self) -> dict[str, int]:

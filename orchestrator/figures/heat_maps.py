@@ -62,7 +62,7 @@ def draw_weight_maps(folder: Path, configurations: Sequence[str]) -> list[str]:
     if not result.weights:
         raise UserError(f"{folder}: there are no maps, because no weights were kept (resources.keep_weights)")
     lines = []
-    for row in (next(row for row in result.rows if row.config_id == config_id) for config_id in chosen):
+    for row in (result.by_config_id[config_id] for config_id in chosen):
         found = read_maps(result, row)
         if found is None:
             lines.append(f"{label(row.number)}: there are no maps of its weights")

@@ -25,7 +25,6 @@ MARKED = PALETTE[1]
 
 def last_and_best_figure(summary: Summary, path: Path) -> Path | None:
     """Draw the first configurations by score, one in each row of panels; None if no seed was evaluated twice."""
-    rows = {row.config_id: row for row in summary.rows}
     shown = [one for one in summary.last_and_best if one.steps][:SHOWN]
     if not shown:
         return None
@@ -35,7 +34,7 @@ def last_and_best_figure(summary: Summary, path: Path) -> Path | None:
         figure = Figure(figsize=(9.0 if tested else 5.2, 0.9 + 2.0 * len(shown)))
         grid = figure.subplots(len(shown), 1 + tested, squeeze=False, sharex=True, sharey="col")
         for line, one in zip(grid, shown, strict=True):
-            row = rows[one.config_id]
+            row = summary.by_config_id[one.config_id]
             panels = [("selection", summary.objective.lengths, one.selection)]
             panels += [("test", row.groups.test, one.test)] if tested else []
             for axes, (group, lengths, seeds) in zip(line, panels, strict=True):
@@ -53,7 +52,8 @@ def last_and_best_figure(summary: Summary, path: Path) -> Path | None:
     facts = [[one.config_id, one.evaluated, one.selection, one.test, one.steps] for one in shown]
     about = [summary.objective_curve, summary.objective.lengths, summary.searched, summary.objective.failed_seeds]
     about += [summary.objective.direction, summary.scale]
-    places = [[row.rank, row.number, row.values, row.groups] for row in (rows[one.config_id] for one in shown)]
+    rows = [summary.by_config_id[one.config_id] for one in shown]
+    places = [[row.rank, row.number, row.values, row.groups] for row in rows]
     return drawing.save(path, draw, about, places, facts)
 
 

@@ -254,7 +254,7 @@ def _confirmations(state: SweepState, result: Summary) -> tuple[Confirmed, ...]:
 def _confirmed(state: SweepState, result: Summary, search: SweepState | None) -> Confirmed:
     """Return a confirmation from its own summary; `search` is the state of its search, if it is found."""
     confirms, seeds = result.provenance[CONFIRMS], tuple(sorted(planned_seeds(state)))
-    rows = {row.config_id: row for row in result.rows}
+    rows = result.by_config_id
     return Confirmed(
         name=result.name,
         folder=result.folder,

@@ -140,6 +140,11 @@ class Summary:
     read_confirmed: Callable[["Summary"], tuple[Confirmed, ...]] = field(repr=False)
 
     @cached_property
+    def by_config_id(self) -> dict[str, Row]:
+        """The rows by config_id."""
+        return {row.config_id: row for row in self.rows}
+
+    @cached_property
     def metrics(self) -> dict[str, Metric]:
         """Every recorded metric by name; if configurations differ, that of the first one."""
         found: dict[str, Metric] = {}

@@ -188,9 +188,7 @@ def plan_extension(
 def _describe(state: SweepState, spec: SweepSpec, added: Extension, more: dict[str, tuple[int, ...]]) -> list[str]:
     """Return what is added and what is kept, in sentences."""
     before = recorded_spec(state)
-    trained = sum(
-        one.status in ("complete", "failed") for c in state.configurations.values() for one in c.members.values()
-    )
+    trained = sum(member.status in ("complete", "failed") for member in state.members)
     lines = [f"sweep {state.name} in {state.folder.resolve()} is extended"]
     if added.seeds:
         which = (

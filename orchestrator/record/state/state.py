@@ -93,6 +93,11 @@ class SweepState:
         """The recorded modules of `imports` that the sweep was last trained with."""
         return self.codes[-1]["modules"] if self.codes else []
 
+    @property
+    def members(self) -> list[MemberState]:
+        """The members of all configurations."""
+        return [member for found in self.configurations.values() for member in found.members.values()]
+
     def seeds(self) -> dict[str, tuple[int, ...]]:
         """Return the seeds of each configuration that are in a pack, sorted."""
         return {name: tuple(sorted(configuration.members)) for name, configuration in self.configurations.items()}

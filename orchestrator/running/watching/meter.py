@@ -52,8 +52,7 @@ def progress_rows(
     per second; it is shown while no pack has measured its own.
     """
     done, total = sum(steps_done(state, running).values()), _total(state)
-    members = [member for found in state.configurations.values() for member in found.members.values()]
-    ended = Counter(member.status for member in members)
+    ended = Counter(member.status for member in state.members)
     planned, seeds = planned_size(state.spec), sum(len(state.planned_seeds(name)) for name in state.configurations)
     seeds += (planned - len(state.draws)) * len(read_common_seeds(state.specs))
     packs = sum(pack.has_ended for pack in state.packs.values())
@@ -66,7 +65,7 @@ def progress_rows(
         ("seeds failed", str(ended["failed"])),
     ]
     if may_stop(state):
-        rows.append(("seeds stopped early", str(sum(one.stopped_at is not None for one in members))))
+        rows.append(("seeds stopped early", str(sum(one.stopped_at is not None for one in state.members))))
     rows.append(("packs", f"{packs}/{len(state.packs)}, {len(running)} running" if state.packs else "-"))
     if (first := seconds_to_first_evaluation(state, running)) is not None:
         rows.append(("first evaluation", f"begins in about {duration(first)}" if first else "under way"))
@@ -130,7 +129,7 @@ def _describe_best(state: SweepState) -> str:
 
 def status_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return the status of a recorded sweep as rows of label and text."""
-    members = [member for found in state.configurations.values() for member in found.members.values()]
+    members = state.members
     ended = Counter(member.status for member in members)
     crashed = sum(member.status == "failed" and member.failed_at is None for member in members)
     owner, steps = running(state.folder), steps_done(state)
