@@ -248,8 +248,7 @@ class SweepState:
 
     def _extend(self, record: Record) -> None:
         """Take the new specification; configurations that get more seeds are scored again."""
-        fields = record.fields
-        self._add_seeds(record, fields.get("seeds", {}), fields["spec"])
+        self._add_seeds(record, record.fields.get("seeds", {}), record.fields["spec"])
         self._resume(record)
 
     def _race(self, record: Record) -> None:

@@ -28,7 +28,7 @@ from trainers.tasks.fixed_set import Draws, training_draws
 from trainers.tasks.metrics import Family, families
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, EvaluationBatch, Task
-from trainers.tensors.numerals import DIGITS, FIRST, PAD, PLUS, SECOND, TEXT, TIMES, find_places
+from trainers.tensors.numerals import DIGITS, FIRST, PAD, PLUS, SECOND, TEXT, TIMES, Places, find_places
 
 _SYMBOLS = {PAD: "P", PLUS: "+", TIMES: "x", IGNORED: "_"}
 GENERAL = "exact_match"  # the group of rows drawn without a condition
@@ -160,6 +160,10 @@ class PaddedNumbers(Task):
         batch = plain._join(write_number(a), write_number(b), self._answer(a, b), draws, 0)
         tokens, targets = self.format_row(batch, 0)
         return " ".join(tokens), " ".join(targets)
+
+    def places(self, tokens: Tensor) -> Places:
+        """Return role and significance of each position, (..., T), of sequences (..., T)."""
+        return find_places(tokens)
 
     def numbers(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return the digits of both numbers of sequences (..., T), units first, (..., W) each."""

@@ -18,7 +18,7 @@ from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 from trainers.tasks.fixed_set import FixedSet, _scaled, visited_samples
 from trainers.tasks.supervised import IGNORED
-from trainers.tensors.numerals import FIRST, NO_ROLE, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES, find_places
+from trainers.tensors.numerals import FIRST, NO_ROLE, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES
 
 Task = PaddedAddition | PaddedMultiplication
 
@@ -291,7 +291,7 @@ def test_text_stands_where_it_should_and_varies(task: Task) -> None:
 @pytest.mark.parametrize("task", ADDITIONS + PRODUCTS, ids=lambda task: str(list(task.to_dict().values())))
 def test_places_follow_from_the_tokens(task: Task) -> None:
     batch = task.sample(stream(3, 4), 30)
-    places = find_places(batch.tokens)
+    places = task.places(batch.tokens)
     w1, w2 = task.blocks
     for tokens, roles, digits in zip(
         batch.tokens.flatten(0, 1).tolist(),
