@@ -24,7 +24,8 @@ LengthwiseError                 printed as one message without a traceback; exit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +164,12 @@ class NoMaps(LengthwiseError):  # noqa: N818
     """Kept weights cannot be drawn: the class of their model or task is missing or has changed."""
 
     exit_code = 2
+
+
+@contextmanager
+def refuse_unwritable(path: Path, error_class: type[LengthwiseError] = UserError) -> Iterator[None]:
+    """Raise this error, naming the path, in place of an OSError of the block that writes it."""
+    try:
+        yield
+    except OSError as error:
+        raise error_class(f"{path}: cannot be written: {error.strerror}") from error

@@ -14,7 +14,7 @@ from orchestrator.claims.members import Members
 from orchestrator.claims.values import ArmValues, by_seed
 from orchestrator.claims.verdicts import Judgement
 from orchestrator.claims.words import axis_words
-from orchestrator.figures.drawing import PALETTE
+from orchestrator.figures.drawing import PALETTE, frame_axes
 from orchestrator.wording import NOT_REACHED
 
 WIDE = 8  # up to this many lengths, over at least so large a factor, have a logarithmic axis
@@ -29,8 +29,7 @@ def draw_claim(judgement: Judgement) -> Figure | None:
     arms = [judgement.arms[name] for name in claim.compare]
     figure = Figure(figsize=(5.6, 3.6), layout="constrained")
     axes = figure.subplots()
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    frame_axes(axes)
     if claim.figure == "curves":
         _draw_curves(axes, judgement, members, arms)
     else:

@@ -74,8 +74,7 @@ class Members:
     @property
     def failed(self) -> int:
         """The number of members that diverged."""
-        members = [member for one in self.state.configurations.values() for member in one.members.values()]
-        return sum(member.status == "failed" for member in members)
+        return sum(member.status == "failed" for member in self.state.members)
 
     @property
     def steps(self) -> dict[str, int]:
@@ -116,8 +115,7 @@ class Members:
             name: score_over_seeds(values[judged.reduce].loc[name], judged.failed_seeds, judged.direction).median
             for name in config_ids
         }
-        known = {name: score for name, score in scores.items() if score is not None}
-        return (min if least else max)(known, key=lambda name: known[name]) if known else config_ids[0]
+        return (min if least else max)(scores, key=lambda name: scores[name])
 
     def resolve_lengths(
         self, lengths: str | Sequence[int], metrics: Sequence[str], config_ids: Sequence[str]

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.claims.members import Members
-from orchestrator.errors import DamagedCurves, LengthwiseError, UserError
+from orchestrator.errors import DamagedCurves, LengthwiseError, refuse_unwritable
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import select_steps
@@ -38,7 +38,7 @@ def pack_sweep(members: Members, claims: Iterable[Claim], path: Path) -> int:
     """
     sink = io.BytesIO()
     members.curves[_is_read(members, list(claims))].to_parquet(sink, compression=None, index=False)
-    try:
+    with refuse_unwritable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(path, "w:xz", preset=9) as archive:
             kept = {name: one for name, one in members.registered.items() if name in members.state.claims}
@@ -47,8 +47,6 @@ def pack_sweep(members: Members, claims: Iterable[Claim], path: Path) -> int:
                 entry = tarfile.TarInfo(name)
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
     return path.stat().st_size
 
 

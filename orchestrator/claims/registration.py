@@ -3,12 +3,12 @@
 It also compares the ledger with the sweep file beside the claims file.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from orchestrator.code.code_record import digest
 from orchestrator.plan.extension import extension_of
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, SweepSpec, differences, load_sweep, parse_recorded
@@ -22,11 +22,6 @@ KEPT = "claims.yaml"
 def deciding_values(claim: Claim) -> dict[str, Any]:
     """Return everything in a claim that decides its verdict, as JSON values."""
     return claim.model_dump(mode="json", exclude={"figure", "note", "source"})
-
-
-def digest(deciding: Mapping[str, Any]) -> str:
-    """Return a digest of 16 hex characters of what decides a claim."""
-    return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def registered_values(folder: Path) -> dict[str, dict[str, Any]]:

@@ -11,7 +11,7 @@ from orchestrator.claims.page import find_pictures, write_page
 from orchestrator.claims.registration import changes_since
 from orchestrator.claims.verdicts import judge, read_sweeps
 from orchestrator.claims.words import effect_words
-from orchestrator.errors import SpecChanged, UserError
+from orchestrator.errors import SpecChanged, UserError, refuse_unwritable
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from search_spaces.grammar.claims import ClaimsFile, load_claims
@@ -40,10 +40,8 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
             size = pack_sweep(members, [one for one in file.claims if one.sweep == members.name], packed)
             yield f"wrote {packed} ({size / 1000:.0f} kB)"
     if page is not None:
-        try:
+        with refuse_unwritable(page):
             written = write_page(file, judgements, page)
-        except OSError as error:
-            raise UserError(f"{page}: cannot be written: {error.strerror}") from error
         yield f"wrote {page} and {len(written) - 1} figures"
 
 

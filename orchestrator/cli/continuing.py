@@ -1,5 +1,6 @@
 """The verbs that train more of an existing sweep: resume, extend, confirm. See `cli`."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -62,18 +63,17 @@ def extend(
     if steps is not None:
         if seeds is not None or configurations is not None or accept_code_change:
             raise UserError("--steps makes a new sweep; give --seeds, --configurations and --accept-code-change apart")
-        from orchestrator.sweep.more_steps import extend_steps
+        from orchestrator.sweep.more_steps import extend_steps, plan_more_steps
 
-        outcome = extend_steps(
-            folder,
-            console,
-            steps,
+        plan = partial(
+            plan_more_steps,
+            steps=steps,
             top=top,
             only=configuration or (),
             name=name,
             overrides=options.with_uri(overrides, tracking_uri, notify),
-            max_seconds=options.in_seconds(max_time),
         )
+        outcome = extend_steps(folder, console, plan, max_seconds=options.in_seconds(max_time))
         raise typer.Exit(outcome.exit_code)
     if name is not None:
         raise UserError(
@@ -110,10 +110,10 @@ def confirm(
 ) -> None:
     """Train the best configurations of a sweep again, on fresh seeds. --set may only change resources and tracking."""
     from orchestrator.sweep.confirm import confirm as confirm_sweep
+    from orchestrator.sweep.confirm import plan_confirmation
 
-    outcome = confirm_sweep(
-        folder,
-        console,
+    plan = partial(
+        plan_confirmation,
         top=top,
         seeds=seeds,
         configurations=configuration or (),
@@ -121,4 +121,4 @@ def confirm(
         allow_unfinished=allow_unfinished,
         overrides=options.with_uri(overrides, tracking_uri, notify),
     )
-    raise typer.Exit(outcome.exit_code)
+    raise typer.Exit(confirm_sweep(folder, console, plan).exit_code)

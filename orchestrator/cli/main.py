@@ -16,7 +16,7 @@ import typer
 from orchestrator.cli import continuing, options, results, upkeep
 from orchestrator.cli.help import BEGIN, KEEP_HOUSE, LOOK, VerbGroup
 from orchestrator.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
-from orchestrator.errors import LengthwiseError, UserError
+from orchestrator.errors import LengthwiseError, refuse_unwritable
 from orchestrator.record.ledger.folders import default_storage, has_ledger
 from orchestrator.redaction import masked_traceback, redact, redact_log_records
 from orchestrator.running.with_ray import start as ray_start
@@ -34,8 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Length-generalization studies of small transformers: many seeds, many configurations, median curves.",
 )
-console = make_console()
-_say, _complain = partial(say, console), partial(say, make_console(stderr=True))
+console, errors = make_console(), make_console(stderr=True)
+_say, _complain = partial(say, console), partial(say, errors)
 
 
 @app.command("list", rich_help_panel=LOOK)
@@ -74,10 +74,8 @@ def schema(
         typer.echo(text, nl=False)
         return
     check_targets([output], force=force)
-    try:
+    with refuse_unwritable(output):
         output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{output}: cannot be written: {error.strerror}") from error
     _say(f"wrote {output}")
 
 

@@ -17,6 +17,7 @@ from orchestrator.wording import command
 
 app = typer.Typer()
 console = make_console()
+_say = partial(say, console)
 
 
 @app.command(cls=options.SweepVerb, rich_help_panel=LOOK)
@@ -202,7 +203,3 @@ def ui(
 def _say_problem(attempt: Attempt) -> None:
     if attempt.problem is not None:
         _say(attempt.problem)
-
-
-def _say(text: str) -> None:
-    say(console, text)

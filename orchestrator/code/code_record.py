@@ -18,7 +18,7 @@ from typing import Any
 from orchestrator.code.own_code import OURS, OwnCodeError, Source, is_installed
 from orchestrator.code.provenance import version
 from orchestrator.code.repository import Repository, RepositoryReader, looks_secret
-from orchestrator.errors import LedgerError
+from orchestrator.errors import LedgerError, refuse_unwritable
 from trainers.files.atomic_file import write_atomic
 
 HERE = Path(__file__).resolve().parents[2]  # where lengthwise was loaded from
@@ -38,12 +38,10 @@ class CodeRecord:
         """Write the files that the sweep folder lacks. Raises LedgerError if one cannot be written."""
         for name, content in self.copies.items():
             target = folder / name
-            try:
+            with refuse_unwritable(target, LedgerError):
                 if not target.exists():
                     target.parent.mkdir(parents=True, exist_ok=True)
                     write_atomic(target, [content])
-            except OSError as error:
-                raise LedgerError(f"{target}: cannot be written: {error.strerror}") from error
 
 
 def begin_reading(*folders: Path | None) -> RepositoryReader:
@@ -197,7 +195,7 @@ def _read_unchanged(module: Source, name: str) -> bytes:
         content = path.read_bytes()
     except OSError as error:
         raise OwnCodeError(f"{module.module}: {path} cannot be read: {error.strerror}") from error
-    if Source.sha256_of(content) != module.files[name]:
+    if hashlib.sha256(content).hexdigest() != module.files[name]:
         raise OwnCodeError(f"{module.module}: {path} was edited while the sweep was started; start it again")
     return content
 

@@ -50,11 +50,6 @@ class Source:
         """The digest of all file names and contents, without the root."""
         return hashlib.sha256(json.dumps(sorted(self.files.items())).encode()).hexdigest()
 
-    @staticmethod
-    def sha256_of(content: bytes) -> str:
-        """Return the digest of one file, as in `files`."""
-        return hashlib.sha256(content).hexdigest()
-
     def recorded(self) -> dict[str, Any]:
         """Return the fields for the ledger and for workers."""
         return {
@@ -178,7 +173,7 @@ def _refuse_conflicts(source: Source) -> None:
         if file is None or _is_below(sys.modules[top], source.root):
             continue
         name = f"{top}/__init__.py" if Path(file).name == "__init__.py" else f"{top}.py"
-        if Source.sha256_of(Path(file).read_bytes()) != source.files.get(name):
+        if hashlib.sha256(Path(file).read_bytes()).hexdigest() != source.files.get(name):
             raise OwnCodeError(f"{source.module}: this process has imported another module {top} ({file})")
 
 
@@ -192,7 +187,7 @@ def _source(module: str, root: Path, *, installed: bool) -> Source:
     files = {}
     for path in _closure(module, root, beside=not installed):
         try:
-            files[path.relative_to(root).as_posix()] = Source.sha256_of(path.read_bytes())
+            files[path.relative_to(root).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError as error:
             raise OwnCodeError(f"{module}: {path} cannot be read: {error.strerror}") from error
     if not files.keys() & {f"{module.replace('.', '/')}{ending}" for ending in (".py", "/__init__.py")}:

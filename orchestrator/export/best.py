@@ -5,7 +5,6 @@ from orchestrator.plan.recorded import member_of, refuse_corrected
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Summary
-from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.wording import label, three_digits
 from search_spaces import dump_yaml, parse_sweep
 from search_spaces.grammar.problems.findings import SECTIONS
@@ -23,7 +22,7 @@ def best_file(state: SweepState, result: Summary) -> str:
     if row is None:
         raise UserError(f"--best: {state.folder}: no configuration has a score yet")
     import_recorded(state)
-    one = as_configuration(state.configurations[row.config_id])
+    one = state.configurations[row.config_id]
     refuse_corrected([one], f"{label(row.number)} of {state.folder} cannot be exported")
     member = member_of(one).to_dict()
     score = f"score {three_digits(row.score)}, {row.seeds_run} seeds ran, {row.seeds_failed} failed"

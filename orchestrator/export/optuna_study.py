@@ -30,7 +30,6 @@ def study_file(state: SweepState, result: Summary) -> bytes:
     WAITING has not. Seeds that ran and failed, config_id and quartiles are user attributes.
     """
     distributions = _distributions(state)
-    rows = {row.config_id: row for row in result.rows}
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with tempfile.TemporaryDirectory(prefix="lengthwise-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -41,7 +40,7 @@ def study_file(state: SweepState, result: Summary) -> bytes:
         study.set_user_attr("lengthwise sweep", str(state.folder.resolve()))
         for draw in sorted(state.draws.values(), key=lambda draw: draw.number):
             configuration = state.configurations[draw.config_id]
-            study.add_trial(_trial(draw, configuration, rows[draw.config_id], distributions))
+            study.add_trial(_trial(draw, configuration, result.by_config_id[draw.config_id], distributions))
         storage.remove_session()
         storage.engine.dispose()
         return path.read_bytes()

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, refuse_unwritable
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
@@ -105,9 +105,7 @@ def export(
         lines += LOADER.format(path=str(next(iter(kept)))).splitlines()
     check_targets(paths, force=force, new_folders=(weights, to))
     for path, read in files.items():
-        try:
+        with refuse_unwritable(path):
             path.parent.mkdir(exist_ok=True)
             write_atomic(path, [read()])
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written: {error.strerror}") from error
     return lines

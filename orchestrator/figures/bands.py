@@ -15,7 +15,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator.figures.drawing import EDGE, GREY, PALETTE, scale_values
+from orchestrator.figures.drawing import EDGE, GREY, PALETTE, frame_axes, scale_values, with_gaps
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.median_curves import Band
 from orchestrator.results.summary import Row
@@ -36,9 +36,9 @@ def draw_configurations(
     axes: Axes,
     bands: Mapping[str, Band],
     coloured: Sequence[Row],
-    grey: Sequence[Row] = (),
+    grey: Sequence[Row],
     *,
-    crosses: bool = False,
+    crosses: bool,
     styles: Sequence[tuple[Any, str]] = SOLID,
 ) -> list[Artist]:
     """Draw those configurations that have a band, by config_id: the first in colour and on top, `grey` as medians.
@@ -71,8 +71,7 @@ def mark_unreached(axes: Axes, band: Band, colour: str) -> None:
 
 def finite_line(band: Band) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return lengths and medians of a band, NaN where a median is infinite."""
-    median = np.array(band.median, dtype=float)
-    return np.array(band.lengths), np.where(np.isfinite(median), median, np.nan)
+    return np.array(band.lengths), with_gaps(band.median)
 
 
 def draw_band(axes: Axes, band: Band, colour: str, *, prominent: bool, style: Any = "-", marker: str = "o") -> Line2D:
@@ -104,8 +103,7 @@ def shape_axes(axes: Axes, bands: Sequence[Band], lengths: Iterable[Sequence[int
     axes.set_xlim(every[0] - 0.5, every[-1] + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
     axes.set_xlabel("length")
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    frame_axes(axes)
 
 
 def shade_groups(axes: Axes, groups: LengthGroups, *, labels: bool) -> None:

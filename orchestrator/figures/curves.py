@@ -5,7 +5,6 @@ Each function draws one PNG from a Summary and returns its path.
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -97,13 +96,13 @@ def comparison_figure(summary: Summary, path: Path) -> Path:
         legend_table(figure, summary, coloured, grey)
         return figure
 
-    facts = [[metric, *map(_band_facts, shown.values())] for metric, shown in bands.items()]
+    facts = [[metric, *shown.values()] for metric, shown in bands.items()]
     about = [summary.name, summary.searched, summary.finished, summary.configurations_finished, summary.judged_name]
     about += [sorted(summary.unreached & bands.keys()), summary.scale]
     groups = [
         [summary.groups(row, metric) for metric, shown in bands.items() if row.config_id in shown] for row in rows
     ]
-    return drawing.save(path, draw, about, [_row_facts(row) for row in rows], groups, facts)
+    return drawing.save(path, draw, about, rows, groups, facts)
 
 
 def configuration_figure(summary: Summary, row: Row, path: Path) -> Path:
@@ -147,30 +146,10 @@ def configuration_figure(summary: Summary, row: Row, path: Path) -> Path:
         figure.suptitle(printable(f"{label(row.number)} ({seeds})\n{values}"), fontsize=9)
         return figure
 
-    about = [_row_facts(replace(row, rank=None)), summary.searched, sorted(summary.unreached), groups, summary.scale]
-    facts = [[panel, _band_facts(band)] for panel, band in panels.items() if band]
-    return drawing.save(path, draw, about, facts)
+    about = [replace(row, rank=None), summary.searched, sorted(summary.unreached), groups, summary.scale]
+    return drawing.save(path, draw, about, list(panels.items()))
 
 
 def _comparison_title(summary: Summary, shown: int) -> str:
     state = "" if summary.finished else f" ({summary.status}: {summary.configurations_finished} of {summary.planned})"
     return f"{summary.name}: {shown} configuration{'s' if shown != 1 else ''} × {summary.seeds_in_words}{state}"
-
-
-def _row_facts(row: Row) -> list[Any]:
-    return [
-        row.config_id,
-        row.number,
-        row.rank,
-        row.score,
-        row.score_q25,
-        row.score_q75,
-        row.failed,
-        row.seeds_run,
-        row.seeds_failed,
-        row.values,
-    ]
-
-
-def _band_facts(band: Band) -> list[Any]:
-    return [band.lengths, band.median, band.q25, band.q75, sorted(band.seeds.items())]

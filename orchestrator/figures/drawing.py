@@ -23,6 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ft2font import FT2Font
+from numpy.typing import ArrayLike
 from PIL import Image, UnidentifiedImageError
 
 from orchestrator.errors import UserError
@@ -190,6 +191,18 @@ def scale_values(axes: Axes, scale: str, direction: str, values: np.ndarray[Any,
         axes.set_ylim(bottom=finite[finite > 0].min() / 2)
     elif direction == "maximize" and len(finite) and finite.min() >= 0 and finite.max() <= 1:
         axes.set_ylim(*SHARES)
+
+
+def with_gaps(values: ArrayLike) -> np.ndarray[Any, Any]:
+    """Return the values with NaN instead of infinity: a line has a gap there."""
+    found = np.asarray(values, dtype=float)
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def frame_axes(axes: Axes) -> None:
+    """Draw a faint grid, and no frame at the top and on the right."""
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def file_name(key: str) -> str:

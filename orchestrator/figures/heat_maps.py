@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator.errors import DamagedWeights, NoMaps, UserError
+from orchestrator.errors import DamagedWeights, NoMaps, UserError, refuse_unwritable
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, printable
 from orchestrator.record.state.labels import find_configuration
@@ -62,7 +62,7 @@ def draw_weight_maps(folder: Path, configurations: Sequence[str]) -> list[str]:
     if not result.weights:
         raise UserError(f"{folder}: there are no maps, because no weights were kept (resources.keep_weights)")
     lines = []
-    for row in (next(row for row in result.rows if row.config_id == config_id) for config_id in chosen):
+    for row in (result.by_config_id[config_id] for config_id in chosen):
         found = read_maps(result, row)
         if found is None:
             lines.append(f"{label(row.number)}: there are no maps of its weights")
@@ -78,10 +78,8 @@ def attention_path(folder: Path, found: "MemberAttention") -> Path:
 
 def draw_attention(found: "MemberAttention", path: Path) -> Path:
     """Draw the attention of one input, one panel per head. Raises UserError for a path that cannot be written."""
-    try:
+    with refuse_unwritable(path):
         return map_figure(found.maps, path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def map_figure(found: MemberMaps, path: Path) -> Path:

@@ -1,6 +1,5 @@
 """Draw the judged metric against the training step, and mark the chosen evaluation of every seed."""
 
-import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import PALETTE, printable
+from orchestrator.figures.drawing import PALETTE, frame_axes, printable, with_gaps
 from orchestrator.results.scoring.last_and_best import LastAndBest
 from orchestrator.results.scoring.objective import judged_over_seeds
 from orchestrator.results.summary import Row, Summary
@@ -26,7 +25,6 @@ MARKED = PALETTE[1]
 
 def last_and_best_figure(summary: Summary, path: Path) -> Path | None:
     """Draw the first configurations by score, one in each row of panels; None if no seed was evaluated twice."""
-    rows = {row.config_id: row for row in summary.rows}
     shown = [one for one in summary.last_and_best if one.steps][:SHOWN]
     if not shown:
         return None
@@ -36,7 +34,7 @@ def last_and_best_figure(summary: Summary, path: Path) -> Path | None:
         figure = Figure(figsize=(9.0 if tested else 5.2, 0.9 + 2.0 * len(shown)))
         grid = figure.subplots(len(shown), 1 + tested, squeeze=False, sharex=True, sharey="col")
         for line, one in zip(grid, shown, strict=True):
-            row = rows[one.config_id]
+            row = summary.by_config_id[one.config_id]
             panels = [("selection", summary.objective.lengths, one.selection)]
             panels += [("test", row.groups.test, one.test)] if tested else []
             for axes, (group, lengths, seeds) in zip(line, panels, strict=True):
@@ -54,7 +52,8 @@ def last_and_best_figure(summary: Summary, path: Path) -> Path | None:
     facts = [[one.config_id, one.evaluated, one.selection, one.test, one.steps] for one in shown]
     about = [summary.objective_curve, summary.objective.lengths, summary.searched, summary.objective.failed_seeds]
     about += [summary.objective.direction, summary.scale]
-    places = [[row.rank, row.number, row.values, row.groups] for row in (rows[one.config_id] for one in shown)]
+    rows = [summary.by_config_id[one.config_id] for one in shown]
+    places = [[row.rank, row.number, row.values, row.groups] for row in rows]
     return drawing.save(path, draw, about, places, facts)
 
 
@@ -66,10 +65,9 @@ def _draw(axes: Axes, one: LastAndBest, seeds: Mapping[int, Sequence[float]], su
             at = one.evaluated.index(one.steps[seed])
             axes.plot([steps[at]], [values[at]], "o", color=MARKED, markersize=4, alpha=0.8, zorder=4)
     medians = [judged_over_seeds(at, summary.objective).median for at in zip(*seeds.values(), strict=True)]
-    axes.plot(steps, [m if math.isfinite(m) else math.nan for m in medians], color=PALETTE[0], linewidth=2.0, zorder=3)
+    axes.plot(steps, with_gaps(medians), color=PALETTE[0], linewidth=2.0, zorder=3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    frame_axes(axes)
 
 
 def _by_column(shown: Sequence[LastAndBest], tested: bool) -> list[np.ndarray[Any, Any]]:

@@ -13,7 +13,7 @@ from orchestrator.figures.bands import draw_band, finite_line, shade_groups, sha
 from orchestrator.figures.drawing import PALETTE, printable
 from orchestrator.results.later_evaluations import LaterEvaluation
 from orchestrator.results.scoring.median_curves import Band
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import Summary
 from orchestrator.wording import label
 
 
@@ -35,7 +35,6 @@ def _later_figure(summary: Summary, group: Sequence[LaterEvaluation], path: Path
     Every evaluation is a median over seeds with quartiles. The medians of the sweep itself are dashed.
     """
     average = summary.objective.average
-    rows = {row.config_id: row for row in summary.rows}
     judged = summary.metrics[summary.objective.metric].base
     metrics = list(dict.fromkeys(name for one in group for name in one.metrics_like(judged)))
     colours = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(dict.fromkeys(one.config_id for one in group))}
@@ -43,14 +42,14 @@ def _later_figure(summary: Summary, group: Sequence[LaterEvaluation], path: Path
     def draw() -> Figure:
         figure = Figure(figsize=(8.0 if len(metrics) == 1 else 0.8 + 4.4 * len(metrics), 4.6))
         for axes, metric in zip(figure.subplots(1, len(metrics), squeeze=False)[0], metrics, strict=True):
-            _draw_panel(axes, summary, metric, group, rows, colours)
+            _draw_panel(axes, summary, metric, group, colours)
             axes.set_ylabel(printable(f"{metric} ({average}), median over seeds"))
         title = f"{summary.name}: kept weights evaluated later; task: {group[0].setting}"
         figure.axes[0].set_title(printable(title), fontsize=10, loc="left", pad=16)
         figure.axes[0].legend(fontsize=8, frameon=False)
         return figure
 
-    facts = [[one.key, one.sha256, one.failed, rows[one.config_id].groups] for one in group]
+    facts = [[one.key, one.sha256, one.failed, summary.by_config_id[one.config_id].groups] for one in group]
     own = [_own_band(summary, name, metric) for name in colours for metric in metrics]
     return drawing.save(path, draw, summary.name, summary.objective, facts, own)
 
@@ -60,10 +59,9 @@ def _draw_panel(
     summary: Summary,
     metric: str,
     group: Sequence[LaterEvaluation],
-    rows: dict[str, Row],
     colours: dict[str, str],
 ) -> None:
-    row = rows[group[0].config_id]
+    row = summary.by_config_id[group[0].config_id]
     bands = {one.key: one.bands.get((metric, summary.objective.average)) for one in group}
     drawn = [band for band in bands.values() if band is not None]
     own = {name: band for name in colours if (band := _own_band(summary, name, metric)) is not None}

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import EDGE, PALETTE, file_name, printable, spans_decades
+from orchestrator.figures.drawing import EDGE, PALETTE, file_name, frame_axes, printable, spans_decades, with_gaps
 from orchestrator.results.summary import Summary
 from orchestrator.results.views.steps_to import Reached, StepsTo, steps_to
 from orchestrator.wording import NOT_REACHED, compact_value, format_values
@@ -51,8 +51,7 @@ def steps_figure(summary: Summary, found: StepsTo, path: Path) -> Path:
             axes.set_xticks(sorted(set(x)), [compact_value(_plain(value)) for value in sorted(set(x))])
         for place, (name, points) in enumerate(lines.items()):
             _draw_line(axes, points, name, PALETTE[place % len(PALETTE)], place)
-        axes.grid(alpha=0.25, linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
+        frame_axes(axes)
         axes.set_xlabel(printable(found.key))
         axes.set_ylabel(printable(f"{found.metric} ({summary.objective.average}), at all trained lengths"), fontsize=9)
         crosses = (
@@ -72,9 +71,8 @@ def _draw_line(axes: Axes, points: Sequence[Reached], name: str, colour: str, pl
     for point in reached:
         high = point.over_seeds.q75 if math.isfinite(point.over_seeds.q75) else top  # beyond the axis: never reached
         axes.vlines(point.value, point.over_seeds.q25, high, color=colour, linewidth=4, alpha=0.3, zorder=2)
-    median = [point.over_seeds.median for point in points]
-    gaps = [value if math.isfinite(value) else math.nan for value in median]
-    axes.plot([point.value for point in points], gaps, "o-", color=colour, linewidth=1.8, label=printable(name))
+    median = with_gaps([point.over_seeds.median for point in points])
+    axes.plot([point.value for point in points], median, "o-", color=colour, linewidth=1.8, label=printable(name))
     for point in points:
         seeds = [step for step in point.steps if math.isfinite(step)]
         axes.plot([point.value] * len(seeds), seeds, ".", color=colour, markersize=4, alpha=0.5, zorder=3)

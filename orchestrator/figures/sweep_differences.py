@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
 from orchestrator.figures.bands import shade_groups
-from orchestrator.figures.drawing import PALETTE, printable
+from orchestrator.figures.drawing import PALETTE, frame_axes, printable, with_gaps
 from orchestrator.results.comparing.sweep_comparison import SweepComparison
 from orchestrator.wording import counted
 
@@ -38,8 +38,7 @@ def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Pat
         axes.set_ylabel(printable(f"difference of {question.metric} ({question.average})"))
         axes.set_title(title, fontsize=10, loc="left", pad=16)
         axes.legend(fontsize=8, frameon=False)
-        axes.grid(alpha=0.25, linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
+        frame_axes(axes)
         return figure
 
     points = [[_label(one), one.has_band, [_point(point.outcome) for point in one.by_length]] for one in comparisons]
@@ -51,7 +50,7 @@ def _draw_difference(axes: Axes, one: SweepComparison, colour: str) -> None:
     lengths = [point.question.lengths[0] for point in one.by_length]
     values = np.array([_point(point.outcome) for point in one.by_length])
     finite = values[np.isfinite(values)]
-    line = np.where(np.isfinite(values[:, 0]), values[:, 0], np.nan)  # infinite where failed seeds decide
+    line = with_gaps(values[:, 0])  # infinite where failed seeds decide
     axes.plot(lengths, line, color=colour, linewidth=1.8, marker="o", markersize=3, label=_label(one), zorder=4)
     if one.has_band and len(finite):
         low, high = np.clip(values[:, 1:], finite.min(), finite.max()).T

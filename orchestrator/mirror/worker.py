@@ -20,9 +20,7 @@ from trainers.files.checkpoint import Checkpoints, Snapshot
 
 
 def on_this_machine(work: dict[str, Any]) -> dict[str, Any]:
-    """Return decoded work with the folders that it has on this machine; of a sweep without address, as it is."""
-    if not work.get("address"):
-        return work
+    """Return decoded work of a sweep that has an address, with the folders that it has on this machine."""
     theirs, mine = Path(work["folder"]).parent, local_copy(work["address"]).parent
 
     def moved(path: str) -> str:

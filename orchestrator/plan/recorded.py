@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from orchestrator.errors import UserError
-from orchestrator.plan.configurations import LARGEST_MEMBER, Configuration, assigned, member_bytes
+from orchestrator.plan.configurations import LARGEST_MEMBER, assigned, member_bytes
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems.findings import SECTIONS, lookup
 from trainers.config.member import MemberConfig
@@ -28,10 +28,12 @@ class Recorded(Protocol):
     @property
     def config_id(self) -> str: ...  # noqa: D102
     @property
+    def values(self) -> Mapping[str, Any]: ...  # noqa: D102
+    @property
     def resolved(self) -> Mapping[str, Any]: ...  # noqa: D102
 
 
-def names_today(recorded: Iterable[Configuration]) -> dict[str, str]:
+def names_today(recorded: Iterable[Recorded]) -> dict[str, str]:
     """By the config_id that today's code would give it, the config_id that each recorded configuration has.
 
     Raises UserError for one that today's code does not build any more.
@@ -42,7 +44,7 @@ def names_today(recorded: Iterable[Configuration]) -> dict[str, str]:
     return names
 
 
-def refuse_corrected(recorded: Iterable[Configuration], what: str) -> None:
+def refuse_corrected(recorded: Iterable[Recorded], what: str) -> None:
     """Raise UserError where training the configurations again would give other numbers; `what` is what cannot be."""
     found = [sentence for one in recorded for sentence in _build(one, partial(corrections, one.resolved))]
     if found:
@@ -53,14 +55,14 @@ def refuse_corrected(recorded: Iterable[Configuration], what: str) -> None:
         )
 
 
-def refuse_without_data(recorded: Iterable[Configuration], what: str) -> None:
+def refuse_without_data(recorded: Iterable[Recorded], what: str) -> None:
     """Raise UserError where data that these were trained on are missing or others here; `what` is what cannot be."""
     tasks = dict.fromkeys(member_of(one).task for one in recorded)
     if found := list(dict.fromkeys(problem.message for task in tasks for problem in task.data_problems())):
         raise UserError(f"{what}:\n  " + "\n  ".join(found))
 
 
-def refuse_too_large(recorded: Iterable[Configuration], what: str) -> None:
+def refuse_too_large(recorded: Iterable[Recorded], what: str) -> None:
     """Raise UserError where a seed of one of these takes more memory than `run` allows; `what` is what cannot be."""
     size = max((member_bytes(member_of(one)) for one in recorded), default=0)
     if size > LARGEST_MEMBER:
@@ -70,7 +72,7 @@ def refuse_too_large(recorded: Iterable[Configuration], what: str) -> None:
         )
 
 
-def changed_defaults(spec: SweepSpec, one: Configuration) -> dict[str, Any]:
+def changed_defaults(spec: SweepSpec, one: Recorded) -> dict[str, Any]:
     """Return fields that today's defaults would change in a recorded configuration: `section.field` -> recorded value.
 
     Raises UserError when today's code does not build it any more.
@@ -89,7 +91,7 @@ def changed_defaults(spec: SweepSpec, one: Configuration) -> dict[str, Any]:
     }
 
 
-def with_recorded_defaults(spec: SweepSpec, recorded: Sequence[Configuration]) -> SweepSpec:
+def with_recorded_defaults(spec: SweepSpec, recorded: Sequence[Recorded]) -> SweepSpec:
     """Return the specification with fixed values written out if their defaults have changed since the recording.
 
     Those are the values that are the same in all of them; where that is not enough, see `list_recorded_values`.
@@ -100,7 +102,7 @@ def with_recorded_defaults(spec: SweepSpec, recorded: Sequence[Configuration]) -
     return spec.model_copy(update=assigned(spec, shared)) if shared else spec
 
 
-def refuse_changed(spec: SweepSpec, recorded: Iterable[Configuration], what: str) -> None:
+def refuse_changed(spec: SweepSpec, recorded: Iterable[Recorded], what: str) -> None:
     """Raise UserError where today's code builds other configurations from the recorded values than were recorded."""
     keys = dict.fromkeys(key for one in recorded for key in changed_defaults(spec, one))
     if keys:
@@ -110,7 +112,7 @@ def refuse_changed(spec: SweepSpec, recorded: Iterable[Configuration], what: str
         )
 
 
-def list_recorded_values(spec: SweepSpec, recorded: Sequence[Configuration]) -> list[dict[str, Any]]:
+def list_recorded_values(spec: SweepSpec, recorded: Sequence[Recorded]) -> list[dict[str, Any]]:
     """Return the values of recorded configurations, with those written out that today's defaults would change."""
     listed = []
     for one in recorded:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.errors import LengthwiseError, UserError
+from orchestrator.errors import LengthwiseError, UserError, refuse_unwritable
 from orchestrator.plan.checks.soundness import SAMPLES, configurations_of
 from orchestrator.plan.search import draw_sample
 from search_spaces import SweepSpec
@@ -96,11 +96,9 @@ def prepare(name: str, source: Path | None = None) -> str:
         splits = {split: _tokens(tokenizer, (row["text"] for row in text[split])) for split in SPLITS}
     words = [tokenizer.id_to_token(number) or f"<{number}>" for number in range(tokenizer.get_vocab_size())]
     about = {"source": str(source)} if source else vars(recipe)
-    try:
+    with refuse_unwritable(path, LengthwiseError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_corpus(path, words, splits, about)
-    except OSError as error:
-        raise LengthwiseError(f"{path}: cannot be written: {error.strerror}") from error
     sizes = ", ".join(f"{len(splits[split]):,} {split}" for split in SPLITS)
     return f"prepared {path}: {sizes} tokens of {len(words):,} kinds, SHA-256 {open_corpus(name).sha256}"
 

@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, refuse_unwritable
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, check_figure_path, printable, spans_decades
 from orchestrator.plan import search
@@ -57,10 +57,8 @@ def data_view(
         tables += [f"{measure}: share of inputs, {sets[0].inputs:,} of each", histogram_table(measure, sets)]
     if figure is None:
         return [*lines, *tables]
-    try:
+    with refuse_unwritable(figure):
         histogram_figure(f"{spec.name}: {member.task.name}", found, figure)
-    except OSError as error:
-        raise UserError(f"{figure}: cannot be written: {error.strerror}") from error
     return [*lines, *tables, f"drew {figure}"]
 
 

@@ -14,7 +14,7 @@ from trainers.settings.descriptions import describe
 ALL = "all"
 
 
-def describe_names(kind: str | None, imports: Sequence[str] = ()) -> list[str]:
+def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
     """Return a line for each name of a kind, or of ALL kinds, followed by a line for each of its fields.
 
     Without a kind: a line for everything that `lengthwise list` can list. Names of the modules `imports` are included.

@@ -34,7 +34,7 @@ class Upload:
         )
 
 
-def uploaded_files(folder: Path, unneeded: Callable[[Path], bool] = lambda path: False) -> Iterator[Path]:
+def uploaded_files(folder: Path, unneeded: Callable[[Path], bool]) -> Iterator[Path]:
     """Yield the files of `folder` that .gitignore and .rayignore do not exclude, by Ray's own rules.
 
     A file or folder for which `unneeded` is True is left out, too.

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.errors import DamagedLedger, LedgerError
+from orchestrator.errors import DamagedLedger, LedgerError, refuse_unwritable
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode, ledger_bytes, parsed
 from orchestrator.record.state.state import SweepState
@@ -26,7 +26,6 @@ def repair(folder: Path) -> list[str]:
     line, which `resume` drops. Raises NotASweep, SweepLocked, NewerLedger, DamagedLedger where not even the first
     record is good, and LedgerError where nothing can be written.
     """
-    folder = Path(folder)
     path = folder / LEDGER_FILE
     ledger_bytes(folder)  # a folder without a ledger is left without a lock
     with SweepLock(folder):
@@ -38,10 +37,8 @@ def repair(folder: Path) -> list[str]:
         names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
         kept = next(name for name in names if not os.path.lexists(name))
         for target, text in ((kept, content), (path, good)):  # the damaged one is on disk before anything is cut
-            try:
+            with refuse_unwritable(target, LedgerError):
                 write_atomic(target, [text])
-            except OSError as error:
-                raise LedgerError(f"{target}: cannot be written: {error.strerror}") from error
     stay = f"the damaged file is kept as {kept}; {counted(len(records), 'good record')} before it stay"
     return [
         damage,

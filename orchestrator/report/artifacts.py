@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from orchestrator.figures.curves import configuration_figure
-from orchestrator.report import page
 from orchestrator.report.files import Report
+from orchestrator.report.page import detailed_rows as detailed_rows
+from orchestrator.report.page import figure_path
 from orchestrator.report.tables.sentences import best_sentence, order_sentence
 from orchestrator.results.summary import Row, Summary
 from orchestrator.results.views.race_rounds import race_sentence
@@ -16,14 +17,9 @@ def sentences(result: Summary) -> list[str]:
     return [*best_sentence(result, code="`"), *order_sentence(result), *race]
 
 
-def detailed_rows(result: Summary) -> list[Row]:
-    """Return the configurations that have a figure of their own on the page."""
-    return page.detailed_rows(result)
-
-
 def configuration_files(result: Summary, row: Row) -> dict[Path, str]:
     """Draw the figure of one configuration that the page shows: path -> folder among the artifacts."""
-    return {configuration_figure(result, row, page.figure_path(result, row)): "figures"}
+    return {configuration_figure(result, row, figure_path(result, row)): "figures"}
 
 
 def sweep_files(result: Summary) -> dict[Path, str]:

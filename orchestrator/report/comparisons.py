@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console, RenderableType
 
-from orchestrator.errors import NotASweep, UserError
+from orchestrator.errors import NotASweep, UserError, refuse_unwritable
 from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.state.state import SweepState
@@ -70,10 +70,8 @@ def compare_and_show(
             raise UserError(f"--figure {figure}: the matched configurations have no lengths in common")
         yield f"Figure: {difference_figure(drawn, figure)}"
     if csv is not None:
-        try:
+        with refuse_unwritable(csv):
             write_csv(csv, lines, ())
-        except OSError as error:
-            raise UserError(f"{csv}: cannot be written: {error.strerror}") from error
         yield f"wrote {csv}"
 
 

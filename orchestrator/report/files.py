@@ -33,7 +33,7 @@ def present(folder: Path, console: Console, *, full: bool = False, quiet: bool =
     `full` prints every table instead of one screen; `scale` is that of the values in figures. Raises NotASweep,
     DamagedLedger and DamagedCurves.
     """
-    state = SweepState.load(Path(folder))
+    state = SweepState.load(folder)
     curves = read_curves(state)
     write_curves(state, curves)
     result = replace(summary(state, curves), scale=scale)
@@ -57,7 +57,7 @@ def print_report(result: Summary, console: Console, *, full: bool = False) -> No
 
 def read_summary(folder: Path) -> Summary:
     """Return the summary of the sweep in `folder`; raises what reading its ledger and curves raises."""
-    return summary(SweepState.load(Path(folder)))
+    return summary(SweepState.load(folder))
 
 
 def write_report(folder: Path, result: Summary | None = None) -> tuple[Path, Path]:

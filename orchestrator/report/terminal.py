@@ -42,7 +42,7 @@ def prose(text: str, console: Console, result: Summary, style: str = "") -> Text
     return Text(text, style=style, no_wrap=whole, overflow="ignore" if whole else "fold")
 
 
-def lay_out(cells: Cells, width: int, keys: int = 2) -> list[Cells]:
+def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
     """Return the table if it fits, else several tables with broken cells that repeat the first `keys` columns."""
     if table_width(cells) <= width:
         return [cells]

@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from orchestrator.results.scoring.median_curves import quartiles_at
-from orchestrator.results.scoring.objective import reduce_values
 from orchestrator.results.summary import REMEMBERED, Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import ABSENT
@@ -66,7 +63,4 @@ def member_scores(result: Summary, average: str, group: str) -> dict[tuple[str, 
 def _seed_values(result: Summary, row: Row, average: str, lengths: Sequence[int], how: str) -> dict[int, float]:
     """Return the judged metric of the seeds of a configuration at some lengths, NaN for a failed seed."""
     band = result.bands.get((row.config_id, result.objective.metric, average))
-    places = [i for i, length in enumerate(band.lengths) if length in lengths] if band else []
-    if band is None or not places:
-        return {}
-    return {seed: reduce_values(np.array([values[i] for i in places]), how) for seed, values in band.seeds.items()}
+    return band.seed_values(lengths, how) if band else {}

@@ -230,7 +230,7 @@ def _informed(state: SweepState) -> tuple[int, int] | None:
     if state.spec.get("search", {}).get("sampler") != "tpe":
         return None
     search = Search.model_validate(state.spec["search"])
-    failed = [number for number, draw in state.draws.items() if draw.scored and draw.score is None]
+    failed = [found.number for found in state.configurations.values() if found.finished and found.score is None]
     return search.informed(len(state.draws), failed), len(state.draws)
 
 
@@ -255,7 +255,7 @@ def _confirmations(state: SweepState, result: Summary) -> tuple[Confirmed, ...]:
 def _confirmed(state: SweepState, result: Summary, search: SweepState | None) -> Confirmed:
     """Return a confirmation from its own summary; `search` is the state of its search, if it is found."""
     confirms, seeds = result.provenance[CONFIRMS], tuple(sorted(planned_seeds(state)))
-    rows = {row.config_id: row for row in result.rows}
+    rows = result.by_config_id
     return Confirmed(
         name=result.name,
         folder=result.folder,

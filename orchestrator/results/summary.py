@@ -111,20 +111,25 @@ class Summary:
     bands: dict[CurveKey, Band]
     provenance: dict[str, Any]
     notes: tuple[str, ...]
-    deaths: tuple[str, ...] = ()
-    code: tuple[Mapping[str, Any], ...] = ()
-    ran_under: RanUnder = field(default_factory=lambda: RanUnder(codes={}))
-    informed: tuple[int, int] | None = None
-    race: Race | None = None
-    last_and_best: tuple[LastAndBest, ...] = ()
-    may_stop: bool = False
-    spec: Mapping[str, Any] = field(default_factory=dict)
+    deaths: tuple[str, ...]
+    code: tuple[Mapping[str, Any], ...]
+    ran_under: RanUnder
+    informed: tuple[int, int] | None
+    race: Race | None
+    last_and_best: tuple[LastAndBest, ...]
+    may_stop: bool
+    spec: Mapping[str, Any]
     scale: str = "auto"
-    later_evaluations: tuple[LaterEvaluation, ...] = ()
-    validation_scores: tuple[ValidationScore, ...] = ()
-    weights: Mapping[tuple[str, int], Kept] = field(default_factory=dict)
-    import_code: Callable[[], None] = field(default=lambda: None, repr=False)
-    read_confirmed: Callable[["Summary"], tuple[Confirmed, ...]] = field(default=lambda summary: (), repr=False)
+    later_evaluations: tuple[LaterEvaluation, ...]
+    validation_scores: tuple[ValidationScore, ...]
+    weights: Mapping[tuple[str, int], Kept]
+    import_code: Callable[[], None] = field(repr=False)
+    read_confirmed: Callable[["Summary"], tuple[Confirmed, ...]] = field(repr=False)
+
+    @cached_property
+    def by_config_id(self) -> dict[str, Row]:
+        """The rows by config_id."""
+        return {row.config_id: row for row in self.rows}
 
     @cached_property
     def metrics(self) -> dict[str, Metric]:

@@ -92,9 +92,9 @@ def holm(p: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def fewest_pairs(tests: int, alpha: float = ALPHA) -> int:
-    """Return how many pairs a test needs so that its p, times the number of `tests` in its family, can reach alpha."""
-    return math.ceil(1 + math.log2(tests / alpha))
+def fewest_pairs(tests: int) -> int:
+    """Return how many pairs a test needs so that its p, times the number of `tests` in its family, can reach ALPHA."""
+    return math.ceil(1 + math.log2(tests / ALPHA))
 
 
 def _doubled_ranks(values: Floats) -> npt.NDArray[np.int64]:

@@ -19,8 +19,6 @@ import numpy.typing as npt
 
 from orchestrator.statistics.quartiles import Floats, Quartiles, quartiles, quartiles_of_rows
 
-POLICIES = ("worst", "exclude", "fail")
-
 
 @dataclass(frozen=True, kw_only=True)
 class OverSeeds:
@@ -42,7 +40,7 @@ class OverSeeds:
 
 
 def over_seeds(values: Iterable[float], policy: str, direction: str) -> OverSeeds:
-    """Return the quartiles of one value of each seed, NaN for failed ones. Raises ValueError for another policy."""
+    """Return the quartiles of one value of each seed, NaN for failed ones."""
     of_seeds = np.array(list(values), dtype=np.float64)
     alive = of_seeds[~np.isnan(of_seeds)]
     failed, as_failed = len(of_seeds) - len(alive), failed_seed_value(policy, direction)
@@ -57,7 +55,7 @@ def score_over_seeds(values: Iterable[float], policy: str, direction: str) -> Ov
 
     The configuration fails if all seeds failed, under `fail` if one did. Its quartiles are then NaN under `fail` and
     the worst possible value under the others. An infinite score without `is_failed` means that at least half of the
-    seeds failed under `worst`. Raises ValueError for another policy.
+    seeds failed under `worst`.
     """
     found = over_seeds(values, policy, direction)
     if found.failed < found.seeds and (policy != "fail" or not found.failed):
@@ -87,12 +85,7 @@ def quartiles_of_groups(
 
 
 def failed_seed_value(policy: str, direction: str) -> float:
-    """Return the value of a failed seed: the worst possible one, or NaN if it is left out of the median.
-
-    Raises ValueError for another policy.
-    """
-    if policy not in POLICIES:
-        raise ValueError(f"failed_seeds is {policy!r}; allowed: {', '.join(POLICIES)}")
+    """Return the value of a failed seed: the worst possible one, or NaN if it is left out of the median."""
     return worst_value(direction) if policy == "worst" and direction in ("minimize", "maximize") else math.nan
 
 

@@ -6,13 +6,14 @@ A confirmation is a sweep like any other, of the sampler `listed`, beside the on
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from orchestrator.consoles import say
 from orchestrator.ending.ending import Outcome
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.mirror.fetch import fetch_storage
@@ -32,7 +33,6 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
-from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.sweep import sweep
 from orchestrator.sweep.specification import SPEC_FILE
 from orchestrator.wording import command, label, read_numbers, spans
@@ -51,37 +51,18 @@ class SweepBeside:
     lines: tuple[str, ...] = ()
 
 
-def confirm(
-    folder: Path,
-    console: Console,
-    *,
-    top: int = TOP,
-    seeds: str = str(SEEDS),
-    configurations: Sequence[str] = (),
-    name: str | None = None,
-    allow_unfinished: bool = False,
-    overrides: Sequence[str] = (),
-) -> Outcome:
+def confirm(folder: Path, console: Console, plan: Callable[[SweepState], SweepBeside]) -> Outcome:
     """Run the confirmation of the sweep in `folder` beside it, then draw the report of both.
 
-    Raises what `plan_confirmation` and `run_sweep` raise.
+    `plan` is `plan_confirmation` with its options. Raises what it and `run_sweep` raise.
     """
     folder = folder.resolve()
     fetch_storage(folder.parent)  # other sweeps may have used seeds
-    planned = plan_confirmation(
-        SweepState.load(folder),
-        top=top,
-        seeds=seeds,
-        configurations=configurations,
-        name=name,
-        allow_unfinished=allow_unfinished,
-        overrides=overrides,
-    )
+    planned = plan(SweepState.load(folder))
     outcome = sweep.run_sweep(planned.spec, folder.parent, console, planned.origin)
     if outcome.exit_code == 0:
         page, _ = write_report(folder)
-        said = f"Both scores side by side: {page}; in MLflow after: {command('publish', folder)}"
-        console.print(said, highlight=False, markup=False, soft_wrap=True)
+        say(console, f"Both scores side by side: {page}; in MLflow after: {command('publish', folder)}")
     return outcome
 
 
@@ -143,7 +124,7 @@ def make_listed_spec(
     Raises UserError where today's code would train something else, SweepExists when the name is taken.
     """
     what, source = f"{state.folder} cannot be {action}", f"{state.folder / SPEC_FILE} (to be {action})"
-    recorded = [as_configuration(state.configurations[row.config_id]) for row in chosen]
+    recorded = [state.configurations[row.config_id] for row in chosen]
     refuse_corrected(recorded, what)
     refuse_without_data(recorded, what)
     search = {"sampler": "listed", "listed": [row.values for row in chosen]}

@@ -32,7 +32,6 @@ from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.running.driving.interrupts import Interrupts
-from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.sweep.confirm import best_rows
 from orchestrator.sweep.specification import (
@@ -94,7 +93,7 @@ def extend_sweep(
         find_missing_resources(spec).raise_any()
         code = code_to_resume(state, console, accept_change=accept_code_change)
         if planned.added.configurations or planned.added.grids:
-            recorded = [as_configuration(one) for one in state.configurations.values()]
+            recorded = list(state.configurations.values())
             refuse_changed_defaults(
                 with_recorded_defaults(spec, recorded), recorded, f"{folder} cannot draw more configurations"
             )
@@ -189,9 +188,7 @@ def plan_extension(
 def _describe(state: SweepState, spec: SweepSpec, added: Extension, more: dict[str, tuple[int, ...]]) -> list[str]:
     """Return what is added and what is kept, in sentences."""
     before = recorded_spec(state)
-    trained = sum(
-        one.status in ("complete", "failed") for c in state.configurations.values() for one in c.members.values()
-    )
+    trained = sum(member.status in ("complete", "failed") for member in state.members)
     lines = [f"sweep {state.name} in {state.folder.resolve()} is extended"]
     if added.seeds:
         which = (

@@ -4,7 +4,7 @@ The number of steps is part of what identifies a configuration, so the new sweep
 members end with the bits of members that trained for this many steps from the beginning; anything else is refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,21 +32,17 @@ from search_spaces import SweepSpec, dump_yaml, parse_sweep
 def extend_steps(
     folder: Path,
     console: Console,
-    steps: int,
+    plan: Callable[[SweepState], SweepBeside],
     *,
-    top: int | None = None,
-    only: Sequence[str] = (),
-    name: str | None = None,
-    overrides: Sequence[str] = (),
     max_seconds: float | None = None,
 ) -> Outcome:
-    """Train configurations of the sweep in `folder` up to `steps`, in a new sweep beside it.
+    """Train configurations of the sweep in `folder` for more steps, in a new sweep beside it.
 
-    Raises what `plan_more_steps` and `run_sweep` raise; then nothing is written.
+    `plan` is `plan_more_steps` with its options. Raises what it and `run_sweep` raise; then nothing is written.
     """
     folder = folder.resolve()
     fetch_missing(folder / "checkpoints")
-    planned = plan_more_steps(SweepState.load(folder), steps, top=top, only=only, name=name, overrides=overrides)
+    planned = plan(SweepState.load(folder))
     for line in planned.lines:
         say(console, line)
     return sweep.run_sweep(planned.spec, folder.parent, console, planned.origin, max_seconds=max_seconds)

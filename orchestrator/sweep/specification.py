@@ -5,7 +5,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists
+from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists, refuse_unwritable
 from orchestrator.plan.extension import extension_of
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
@@ -104,10 +104,8 @@ def rewrite_spec(spec: dict[str, Any], folder: Path) -> Path | None:
     if path.exists() and (text := path.read_text(encoding="utf-8")) != dump_yaml(load_sweep(path).resolved()):
         names = (path.with_name(f"{SPEC_FILE}.before-{number}") for number in count(1))
         kept = next(name for name in names if not name.exists())
-        try:
+        with refuse_unwritable(kept, LedgerError):
             write_atomic(kept, [text.encode()])
-        except OSError as error:
-            raise LedgerError(f"{kept}: cannot be written: {error.strerror}") from error
     write_spec(spec, folder)
     return kept
 
@@ -115,7 +113,5 @@ def rewrite_spec(spec: dict[str, Any], folder: Path) -> Path | None:
 def write_spec(spec: dict[str, Any], folder: Path) -> None:
     """Write sweep.yaml, without secrets. Raises LedgerError naming the path."""
     path = folder / SPEC_FILE
-    try:
+    with refuse_unwritable(path, LedgerError):
         write_atomic(path, [dump_yaml(masked_spec(spec)).encode()])
-    except OSError as error:
-        raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error

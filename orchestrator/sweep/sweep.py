@@ -6,6 +6,7 @@ in the ledger before anything else uses it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from orchestrator.redaction import remember
 from orchestrator.results.comparing.shared_streams import parameters_by_structure
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.interrupts import Interrupts
-from orchestrator.running.driving.sampler import as_configuration, is_finished
+from orchestrator.running.driving.sampler import is_finished
 from orchestrator.running.schedulers.choice import choose_scheduler, find_missing_resources, open_scheduler
 from orchestrator.running.watching.meter import Meter
 from orchestrator.running.watching.progress import Progress
@@ -157,7 +158,7 @@ def code_to_resume(state: SweepState, console: Console, *, accept_change: bool) 
     sources, notes = import_to_resume(state, accept_change=accept_change)
     for note in notes:
         say(console, note)
-    recorded = [as_configuration(one) for one in state.configurations.values()]
+    recorded = list(state.configurations.values())
     for refuse in (refuse_corrected, refuse_without_data, refuse_too_large):
         refuse(recorded, f"{state.folder} cannot be resumed")
     with begin_reading(*recorded_folders(state.codes)) as reading:
@@ -229,7 +230,7 @@ def drive_packs(
             if progress.due:
                 progress.show(meter.rows(driver.state, driver.running))
                 for notice in finisher.read_notices() if finisher is not None else ():
-                    progress.say("; training continues; ".join(f"not published: {notice}".splitlines()))
+                    say(console, "; training continues; ".join(f"not published: {notice}".splitlines()))
 
         if not is_finished(spec, state):
             name, _ = choose_scheduler(spec, _examples(spec, state, built))
@@ -242,7 +243,7 @@ def drive_packs(
             with open_scheduler(name, spec.resources, host.start_worker if host is not None else None) as scheduler:
                 interrupts.install()  # ray.init has put its own handlers in their place
                 cluster = scheduler.cluster
-                progress.say(f"{cluster.description}: up to {counted(cluster.workers, 'pack')} at once")
+                say(console, f"{cluster.description}: up to {counted(cluster.workers, 'pack')} at once")
                 packer = Packer(spec, cluster, [one.shortage for one in state.recuts if one.shortage])
                 driver = SweepDriver(
                     spec,
@@ -253,7 +254,7 @@ def drive_packs(
                     max_seconds=max_seconds,
                     built=built,
                     held=interrupts.held,
-                    say=progress.say,
+                    say=partial(say, console),
                     tick=tick,
                 )
                 with progress.showing(), interruption_recorded(ledger, state, interrupts):

@@ -57,7 +57,6 @@ def publish(
     cannot be reached or refuses, UserError where there is only the address of another machine's sweep, and what reading
     the sweep raises.
     """
-    folder = Path(folder)
     records = read_records(folder)
     state = SweepState.replay(folder, records)
     own = (state.spec.get("tracking") or {}).get("uri")

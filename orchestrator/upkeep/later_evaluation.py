@@ -20,7 +20,6 @@ from orchestrator.record.state.measured import Measured
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.later_evaluations import evaluation_key
-from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.running.schedulers.inline import as_in_a_worker
 from orchestrator.wording import label
 from search_spaces import ABSENT, SweepFileError
@@ -71,7 +70,7 @@ def evaluate_later(
     state = SweepState.load(folder)
     found = list({(one := find_configuration(state, name)).config_id: one for name in configurations}.values())
     import_recorded(state)
-    refuse_corrected(map(as_configuration, found), "kept weights cannot be evaluated again")
+    refuse_corrected(found, "kept weights cannot be evaluated again")
     requests = [_request(state, one, lengths, samples, task) for one in found]
     if missing := [request for request in requests if not _is_recorded(state, request)]:
         with open_ledger(folder) as ledger:  # and no driver begins meanwhile
@@ -95,7 +94,7 @@ def _evaluate(state: SweepState, request: Request) -> tuple["StoredCurves", dict
     gpus = float(resources.get("gpus") or 0.0) if torch.cuda.is_available() else 0.0
     alive = {seed: member for seed, member in request.members.items() if member is not None}
     averages = request.fields["averages"]
-    with as_in_a_worker(max(1, int(resources.get("cpus") or 1))):
+    with as_in_a_worker(int(resources.get("cpus") or 1)):
         table = environment(state.modules, gpus=gpus)
         try:
             weights = [{average: request.kept[seed].weights(average) for average in averages} for seed in alive]

@@ -13,10 +13,10 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
-from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.running.schedulers.choice import count_lacking
 from orchestrator.running.schedulers.inline import as_in_a_worker
 from orchestrator.wording import differing_keys, label, spans
+from trainers.config.recorded import recorded_member
 from trainers.evaluation.results import Evaluation, Progress
 
 KEYS = ["average", "metric", "length"]
@@ -89,9 +89,8 @@ def replay(folder: Path, configuration: str, seed: int) -> Replay:
     if not recorded:
         raise UserError(f"{state.folder}: {member} has no recorded curves yet; there is nothing to compare with")
     import_recorded(state)
-    one = as_configuration(found)
-    refuse_corrected([one], f"{member} cannot be trained again")
-    refuse_without_data([one], f"{member} cannot be trained again")
+    refuse_corrected([found], f"{member} cannot be trained again")
+    refuse_without_data([found], f"{member} cannot be trained again")
     resources = state.spec.get("resources", {})
     cpus, gpus = int(resources.get("cpus") or 1), float(resources.get("gpus") or 0.0)
     if short := count_lacking(cpus, gpus):
@@ -101,13 +100,13 @@ def replay(folder: Path, configuration: str, seed: int) -> Replay:
     from trainers.training.loop import train  # brings torch
 
     again = Replay(member, recorded)
-    with as_in_a_worker(max(1, cpus)):
+    with as_in_a_worker(cpus):
         now = environment(state.modules, gpus=gpus)
         if under := [state.environments[name] for _, name in pack.ran_under]:
             again.environment += differing_keys(under[-1], now)
         with suppress(_EndedEarly):
             ids = [(found.config_id, seed)]
-            train([one.member(seed)], again, ids=ids, device="cuda" if gpus else "cpu")
+            train([recorded_member(found.resolved, seed)], again, ids=ids, device="cuda" if gpus else "cpu")
     return again
 
 

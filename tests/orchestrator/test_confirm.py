@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import shutil
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -352,7 +353,8 @@ def test_the_confirmation_runs_by_the_path_of_every_sweep(searched, monkeypatch)
         return Outcome(folder=storage / spec.name, status="failed", exit_code=1)
 
     monkeypatch.setattr(confirm_module.sweep, "run_sweep", run)
-    outcome = confirm_module.confirm(state.folder, Console(file=io.StringIO()), top=1, seeds="2", name="other")
+    plan = partial(plan_confirmation, top=1, seeds="2", name="other")
+    outcome = confirm_module.confirm(state.folder, Console(file=io.StringIO()), plan)
     assert outcome.exit_code == 1 and seen["storage"] == state.folder.parent
     assert seen["spec"].name == "other" and seen["origin"][CONFIRMS]["sweep"] == "searched"
     assert read_first_record(state.folder).fields["name"] == "searched"

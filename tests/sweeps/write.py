@@ -84,14 +84,14 @@ def unnamed_weights(state: SweepState) -> list[Path]:
 
 def within_generation(state: SweepState) -> bool:
     """At least a dozen configurations have scores, and one generation is drawn, packed and not done."""
-    scored, drawn = sum(draw.scored for draw in state.draws.values()), len(state.draws)
+    scored, drawn = sum(one.finished for one in state.configurations.values()), len(state.draws)
     packed = all(len(found.members) == 2 for found in state.configurations.values())
     return 12 <= scored < drawn < 22 and drawn % 4 == 0 and packed
 
 
 def drawing_generation(state: SweepState) -> bool:
     """At least a dozen configurations have scores, and one generation is drawn in part."""
-    scored, drawn = sum(draw.scored for draw in state.draws.values()), len(state.draws)
+    scored, drawn = sum(one.finished for one in state.configurations.values()), len(state.draws)
     return 12 <= scored < drawn < 22 and drawn % 4 != 0
 
 
@@ -168,8 +168,9 @@ def ranked(folder: Path) -> list[dict[str, Any]]:
 
 def drawn(folder: Path) -> list[list[Any]]:
     """(number, config_id, values, score) of every draw."""
-    draws = sorted(SweepState.load(folder).draws.values(), key=lambda draw: draw.number)
-    return [[draw.number, draw.config_id, draw.values, draw.score] for draw in draws]
+    state = SweepState.load(folder)
+    draws = sorted(state.draws.values(), key=lambda draw: draw.number)
+    return [[one.number, one.config_id, one.values, state.configurations[one.config_id].score] for one in draws]
 
 
 def resumed(target: Path, name: str, scratch: Path) -> None:

@@ -57,9 +57,7 @@ def evaluate(
 
 
 @torch.no_grad()
-def evaluate_weights(
-    pack: Pack, weights: Sequence[Tensor], beat: Callable[[], None] = lambda: None
-) -> tuple[tuple[str, ...], NDArray[np.float32]]:
+def evaluate_weights(pack: Pack, weights: Sequence[Tensor]) -> tuple[tuple[str, ...], NDArray[np.float32]]:
     """Return metric names (K) and values (M, A, K, L) of given weights (M, P), one tensor for each of A averages.
 
     The inputs are those of `evaluate`. Metrics derived from earlier evaluations are left out.
@@ -67,7 +65,7 @@ def evaluate_weights(
     derived = pack.task.derived_metrics
     names = tuple(name for name, metric in pack.metrics.items() if metric.base not in derived)
     noise = evaluation_stream(pack, "dropout")
-    values, _ = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, beat)
+    values, _ = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, lambda: None)
     return names, values
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from trainers.positions.context import GENERATION_SITE
 from trainers.tasks.decoding import Decoding
 from trainers.tasks.forward_pass import ForwardPass
+from trainers.tasks.parts import compact, packed_places
 from trainers.tensors.batch import Batch
 
 Choose = Callable[[Tensor, int], Tensor]
@@ -102,7 +103,9 @@ def generate_states(
         active = marked
         if _all_ended(active):
             break
-    return _pack_tokens(tokens, counts, decoding.pad, shared - given + states * width)
+    longest = shared - given + states * width
+    places = packed_places(torch.stack(counts, dim=-1), longest)
+    return compact(torch.stack(tokens, dim=-1), places, longest, decoding.pad)
 
 
 class _UncachedReader:
@@ -164,14 +167,6 @@ def _logits_at(logits_MBTV: Tensor, place_MB: Tensor) -> Tensor:
     """Return the logits (M, B, V) at one place of each row."""
     index = place_MB[..., None, None].expand(-1, -1, 1, logits_MBTV.shape[-1])
     return torch.gather(logits_MBTV, 2, index)[:, :, 0]
-
-
-def _pack_tokens(tokens: list[Tensor], counts: list[Tensor], pad: int, width: int) -> Tensor:
-    """Return the counted tokens of each row without gaps, (M, B, width), from steps of tokens (M, B)."""
-    tokens_MBN, counts_MBN = torch.stack(tokens, dim=-1), torch.stack(counts, dim=-1)
-    place = torch.where(counts_MBN, counts_MBN.cumsum(dim=-1) - 1, width)
-    text = tokens_MBN.new_full((*tokens_MBN.shape[:2], width + 1), pad)
-    return text.scatter_(-1, place, tokens_MBN)[..., :width]
 
 
 def _all_ended(active_MB: Tensor) -> bool:

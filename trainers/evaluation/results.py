@@ -12,7 +12,7 @@ from trainers.config.member import MemberConfig
 from trainers.files.container import decode, encode
 
 _PLAIN = ("step", "final", "averages", "metrics", "lengths", "seconds", "form", "compiled")  # fields of an Evaluation
-_ARRAYS = ("values_MAKL", "loss_M", "failed_at_M", "stopped_at_M", "stage_M")
+ARRAYS = ("values_MAKL", "loss_M", "failed_at_M", "stopped_at_M", "stage_M")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ class Evaluation:
     def _encoded(self) -> bytes:
         header = {name: getattr(self, name) for name in _PLAIN}
         header["weights"] = [asdict(file) if file else None for file in self.weights]
-        arrays: dict[str, NDArray[Any] | None] = {name: getattr(self, name) for name in _ARRAYS}
+        arrays: dict[str, NDArray[Any] | None] = {name: getattr(self, name) for name in ARRAYS}
         if self.validation is not None:
             header |= {"decided": self.validation.decided, "trained_lengths": self.validation.lengths}
             arrays["validation"] = self.validation.values_MDL

@@ -90,9 +90,9 @@ def class_problems(kind: str, cls: type[Any]) -> tuple[str, ...]:
     return tuple(contract_problems(kind, cls, base, get_type_hints(cls)))
 
 
-def build(kind: str, data: Any, *, default_name: str | None = None, name_key: str = "name") -> Any:
+def build(kind: str, data: Any) -> Any:
     """Build a registered class from `{name: ..., field: ...}`. Raises ConfigError with keys relative to `data`."""
-    cls, values = resolve(kind, data, default_name=default_name, name_key=name_key)
+    cls, values = resolve(kind, data)
     return cls.from_mapping(values)
 
 

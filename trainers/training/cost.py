@@ -76,7 +76,7 @@ def saved_for_backward(pack: Pack, rows: int) -> int:
     return sum(kept.values())
 
 
-def calibrate(member: MemberConfig, members: int, seconds: float = 2.0) -> float:
+def calibrate(member: MemberConfig, members: int, seconds: float) -> float:
     """Measure the seconds per step of a pack of `members` members like this one, including its share of evaluations.
 
     On one thread, as packs run, and always uncompiled to save time: an upper bound if the real run compiles.

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from trainers.config.member import MemberConfig
-from trainers.evaluation.results import Evaluation
+from trainers.evaluation.results import ARRAYS, Evaluation
 from trainers.files.checkpoint import Checkpoints, Snapshot, member_names
 from trainers.training.compiling import should_compile
 
@@ -87,8 +87,7 @@ def _join(parts: Sequence[tuple[Evaluation, int]]) -> Evaluation:
     def stack(read: Callable[[Evaluation], Any]) -> Any:
         return None if read(first) is None else np.stack([read(one)[member] for one, member in parts])
 
-    names = ("values_MAKL", "loss_M", "failed_at_M", "stopped_at_M", "stage_M")
-    arrays: dict[str, Any] = {name: stack(attrgetter(name)) for name in names}
+    arrays: dict[str, Any] = {name: stack(attrgetter(name)) for name in ARRAYS}
     validation = first.validation and replace(
         first.validation, values_MDL=stack(lambda one: one.validation and one.validation.values_MDL)
     )

@@ -6,7 +6,6 @@ One line for each configuration, median over seeds of the judged average, in one
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import GREY, PALETTE, file_name, printable, scale_values
+from orchestrator.figures.drawing import GREY, PALETTE, file_name, frame_axes, printable, scale_values, with_gaps
 from orchestrator.figures.legend import coloured_and_grey, legend_height, legend_table
 from orchestrator.results.scoring.length_groups import LengthGroups, few_lengths
 from orchestrator.results.summary import Summary
@@ -54,8 +53,7 @@ def family_figure(summary: Summary, name: str, points: Sequence[FamilyPoint], pa
             axes.set_title(f"length {length} ({_group(groups, length)})", fontsize=9)
             axes.set_xlabel(printable(families[0].label))
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
-            axes.grid(alpha=0.25, linewidth=0.6)
-            axes.spines[["top", "right"]].set_visible(False)
+            frame_axes(axes)
         if all(point.q25 >= 0 for point in points):
             panels[0].set_ylim(bottom=-0.02 * panels[0].get_ylim()[1])
         scale_values(panels[0], summary.scale, direction, np.array([point.median for point in points]))
@@ -74,7 +72,7 @@ def family_figure(summary: Summary, name: str, points: Sequence[FamilyPoint], pa
 def _draw_line(axes: Axes, points: Sequence[FamilyPoint], colour: str | None, *, prominent: bool) -> None:
     """Draw one configuration in one panel: its median, and if it is prominent its quartiles and every seed."""
     index = [point.index for point in points]
-    median = _finite([point.median for point in points])
+    median = with_gaps([point.median for point in points])
     if colour is None:
         axes.plot(index, median, color=GREY, linewidth=0.7, alpha=0.6, zorder=2)
         return
@@ -82,16 +80,10 @@ def _draw_line(axes: Axes, points: Sequence[FamilyPoint], colour: str | None, *,
         for seed in sorted({seed for point in points for seed in point.seeds}):
             values = [point.seeds.get(seed, math.nan) for point in points]
             axes.plot(index, values, color=colour, linewidth=0.5, alpha=0.35, zorder=2)
-        low, high = _finite([point.q25 for point in points]), _finite([point.q75 for point in points])
+        low, high = (with_gaps([getattr(point, edge) for point in points]) for edge in ("q25", "q75"))
         axes.fill_between(index, low, high, color=colour, alpha=0.16, linewidth=0, zorder=3)
     width = 2.4 if prominent else 1.6
     axes.plot(index, median, color=colour, linewidth=width, marker="o", markersize=3, zorder=5 if prominent else 4)
-
-
-def _finite(values: Sequence[float]) -> np.ndarray[Any, Any]:
-    """Return the values with NaN instead of infinity."""
-    found = np.array(values, dtype=float)
-    return np.where(np.isfinite(found), found, np.nan)
 
 
 def _group(groups: LengthGroups, length: int) -> str:

@@ -24,6 +24,7 @@ from orchestrator.figures.drawing import (
     FAILED_COLOUR,
     PALETTE,
     file_name,
+    frame_axes,
     is_logarithmic,
     printable,
     spans_decades,
@@ -189,8 +190,7 @@ def _scale(axes: Axes, panel: Panel, summary: Summary) -> None:
     if is_logarithmic(summary.scale, summary.objective.direction, medians):
         axes.set_yscale("log", nonpositive="mask")
         axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    frame_axes(axes)
 
 
 def _room_for_failed(axes: Axes, panel: Panel) -> None:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import file_name, is_logarithmic, printable
+from orchestrator.figures.drawing import file_name, frame_axes, is_logarithmic, printable
 from orchestrator.results.summary import Summary
 
 MARKERS = {"trained": "o", "beyond": "^"}
@@ -94,8 +94,7 @@ def pair_figure(summary: Summary, measured: str, predicted: str, path: Path) -> 
         axes.set_ylabel(printable(f"{measured} (measured)"))
         axes.set_title(printable(_title(summary, points)), fontsize=9, loc="left")
         axes.legend(fontsize=8, frameon=False)
-        axes.grid(alpha=0.25, linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
+        frame_axes(axes)
         return figure
 
     return drawing.save(path, draw, measured, predicted, _title(summary, points), points, summary.scale)

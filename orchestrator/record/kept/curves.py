@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orchestrator.addresses import address_of
-from orchestrator.errors import DamagedCurves, LedgerError
+from orchestrator.errors import DamagedCurves, LedgerError, refuse_unwritable
 from orchestrator.record.kept.searched_values import add_searched_values
 from orchestrator.record.state.measured import measured_lengths
 from orchestrator.record.state.parts import PackState
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 CURVES_FOLDER = "curves"
 CURVES_FILE = "curves.parquet"
 COLUMNS = ("config_id", "seed", "average", "metric", "length", "step", "value")
-_NAMES = ("config_id", "average", "metric")
 _ROWS_AT_ONCE = 500_000  # rows that are read before `keep` is asked, at most one pack more
 
 Keep = Callable[["pd.DataFrame"], npt.NDArray[np.bool_]]
@@ -61,7 +60,7 @@ def write_part(
     content = _parquet(table)
     sha256 = hashlib.sha256(content).hexdigest()
     relative = f"{CURVES_FOLDER}/{pack_id}-{evaluation.step:08d}-{sha256[:12]}.parquet"
-    _write(Path(folder) / relative, content)
+    _write(folder / relative, content)
     return relative, sha256
 
 
@@ -231,7 +230,7 @@ def _parquet(table: Any) -> bytes:
 
 def read_part(folder: Path, relative: str, sha256: str) -> Any:
     """Return one part as an Arrow table; raises DamagedCurves naming a file that is missing or damaged."""
-    path = Path(folder) / relative
+    path = folder / relative
     try:
         if path.exists() and not path.is_file():  # a pipe would be waited for
             raise OSError(errno.EINVAL, "not a regular file")
@@ -259,8 +258,6 @@ def _make_damage_error(path: Path, problem: str) -> DamagedCurves:
 
 
 def _write(path: Path, content: bytes) -> None:
-    try:
+    with refuse_unwritable(path, LedgerError):
         path.parent.mkdir(exist_ok=True)  # not its parents: a sweep folder that is gone is not made again
         write_atomic(path, [content])
-    except OSError as error:
-        raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error

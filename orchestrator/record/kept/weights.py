@@ -43,7 +43,7 @@ def load(folder: Path | str, configuration: str | int, seed: int, average: str =
     training.averages, or `raw`. Raises UserError for what the sweep does not have or has not kept, DamagedWeights
     naming a file that is not what was written, and what reading the ledger raises.
     """
-    state = SweepState.load(Path(folder))
+    state = SweepState.load(folder)
     stored = stored_weights(state, find_configuration(state, configuration), seed, average)
     try:
         return dict(stored)

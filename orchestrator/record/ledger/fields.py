@@ -98,7 +98,7 @@ class _Shortage(TypedDict):
     bytes: Count
     device: Text
     error: Text
-    seconds: NotRequired[Number]
+    seconds: Number
 
 
 class _Recut(TypedDict):
@@ -179,7 +179,7 @@ class _Score(TypedDict):
     config_id: Name
     number: Count
     score: Number | None
-    seeds_failed: NotRequired[Count]
+    seeds_failed: Count
 
 
 class _End(TypedDict):
@@ -230,7 +230,7 @@ class _Publish(TypedDict, total=False):
     message: Text
 
 
-_KINDS: Mapping[str, Any] = {
+KINDS: Mapping[str, Any] = {
     "sweep": _Sweep,
     "configuration": _Configuration,
     "pack": _Pack,
@@ -252,7 +252,7 @@ _KINDS: Mapping[str, Any] = {
 
 def wrong_field(kind: str, fields: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the fields of a record, naming the field; None for a good one."""
-    if kind not in _KINDS:
+    if kind not in KINDS:
         return f"unknown kind of record {kind!r}"
     try:
         _adapter(kind).validate_python(fields)
@@ -269,7 +269,7 @@ def wrong_field(kind: str, fields: Mapping[str, Any]) -> str | None:
 
 @cache
 def _adapter(kind: str) -> TypeAdapter[Any]:
-    return TypeAdapter(_KINDS[kind])
+    return TypeAdapter(KINDS[kind])
 
 
 def _in_words(kind: str, error: ValidationError) -> str:

@@ -15,10 +15,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from orchestrator.errors import LedgerError, SweepExists, TakenLedger
+from orchestrator.errors import LedgerError, SweepExists, TakenLedger, refuse_unwritable
+from orchestrator.record.ledger.fields import KINDS
 from orchestrator.record.ledger.folders import refuse_odd_files, refuse_odd_folders
 from orchestrator.record.ledger.lock import SweepLock
-from orchestrator.record.ledger.records import KINDS, LEDGER_FILE, SCHEMA, Record, decode, encode, ledger_bytes, parsed
+from orchestrator.record.ledger.records import LEDGER_FILE, SCHEMA, Record, decode, encode, ledger_bytes, parsed
 from orchestrator.redaction import masked_record
 from trainers.files.atomic_file import write_atomic
 
@@ -38,15 +39,13 @@ class Ledger:
         content = ledger_bytes(folder)
         records, self._size = parsed(self.path, content)
         self._seq = len(records)
-        try:
+        with refuse_unwritable(self.path, LedgerError):
             self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
             if torn := len(content) - self._size:
                 self.notice = f"{self.path}:{self._seq + 1}: dropped a torn last line of {torn} bytes"
                 _log.warning(self.notice)
                 os.ftruncate(self._descriptor, self._size)
                 os.fsync(self._descriptor)
-        except OSError as error:
-            raise LedgerError(f"{self.path}: cannot be written: {error.strerror}") from error
 
     @classmethod
     def create(cls, folder: Path, first_fields: Mapping[str, Any]) -> Self:
@@ -55,7 +54,6 @@ class Ledger:
         The ledger appears whole, with its first record, or not at all. Raises SweepExists, SweepLocked, OddEntry,
         LedgerError.
         """
-        folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -84,7 +82,6 @@ class Ledger:
 
         Raises NotASweep, SweepLocked, OddEntry, DamagedLedger, NewerLedger, LedgerError.
         """
-        folder = Path(folder)
         ledger_bytes(folder)  # a folder without a ledger is left without a lock
         with ExitStack() as opened:
             ledger = cls(folder, opened.enter_context(SweepLock(folder)))
@@ -146,10 +143,8 @@ class Ledger:
         The lock of some network file systems sees nobody. The file is opened anew, because they look at what others
         have written only then.
         """
-        try:
+        with refuse_unwritable(self.path, LedgerError):
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            raise LedgerError(f"{self.path}: cannot be written: {error.strerror}") from error
         try:
             there, mine = os.fstat(descriptor), os.fstat(self._descriptor)
         finally:

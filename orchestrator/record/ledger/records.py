@@ -25,8 +25,6 @@ from orchestrator.record.ledger.folders import make_no_sweep_error, refuse_odd_f
 from orchestrator.record.ledger.lock import LAST_TIME
 
 SCHEMA = 2  # 1: before 1.0.0
-_STORY = ("sweep", "configuration", "pack", "recut", "evaluation", "attempt", "pack_end", "score")
-KINDS = frozenset((*_STORY, "rung", "race", "end", "resume", "extend", "retry", "publish", "later_evaluation"))
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,6 @@ def read_records(folder: Path) -> list[Record]:
 
 def read_first_record(folder: Path) -> Record:
     """Return the record a ledger begins with, the sweep's own, reading no more than that. Raises as `read_records`."""
-    folder = Path(folder)
     return parsed(folder / LEDGER_FILE, _read(folder, lambda file: file.readline()))[0][0]
 
 
@@ -115,8 +112,8 @@ def _restore(value: dict[str, Any]) -> Any:
 
 def ledger_bytes(folder: Path) -> bytes:
     """Return the bytes of the ledger in `folder`; raises NotASweep, OddEntry, LedgerError."""
-    refuse_odd_folders(Path(folder))
-    return _read(Path(folder), lambda file: file.read())
+    refuse_odd_folders(folder)
+    return _read(folder, lambda file: file.read())
 
 
 def _read(folder: Path, read: Callable[[BinaryIO], bytes]) -> bytes:

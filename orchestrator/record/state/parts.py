@@ -67,12 +67,14 @@ class ConfigurationState:
             return False
         return math.isfinite(self.score) or 2 * self.seeds_failed < len(self.members)
 
-    def take_score(self, score: float | None, seeds_failed: int | None) -> None:
-        """Take its score, unless it has one; without `seeds_failed` count the members that failed."""
+    def take_score(self, score: float | None, seeds_failed: int) -> None:
+        """Take its score, unless it has one."""
         if not self.finished:
-            self.finished, self.score = True, score
-            lost = sum(member.status == "failed" for member in self.members.values())
-            self.seeds_failed = lost if seeds_failed is None else seeds_failed
+            self.finished, self.score, self.seeds_failed = True, score, seeds_failed
+
+    def drop_score(self) -> None:
+        """Drop its score: it is scored again."""
+        self.finished, self.score = False, None
 
 
 @dataclass
@@ -88,8 +90,6 @@ class Draw:
     values: dict[str, Any]
     duplicate_of: str | None
     draw: int | None = None
-    scored: bool = False
-    score: float | None = None
 
 
 @dataclass
@@ -190,17 +190,6 @@ class PackState:
     def _unpruned(self) -> list[MemberState]:
         pairs = zip(self.members, self.states, strict=True)
         return [member for (name, _), member in pairs if name not in self.pruned_at]
-
-
-def drop_scores(
-    names: Collection[str], configurations: Mapping[str, ConfigurationState], draws: Mapping[int, Draw]
-) -> None:
-    """Drop the scores of these configurations: they are scored again."""
-    for name in names:
-        configurations[name].finished, configurations[name].score = False, None
-    for draw in draws.values():
-        if draw.config_id in names:
-            draw.scored, draw.score = False, None
 
 
 @dataclass

@@ -15,38 +15,49 @@ from search_spaces import Rung, Rungs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision:
-    """The end of a round: over which seeds it was decided, who survived, and which seeds these get next.
+class Outcome:
+    """The survivors of a round and the `values` that decided, by config_id: None for a failed configuration.
 
-    `values` has of every configuration of the round what decided, by config_id: its median score or its rank sum
-    (`by`), None if it failed. `p` is that of the test, None without one.
+    Values are median scores or rank sums, as `by` says. `p` is that of the test, None without one.
     """
 
-    seeds: tuple[int, ...]
     survivors: tuple[str, ...]
-    next: tuple[int, ...]
     by: str
     values: Mapping[str, float | None]
     p: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class RungDecision:
-    """The decision at a rung: who trains on. `guarded` are those of the survivors that the guard alone has kept.
+class Decision(Outcome):
+    """The end of a round: its outcome, over which seeds it was decided, and which seeds the survivors get next."""
+
+    seeds: tuple[int, ...]
+    next: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungOutcome:
+    """Who trains on at a rung. `guarded` are those of the survivors that the guard alone has kept.
 
     By config_id of every configuration of the rung, None for one that failed: `values` are median scores at the rung,
-    `improvements` the median over seeds of the improvement since the step `since`, `spreads` the interquartile range of
+    `improvements` the median over seeds of the improvement since an earlier step, `spreads` the interquartile range of
     the scores at the rung.
     """
 
-    step: int
-    since: int
-    seeds: tuple[int, ...]
     survivors: tuple[str, ...]
     guarded: tuple[str, ...]
     values: Mapping[str, float | None]
     improvements: Mapping[str, float | None]
     spreads: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungDecision(RungOutcome):
+    """The decision at a rung: its outcome, its step, the step `since` which improvements count, and the seeds."""
+
+    step: int
+    since: int
+    seeds: tuple[int, ...]
 
     @property
     def pruned(self) -> tuple[str, ...]:

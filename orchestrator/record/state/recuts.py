@@ -39,7 +39,7 @@ class Recut:
             return cls(old=old, new=new, workers=fields["workers"])
         shortage = Shortage(**{name: found[name] for name in ("structural_key", "members", "bytes")})
         more = {"short": found["pack_id"], "shortage": shortage, "device": found["device"]}
-        more |= {"seconds": found.get("seconds", 0.0), "continues": any(one.get("earlier") for one in fields["packs"])}
+        more |= {"seconds": found["seconds"], "continues": any(one.get("earlier") for one in fields["packs"])}
         return cls(old=old, new=new, workers=fields["workers"], **more)
 
 

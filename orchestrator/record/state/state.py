@@ -16,7 +16,7 @@ from orchestrator.record.ledger.fields import wrong_field
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, read_records
 from orchestrator.record.state import race as races
 from orchestrator.record.state import recuts
-from orchestrator.record.state.parts import ConfigurationState, Draw, MemberState, PackState, Sessions, drop_scores
+from orchestrator.record.state.parts import ConfigurationState, Draw, MemberState, PackState, Sessions
 
 # Records that later ones refer to are replayed first, whatever order they were written in.
 _FIRST = {"sweep": 0, "configuration": 1, "pack": 2}
@@ -26,7 +26,7 @@ class SweepState:
     """A sweep as its ledger records it; `load` and `replay` make it, `apply` adds records as they are written."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = Path(folder)
+        self.folder = folder
         self.name = self.study = self.spec_hash = ""
         self.specs: list[dict[str, Any]] = []  # the one it was begun with, then that of every extension
         self.more_seeds: dict[str, frozenset[int]] = {}  # by config_id, beside the seeds that every configuration has
@@ -92,6 +92,11 @@ class SweepState:
     def modules(self) -> list[dict[str, Any]]:
         """The recorded modules of `imports` that the sweep was last trained with."""
         return self.codes[-1]["modules"] if self.codes else []
+
+    @property
+    def members(self) -> list[MemberState]:
+        """The members of all configurations."""
+        return [member for found in self.configurations.values() for member in found.members.values()]
 
     def seeds(self) -> dict[str, tuple[int, ...]]:
         """Return the seeds of each configuration that are in a pack, sorted."""
@@ -223,7 +228,8 @@ class SweepState:
             pack = self._pack_of(record, pack_id)
             if pack.status == "failed":
                 pack.reopen()
-                drop_scores({name for name, _ in pack.members}, self.configurations, self.draws)
+                for name, _ in pack.members:
+                    self.configurations[name].drop_score()
         self.ended = self.message = None
 
     def _end(self, record: Record) -> None:
@@ -244,8 +250,7 @@ class SweepState:
 
     def _extend(self, record: Record) -> None:
         """Take the new specification; configurations that get more seeds are scored again."""
-        fields = record.fields
-        self._add_seeds(record, fields.get("seeds", {}), fields["spec"])
+        self._add_seeds(record, record.fields.get("seeds", {}), record.fields["spec"])
         self._resume(record)
 
     def _race(self, record: Record) -> None:
@@ -264,9 +269,9 @@ class SweepState:
             raise self._damage(record, str(error)) from None
         for name in decision.pruned:
             self.configurations[name].pruned_at = decision.step
+            self.configurations[name].drop_score()
         for pack in self.packs.values():
             pack.prune(decision.pruned, decision.step)
-        drop_scores(decision.pruned, self.configurations, self.draws)
 
     def _add_seeds(self, record: Record, added: Mapping[str, Iterable[int]], *specs: dict[str, Any]) -> None:
         """Add seeds to single configurations, and those of new specifications to all; drop scores that lack them."""
@@ -276,18 +281,16 @@ class SweepState:
             if name not in self.configurations:
                 raise self._damage(record, f"more seeds of unknown configuration {name}")
             self.more_seeds[name] = self.more_seeds.get(name, frozenset()).union(seeds)
-        more = {name for name, seeds in before.items() if set(self.planned_seeds(name)) > seeds}
-        drop_scores(more, self.configurations, self.draws)
+        for name, seeds in before.items():
+            if set(self.planned_seeds(name)) > seeds:
+                self.configurations[name].drop_score()
 
     def _score(self, record: Record) -> None:
-        number, name, score = record.fields["number"], record.fields["config_id"], record.fields["score"]
+        number, name = record.fields["number"], record.fields["config_id"]
         draw = self.draws.get(number)
         if draw is None or draw.config_id != name:
             raise self._damage(record, f"score of unknown configuration {number} ({name})")
-        if draw.scored:
-            return
-        draw.scored, draw.score = True, score
-        self.configurations[name].take_score(score, record.fields.get("seeds_failed"))
+        self.configurations[name].take_score(record.fields["score"], record.fields["seeds_failed"])
 
     def _pack_of(self, record: Record, pack_id: str) -> PackState:
         pack = self.packs.get(pack_id)

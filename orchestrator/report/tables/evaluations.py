@@ -20,10 +20,9 @@ MOST = 5  # configurations on a terminal
 
 def evaluation_section(result: Summary) -> Section:
     """Return the medians of every configuration at both evaluations, by group of lengths."""
-    rows = {row.config_id: row for row in result.rows}
     columns: Columns = {
-        "rank": lambda one: str(rows[one.config_id].rank or "failed"),
-        "label": lambda one: label(rows[one.config_id].number),
+        "rank": lambda one: str(result.by_config_id[one.config_id].rank or "failed"),
+        "label": lambda one: label(result.by_config_id[one.config_id].number),
     }
     for group in ("trained", "selection", "test"):
         for evaluation, name in NAMES.items():

@@ -36,7 +36,7 @@ COMPARED = {
 
 def seed_comparison_section(result: Summary) -> Section:
     """Return every comparison of a report."""
-    comparisons, rows = compare_seeds(result), {row.config_id: row for row in result.rows}
+    comparisons, rows = compare_seeds(result), result.by_config_id
     columns: Columns = {
         "first": lambda one: _name(result, rows[one.first], rows[one.second]),
         "second": lambda one: _name(result, rows[one.second], rows[one.first]),

@@ -57,13 +57,12 @@ def compare_named(
 def _side(folder: Path, name: str, read: dict[Path, tuple[SweepState, Summary]]) -> Side:
     """Return the named configuration, of the sweep in `folder` or in the folder that the name begins with."""
     place = Path(name)
-    home, label = (find_sweep(place.parent), place.name) if "/" in name else (Path(folder), name)
+    home, label = (find_sweep(place.parent), place.name) if "/" in name else (folder, name)
     if home.resolve() not in read:
         state = SweepState.load(home)
         read[home.resolve()] = (state, summary(state))
     state, result = read[home.resolve()]
-    config_id = find_configuration(state, label).config_id
-    row = next(row for row in result.rows if row.config_id == config_id)
+    row = result.by_config_id[find_configuration(state, label).config_id]
     if not row.complete:
         raise UserError(
             f"{home}: configuration {label} {row.why_incomplete}: {row.seeds_run} of {row.seeds_planned} seeds ended"

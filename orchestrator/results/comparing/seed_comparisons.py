@@ -9,7 +9,6 @@ from itertools import combinations
 import numpy as np
 
 from orchestrator.results.comparing.shared_streams import Shared, shared_streams
-from orchestrator.results.scoring.objective import reduce_values
 from orchestrator.results.summary import REMEMBERED, Row, Summary
 from orchestrator.statistics.exact_tests import holm
 from orchestrator.statistics.failed_seeds import failed_seed_value, over_seeds
@@ -175,12 +174,16 @@ def _compared(x: Floats, y: Floats, paired: bool, question: Question) -> TwoSamp
     lost = np.isnan(x).any() or np.isnan(y).any()
     if question.policy == "fail" and lost:
         return TwoSamples(n=0, reason=FAILED)
-    as_failed = failed_seed_value(question.policy, question.direction)
-    x, y = (np.where(np.isnan(values), as_failed, values) for values in (x, y))
+    x, y = (count_failed(values, question) for values in (x, y))
     if not paired:
         return compare_groups(x[~np.isnan(x)], y[~np.isnan(y)])
     kept = ~(np.isnan(x) | np.isnan(y))
     return compare_pairs(x[kept], y[kept])
+
+
+def count_failed(values: Floats, question: Question) -> Floats:
+    """Return the values with NaN, of failed seeds, replaced as the question says; NaN where they are left out."""
+    return np.where(np.isnan(values), failed_seed_value(question.policy, question.direction), values)
 
 
 def values_by_seed(side: Side, question: Question) -> dict[int, float]:
@@ -188,13 +191,8 @@ def values_by_seed(side: Side, question: Question) -> dict[int, float]:
     band = side.result.bands.get((side.row.config_id, question.metric, question.average))
     if band is None:
         return {}
-    places = [i for i, length in enumerate(band.lengths) if length in question.lengths]
-    return {
-        seed: reduce_values(np.array([band.seeds[seed][i] for i in places]), question.reduce)
-        if seed in band.seeds
-        else np.nan
-        for seed in sorted({*side.row.seeds, *band.seeds})
-    }
+    known = band.seed_values(question.lengths, question.reduce)
+    return {seed: known.get(seed, math.nan) for seed in sorted({*side.row.seeds, *band.seeds})}
 
 
 def _same_draw(result: Summary, first: Row, other: Row) -> bool:

@@ -16,13 +16,13 @@ from orchestrator.results.comparing.seed_comparisons import (
     Side,
     compare_sides,
     correct_family,
+    count_failed,
     find_shared,
     values_by_seed,
 )
 from orchestrator.results.comparing.shared_streams import Shared, differing_values
 from orchestrator.results.ran_under import differing_environment
 from orchestrator.results.summary import Row, Summary
-from orchestrator.statistics.failed_seeds import failed_seed_value
 from orchestrator.statistics.intervals import LEVEL
 from orchestrator.statistics.quartiles import Floats
 from orchestrator.statistics.two_samples import (
@@ -34,6 +34,7 @@ from orchestrator.statistics.two_samples import (
 )
 from search_spaces import ABSENT
 from search_spaces.grammar.problems.findings import lookup
+from search_spaces.grammar.space.domains import value_key
 from search_spaces.grammar.spec.spec import PASSIVE
 
 MATCHED, TOGETHER, EACH_LENGTH = "matched configurations", "all matched together", "each length"
@@ -178,15 +179,8 @@ def _values(result: Summary, row: Row, keys: tuple[str, ...], shared: frozenset[
     """Return the values of a configuration: as drawn if both sweeps searched the key, else as resolved."""
     resolved = dict(result.recorded[row.config_id].resolved)
     drawn = {key: row.values[key] for key in shared if key in row.values}
-    return tuple(_hashable(drawn[key] if key in drawn else lookup(resolved, key)) for key in keys)
-
-
-def _hashable(value: Any) -> Hashable:
-    if isinstance(value, Mapping):
-        return tuple(sorted((key, _hashable(inner)) for key, inner in value.items()))
-    if isinstance(value, list | tuple):
-        return tuple(map(_hashable, value))
-    return "absent" if value is ABSENT else (isinstance(value, bool), value)
+    found = (drawn[key] if key in drawn else lookup(resolved, key) for key in keys)
+    return tuple(ABSENT if value is ABSENT else value_key(value) for value in found)
 
 
 def _question_at(pair: Pair, question: Question, length: int) -> Question:
@@ -214,8 +208,7 @@ def _compare_together(
     )
     outcome = _outcome(x_CS, y_CS, question, paired, band_level(lengths))
     same = [name for name in shared[0].same if all(name in each.same for each in shared)]
-    as_failed = failed_seed_value(question.policy, question.direction)
-    first, second = (_mean_over_configurations(_with_failed(table, as_failed)) for table in (x_CS, y_CS))
+    first, second = (_mean_over_configurations(count_failed(table, question)) for table in (x_CS, y_CS))
     return SeedComparison(
         question=question,
         first_median=median_or_nan(first[~np.isnan(first)]),
@@ -237,8 +230,7 @@ def _outcome(x_CS: Floats, y_CS: Floats, question: Question, paired: bool, level
     lost = np.isnan(x_CS).any() or np.isnan(y_CS).any()
     if question.policy == "fail" and lost:
         return TwoSamples(n=0, reason=FAILED)
-    as_failed = failed_seed_value(question.policy, question.direction)
-    x_CS, y_CS = (_with_failed(values, as_failed) for values in (x_CS, y_CS))
+    x_CS, y_CS = (count_failed(values, question) for values in (x_CS, y_CS))
     if paired:
         differences = _mean_over_configurations(subtract_pairs(x_CS, y_CS))
         return describe_differences(differences[~np.isnan(differences)], level=level)
@@ -246,10 +238,6 @@ def _outcome(x_CS: Floats, y_CS: Floats, question: Question, paired: bool, level
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         return TwoSamples(n=len(first), n_second=len(second), reason=UNPAIRED_FAILED)
     return compare_groups(first, second)
-
-
-def _with_failed(values: Floats, as_failed: float) -> Floats:
-    return np.where(np.isnan(values), as_failed, values)
 
 
 def _mean_over_configurations(values_CS: Floats) -> Floats:

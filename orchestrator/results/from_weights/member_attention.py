@@ -63,7 +63,7 @@ def read_attention(
     state = SweepState.load(folder)
     found = find_configuration(state, configuration)
     result = summary(state)
-    ranked = next(one for one in result.rows if one.config_id == found.config_id)
+    ranked = result.by_config_id[found.config_id]
     which = result.objective.average if average is None else average
     chosen, seed_words = _choose_seed(result, ranked, seed)
     weights = stored_weights(state, found, chosen, which)

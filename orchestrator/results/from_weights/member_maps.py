@@ -8,11 +8,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from orchestrator.code.own_code import OwnCodeError
 from orchestrator.errors import DamagedWeights, NoMaps
-from orchestrator.results.scoring.objective import reduce_values
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import format_values, label
 from trainers.config.member import MemberConfig
@@ -81,10 +78,6 @@ def median_seed(result: Summary, row: Row) -> tuple[int, int] | None:
     band = result.bands.get((row.config_id, *result.objective_curve))
     if band is None:
         return None
-    places = [i for i, length in enumerate(band.lengths) if length in result.objective.lengths]
-    scores = {
-        seed: reduce_values(np.array([values[i] for i in places]), result.objective.reduce)
-        for seed, values in band.seeds.items()
-    }
+    scores = band.seed_values(result.objective.lengths, result.objective.reduce)
     ordered = sorted((score, seed) for seed, score in scores.items() if not math.isnan(score))
     return (ordered[(len(ordered) - 1) // 2][1], len(ordered)) if ordered else None

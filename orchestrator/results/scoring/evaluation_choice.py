@@ -28,10 +28,6 @@ def chosen_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.Da
     `judged` has a row per member and evaluation: config_id, seed, step, value. The last step of a configuration is the
     last of any of its members; a member that has no row there is left out, one with NaN there keeps that step and NaN.
     """
-    if direction not in ("minimize", "maximize"):
-        raise ValueError(f"direction is {direction!r}; allowed: minimize, maximize")
-    if evaluation not in (LAST, BEST):
-        raise ValueError(f"evaluation is {evaluation!r}; allowed: {LAST}, {BEST}")
     judged = judged[["config_id", "seed", "step", "value"]]
     final = judged["step"] == judged.groupby("config_id", observed=True)["step"].transform("max")
     last = judged[final].reset_index(drop=True)

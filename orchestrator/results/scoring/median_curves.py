@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from orchestrator.results.scoring.evaluation_choice import Mask
-from orchestrator.results.scoring.objective import judged_over_seeds
+from orchestrator.results.scoring.objective import judged_over_seeds, reduce_rows
 from orchestrator.statistics.failed_seeds import failed_seed_value, quartiles_of_groups, worst_value
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import Objective
@@ -30,6 +30,14 @@ class Band:
     median: tuple[float, ...]
     q75: tuple[float, ...]
     seeds: dict[int, tuple[float, ...]]
+
+    def seed_values(self, lengths: Collection[int], how: str) -> dict[int, float]:
+        """Return one number for each seed, by `reduce_rows`; empty if none of these lengths was evaluated."""
+        places = [place for place, length in enumerate(self.lengths) if length in lengths]
+        if not places:
+            return {}
+        values_SL = np.array([[values[place] for place in places] for values in self.seeds.values()], dtype=np.float64)
+        return dict(zip(self.seeds, reduce_rows(values_SL, how).tolist(), strict=True))
 
 
 def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[str, str]) -> dict[CurveKey, Band]:
@@ -90,8 +98,5 @@ def _runs(keys_KR: Whole, columns: Sequence[Any]) -> Iterator[tuple[list[int], l
 
 def quartiles_at(band: Band, lengths: Sequence[int], objective: Objective) -> Quartiles | None:
     """Return the quartiles over seeds of the mean over `lengths`; NaN if every seed failed, None without lengths."""
-    places = [i for i, length in enumerate(band.lengths) if length in lengths]
-    if not places:
-        return None
-    means = [float(np.mean([values[i] for i in places])) for values in band.seeds.values()]
-    return judged_over_seeds(means, objective)
+    means = band.seed_values(lengths, "mean")
+    return judged_over_seeds(means.values(), objective) if means else None

@@ -140,13 +140,8 @@ def area_beyond(lengths: Sequence[int], median_values: Sequence[float], used: It
     return float(np.mean(beyond)) if beyond else math.nan
 
 
-def reduce_values(values: Floats, how: str) -> float:
-    """Return one seed's values, lengths ascending, as one number: their "mean", "max" or "last"; NaN if one is NaN."""
-    return float(reduce_rows(values[None], how)[0])
-
-
 def reduce_rows(values_ML: Floats, how: str) -> Floats:
-    """Return one number per row of (members, lengths ascending), NaN where any of its values is NaN."""
+    """Return the "mean", "max" or "last" of each row of (members, lengths ascending), NaN where a value is NaN."""
     if not values_ML.size:
         return np.full(len(values_ML), np.nan)
     if how == "mean":
@@ -154,12 +149,8 @@ def reduce_rows(values_ML: Floats, how: str) -> Floats:
             return np.asarray(values_ML.mean(axis=1))
     if how == "max":
         return np.asarray(values_ML.max(axis=1))
-    if how == "last":
-        return np.where(np.isnan(values_ML).any(axis=1), np.nan, values_ML[:, -1])
-    raise ValueError(f"reduce is {how!r}; allowed: mean, max, last")
+    return np.where(np.isnan(values_ML).any(axis=1), np.nan, values_ML[:, -1])
 
 
 def _sign(direction: str) -> float:
-    if direction not in ("minimize", "maximize"):
-        raise ValueError(f"direction is {direction!r}; allowed: minimize, maximize")
     return 1.0 if direction == "minimize" else -1.0

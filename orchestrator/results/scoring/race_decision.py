@@ -7,26 +7,16 @@ two, so that the first always has a rival with as many seeds. With neither all s
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from orchestrator.record.state.race import Outcome
 from orchestrator.results.scoring.objective import score_configuration
 from orchestrator.statistics.failed_seeds import worst_value
 from search_spaces import Objective, Racing
 
 MEDIAN, RANK_SUM = "median", "rank sum"
 LEAST_TESTED = 2  # configurations that stay after a test, if at least this many have not failed
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """The survivors of a round and the `values` that decided, by config_id; None for a failed configuration."""
-
-    survivors: tuple[str, ...]
-    by: str
-    values: dict[str, float | None]
-    p: float | None
 
 
 def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objective: Objective) -> Outcome:
@@ -43,9 +33,9 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
     if racing.test is None:
         goodness = {name: sign * median for name, median in medians.items() if median is not None}
         survivors = keep_best(goodness, racing.count_kept(len(scores)))
-        return Outcome(survivors=survivors, by=MEDIAN, values=medians, p=None)
+        return Outcome(survivors=survivors, by=MEDIAN, values=medians)
     if len(alive) < LEAST_TESTED:
-        return Outcome(survivors=tuple(alive), by=RANK_SUM, values=dict.fromkeys(scores), p=None)
+        return Outcome(survivors=tuple(alive), by=RANK_SUM, values=dict.fromkeys(scores))
     from orchestrator.statistics.friedman import rule_out_treatments  # scipy is slow to import
 
     worst = worst_value(objective.direction)

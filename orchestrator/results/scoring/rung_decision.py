@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orchestrator.record.state.race import RungOutcome
 from orchestrator.results.scoring.evaluation_choice import chosen_steps
 from orchestrator.results.scoring.objective import judged_values, score_configuration
 from orchestrator.results.scoring.race_decision import keep_best
@@ -28,17 +28,6 @@ if TYPE_CHECKING:
 
 Scores = Mapping[str, Sequence[float]]
 """The score of every seed, NaN for a failed one, by config_id; all configurations have the same seeds in one order."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RungOutcome:
-    """The survivors of a rung, those `guarded`, and the deciding values by config_id; None for a failed one."""
-
-    survivors: tuple[str, ...]
-    guarded: tuple[str, ...]
-    values: dict[str, float | None]
-    improvements: dict[str, float | None]
-    spreads: dict[str, float | None]
 
 
 def scores_at_step(

@@ -6,8 +6,7 @@ from typing import Any
 
 from orchestrator.record.state.state import SweepState
 from orchestrator.statistics.effects.design import Design
-
-KINDS = ("choice", "grid", "uniform", "log_uniform", "one_minus_log_uniform", "int_uniform", "normal")
+from search_spaces.grammar.space.domains import KINDS
 
 
 def read_design(state: SweepState) -> Design:

@@ -71,13 +71,7 @@ def seed_steps(summary: Summary, row: Row, metric: str) -> dict[int, float]:
     described = summary.measured[row.config_id].metrics.get(metric)
     if band is None or described is None:
         return {}
-    wanted = described.trained_lengths or described.lengths
-    places = [i for i, length in enumerate(band.lengths) if length in wanted]
-    return {
-        seed: math.nan if any(math.isnan(values[i]) for i in places) else max(values[i] for i in places)
-        for seed, values in band.seeds.items()
-        if places
-    }
+    return band.seed_values(described.trained_lengths or described.lengths, "max")
 
 
 def _line_keys(rows: Sequence[Row], summary: Summary, key: str) -> tuple[str, ...]:

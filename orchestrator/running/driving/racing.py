@@ -1,5 +1,6 @@
 """The race of a running sweep: when a round or a rung is decided, and the record of its decision."""
 
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -40,17 +41,7 @@ def rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any] | None:
     curves = read_curves(state, packs=packs, keep=partial(is_judged, objective=objective))
     now, before = (scores_at_step(curves, objective, step, names, seeds) for step in (rung.step, rung.since))
     outcome = decide_rung(now, before, racing.steps, objective)
-    return {
-        "rung": len(race.rungs),
-        "step": rung.step,
-        "since": rung.since,
-        "seeds": list(seeds),
-        "survivors": list(outcome.survivors),
-        "guarded": list(outcome.guarded),
-        "values": outcome.values,
-        "improvements": outcome.improvements,
-        "spreads": outcome.spreads,
-    }
+    return {"rung": len(race.rungs), "step": rung.step, "since": rung.since, "seeds": seeds, **asdict(outcome)}
 
 
 def race_fields(spec: SweepSpec, state: SweepState, scores: Scores) -> dict[str, Any] | None:
@@ -71,10 +62,7 @@ def race_fields(spec: SweepSpec, state: SweepState, scores: Scores) -> dict[str,
     following = racing.next_count(len(seeds), len(seeds) + len(race.seeds_left)) - len(seeds)
     return {
         "round": len(race.rounds) - 1,
-        "seeds": list(seeds),
-        "survivors": list(outcome.survivors),
-        "next": list(race.seeds_left[:following]),
-        "by": outcome.by,
-        "values": outcome.values,
-        "p": outcome.p,
+        "seeds": seeds,
+        "next": race.seeds_left[:following],
+        **asdict(outcome),
     }

@@ -72,7 +72,7 @@ class ConfigurationSampler:
         new = [(draw.number, draw.values) for draw in draws if draw.number not in drawn]
         self._draws |= {draw.number: draw.draw for draw in draws}
         if self._as_recorded is None:
-            recorded = [as_configuration(found) for found in self._state.configurations.values()]
+            recorded = list(self._state.configurations.values())
             self._as_recorded, self._names = with_recorded_defaults(self._spec, recorded), names_today(recorded)
             refuse_changed(self._as_recorded, recorded, f"{self._state.folder} cannot draw more configurations")
         return configure(self._as_recorded, new, self._names)

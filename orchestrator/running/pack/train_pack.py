@@ -112,7 +112,7 @@ def run_pack(config: Mapping[str, Any]) -> None:
         tune.report({"messages": messages.copy()})
         messages.clear()
 
-    torch.set_num_threads(max(1, int(work["cpus"])))
+    torch.set_num_threads(work["cpus"])
     folder = Path(work["folder"])
     with raising_out_of_space(folder), Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog:
         try:

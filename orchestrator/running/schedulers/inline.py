@@ -87,7 +87,7 @@ def _train(driver: Driver, pack_id: str, text: str) -> None:
     with (
         raising_out_of_space(Path(work["folder"])),
         LocalWatchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog,
-        as_in_a_worker(max(1, int(work["cpus"]))),
+        as_in_a_worker(work["cpus"]),
     ):
         watchdog.heard()
         train_pack(work, PackReporter(send, watchdog, seconds=0.0))

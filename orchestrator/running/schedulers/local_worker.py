@@ -48,7 +48,7 @@ def serve(descriptor: int) -> None:
     try:
         while True:
             work = decode_work(connection.recv_bytes().decode())
-            torch.set_num_threads(max(1, int(work["cpus"])))
+            torch.set_num_threads(work["cpus"])
             try:
                 with (
                     raising_out_of_space(Path(work["folder"])),

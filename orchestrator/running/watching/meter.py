@@ -53,11 +53,10 @@ def progress_rows(
     per second; it is shown while no pack has measured its own.
     """
     done, total = sum(steps_done(state, running).values()), _total(state)
-    members = [member for found in state.configurations.values() for member in found.members.values()]
-    ended = Counter(member.status for member in members)
+    ended = Counter(member.status for member in state.members)
     planned, seeds = planned_size(state.spec), sum(len(state.planned_seeds(name)) for name in state.configurations)
     seeds += (planned - len(state.draws)) * len(read_common_seeds(state.specs))
-    packs = sum(pack.status in ("complete", "failed") for pack in state.packs.values())
+    packs = sum(pack.has_ended for pack in state.packs.values())
     rate = sum(at.rate for at in running.values()) or speed
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
     finished = sum(found.is_done for found in state.configurations.values())
@@ -67,7 +66,7 @@ def progress_rows(
         ("seeds failed", str(ended["failed"])),
     ]
     if may_stop(state):
-        rows.append(("seeds stopped early", str(sum(one.stopped_at is not None for one in members))))
+        rows.append(("seeds stopped early", str(sum(one.stopped_at is not None for one in state.members))))
     rows.append(("packs", f"{packs}/{len(state.packs)}, {len(running)} running" if state.packs else "-"))
     if (first := seconds_to_first_evaluation(state, running)) is not None:
         rows.append(("first evaluation", f"begins in about {duration(first)}" if first else "under way"))
@@ -132,7 +131,7 @@ def describe_best(state: SweepState, none: str = "none yet") -> str:
 
 def status_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return the status of a recorded sweep as rows of label and text."""
-    members = [member for found in state.configurations.values() for member in found.members.values()]
+    members = state.members
     ended = Counter(member.status for member in members)
     crashed = sum(member.status == "failed" and member.failed_at is None for member in members)
     owner, steps = running(state.folder), steps_done(state)
@@ -151,7 +150,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("seeds failed", f"{ended['failed']} ({crashed} crashed, {ended['failed'] - crashed} diverged)"),
         *_stopped_row(state, len(members)),
         *_race_rows(state),
-        ("packs", f"{sum(pack.status in ('complete', 'failed') for pack in state.packs.values())}/{len(state.packs)}"),
+        ("packs", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),
         *(("packs cut again", sentence) for sentence in describe_recuts(state.recuts)),
         ("member-steps", f"{100 * sum(steps.values()) / total:.0f} %" if total else "none yet"),
         ("best so far", describe_best(state)),
@@ -173,7 +172,7 @@ def steps_done(state: SweepState, running: Mapping[str, Running] = MappingProxyT
     """Return the member-steps of every pack, as recorded or as it runs; an ended pack counts as whole."""
     steps = {}
     for pack in state.packs.values():
-        step = pack.steps if pack.status in ("complete", "failed") else pack.step
+        step = pack.steps if pack.has_ended else pack.step
         if pack.pack_id in running:
             step = max(step, running[pack.pack_id].step)
         steps[pack.pack_id] = pack.member_steps(step)

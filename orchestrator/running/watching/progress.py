@@ -8,12 +8,14 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from orchestrator.consoles import say
+
 PLAIN_SECONDS = 5.0
 LIVE_SECONDS = 0.25
 
 
 class Progress:
-    """Shows how far a sweep is, and sentences, on a console."""
+    """Shows how far a sweep is on a console."""
 
     def __init__(self, console: Console, name: str) -> None:
         self._console, self._name = console, name
@@ -51,9 +53,5 @@ class Progress:
             return
         line = " · ".join(f"{label} {text}" for label, text in rows)
         if line != self._line:
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+            say(self._console, line)
             self._line = line
-
-    def say(self, text: str) -> None:
-        """Print a sentence above the table."""
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)

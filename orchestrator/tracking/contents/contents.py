@@ -61,8 +61,6 @@ class ContentsOfSweep:
         started = self.state.codes[0]["folders"] if self.state.codes else []
         git = next((folder for folder in started if folder["commit"]), dict[str, str]())
         confirmed = read_confirmations(summary) if summary.finished else ()
-        end = next((r for r in reversed(self.records) if r.kind in ("end", "resume", "extend", "retry")), None)
-        ended = end is not None and end.kind == "end"
         tags = self._tags("sweep") | {
             "lengthwise.study": summary.study,
             "lengthwise.status": summary.status,
@@ -79,7 +77,8 @@ class ContentsOfSweep:
         }
         if git:
             tags["mlflow.source.git.commit"] = git["commit"]
-        end_ms = milliseconds(end.time) if end is not None and ended else None
+        ends = [milliseconds(record.time) for record in self.records if record.kind == "end"]
+        end_ms = ends[-1] if self.state.ended else None
         points: list[Point] = []
         if summary.finished and end_ms is not None:
             numbers: dict[str, float] = {

@@ -10,7 +10,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 from orchestrator.errors import LengthwiseError
 
@@ -60,10 +60,10 @@ class UiServer:
         *,
         database: Path,
         artifacts: Path,
+        log: Path,
         host: str = "127.0.0.1",
         port: int | None = None,
         allowed_hosts: str | None = None,
-        log: Path | None = None,
     ) -> None:
         self.host = host
         self.port = usual_port(database, host) if port is None else port
@@ -92,8 +92,7 @@ class UiServer:
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # it would start four more processes that are not needed
         }
-        sink: IO[bytes] | int = self.log.open("ab") if self.log else subprocess.DEVNULL
-        try:
+        with self.log.open("ab") as sink:
             self.process = subprocess.Popen(
                 self.command,
                 start_new_session=True,
@@ -102,9 +101,6 @@ class UiServer:
                 stdout=sink,
                 stderr=sink,
             )
-        finally:
-            if not isinstance(sink, int):
-                sink.close()
         deadline = time.monotonic() + patience
         while not stopped() and not self._answers():
             ended = self.process.poll() is not None
@@ -137,7 +133,7 @@ class UiServer:
             return False
 
     def _last_output(self) -> str:
-        if self.log is None or not self.log.exists():
+        if not self.log.exists():
             return ""
         return "; its last output: " + " | ".join(self.log.read_text(errors="replace").splitlines()[-3:])
 

@@ -122,7 +122,7 @@ def _meant(kind: str, given: Any) -> str | None:
     return None
 
 
-def _meant_key(unknown: ErrorDetails, model: type[BaseModel] = SweepSpec) -> str | None:
+def _meant_key(unknown: ErrorDetails, model: type[BaseModel]) -> str | None:
     return nearest_name(str(unknown["loc"][-1]), _fields_above(unknown["loc"], model))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from search_spaces.grammar.problems.errors import ABSENT, nearest_name, shown
 from search_spaces.grammar.problems.findings import SECTION_KEY, SECTIONS, Findings, child, dotted_keys, lookup
-from search_spaces.grammar.space.domains import KINDS, Choice, Domain, Grid, When, plain, value_key
+from search_spaces.grammar.space.domains import KINDS, Choice, Domain, Grid, When, value_key
 
 MAX_GRID_POINTS = 100_000
 _STARTS = f"a section ({', '.join(SECTIONS)}) or a dotted key inside one, such as model.width"
@@ -166,8 +166,3 @@ def check_misplaced_domains(sections: dict[str, Any], findings: Findings) -> Non
         if kind and not value.keys() - {kind, "when"} and isinstance(value[kind], list):
             findings.add(section, f"a {kind} belongs under space", nearest=f"space: {{{section}: {{{kind}: ...}}}}")
             findings.doubt(section)
-
-
-def plain_space(domains: dict[str, Domain]) -> dict[str, Any]:
-    """Return the space as plain data, as in a sweep file."""
-    return {key: plain(domain.written()) for key, domain in domains.items()}

@@ -11,7 +11,6 @@ from pydantic import Field, InstanceOf, PrivateAttr, WithJsonSchema
 from search_spaces.grammar.problems.findings import Findings, Place, within
 from search_spaces.grammar.space.domain_schema import space_schema
 from search_spaces.grammar.space.domains import Domain, plain
-from search_spaces.grammar.space.keys import plain_space
 from search_spaces.grammar.spec.objective import Objective
 from search_spaces.grammar.spec.racing import Racing
 from search_spaces.grammar.spec.values import (
@@ -241,7 +240,8 @@ class SweepSpec(Strict):
 
         Without `claims`, which are only read before the sweep starts.
         """
-        data = self.model_dump(exclude={"space", "claims"}) | {"space": plain_space(self.space)}
+        data = self.model_dump(exclude={"space", "claims"})
+        data["space"] = {key: domain.written() for key, domain in self.space.items()}
         if not self.imports:
             del data["imports"]
         if self.budget == Budget():

@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from orchestrator.claims import verb
-from orchestrator.claims.registration import changes_since, deciding_values, digest
+from orchestrator.claims.registration import changes_since, deciding_values
+from orchestrator.code.code_record import digest
 from orchestrator.errors import SpecChanged, UserError
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.extend import extend_sweep

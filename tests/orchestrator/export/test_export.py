@@ -134,7 +134,8 @@ def test_sweeps_of_released_versions_become_studies(name, tmp_path):
     export(folder, optuna=tmp_path / "s.db")
     study = optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path / 's.db'}")
     state = SweepState.load(folder)
-    scored = {n: draw.score for n, draw in state.draws.items() if draw.score is not None and math.isfinite(draw.score)}
+    scores = {n: state.configurations[draw.config_id].score for n, draw in state.draws.items()}
+    scored = {n: score for n, score in scores.items() if score is not None and math.isfinite(score)}
     assert len(study.trials) == len(state.draws)
     assert {n: study.trials[n].value for n in scored} == {n: pytest.approx(score) for n, score in scored.items()}
 

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, NotASweep, OlderLedger, SweepExists
 from orchestrator.record.ledger import ledger as ledger_module
+from orchestrator.record.ledger.fields import KINDS
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import KINDS, LEDGER_FILE, SCHEMA, Record, decode, encode, read_records
+from orchestrator.record.ledger.records import LEDGER_FILE, SCHEMA, Record, decode, encode, read_records
 
 FIRST = {"name": "s", "study": "t", "spec": {"b": 1, "a": [1.5, None]}, "spec_hash": "h", "provenance": {}}
 
@@ -32,7 +33,7 @@ plain = st.recursive(
     max_leaves=6,
 )
 fields = st.dictionaries(keys, plain, max_size=3)
-records = st.lists(st.tuples(st.sampled_from(sorted(KINDS - {"sweep"})), fields), max_size=5)
+records = st.lists(st.tuples(st.sampled_from(sorted(KINDS.keys() - {"sweep"})), fields), max_size=5)
 
 
 def same(left: object, right: object) -> bool:

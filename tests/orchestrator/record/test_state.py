@@ -48,7 +48,7 @@ def pack_end(name: str, status: str = "complete", error: str | None = None) -> t
 
 
 def score(number: int, name: str, value: float | None) -> tuple[str, dict[str, Any]]:
-    return "score", {"number": number, "config_id": name, "score": value}
+    return "score", {"number": number, "config_id": name, "score": value, "seeds_failed": 0}
 
 
 SPEC = {"seeds": [0, 1]}
@@ -146,7 +146,7 @@ def test_a_different_second_report_is_kept_out_and_shown() -> None:
 
 def test_the_first_score_counts() -> None:
     state = replay(*STORY, score(0, "c0", 9.0), score(1, "c1", None))
-    assert (state.configurations["c0"].score, state.draws[0].score) == (0.25, 0.25)
+    assert state.configurations["c0"].score == 0.25
     assert (state.configurations["c1"].score, state.configurations["c1"].finished) == (None, True)
 
 
@@ -173,12 +173,12 @@ def test_a_retry_opens_packs_that_were_given_up_and_the_next_score_counts() -> N
     state = replay(*retried)
     assert (state.packs["p1"].status, state.packs["p1"].error, state.packs["p1"].attempts) == ("running", None, [])
     assert statuses(state, "c1") == ["running", "failed"]  # a seed that diverged stays failed
-    assert not state.configurations["c1"].finished and state.draws[1].scored is False and state.deaths == []
+    assert not state.configurations["c1"].finished and state.deaths == []
     assert state.ended is None
     assert (state.packs["p0"].status, state.configurations["c0"].score) == ("complete", 0.25)  # it had not died
     done = replay(*retried, evaluation("p1", 100, [-1, 55]), pack_end("p1"), score(1, "c1", 0.5), score(1, "c1", 0.7))
     assert statuses(done, "c1") == ["complete", "failed"]
-    assert (done.configurations["c1"].score, done.draws[1].score) == (0.5, 0.5)
+    assert done.configurations["c1"].score == 0.5
     again = replay(*retried, pack_end("p1", "failed", "KeyError: 'y'"), score(1, "c1", None))
     assert again.deaths == [("p1", "KeyError: 'y'")] and again.configurations["c1"].finished
 
@@ -224,7 +224,10 @@ def test_a_pack_that_ran_out_of_memory_gives_way_also_after_another_death() -> N
     shortage = {"structural_key": "k", "members": 2, "bytes": 2**33}
     kind, fields = recut(["p0"], *HALVES)
     died = ("attempt", {"pack_id": "p0", "attempt": 1, "error": "worker died"})
-    short = {**fields, "shortage": {"pack_id": "p0", **shortage, "device": "NVIDIA H100", "error": "no room"}}
+    short = {
+        **fields,
+        "shortage": {"pack_id": "p0", **shortage, "device": "NVIDIA H100", "error": "no room", "seconds": 3.0},
+    }
     state = replay(*STORY[:5], died, (kind, short))
     assert list(state.packs) == ["p1", "p2", "p3"] and state.recuts[0].shortage == Shortage(**shortage)
     said = "a pack of 2 members ran out of memory (NVIDIA H100); it was cut again into 2"
@@ -243,10 +246,7 @@ def test_draws_that_resolve_alike_share_a_configuration() -> None:
     )
     assert list(state.configurations) == ["c0"]
     assert state.configurations["c0"].number == 0
-    assert [(draw.number, draw.duplicate_of, draw.scored, draw.score) for draw in state.draws.values()] == [
-        (0, None, True, 0.5),
-        (1, "c0", True, 0.7),
-    ]
+    assert [(draw.number, draw.duplicate_of) for draw in state.draws.values()] == [(0, None), (1, "c0")]
     assert state.configurations["c0"].score == 0.5
     assert state.draws[1].values == {"training.learning_rate": 0.1}
 

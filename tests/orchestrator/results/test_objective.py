@@ -175,20 +175,6 @@ def test_ties_keep_their_order() -> None:
     assert rank({name: score_configuration([1.0], BASE) for name in "bca"}, "maximize") == ["b", "c", "a"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"reduce": "sum"}, "reduce is 'sum'; allowed: mean, max, last"),
-        ({"failed_seeds": "drop"}, "failed_seeds is 'drop'; allowed: worst, exclude, fail"),
-        ({"direction": "up"}, "direction is 'up'; allowed: minimize, maximize"),
-        ({"evaluation": "first"}, "evaluation is 'first'; allowed: last, best"),
-    ],
-)
-def test_unknown_words_are_refused(changes: dict[str, str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        score_configurations(score_members(CURVES, objective(**changes)), objective(**changes))
-
-
 @given(st.dictionaries(st.integers(1, 30), finite | st.just(math.nan), min_size=0, max_size=10), finite, directions)
 def test_generalization_length_by_brute_force(curve: dict[int, float], threshold: float, direction: str) -> None:
     def meets(value: float) -> bool:

@@ -16,6 +16,7 @@ import yaml
 from rich.console import Console
 
 from orchestrator.cli import options
+from orchestrator.consoles import say
 from orchestrator.preview import upload
 from orchestrator.record.ledger import folders as places
 from orchestrator.record.ledger.lock import SweepLock
@@ -406,7 +407,7 @@ def test_progress_on_a_terminal_is_a_table():
     progress = Progress(console, "live [sweep]")
     with progress.showing():
         progress.show([("seeds failed", "3"), ("time left", "-")])
-        progress.say("pack abc: the worker died")
+        say(console, "pack abc: the worker died")
     text = console.file.getvalue()
     assert all(shown in text for shown in ("live [sweep]", "seeds failed", "time left", "the worker died"))
 

@@ -3,6 +3,7 @@
 import shutil
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from rich.console import Console
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.figures import drawing
 from orchestrator.record.state.state import SweepState
-from orchestrator.sweep.confirm import plan_confirmation
+from orchestrator.sweep.confirm import SweepBeside, plan_confirmation
 from orchestrator.sweep.more_steps import extend_steps, plan_more_steps
 from orchestrator.sweep.sweep import resume_sweep, run_sweep
 from search_spaces import SweepSpec, parse_sweep
@@ -53,6 +54,10 @@ def run(storage: Path, *overrides: str, name: str = "few") -> Path:
     return storage / name
 
 
+def plan(**options: Any) -> partial[SweepBeside]:
+    return partial(plan_more_steps, steps=11, **options)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _figures_left_blank() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
@@ -89,7 +94,7 @@ def test_they_end_with_the_bits_of_a_sweep_of_so_many_steps(tmp_path: Path, done
     """Also in other packs than before."""
     folder = shutil.copytree(done, tmp_path / "few")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert extend_steps(folder, QUIET, 11, overrides=["resources.pack=5"]).exit_code == 0
+    assert extend_steps(folder, QUIET, plan(overrides=["resources.pack=5"])).exit_code == 0
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     assert set(joined) == {6}
     assert keyed(tmp_path / "few-steps-11").equals(keyed(long))
@@ -109,21 +114,22 @@ def test_one_that_is_killed_is_resumed(
         return evaluate(*arguments, **more)
 
     monkeypatch.setattr(loop, "evaluate", interrupted)
-    assert extend_steps(folder, QUIET, 11, only=["0", "3"], name="again").exit_code == 130
+    assert extend_steps(folder, QUIET, plan(only=["0", "3"], name="again")).exit_code == 130
     monkeypatch.setattr(loop, "evaluate", evaluate)
     assert resume_sweep(tmp_path / "again", QUIET).exit_code == 0
     again = SweepState.load(tmp_path / "again")
     assert len(again.configurations) == 2 and same_curves(again, SweepState.load(long))
     assert plan_confirmation(again, top=1, seeds="2").spec.seeds == (3, 4)
     with pytest.raises(SweepExists, match="resume it with"):
-        extend_steps(folder, QUIET, 11, name="again")
+        extend_steps(folder, QUIET, plan(name="again"))
 
 
 KILLED = """
 import os, signal, sys
+from functools import partial
 from pathlib import Path
 from rich.console import Console
-from orchestrator.sweep.more_steps import extend_steps
+from orchestrator.sweep.more_steps import extend_steps, plan_more_steps
 from trainers.training import loop
 
 name, calls = sys.argv[2], int(sys.argv[3])
@@ -137,7 +143,7 @@ def killed(*arguments, **more):
     return original(*arguments, **more)
 
 setattr(loop, name, killed)
-extend_steps(Path(sys.argv[1]), Console(quiet=True), 11, name="again")
+extend_steps(Path(sys.argv[1]), Console(quiet=True), partial(plan_more_steps, steps=11, name="again"))
 """
 
 
@@ -163,7 +169,7 @@ def test_without_the_states_it_trains_from_the_beginning(tmp_path: Path, done: P
     folder = shutil.copytree(done, tmp_path / "few")
     first, *_ = sorted((folder / "checkpoints").glob("*/step-*.ckpt"))
     first.unlink()
-    assert extend_steps(folder, QUIET, 11).exit_code == 0
+    assert extend_steps(folder, QUIET, plan()).exit_code == 0
     assert set(joined) == {0, 6}
     assert keyed(tmp_path / "few-steps-11").equals(keyed(long))
 

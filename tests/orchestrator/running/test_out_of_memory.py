@@ -92,7 +92,7 @@ def test_what_fitted_is_remembered_for_later_packs_and_when_the_sweep_is_resumed
     assert tried[0] > 2 and tried.count(2) and not any(size > 2 for size in tried[tried.index(2) :])
     tried = room(2)
     state = play(one)
-    assert set(tried) == {2} and len(state.draws) == 4 and all(one.scored for one in state.draws.values())
+    assert set(tried) == {2} and len(state.draws) == 4 and all(one.finished for one in state.configurations.values())
 
 
 @pytest.mark.slow

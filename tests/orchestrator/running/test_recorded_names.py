@@ -62,6 +62,10 @@ def named_weights(state: SweepState) -> set[str]:
     return found
 
 
+def scores_of_draws(state: SweepState) -> list[float | None]:
+    return [state.configurations[draw.config_id].score for draw in state.draws.values()]
+
+
 @pytest.mark.slow
 def test_it_ends_like_one_that_was_left_alone(stage, begun, tmp_path: Path) -> None:
     whole = stage("whole", *FEW).play()
@@ -82,7 +86,7 @@ def test_it_ends_like_one_that_was_left_alone(stage, begun, tmp_path: Path) -> N
     ]
     again = [one for one in state.draws.values() if one.number not in before.draws and one.duplicate_of]
     assert again and any(one.config_id in before.configurations for one in again)
-    assert [draw.score for draw in whole.draws.values()] == [draw.score for draw in state.draws.values()]
+    assert scores_of_draws(whole) == scores_of_draws(state)
     mine, known = read_curves(state, False), read_curves(whole, False)
     assert mine["config_id"].tolist() == [names[name] for name in known["config_id"]]
     assert mine["value"].to_numpy().tobytes() == known["value"].to_numpy().tobytes()
@@ -101,7 +105,7 @@ def test_a_default_that_changed_in_between_changes_nothing(stage, begun, monkeyp
     monkeypatch.setitem(registry._classes["model"], "attention_only", Changed)
     state = older.play()
     assert {one.resolved["model"]["init_std"] for one in state.configurations.values()} == {0.1}
-    assert [draw.score for draw in whole.draws.values()] == [draw.score for draw in state.draws.values()]
+    assert scores_of_draws(whole) == scores_of_draws(state)
 
 
 def test_a_default_that_only_some_had_is_refused_before_anything_is_drawn(begun, monkeypatch) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from orchestrator.report.tables.sentences import headlines
 from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summarise import summary
-from orchestrator.sweep.confirm import confirm
+from orchestrator.sweep.confirm import confirm, plan_confirmation
 from orchestrator.tracking.publish import publish
 from search_spaces import SweepFileError, load_sweep
 
@@ -109,7 +110,8 @@ def test_the_report_shows_every_distribution_by_name(ran, short_text):
 def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path):
     folder = ran("space={training.learning_rate: {grid: [0.0001, 0.02]}}")
     quiet = Console(file=io.StringIO())
-    assert confirm(folder, quiet, top=1, seeds="3", overrides=["resources.scheduler=inline"]).exit_code == 0
+    plan = partial(plan_confirmation, top=1, seeds="3", overrides=["resources.scheduler=inline"])
+    assert confirm(folder, quiet, plan).exit_code == 0
     first, found = (summary(SweepState.load(tmp_path / name)).rows[0] for name in ("sets", "sets-confirm"))
     assert (found.groups, found.seeds_run, found.config_id) == (first.groups, 3, first.config_id)
     (confirmed,) = read_confirmations(summary(SweepState.load(folder)))

@@ -16,7 +16,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
 from orchestrator.running.watching.meter import status_rows
-from orchestrator.sweep.confirm import confirm
+from orchestrator.sweep.confirm import confirm, plan_confirmation
 from tests.startup.sitecustomize import blank
 
 STEPS = (
@@ -85,7 +85,7 @@ def test_a_sweep_that_reaches_nothing_is_complete_and_has_nothing_to_confirm(ran
     assert "not reached" in short_text(result, 250) and dict(status_rows(state))["best so far"] == "none yet"
     write_report(folder)
     with pytest.raises(UserError, match="4 have no finite score"):
-        confirm(folder, Console(file=io.StringIO()))
+        confirm(folder, Console(file=io.StringIO()), plan_confirmation)
 
 
 @pytest.mark.parametrize(

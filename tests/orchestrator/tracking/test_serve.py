@@ -63,7 +63,8 @@ def test_a_server_that_is_just_starting_is_ended_with_all_its_processes(tmp_path
         "from orchestrator.tracking.ui.server import UiServer, serve_until_stopped;"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL);"
         "folder = Path(sys.argv[1]);"
-        "serve_until_stopped(UiServer(database=folder / 'mlflow.db', artifacts=folder), lambda server: None)"
+        "server = UiServer(database=folder / 'mlflow.db', artifacts=folder, log=folder / 'log');"
+        "serve_until_stopped(server, lambda server: None)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True) as process:
         try:
