@@ -154,8 +154,7 @@ class SweepState:
         self.measured |= fields.get("measured_in_full", {})
         if measured not in self.measured:
             raise self._damage(record, f"configuration {number} measures {measured}, and no record says what that is")
-        known = self.draws.get(number)
-        if known is not None:
+        if (known := self.draws.get(number)) is not None:
             if known.config_id != name:
                 raise self._damage(record, f"configuration {number} is {known.config_id} and {name}")
             return
@@ -169,8 +168,7 @@ class SweepState:
     def _pack(self, record: Record) -> None:
         fields, pack_id = record.fields, record.fields["pack_id"]
         members = [(name, seed) for name, seed in fields["members"]]
-        known = self.packs.get(pack_id)
-        if known is not None:
+        if (known := self.packs.get(pack_id)) is not None:
             if known.members != members or known.steps != fields["steps"]:
                 raise self._damage(record, f"pack {known.pack_id} is planned twice and differently")
             return
@@ -199,8 +197,7 @@ class SweepState:
         fields = record.fields
         pack, step = self._pack_of(record, fields["pack_id"]), fields["step"]
         self._ran_under(pack, record)
-        known = pack.evaluations.get(step)
-        if known is not None:
+        if (known := pack.evaluations.get(step)) is not None:
             if known["sha256"] != fields["sha256"]:
                 self.conflicts.append(
                     f"{LEDGER_FILE}:{record.seq + 1}: pack {pack.pack_id} reported step {step} again with other curves "
