@@ -67,8 +67,8 @@ class SpecChanged(UserError):  # noqa: N818
 
         self.folder, self.differences, self.extending = folder, tuple(differences), extending
         lines = [f"  {key}: was {as_yaml(before)}, now {as_yaml(now)}" for key, before, now in self.differences]
-        head = f"{folder}: the sweep file or --set has changed since this sweep started; undo these changes, or "
-        head += "run them as another sweep (--name):"
+        head = f"{folder}: this sweep started with other values than the sweep file or --set has now; undo these "
+        head += "changes, or run them as another sweep (--name):"
         lines += [f"or add this to the sweep by: {extending}"] if extending else []
         super().__init__("\n".join([head, *lines]))
 

@@ -36,6 +36,7 @@ does not ask. Values at several lengths are averaged. Intervals of medians lie b
 least six of them. p is of the sign test (for no effect, of two one-sided ones), of the exact test for shares, and of
 least squares for a search. All choices were made at the selection lengths.
 """
+HEAD = ("name", "claim", "effect and 95 % interval", "verdict")  # since 1.0.0; it tells a page from another file
 SEEDS = (9, 12, 17, 24, 36, 48)  # that a sweep is asked to have
 PICTURE = re.compile(r"(!\[[^\]]*\])\((?!\w+:)([^)\s]+)")  # of Markdown, by a path
 
@@ -108,7 +109,7 @@ def overview(judgements: Sequence[Judgement]) -> str:
         (one.claim.id, _sentence(one.claim), effect_words(one.claim, one.answer), f"**{one.words}**")
         for one in judgements
     ]
-    return markdown_table(("name", "claim", "effect and 95 % interval", "verdict"), rows)
+    return markdown_table(HEAD, rows)
 
 
 def section(one: Judgement, file: ClaimsFile, picture: Path | None, hint: str) -> str:

@@ -157,7 +157,7 @@ def pair(claim: Claim, arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.S
     rests = [set(arm.rests.values()) for arm in arms]
     if rests[0] != rests[1]:
         raise UserError(
-            f"claim {claim.id}: the configurations of {arms[0].name} and {arms[1].name} cannot be paired: their other "
+            f"the configurations of {arms[0].name} and {arms[1].name} cannot be paired: their other "
             f"searched values differ: {' and '.join(sorted(rests[0] ^ rests[1])[:2])}; name them in `where`"
         )
     failed = both.isna().any(axis=1).groupby(level="seed").transform("any")

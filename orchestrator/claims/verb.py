@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from orchestrator.claims.packed import pack_sweep, packed_path
-from orchestrator.claims.page import find_pictures, write_page
+from orchestrator.claims.page import HEAD, find_pictures, markdown_table, write_page
 from orchestrator.claims.registration import changes_since
 from orchestrator.claims.verdicts import judge, read_sweeps
 from orchestrator.claims.words import effect_words
 from orchestrator.errors import SpecChanged, UserError, refuse_unwritable
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
+from orchestrator.targets import check_ending
 from search_spaces.grammar.claims import ClaimsFile, load_claims
 
 
@@ -46,9 +47,10 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
 
 
 def check_page(file: ClaimsFile, page: Path) -> None:
-    """Raise UserError for a page over the claims file, and for a picture that its closing words cannot show."""
-    if page.resolve() == file.path.resolve():
-        raise UserError(f"{page} is the claims file; name another file for the page")
+    """Raise UserError for a page over a file that is no page, and for a picture that its closing words cannot show."""
+    check_ending("page", page, ".md")
+    if page.exists() and markdown_table(HEAD, []).strip() not in page.read_text(encoding="utf-8", errors="replace"):
+        raise UserError(f"--page {page}: exists and is no page that lengthwise wrote; choose another name")
     find_pictures(file)
 
 

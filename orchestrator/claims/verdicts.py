@@ -9,6 +9,7 @@ from orchestrator.claims.members import Members
 from orchestrator.claims.packed import packed_path, read_packed
 from orchestrator.claims.questions import Answer, ask
 from orchestrator.claims.values import ArmValues, read_arms
+from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.statistics.exact_tests import holm
@@ -50,7 +51,12 @@ def judge(file: ClaimsFile, members: Mapping[str, Members | str]) -> list[Judgem
     1979); otherwise undecided. The correction is over all claims of the file with a p, also those whose control then
     failed. Raises UserError for a claim that does not fit its sweep.
     """
-    asked = [_ask(claim, members[claim.sweep]) for claim in file.claims]
+    asked = []
+    for claim in file.claims:
+        try:
+            asked.append(_ask(claim, members[claim.sweep]))
+        except UserError as error:
+            raise UserError(f"{file.path}: claim {claim.id}: {error}") from None
     open_ones = [one for one in asked if one.answer is not None and not one.reason]
     p_values = holm([one.answer.p if one.answer is not None else math.nan for one in open_ones])
     corrected = dict(zip((one.claim.id for one in open_ones), p_values, strict=True))

@@ -12,7 +12,7 @@ from orchestrator.addresses import local_copy
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import STORAGE_VARIABLE, default_storage
 from orchestrator.redaction import remember, remember_all_of
-from search_spaces.grammar.spec.values import STORES, is_store
+from search_spaces.grammar.spec.values import STORES, is_store, make_store_absolute
 from search_spaces.grammar.text.overrides import quote_text
 
 
@@ -23,10 +23,10 @@ def _find_sweep(named: str) -> Path:
 
 
 def parse_store(uri: str) -> str:
-    """Return an address of MLflow as it is given; "" is the default. Raises UserError for any other text."""
+    """Return an address of MLflow for any current folder; "" is the default. Raises UserError for any other text."""
     if uri and not is_store(uri):
         raise UserError(f"--tracking-uri {uri!r} is not an address of MLflow; allowed: {STORES}")
-    return uri
+    return make_store_absolute(uri)
 
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]

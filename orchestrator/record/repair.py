@@ -1,30 +1,34 @@
 """A damaged ledger made readable again: what comes after the last good record is cut off, and nothing is thrown away.
 
-Two drivers that did not see each other's lock, a broken disk or an editor leave lines that no replay can take. A record
-is also damaged if the curves that it names are: what is cut off is trained again.
+Two drivers that did not see each other's lock, a broken disk or an editor leave lines that no replay can take. If only
+curves are damaged, the records that rest on them are taken out, and `resume` trains their packs again.
 """
 
 import hashlib
 import itertools
+import math
 import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from orchestrator.errors import DamagedLedger, LedgerError, refuse_unwritable
 from orchestrator.record.ledger.lock import SweepLock
-from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode, ledger_bytes, parsed
+from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode, encode, ledger_bytes, parsed
 from orchestrator.record.state.state import SweepState
 from orchestrator.wording import command, counted, spans
 from trainers.files.atomic_file import write_atomic
 
+CURVES = ("evaluation", "later_evaluation")  # kinds of records that name a file of curves
+
 
 def repair(folder: Path) -> list[str]:
-    """Cut the ledger in `folder` after its last good record; return what was found and done, in sentences.
+    """Cut the ledger in `folder` after its last good record, and take out what rests on damaged curves.
 
-    The damaged file is kept beside it, under a new name. A sound ledger is left as it is, also one with a torn last
-    line, which `resume` drops. Raises NotASweep, SweepLocked, NewerLedger, DamagedLedger where not even the first
-    record is good, and LedgerError where nothing can be written.
+    Returns what was found and done, in sentences. The damaged file is kept beside it, under a new name. A sound ledger
+    is left as it is, also one with a torn last line, which `resume` drops. Raises NotASweep, SweepLocked, NewerLedger,
+    DamagedLedger where not even the first record is good, and LedgerError where nothing can be written.
     """
     path = folder / LEDGER_FILE
     ledger_bytes(folder)  # a folder without a ledger is left without a lock
@@ -32,20 +36,32 @@ def repair(folder: Path) -> list[str]:
         content = ledger_bytes(folder)
         good, damage = _split_at_damage(path, content)
         records = parsed(path, good)[0]
-        if damage is None:
+        damaged = [record for record in records if record.kind in CURVES and not _has_sound_curves(folder, record)]
+        if damage is None and not damaged:
             return [f"{path} is sound, and so are its curves: {counted(len(records), 'record')}; nothing was changed"]
+        kept, lost = _take_out(SweepState.replay(folder, records), records, damaged)
+        try:
+            SweepState.replay(folder, kept)
+        except DamagedLedger:  # others rest on them, too
+            kept, lost = records[: damaged[0].seq], records[damaged[0].seq :]
         names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
-        kept = next(name for name in names if not os.path.lexists(name))
-        for target, text in ((kept, content), (path, good)):  # the damaged one is on disk before anything is cut
+        beside = next(name for name in names if not os.path.lexists(name))
+        mended = b"".join(map(encode, kept)) if lost else good
+        for target, text in ((beside, content), (path, mended)):  # the damaged one is on disk before anything is cut
             with refuse_unwritable(target, LedgerError):
                 write_atomic(target, [text])
-    stay = f"the damaged file is kept as {kept}; {counted(len(records), 'good record')} before it stay"
-    return [
-        damage,
-        stay,
-        *_describe_loss(content[len(good) :]),
-        f"lost work is repeated by: {command('resume', folder)}",
+    said = [damage] if damage else []
+    said += [
+        f"{path}:{record.seq + 1}: the curves that it names are missing or damaged: {folder / record.fields['file']}"
+        for record in damaged
     ]
+    said.append(f"the damaged file is kept as {beside}; {counted(len(kept), 'good record')} stay")
+    said += _describe_loss(lost, content[len(good) :])
+    if any(record.kind == "later_evaluation" for record in lost):
+        said.append(f"later evaluations are repeated by: {command('evaluate', folder)} CONFIGURATION...")
+    if damage or any(record.kind == "evaluation" for record in damaged):
+        said.append(f"lost work is repeated by: {command('resume', folder)}")
+    return said
 
 
 def _split_at_damage(path: Path, content: bytes) -> tuple[bytes, str | None]:
@@ -53,9 +69,7 @@ def _split_at_damage(path: Path, content: bytes) -> tuple[bytes, str | None]:
     good, damage = content, None
     while True:
         try:
-            records = parsed(path, good)[0]
-            SweepState.replay(path.parent, records)
-            _refuse_damaged_curves(path, records)
+            SweepState.replay(path.parent, parsed(path, good)[0])
             return good, damage
         except DamagedLedger as error:
             if error.line == 1:
@@ -64,20 +78,49 @@ def _split_at_damage(path: Path, content: bytes) -> tuple[bytes, str | None]:
             good = b"".join(line + b"\n" for line in content.split(b"\n")[: error.line - 1])
 
 
-def _refuse_damaged_curves(path: Path, records: Sequence[Record]) -> None:
-    """Raise DamagedLedger at the first record whose curves are missing or differ from their checksum."""
-    for line, record in enumerate(records, 1):
-        if record.kind in ("evaluation", "later_evaluation"):
-            part = path.parent / record.fields["file"]
-            if not part.is_file() or hashlib.sha256(part.read_bytes()).hexdigest() != record.fields["sha256"]:
-                raise DamagedLedger(path, line, f"the curves that it names are missing or damaged: {part}")
+def _has_sound_curves(folder: Path, record: Record) -> bool:
+    part = folder / record.fields["file"]
+    return part.is_file() and hashlib.sha256(part.read_bytes()).hexdigest() == record.fields["sha256"]
 
 
-def _describe_loss(rest: bytes) -> list[str]:
-    """Return what was in the lines that were cut off: records by kind, their packs and configurations."""
-    lost: list[Record] = []
-    unreadable = 0
-    for line in filter(None, rest.split(b"\n")):
+def _take_out(
+    state: SweepState, records: Sequence[Record], damaged: Sequence[Record]
+) -> tuple[list[Record], list[Record]]:
+    """Return the records that do not rest on damaged ones, numbered anew, and those that do.
+
+    On the curves of a pack rest its later ones, its end, the scores of its configurations and the end of the sweep.
+    """
+    steps: dict[str, int] = {}  # the first damaged one of each pack
+    for record in damaged:
+        if record.kind == "evaluation":
+            pack_id, step = record.fields["pack_id"], record.fields["step"]
+            steps[pack_id] = min(step, steps.get(pack_id, step))
+    scored = {name for pack_id in steps if pack_id in state.packs for name, _ in state.packs[pack_id].members}
+    kept, lost = list[Record](), list[Record]()
+    environments: dict[str, Any] = {}  # which only records that are lost describe
+    for record in records:
+        fields = record.fields
+        rests = record in damaged or {
+            "evaluation": fields.get("step", 0) >= steps.get(fields.get("pack_id", ""), math.inf),
+            "pack_end": fields.get("pack_id") in steps,
+            "score": fields.get("config_id") in scored,
+            "end": bool(steps),
+        }.get(record.kind, False)
+        described = environments | fields.get("environment_in_full", {})
+        if rests:
+            lost.append(record)
+            environments = described
+            continue
+        if described and record.kind in ("evaluation", "attempt"):
+            fields, environments = fields | {"environment_in_full": described}, {}
+        kept.append(Record(len(kept), record.time, record.kind, fields))
+    return kept, lost
+
+
+def _describe_loss(taken_out: Sequence[Record], cut: bytes) -> list[str]:
+    """Return what was in the records and lines that are lost: records by kind, their packs and configurations."""
+    lost, unreadable = list(taken_out), 0
+    for line in filter(None, cut.split(b"\n")):
         try:
             lost.append(decode(line))
         except ValueError:

@@ -88,7 +88,8 @@ def plan_more_steps(
     if not kept:
         raise UserError(
             f"{state.folder}: --steps {steps}: it has kept no states to continue from, because "
-            "resources.checkpoint_seconds and checkpoint_steps were null or an earlier version ran it; "
+            "resources.checkpoint_seconds and checkpoint_steps were null, its checkpoints were deleted, or an earlier "
+            "version ran it; "
             f"{_rerun_hint(steps)}"
         )
     continued = {

@@ -33,6 +33,7 @@ from orchestrator.tracking.store.outages import TrackingError, raising_tracking_
 from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.tracking.store.store import DETAIL_TAG, Store, is_server, open_client
 from orchestrator.wording import command
+from search_spaces.grammar.spec.values import make_store_absolute
 
 
 def publish(
@@ -94,7 +95,7 @@ def tracking_uri_of(state: SweepState, uri: str | None = None) -> str:
     """Return the address that a sweep is published to, with its password; `uri` if one is given. Raises UserError."""
     named = (state.spec.get("tracking") or {}).get("uri")
     uri = uri or _named_address(named, state) or default_uri(state.folder.resolve().parent)
-    return _with_password(uri, state.folder)
+    return make_store_absolute(_with_password(uri, state.folder))
 
 
 def experiment_of(state: SweepState) -> str:

@@ -21,7 +21,7 @@ from orchestrator.record.ledger.folders import (
     make_no_sweep_error,
 )
 from orchestrator.record.ledger.lock import SweepLock
-from orchestrator.record.state.lineage import confirmations_of, searches_of
+from orchestrator.record.state.lineage import confirmations_of, read_relatives, relative, searches_of
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import TABLES
 from orchestrator.report.files import REPORT_HTML
@@ -88,13 +88,17 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
     if checkpoints_only:
         if not planned.entries + planned.objects:
             raise UserError(f"{folder}: has no checkpoints")
-        lost = "packs that have not ended would begin at step 0 again, and with extend --steps all would"
+        lost = "packs that have not ended would begin at step 0 again, and extend --steps has nothing to continue from"
         return replace(planned, relations=(lost,))
     try:
         state = SweepState.load(folder)
     except LengthwiseError:  # a damaged sweep can be deleted, too
         return planned
-    relations = [f"its confirmation {one.folder.name} stays" for one in confirmations_of(state)]
+    own = relative(folder)
+    alike = [one for one in read_relatives(folder.resolve().parent, strict=False) if one.identity == own.identity]
+    copies = [one.folder.name for one in alike if one.folder.resolve() != folder.resolve()]
+    relations = [f"{name} is the same sweep, with the same MLflow runs, and stays" for name in copies]
+    relations += [f"its confirmation {one.folder.name} stays" for one in confirmations_of(state)]
     relations += [f"the report of {one.folder.name} loses these confirmed scores" for one in searches_of(state)]
     return replace(planned, relations=tuple(relations), published_at=tuple(state.published_at))
 

@@ -38,8 +38,8 @@ def test_bad_input_exits_with_2_and_failures_with_1() -> None:
 def test_a_changed_specification_shows_the_difference() -> None:
     error = errors.SpecChanged(Path("sweeps/a"), [("training.steps", 100, 200), ("model.norm", "none", "pre")])
     assert str(error) == (
-        "sweeps/a: the sweep file or --set has changed since this sweep started; undo these changes, or run them as "
-        "another sweep (--name):\n"
+        "sweeps/a: this sweep started with other values than the sweep file or --set has now; undo these changes, or "
+        "run them as another sweep (--name):\n"
         "  training.steps: was 100, now 200\n"
         "  model.norm: was none, now pre"
     )

@@ -1,4 +1,7 @@
-"""The effects that a sweep shows clearly: those whose 95 % interval excludes 0."""
+"""The effects that a sweep shows clearly: those whose 95 % interval excludes 0.
+
+Left out are those of keys that change along with others, as in a list of configurations.
+"""
 
 import math
 
@@ -7,6 +10,8 @@ from orchestrator.report.tables.effects import EffectLine, effect_lines, outcome
 from orchestrator.results.analysis import compare_weight_averages, effects_on_score
 from orchestrator.results.summary import Summary
 from orchestrator.wording import short_keys, spans
+
+CONFOUNDED = "keys change along with one another, and none can be judged by itself"
 
 
 def clear_cells(result: Summary) -> Cells:
@@ -28,7 +33,8 @@ def clear_sentence(result: Summary) -> str:
     """Return how many effects have an interval that excludes 0, what + means, and which keys have no interval."""
     lines = _lines_with_interval(result)
     if not lines:
-        reasons = {effect.reason for outcome in outcomes(result) for effect in outcome.effects}
+        every = [effect for outcome in outcomes(result) for effect in outcome.effects]
+        reasons = {effect.reason if effect.matched else CONFOUNDED for effect in every}
         why = reasons.pop() if len(reasons) == 1 else None
         return f"No effect of a hyperparameter has an interval{f': {why}' if why else ''}."
     known = {line.effect.key for line in lines}
@@ -62,7 +68,7 @@ def _lines_with_interval(result: Summary) -> list[EffectLine]:
         for effect in outcome.effects
         if effect.differences
     ]
-    return [line for line in (*lines, *effect_lines(result)) if line.intervals]
+    return [line for line in (*lines, *effect_lines(result)) if line.effect.matched and line.intervals]
 
 
 def _key_names(result: Summary) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The base of all sections, and the types of single values in a sweep file: their validators and JSON Schemas."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -31,6 +32,12 @@ def value_error(message: str, allowed: str | None = None) -> PydanticCustomError
 def is_store(uri: str) -> bool:
     """Whether an address has one of the forms STORES, which MLflow can publish to."""
     return _STORE.fullmatch(uri) is not None
+
+
+def make_store_absolute(uri: str) -> str:
+    """Return an address of MLflow that does not depend on the current folder: with the whole path of a SQLite file."""
+    path = uri.removeprefix("sqlite:///")
+    return uri if path == uri else f"sqlite:///{Path(path).resolve()}"
 
 
 def _name(value: Any) -> str:

@@ -69,7 +69,7 @@ def test_an_earlier_kept_file_is_never_overwritten(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda part: os.truncate(part, 100)])
-def test_a_record_whose_curves_are_damaged_is_cut_off(folder: Path, damage: Callable[[Path], object]) -> None:
+def test_records_that_rest_on_damaged_curves_are_taken_out(folder: Path, damage: Callable[[Path], object]) -> None:
     record = next(one for one in read_records(folder) if one.kind == "evaluation")
     part = folder / record.fields["file"]
     damage(part)
@@ -78,7 +78,13 @@ def test_a_record_whose_curves_are_damaged_is_cut_off(folder: Path, damage: Call
     again = f"train again what it held: {command('repair', folder)}, then {command('resume', folder)}"
     assert str(found.value).endswith(f"\nput a copy of the file back, or {again}")
     assert repair(folder)[0].endswith(f":{record.seq + 1}: the curves that it names are missing or damaged: {part}")
-    assert len(read_records(folder)) == record.seq and not len(read_curves(SweepState.load(folder)))
+    state = SweepState.load(folder)
+    pack = state.packs[record.fields["pack_id"]]
+    others = [one.evaluations for one in state.packs.values() if one is not pack]
+    assert not pack.evaluations and not pack.has_ended and all(others) and state.ended is None
+    unscored = {found.config_id for found in state.configurations.values() if found.score is None}
+    assert unscored == {name for name, _ in pack.members} and len(read_curves(state))
+    assert "is sound" in repair(folder)[0]
 
 
 def test_a_record_that_says_nonsense_is_cut_off(folder: Path) -> None:

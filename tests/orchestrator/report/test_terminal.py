@@ -188,6 +188,14 @@ def test_keys_without_any_interval_are_named_and_too_few_configurations_say_so(t
     assert clear_sentence(some).endswith("; norm: no interval):")
 
 
+def test_keys_that_change_along_with_one_another_have_no_clear_effect(tmp_path, synthetic_sweep):
+    """A list of draws, such as `extend --steps` makes: each differs from the others in every key."""
+    spec = {"search.sampler": "listed", "search.listed": draws(4), "space": {}}
+    found = summary(synthetic_sweep(tmp_path / "listed", draws(4), 8, noisy, spec=spec))
+    assert any(effect.differences for effect in effects_on_score(found)) and not clear_cells(found)
+    assert clear_sentence(found).endswith("keys change along with one another, and none can be judged by itself.")
+
+
 def test_averages_that_differ_clearly_have_a_line(twelve, short_text):
     (test,) = (one for one in compare_weight_averages(twelve) if one.group == "test")
     interval = f"[{test.low:+#.3g}, {test.high:+#.3g}]"

@@ -52,7 +52,7 @@ def test_a_sweep_that_exists_or_runs_is_refused_before_torch_is_imported(lengthw
     with SweepLock(tmp_path / "tiny"):
         for words, said in (
             (("run", tiny, "--storage", tmp_path), "tiny holds this sweep already; resume it with"),
-            (("run", tiny, "--storage", tmp_path, "--set", "seeds=1"), "has changed since this sweep started"),
+            (("run", tiny, "--storage", tmp_path, "--set", "seeds=1"), "this sweep started with other values"),
             (("resume", tmp_path / "tiny"), "is being run by"),
             (("extend", tmp_path / "tiny", "--seeds", "3"), "is being run by"),
         ):
@@ -65,6 +65,13 @@ def test_a_sweep_that_exists_or_runs_is_refused_before_torch_is_imported(lengthw
 )
 def test_a_tracking_address_is_taken_as_it_is(tiny, uri):
     assert load_sweep(tiny, options.with_uri(["seeds=1"], uri)).tracking.uri == uri
+
+
+def test_a_tracking_address_does_not_depend_on_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert options.parse_store("sqlite:///runs/x.db") == f"sqlite:///{tmp_path}/runs/x.db"
+    assert options.parse_store("sqlite:////x.db") == "sqlite:////x.db"
+    assert options.parse_store("http://h:5000") == "http://h:5000"
 
 
 @pytest.mark.slow

@@ -4,12 +4,15 @@ import re
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import typer.main
 from mlflow.tracking import MlflowClient
 
+from orchestrator import open_sweep
 from orchestrator.cli import main as cli
 from orchestrator.cli.help import PANELS
+from orchestrator.record.state.state import SweepState
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
 
@@ -107,3 +110,18 @@ def test_an_export_says_what_it_wrote(lengthwise, tmp_path):
     assert done.returncode == 0 and done.stdout.startswith(f"wrote {tmp_path / 'best.yaml'}\n"), done.stderr
     assert lengthwise("validate", tmp_path / "best.yaml").returncode == 0
     lengthwise.refuses("export", RELEASED / "finished", "--latex", tmp_path / "t.tex", said="exists already")
+
+
+def test_after_a_repair_damaged_curves_are_trained_again_and_extensions_stay(lengthwise, tiny, tmp_path):
+    folder = tmp_path / "tiny"
+    for words in (("run", tiny, "--storage", tmp_path), ("extend", folder, "--seeds", "+1", "--configuration", "1")):
+        assert lengthwise(*words, "--set", "resources.scheduler=inline").returncode == 0
+    before, state = open_sweep(folder).curves, SweepState.load(folder)
+    pack = next(iter(state.packs.values()))
+    (folder / pack.evaluations[min(pack.evaluations)]["file"]).unlink()
+    repaired = lengthwise("repair", folder)
+    assert repaired.returncode == 0 and "the curves that it names are missing" in repaired.stdout, repaired.stderr
+    assert SweepState.load(folder).more_seeds == state.more_seeds
+    resumed = lengthwise("resume", folder)
+    assert resumed.returncode == 0 and "4 of 4 configurations succeeded" in resumed.stdout, resumed.stderr
+    pd.testing.assert_frame_equal(open_sweep(folder).curves, before)

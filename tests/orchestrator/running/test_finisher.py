@@ -39,8 +39,8 @@ def test_the_end_is_that_of_a_sweep_that_draws_by_itself(lengthwise, tiny, tmp_p
     folder = tmp_path / "tiny"
     said = done.stdout
     assert said.index("Configurations by score") < said.index("Report: ") < said.index("lengthwise ui") < len(said)
-    (published,) = SweepState.load(folder).publishes
-    assert published["ok"] and published["uri"].endswith("mlflow.db")
+    (published,) = SweepState.load(folder).published_at
+    assert published.endswith("mlflow.db")
     figures = {path.name: path.read_bytes() for path in (folder / "figures").iterdir()}
     detailed_rows = [row.config_id for row in read_summary(folder).rows[:3]]
     drawn = {name for name in figures if name.startswith("configuration-")}
@@ -68,9 +68,9 @@ def test_the_driver_does_what_a_killed_finisher_has_not(lengthwise, long_sweep):
     long_sweep.release()
     out = finish(driver)
     assert "Report: " in out and (folder / "report.html").exists()
-    (published,) = SweepState.load(folder).publishes
-    assert published["ok"] and published["uri"].endswith("mlflow.db")
-    (parent,) = MlflowClient(published["uri"]).search_runs(["1"], "tags.`lengthwise.kind` = 'sweep'")
+    (published,) = SweepState.load(folder).published_at
+    assert published.endswith("mlflow.db")
+    (parent,) = MlflowClient(published).search_runs(["1"], "tags.`lengthwise.kind` = 'sweep'")
     assert parent.info.status == "FINISHED"
     artifacts = Path(unquote(urlsplit(parent.info.artifact_uri).path))
     assert (artifacts / "report.html").exists()  # sent by the last pass alone

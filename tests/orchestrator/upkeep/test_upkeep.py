@@ -92,6 +92,11 @@ def test_deleting_says_which_sweeps_are_concerned(tmp_path):
     for name in ("finished", "finished-confirm"):
         shutil.copytree(RELEASED / name, tmp_path / name)
     assert plan_deletion(tmp_path / "finished").sentence.endswith("; its confirmation finished-confirm stays")
+    shutil.copytree(RELEASED / "grid", tmp_path / "grid")
+    shutil.copytree(RELEASED / "grid", tmp_path / "copied")
+    assert plan_deletion(tmp_path / "copied").sentence.endswith(
+        "; grid is the same sweep, with the same MLflow runs, and stays"
+    )
     sentence = plan_deletion(tmp_path / "finished-confirm").sentence
     assert sentence.endswith("; the report of finished loses these confirmed scores")
 
