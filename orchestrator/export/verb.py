@@ -87,7 +87,7 @@ def export(
         inches = parse_size(size) if size else SIZE
         for path, content in paper_figures(result, figures, to, inches, own_names).items():
             add(path, content)
-        lines.append(f"for the caption: {caption(result)}")
+        lines.append(f"for the caption: {caption(result, own_names)}")
     if notebook:
         from orchestrator.export.notebook import notebook_text
 

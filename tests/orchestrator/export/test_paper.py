@@ -128,7 +128,11 @@ def test_wrong_labels_are_refused_by_line(result, tmp_path, text, said):
 
 
 def test_the_caption_says_how_many_seeds_ran_and_failed(result):
-    assert "median over 3 seeds" in caption(result) and "18 ran, 1 failed" in caption(result)
+    assert "median over 3 seeds" in caption(result, {}) and "(18 ran, 1 failed)." in caption(result, {})
+    two = {"#0": "first", "#5": "last"}
+    ran = [row for row in result.rows if row.number in (0, 5)]
+    said = f"(6 ran, {sum(row.seeds_failed for row in ran)} failed; of all 6 configurations 18 and 1)."
+    assert said in caption(result, two)
 
 
 def test_a_sweep_without_curves_has_no_figures(tmp_path, synthetic_sweep, simple_curve):
