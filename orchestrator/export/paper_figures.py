@@ -78,11 +78,13 @@ def caption(result: Summary, labels: Mapping[str, str]) -> str:
     """Return what the caption of the curves must say, of the configurations that `labels` names or of all."""
     rows = named_rows(result, labels) or result.rows
     ran, failed = sum(row.seeds_run for row in rows), sum(row.seeds_failed for row in rows)
-    of_all = f"; of all {len(result.rows)} configurations {result.seeds_run} and {result.seeds_failed}"
+    of_all = ""
+    if len(rows) < len(result.rows):
+        of_all = f"; of all {len(result.rows)} configurations {result.seeds_run} and {result.seeds_failed}"
     test = f"; lengths {spans(result.test_lengths)} were used for neither" if result.test_lengths else ""
     return (
         f"Lines: median over {result.seeds_in_words}; bands: quartiles; thin lines: single seeds "
-        f"({ran} ran, {failed} failed{of_all if len(rows) < len(result.rows) else ''}). Shaded: trained lengths; hatched: lengths "
+        f"({ran} ran, {failed} failed{of_all}). Shaded: trained lengths; hatched: lengths "
         f"{spans(result.objective.lengths)}, by which configurations are ranked{test}."
     )
 
