@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from orchestrator.addresses import address_of
 from orchestrator.errors import DamagedLedger, LedgerError, refuse_unwritable
+from orchestrator.record.kept.curves import make_damage_error
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode, encode, ledger_bytes, parsed
 from orchestrator.record.state.state import SweepState
@@ -21,6 +23,7 @@ from orchestrator.wording import command, counted, spans
 from trainers.files.atomic_file import write_atomic
 
 CURVES = ("evaluation", "later_evaluation")  # kinds of records that name a file of curves
+SHOWN = 3  # of them, with damaged curves
 
 
 def repair(folder: Path) -> list[str]:
@@ -28,7 +31,8 @@ def repair(folder: Path) -> list[str]:
 
     Returns what was found and done, in sentences. The damaged file is kept beside it, under a new name. A sound ledger
     is left as it is, also one with a torn last line, which `resume` drops. Raises NotASweep, SweepLocked, NewerLedger,
-    DamagedLedger where not even the first record is good, and LedgerError where nothing can be written.
+    DamagedLedger where not even the first record is good, DamagedCurves for those of a sweep at an address, and
+    LedgerError where nothing can be written.
     """
     path = folder / LEDGER_FILE
     ledger_bytes(folder)  # a folder without a ledger is left without a lock
@@ -37,6 +41,8 @@ def repair(folder: Path) -> list[str]:
         good, damage = _split_at_damage(path, content)
         records = parsed(path, good)[0]
         damaged = [record for record in records if record.kind in CURVES and not _has_sound_curves(folder, record)]
+        if damaged and address_of(folder):  # the ledger there is not rewritten
+            raise make_damage_error(folder / damaged[0].fields["file"], "is missing or damaged")
         if damage is None and not damaged:
             return [f"{path} is sound, and so are its curves: {counted(len(records), 'record')}; nothing was changed"]
         kept, lost = _take_out(SweepState.replay(folder, records), records, damaged)
@@ -53,8 +59,9 @@ def repair(folder: Path) -> list[str]:
     said = [damage] if damage else []
     said += [
         f"{path}:{record.seq + 1}: the curves that it names are missing or damaged: {folder / record.fields['file']}"
-        for record in damaged
+        for record in damaged[:SHOWN]
     ]
+    said += [f"... and those of {len(damaged) - SHOWN} more records"] if len(damaged) > SHOWN else []
     said.append(f"the damaged file is kept as {beside}; {counted(len(kept), 'good record')} stay")
     said += _describe_loss(lost, content[len(good) :])
     if any(record.kind == "later_evaluation" for record in lost):
@@ -91,6 +98,7 @@ def _take_out(
     On the curves of a pack rest its later ones, its end, the scores of its configurations and the end of the sweep.
     """
     steps: dict[str, int] = {}  # the first damaged one of each pack
+    numbers = {record.seq for record in damaged}
     for record in damaged:
         if record.kind == "evaluation":
             pack_id, step = record.fields["pack_id"], record.fields["step"]
@@ -100,7 +108,7 @@ def _take_out(
     environments: dict[str, Any] = {}  # which only records that are lost describe
     for record in records:
         fields = record.fields
-        rests = record in damaged or {
+        rests = record.seq in numbers or {
             "evaluation": fields.get("step", 0) >= steps.get(fields.get("pack_id", ""), math.inf),
             "pack_end": fields.get("pack_id") in steps,
             "score": fields.get("config_id") in scored,

@@ -236,19 +236,19 @@ def read_part(folder: Path, relative: str, sha256: str) -> Any:
             raise OSError(errno.EINVAL, "not a regular file")
         content = path.read_bytes()
     except OSError as error:
-        raise _make_damage_error(path, f"cannot be read ({error.strerror}), and the ledger names it") from error
+        raise make_damage_error(path, f"cannot be read ({error.strerror}), and the ledger names it") from error
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise _make_damage_error(path, "does not match its checksum in the ledger")
+        raise make_damage_error(path, "does not match its checksum in the ledger")
     try:
         table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)  # a quarter of the time of read_table
     except (pa.ArrowException, OSError) as error:
-        raise _make_damage_error(path, f"holds no curves: {str(error).splitlines()[0]}") from error
+        raise make_damage_error(path, f"holds no curves: {str(error).splitlines()[0]}") from error
     if not table.schema.equals(_schema()):
-        raise _make_damage_error(path, f"holds no curves: its columns are not {', '.join(COLUMNS)}")
+        raise make_damage_error(path, f"holds no curves: its columns are not {', '.join(COLUMNS)}")
     return table
 
 
-def _make_damage_error(path: Path, problem: str) -> DamagedCurves:
+def make_damage_error(path: Path, problem: str) -> DamagedCurves:
     """Return the error for a damaged part, with how to have it again."""
     folder = path.parent.parent
     again = f"train again what it held: {command('repair', folder)}, then {command('resume', folder)}"
