@@ -225,7 +225,7 @@ def _check_claim(claim: Claim, address: str, file: ClaimsFile, findings: Finding
     if ids.count(claim.id) > 1 and ids.index(claim.id) != file.claims.index(claim):
         findings.add(f"{address}.id", "is the id of another claim", given=claim.id)
     if claim.control is not None and (claim.control not in ids or claim.control == claim.id):
-        nearest = nearest_name(claim.control, ids)
+        nearest = nearest_name(claim.control, [name for name in ids if name != claim.id])
         findings.add(f"{address}.control", "is not another claim", given=claim.control, nearest=nearest)
     elif claim.control is not None and ids.index(claim.control) > ids.index(claim.id):
         findings.add(f"{address}.control", "must come before the claims that depend on it", given=claim.control)
