@@ -99,7 +99,9 @@ def extend(
 @app.command(cls=options.SweepVerb, rich_help_panel=CONTINUE)
 def confirm(
     folder: options.SweepFolder,
-    top: Annotated[int, typer.Option(help="How many configurations, the best by the sweep's objective.")] = 3,
+    top: Annotated[
+        int | None, typer.Option(help="How many configurations, the best by the sweep's objective; by default 3.")
+    ] = None,
     seeds: Annotated[str, typer.Option(help="How many fresh seeds, or which: 100-109 or 100,103.")] = "10",
     configuration: options.Configurations = None,
     name: Annotated[str | None, typer.Option(help="Name of the confirmation; by default <sweep>-confirm.")] = None,

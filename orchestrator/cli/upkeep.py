@@ -37,7 +37,7 @@ def export(
         Path | None, typer.Option(metavar="FILE.ipynb", help="A notebook that opens the sweep and draws it.")
     ] = None,
     curves: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Every curve of every seed.")] = None,
-    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Where figures go; made if missing.")] = Path(),
+    to: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where figures go; made if missing.")] = None,
     size: Annotated[str | None, typer.Option(help="Of figures, in inches; by default 3.3x2.4.")] = None,
     labels: Annotated[
         Path | None, typer.Option(metavar="FILE.yaml", help="Own names of metrics, keys and configurations.")

@@ -23,7 +23,7 @@ def export(
     figures: str | None = None,
     notebook: Path | None = None,
     curves: Path | None = None,
-    to: Path = Path(),
+    to: Path | None = None,
     size: str | None = None,
     labels: Path | None = None,
     force: bool = False,
@@ -39,6 +39,8 @@ def export(
         raise UserError(f"nothing to export; give one or more of {every}")
     if size and not figures:
         raise UserError("--size is the size of figures; give --figures pdf too")
+    if to and not figures:
+        raise UserError("--to is the folder of figures; give --figures pdf too")
     if labels and not (figures or latex):
         raise UserError("--labels names things in figures and tables; give --figures pdf or --latex table.tex too")
     for option, path, ending in (
@@ -85,7 +87,7 @@ def export(
         from orchestrator.export.paper_figures import SIZE, caption, paper_figures, parse_size
 
         inches = parse_size(size) if size else SIZE
-        for path, content in paper_figures(result, figures, to, inches, own_names).items():
+        for path, content in paper_figures(result, figures, to or Path(), inches, own_names).items():
             add(path, content)
         lines.append(f"for the caption: {caption(result, own_names)}")
     if notebook:

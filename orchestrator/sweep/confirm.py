@@ -69,7 +69,7 @@ def confirm(folder: Path, console: Console, plan: Callable[[SweepState], SweepBe
 def plan_confirmation(
     state: SweepState,
     *,
-    top: int = TOP,
+    top: int | None = None,
     seeds: str = str(SEEDS),
     configurations: Sequence[str] = (),
     name: str | None = None,
@@ -79,11 +79,13 @@ def plan_confirmation(
     """Return the confirmation of a sweep; writes nothing.
 
     `seeds` is a number of fresh seeds, or a list such as "100,101"; `configurations` are labels of those to confirm,
-    instead of the `top` ones. Raises UserError for an unfinished sweep without `allow_unfinished`, a configuration that
-    is not there or did not succeed, more configurations than succeeded, seeds that were used before, overrides of
-    anything but resources and tracking; SweepExists when the name is taken; SweepFileError for a wrong name or
-    override.
+    instead of the `top` ones, by default three. Raises UserError for both, an unfinished sweep without
+    `allow_unfinished`, a configuration that is not there or did not succeed, more configurations than succeeded, seeds
+    that were used before, overrides of anything but resources and tracking; SweepExists when the name is taken;
+    SweepFileError for a wrong name or override.
     """
+    if top is not None and configurations:
+        raise UserError("--top and --configuration both say which configurations are confirmed; give one of them")
     import_recorded(state)
     result = summary(state)
     if not result.finished and not allow_unfinished:
@@ -92,7 +94,9 @@ def plan_confirmation(
             f"configurations); resume it with: {command('resume', state.folder)}\n"
             "--allow-unfinished confirms the best of those that are"
         )
-    chosen = named_rows(result, state, configurations) if configurations else best_rows(result, top)
+    chosen = (
+        named_rows(result, state, configurations) if configurations else best_rows(result, TOP if top is None else top)
+    )
     used = used_seeds(state)
     which = ", ".join(label(row.number) for row in chosen) if configurations else f"its first {len(chosen)}"
     header = {

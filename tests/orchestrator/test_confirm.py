@@ -203,6 +203,7 @@ def test_refusals(searched, tmp_path):
         top=9
     )
     assert "--top 0 is not a number of configurations" in said(top=0)
+    assert "give one of them" in said(top=1, configurations=["#2"])
     for seeds in ("0", "ten", "", "1.5", "-3", ","):
         assert "allowed: a number of seeds such as 10" in said(seeds=seeds)
     assert "--seeds 2,7: already used by searched: 2" in said(seeds="2,7")

@@ -159,6 +159,7 @@ def test_files_that_exist_are_kept_and_nothing_is_half_written(trained_sweep, tm
     [
         ({}, "nothing to export; give one or more of --best"),
         (dict(size="3x2", latex=Path("t.tex")), "--size is the size of figures"),
+        (dict(to=Path("paper"), latex=Path("t.tex")), "--to is the folder of figures"),
         (dict(labels=Path("l.yaml"), best=Path("b.yaml")), "--labels names things in figures"),
         (dict(figures="gif"), "--figures gif: allowed: pdf, svg, png"),
         (dict(figures="pdf", size="3,2"), "--size 3,2: allowed: WIDTHxHEIGHT in inches"),
