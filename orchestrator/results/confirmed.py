@@ -29,7 +29,7 @@ class ConfirmedRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmed:
-    """One confirmation of a sweep, `unfinished` in which state. The search has since used the seeds `again_used`.
+    """One confirmation of a sweep; `unfinished` is its state, empty at its end. The search has since used `again_used`.
 
     `searched` counts the configurations of the search. `other_code` names the parts of the code that differ between the
     confirmation and the search.
