@@ -1,5 +1,6 @@
 """Tables of the members of a sweep: one value for each configuration and seed, from its curves."""
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -115,7 +116,8 @@ class Members:
             name: score_over_seeds(values[judged.reduce].loc[name], judged.failed_seeds, judged.direction).median
             for name in config_ids
         }
-        return (min if least else max)(scores, key=lambda name: scores[name])
+        known = {name: score for name, score in scores.items() if not math.isnan(score)}  # NaN if one failed as a whole
+        return (min if least else max)(known, key=lambda name: known[name]) if known else config_ids[0]
 
     def resolve_lengths(
         self, lengths: str | Sequence[int], metrics: Sequence[str], config_ids: Sequence[str]

@@ -107,6 +107,18 @@ def test_the_best_configuration_and_average_are_chosen_at_the_selection_lengths(
     assert not set(groups["selection"]) & set(groups["test"]) and not set(groups["trained"]) & set(groups["test"])
 
 
+def test_a_configuration_that_failed_as_a_whole_is_never_the_best(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        return math.nan if rate(member) == 0.001 and member.seed == 0 else 0.1
+
+    members = put(value, claim())["pre_norm"].members
+    objective = members.objective.model_copy(update={"failed_seeds": "fail"})
+    monkeypatch.setattr(members, "objective", objective)
+    for names in (both := members.find_configurations({"model.norm": "pre"})), both[::-1]:
+        chosen = members.best_configuration(names, "raw")
+        assert members.setting(chosen, "training.learning_rate") != 0.001
+
+
 @pytest.mark.parametrize(("evaluation", "expected"), [("last", 0.9), ("best", 0.2)])
 def test_the_best_evaluation_of_a_seed_is_chosen_at_the_selection_lengths(put: Put, evaluation, expected) -> None:
     def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
