@@ -19,7 +19,7 @@ from orchestrator.results.scoring.objective import choose_evaluations, recorded_
 from orchestrator.statistics.failed_seeds import score_over_seeds
 from orchestrator.wording import spans
 from search_spaces import ABSENT, nearest_name
-from search_spaces.grammar.problems.findings import lookup
+from search_spaces.grammar.problems.findings import dotted_keys, lookup
 
 
 class Members:
@@ -102,10 +102,18 @@ class Members:
             recorded = [self.setting(name, key) for name in self.state.configurations]
             values = dict.fromkeys(str(one) for one in recorded if one is not ABSENT)
             if not values:
-                raise UserError(f"sweep {self.name}: no configuration has the key {key}")
+                raise UserError(f"sweep {self.name}: no configuration has the key {key}{self._near_key(key)}")
             if not any(_matches(one, value) for one in recorded):
                 raise UserError(f"sweep {self.name}: no configuration has {key}: {value}; allowed: {', '.join(values)}")
         raise UserError(f"sweep {self.name}: no configuration has all of {dict(where)}")
+
+    def _near_key(self, key: str) -> str:
+        """Return the key that was meant, as a question, else the searched ones."""
+        found = self.state.configurations.values()
+        if nearest := nearest_name(key, {known for one in found for known in dotted_keys(one.resolved)}):
+            return f"; did you mean {nearest}?"
+        searched = dict.fromkeys(known for one in found for known in one.values)
+        return f"; searched were: {', '.join(searched)}" if searched else ""
 
     def best_configuration(self, config_ids: Sequence[str], average: str) -> str:
         """Return the configuration ranked first by the objective, at the selection lengths alone."""

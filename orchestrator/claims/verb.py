@@ -10,7 +10,7 @@ from orchestrator.claims.packed import pack_sweep, packed_path
 from orchestrator.claims.page import HEAD, find_pictures, markdown_table, write_page
 from orchestrator.claims.registration import changes_since
 from orchestrator.claims.verdicts import judge, read_sweeps
-from orchestrator.claims.words import effect_words
+from orchestrator.claims.words import effect_words, word_question
 from orchestrator.errors import SpecChanged, UserError, refuse_unwritable
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
@@ -19,7 +19,7 @@ from search_spaces.grammar.claims import ClaimsFile, load_claims
 
 
 def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: bool = False) -> Iterator[str]:
-    """Yield two lines per claim, the number of decided claims, and the written files.
+    """Yield three lines per claim, the number of decided claims, and the written files.
 
     With `keep` every finished sweep of the storage folder is packed beside the claims file. Raises SweepFileError for
     the claims file, UserError for a claim that does not fit its sweep, or a page that cannot be written.
@@ -32,7 +32,8 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
     yield f"{file.title}: claims of {file.paper}" if file.paper else file.title
     for one in judgements:
         yield f"{one.claim.id}: {one.words}"
-        yield f"  {one.claim.says} {effect_words(one.claim, one.answer)}"
+        yield f"  {one.claim.says}"
+        yield f"  {word_question(one.claim)} {effect_words(one.claim, one.answer)}"
     decided = sum(not one.reason for one in judgements)
     yield f"{decided} of {len(judgements)} claims are decided"
     for members in sweeps.values() if keep else ():

@@ -14,6 +14,7 @@ from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.statistics.exact_tests import holm
 from orchestrator.wording import compact_value, counted
+from search_spaces import nearest_name
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
 HELD, CONTRADICTED, NOT_TESTED = "held", "contradicted", "not tested"
@@ -137,5 +138,17 @@ def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, Members | str]:
             else:
                 found[name] = Members(folder, state) if state.ended == "complete" else "the sweep is not finished"
         else:
-            found[name] = read_packed(packed) if packed.exists() else "the sweep was not run"
+            found[name] = (
+                read_packed(packed) if packed.exists() else f"the sweep was not run{_meant(file, name, storage)}"
+            )
     return found
+
+
+def _meant(file: ClaimsFile, name: str, storage: Path) -> str:
+    """Return the sweep that a name without a file beside the claims may stand for, as a question."""
+    if file.path.with_name(f"{name}.yaml").exists():
+        return ""
+    known = [path.stem for path in file.path.parent.glob("*.yaml")]
+    known += [path.parent.name for path in storage.glob(f"*/{LEDGER_FILE}")]
+    nearest = nearest_name(name, known)
+    return f"; did you mean {nearest}?" if nearest else ""

@@ -12,7 +12,7 @@ from orchestrator.addresses import local_copy
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import STORAGE_VARIABLE, default_storage
 from orchestrator.redaction import remember, remember_all_of
-from search_spaces.grammar.spec.values import STORES, is_store, make_store_absolute
+from search_spaces.grammar.spec.values import STORES, make_store_absolute, store_problem
 from search_spaces.grammar.text.overrides import quote_text
 
 
@@ -23,9 +23,9 @@ def _find_sweep(named: str) -> Path:
 
 
 def parse_store(uri: str) -> str:
-    """Return an address of MLflow for any current folder; "" is the default. Raises UserError for any other text."""
-    if uri and not is_store(uri):
-        raise UserError(f"--tracking-uri {uri!r} is not an address of MLflow; allowed: {STORES}")
+    """Return an address of MLflow for any current folder; "" is the default. Raises UserError if it cannot be one."""
+    if uri and (problem := store_problem(uri)):
+        raise UserError(f"--tracking-uri {uri!r} {problem}; allowed: {STORES}")
     return make_store_absolute(uri)
 
 

@@ -182,7 +182,10 @@ def repair(folder: options.SweepFolder) -> None:
 @app.command(rich_help_panel=LOOK, short_help="Open MLflow and print links to the charts.")
 def ui(
     storage: options.Storage = None,
-    tracking_uri: Annotated[str | None, typer.Option(help="Another store of the form sqlite:///FILE.")] = None,
+    tracking_uri: Annotated[
+        str | None,
+        typer.Option(metavar="URI", parser=options.parse_store, help="Another store of the form sqlite:///FILE."),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port; by default a free one.")] = None,
     allowed_hosts: Annotated[str | None, typer.Option(help="Accepted host names, separated by commas.")] = None,

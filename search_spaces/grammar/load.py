@@ -11,7 +11,7 @@ from search_spaces.grammar.problems.errors import ABSENT, nearest_name
 from search_spaces.grammar.problems.findings import SECTIONS, STEP, Findings, Place, child, lookup
 from search_spaces.grammar.space.keys import check_misplaced_domains, drawn_sections, parse_space
 from search_spaces.grammar.spec.spec import SweepSpec
-from search_spaces.grammar.spec.values import STORES, is_store
+from search_spaces.grammar.spec.values import STORES, store_problem
 from search_spaces.grammar.text.dump import dump_yaml
 from search_spaces.grammar.text.overrides import apply_override
 from search_spaces.grammar.text.strict_yaml import MAX_BYTES, read_yaml
@@ -72,8 +72,9 @@ def read_sweep(
     reading = _parse(text, findings, overrides, name, imports)
     if reading.spec is not None:
         reading.spec._folder = Path(path).resolve().parent
-        if (uri := reading.spec.tracking.uri) is not None and not is_store(uri):  # a recorded one may be older
-            findings.add("tracking.uri", "is not an address of MLflow", given=uri, allowed=STORES)
+        uri = reading.spec.tracking.uri  # of a recorded one nothing is asked: it may be older
+        if uri is not None and (problem := store_problem(uri)):
+            findings.add("tracking.uri", problem, given=uri, allowed=STORES)
     return reading
 
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from orchestrator.errors import LedgerError, SweepExists, TakenLedger, refuse_unwritable
+from orchestrator.errors import LedgerError, SweepExists, TakenLedger, UserError, refuse_unwritable
 from orchestrator.record.ledger.fields import KINDS
 from orchestrator.record.ledger.folders import refuse_odd_files, refuse_odd_folders
 from orchestrator.record.ledger.lock import SweepLock
@@ -52,10 +52,12 @@ class Ledger:
         """Begin the sweep in `folder`: lock it and write record 0, kind `sweep`, with the schema version.
 
         The ledger appears whole, with its first record, or not at all. Raises SweepExists, SweepLocked, OddEntry,
-        LedgerError.
+        UserError for a path that leads through a file, LedgerError.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
+        except (NotADirectoryError, FileExistsError) as error:
+            raise UserError(f"{folder}: cannot be made: a file has the name of one of these folders") from error
         except OSError as error:
             raise LedgerError(f"{folder}: cannot be made: {error.strerror}") from error
         refuse_odd_files(folder)

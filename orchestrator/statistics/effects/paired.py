@@ -11,7 +11,6 @@ import numpy as np
 from scipy import stats
 
 from orchestrator.statistics.effects.design import ADAPTIVE, Design
-from orchestrator.statistics.effects.within import signed_rank_p
 from orchestrator.statistics.intervals import median
 from orchestrator.statistics.quartiles import fast_median, quartiles
 from orchestrator.statistics.two_samples import subtract_pairs
@@ -87,4 +86,5 @@ def compare_members(
     if len(medians) < 2:
         return result
     sign = stats.binomtest(int((medians < 0).sum()), len(medians))
-    return replace(result, wilcoxon_p=signed_rank_p(medians), sign_p=float(sign.pvalue))
+    ranks = np.sign(medians) * stats.rankdata(np.abs(medians))  # of signs and ranks only, so infinities may stay
+    return replace(result, wilcoxon_p=float(stats.wilcoxon(ranks).pvalue), sign_p=float(sign.pvalue))

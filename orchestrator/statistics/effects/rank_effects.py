@@ -38,7 +38,7 @@ class KeyEffect:
 
     A drawn key has Spearman's `correlation` over units with its interval if it is numeric, else `p` of Kruskal-Wallis
     if every value has two units. A key whose values are compared within units (see `compare_within`) has `differences`
-    from its first value, `p` of Wilcoxon's or Friedman's `test`, and from three numbers on the median `correlation`
+    from its first value, `p` of the sign test or Friedman's `test`, and from three numbers on the median `correlation`
     within units. It is `matched` if all other compared keys were the same. Up to FEW_VALUES values have their median
     outcome and their count of configurations.
     """

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from orchestrator.statistics.exact_tests import sign_test
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, Estimate, median, rank_correlations
 from orchestrator.statistics.quartiles import Floats, fast_median
 
@@ -25,7 +26,7 @@ Cells = Mapping[
 class Difference:
     """The score at `value` minus that at `against`: the median over `n` units with its interval, NaN ends without one.
 
-    `p` is of the Wilcoxon signed-rank test over the units with a difference; NaN with fewer than two.
+    `p` is of the sign test, which the interval inverts; NaN without any unit.
     """
 
     value: str
@@ -77,7 +78,7 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool)
     if numeric and len(labels) > 2:
         correlation, n = median(_correlations(blocks)), len(blocks)
     if len(labels) == 2:
-        p, test = found[0].p, "Wilcoxon"
+        p, test = found[0].p, "sign test"
     else:
         p, test = _friedman(blocks), "Friedman"
     reasons = [incomplete or correlation.reason, *(one.reason for one in found)]
@@ -115,6 +116,7 @@ def _differences(units: Sequence[Cells], value: str, first: str) -> Difference:
         if in_unit:
             differences.append(fast_median(in_unit))
     estimate = median(differences)
+    p = sign_test(np.array(differences)).p if differences else math.nan
     return Difference(
         value=value,
         against=first,
@@ -122,7 +124,7 @@ def _differences(units: Sequence[Cells], value: str, first: str) -> Difference:
         low=estimate.low,
         high=estimate.high,
         n=estimate.n,
-        p=signed_rank_p(np.array(differences)),
+        p=p,
         reason=estimate.reason,
     )
 
@@ -165,15 +167,3 @@ def _friedman(blocks: Floats) -> float:
 def difference_of(x: float, y: float) -> float:
     """Return x - y; equal infinities do not differ."""
     return 0.0 if x == y else x - y
-
-
-def signed_rank_p(differences: Floats) -> float:
-    """Return the two-sided p of the Wilcoxon signed-rank test over differences that are not 0; NaN below two of them.
-
-    It looks at signs and ranks only, so infinities may stay.
-    """
-    differences = differences[(differences != 0) & ~np.isnan(differences)]
-    if len(differences) < 2:
-        return math.nan
-    ranks = np.sign(differences) * stats.rankdata(np.abs(differences))
-    return float(stats.wilcoxon(ranks).pvalue)

@@ -1,5 +1,6 @@
 """The base of all sections, and the types of single values in a sweep file: their validators and JSON Schemas."""
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,6 +18,8 @@ LARGEST_SEED = 2**32 - 1
 STORES = "sqlite:///FILE, http://HOST:PORT, https://HOST, postgresql://HOST/NAME (or mysql, mssql), databricks"
 _STORE = re.compile(r"sqlite:///.+|(https?|(postgresql|mysql|mssql)(\+\w+)?)://[^/].*|databricks(://.+)?")
 
+_SQLITE = b"SQLite format 3\0"  # how every file of SQLite that is not empty begins
+
 
 class Strict(BaseModel):
     """A frozen section whose values are taken as they are written; unknown keys and other types are errors."""
@@ -29,9 +32,17 @@ def value_error(message: str, allowed: str | None = None) -> PydanticCustomError
     return PydanticCustomError("lengthwise", "{message}", {"message": message, "allowed": allowed})
 
 
-def is_store(uri: str) -> bool:
-    """Whether an address has one of the forms STORES, which MLflow can publish to."""
-    return _STORE.fullmatch(uri) is not None
+def store_problem(uri: str) -> str | None:
+    """Return why MLflow cannot publish to an address: it has none of the forms STORES, or its file is no database."""
+    if not _STORE.fullmatch(uri):
+        return "is not an address of MLflow"
+    path = uri.removeprefix("sqlite:///")
+    try:
+        with Path(path if path != uri else os.devnull).open("rb") as file:
+            begins = file.read(len(_SQLITE))
+    except OSError:  # there is none yet, or MLflow will say why it cannot be read
+        return None
+    return None if begins in (b"", _SQLITE) else "names a file that is not a SQLite database"
 
 
 def make_store_absolute(uri: str) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import UserError
-from tests.orchestrator.claims.conftest import NONE, PRE, Put, Value, claim, is_pre
+from tests.orchestrator.claims.conftest import CLAIM, NONE, PRE, Put, Value, claim, is_pre
 from trainers.config.member import MemberConfig
 
 
@@ -84,9 +84,11 @@ def test_what_rests_on_a_control_is_not_tested_unless_it_holds(put: Put) -> None
 
 
 def test_a_sweep_that_is_missing_or_unfinished_is_said(put: Put) -> None:
-    found = put(planted(-0.1), claim(), claim(id="other", sweep="elsewhere"), end=False)
+    others = [claim(id="other", sweep="elsewhere"), claim(id="typed", sweep=CLAIM["sweep"][:-1])]
+    found = put(planted(-0.1), claim(), *others, end=False)
     assert found["pre_norm"].words == "not tested: the sweep is not finished"
     assert found["other"].words == "not tested: the sweep was not run"
+    assert found["typed"].words == f"not tested: the sweep was not run; did you mean {CLAIM['sweep']}?"
 
 
 def test_among_many_claims_a_small_p_decides_no_longer(put: Put) -> None:
@@ -117,7 +119,8 @@ def test_arms_that_name_what_is_not_there_are_refused(put: Put) -> None:
         ({"average": "emma"}, "emma is not a known average; allowed: .*did you mean ema"),
         ({"lengths": [5, 99]}, "total_variation is not measured at length 99; allowed: 1-9"),
         (no_such_arm({"model.norm": "both"}), "no configuration has model.norm: both; allowed: none, pre"),
-        (no_such_arm({"model.nrm": "pre"}), "no configuration has the key model.nrm"),
+        (no_such_arm({"model.nrm": "pre"}), "no configuration has the key model.nrm; did you mean model.norm?"),
+        (no_such_arm({"gibberish": 1}), "no configuration has the key gibberish; searched were: "),
         (no_such_arm({"model.norm": "pre", "training.learning_rate": 1}), "learning_rate: 1; allowed: 0.001, 0.003"),
         ({"question": "trend", "compare": ["all"], "arms": {"all": {"configurations": "all"}}, "key": "model.width"},
          "model.width was not searched"),

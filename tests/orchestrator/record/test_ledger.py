@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, NotASweep, OlderLedger, SweepExists
+from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, NotASweep, OlderLedger, SweepExists, UserError
 from orchestrator.record.ledger import ledger as ledger_module
 from orchestrator.record.ledger.fields import KINDS
 from orchestrator.record.ledger.ledger import Ledger
@@ -237,8 +237,9 @@ def test_a_folder_without_ledger_is_no_sweep(tmp_path: Path) -> None:
 
 def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "storage").write_text("in the way")
-    with pytest.raises(LedgerError, match=f"{tmp_path / 'storage' / 'sweep'}: cannot be made: Not a directory"):
-        Ledger.create(tmp_path / "storage" / "sweep", FIRST)
+    for folder in (tmp_path / "storage" / "sweep", tmp_path / "storage"):
+        with pytest.raises(UserError, match=f"{folder}: cannot be made: a file has the name of one of these folders"):
+            Ledger.create(folder, FIRST)
 
 
 def test_names_with_spaces_and_unicode(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_grid_points_of_a_draw_are_compared_in_the_report(tmp_path, synthetic_sw
     assert columns["n"][:2] == ["8", "8"] and {one.unit for one in effects_on_score(result)} == {"draws"}
     at = columns["hyperparameter"].index("norm")
     assert columns["difference from the first value [95 %]"][at] == "pre: +0.100 [+0.100, +0.100]"
-    assert columns["rank correlation [95 %]"][at].startswith("Wilcoxon p = 0.0")
+    assert columns["rank correlation [95 %]"][at].startswith("sign test p = 0.0")
     notes = " ".join(effect_notes(result))
     assert "n counts draws" in notes and "would exclude 0 by chance" in notes and "Kruskal" not in notes
 

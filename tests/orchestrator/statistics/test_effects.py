@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from orchestrator.statistics.effects.design import Design
@@ -209,6 +211,16 @@ def test_grid_values_are_compared_within_each_draw_and_draws_are_counted() -> No
     assert independent.p > 0.5, "differences between draws hide it where configurations are taken for independent"
 
 
+@given(st.lists(st.integers(-3, 3), min_size=6, max_size=24))
+def test_the_p_of_two_values_never_contradicts_its_interval(differences: list[int]) -> None:
+    values = {f"{n}{value}": {"norm": value} for n in range(len(differences)) for value in "ab"}
+    scores = {f"{n}{value}": one * (value == "b") for n, one in enumerate(differences) for value in "ab"}
+    draw = {name: int(name[:-1]) for name in values}
+    (norm,) = effects(values, scores, Design(kind="grid_by_random", draw=draw, grid=frozenset(["norm"])))
+    (difference,) = norm.differences
+    assert (norm.p <= 0.05) == (difference.low > 0 or difference.high < 0)
+
+
 def test_numbers_of_a_grid_are_correlated_within_each_draw() -> None:
     values, scores, design = grid_of_draws()
     values = {name: {"depth": "abc".index(str(one["norm"])), "rate": one["rate"]} for name, one in values.items()}
@@ -243,7 +255,8 @@ def test_a_list_is_compared_seed_by_seed() -> None:
     assert (rate.unit, rate.n, rate.correlation, rate.low) == ("seeds", 6, 1.0, 1.0)
     assert [one.n for one in rate.differences] == [7, 6] and not rate.matched
     (difference,) = norm.differences
-    assert (difference.difference, difference.low, difference.high) == (1.5, 1.5, 1.5) and norm.test == "Wilcoxon"
+    assert (difference.difference, difference.low, difference.high) == (1.5, 1.5, 1.5)
+    assert norm.test == "sign test" and norm.p == pytest.approx(stats.binomtest(6, 6).pvalue)
     with pytest.raises(ValueError, match="score of each member"):
         effects(values, scores, Design(kind="fixed"))
 
