@@ -12,7 +12,7 @@ from orchestrator.claims.figures import draw_claim, write_small_png
 from orchestrator.claims.members import Members
 from orchestrator.claims.registration import changes_since, describe_registration
 from orchestrator.claims.values import ArmValues, by_seed
-from orchestrator.claims.verdicts import HELD, LEVEL, NOT_TESTED, Judgement
+from orchestrator.claims.verdicts import HELD, NOT_TESTED, SEEDS, Judgement
 from orchestrator.claims.words import (
     axis_words,
     effect_name,
@@ -24,7 +24,6 @@ from orchestrator.claims.words import (
 )
 from orchestrator.errors import UserError
 from orchestrator.record.state.recuts import total_seconds
-from orchestrator.statistics.exact_tests import holm
 from orchestrator.wording import NOT_REACHED, compact_value, counted, duration, spans, three_digits
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
@@ -37,7 +36,6 @@ least six of them. p is of the sign test (for no effect, of two one-sided ones),
 least squares for a search. All choices were made at the selection lengths.
 """
 HEAD = ("name", "claim", "effect and 95 % interval", "verdict")  # since 1.0.0; it tells a page from another file
-SEEDS = (9, 12, 17, 24, 36, 48)  # that a sweep is asked to have
 PICTURE = re.compile(r"(!\[[^\]]*\])\((?!\w+:)([^)\s]+)")  # of Markdown, by a path
 
 
@@ -61,8 +59,7 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
             picture = page.parent / f"{page.stem}_figures" / f"{one.claim.id}.png"
             write_small_png(figure, picture)
             written.append(picture)
-        hint = what_would_decide(one, [other for other in judgements if other is not one])
-        parts.append(section(one, file, picture.relative_to(page.parent) if picture else None, hint))
+        parts.append(section(one, file, picture.relative_to(page.parent) if picture else None))
     parts.append(closing)
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("\n".join(part for part in parts if part), encoding="utf-8")
@@ -112,8 +109,8 @@ def overview(judgements: Sequence[Judgement]) -> str:
     return markdown_table(HEAD, rows)
 
 
-def section(one: Judgement, file: ClaimsFile, picture: Path | None, hint: str) -> str:
-    """Return everything about one claim; `hint` says what would decide it."""
+def section(one: Judgement, file: ClaimsFile, picture: Path | None) -> str:
+    """Return everything about one claim."""
     claim, members = one.claim, one.members
     lines = [f"## {claim.id}: {_sentence(claim)}", "", f"**{one.words}**", ""]
     note = [claim.note.strip(), ""] if claim.note else []
@@ -139,7 +136,7 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None, hint: str) -
         lines += [f"![{axis_words(claim, claim.compare)} of {' and '.join(claim.compare)}]({picture.as_posix()})", ""]
     if one.arms is not None:
         lines += [arms_table(one, members, list(one.arms.values())), ""]
-    if hint:
+    if hint := what_would_decide(one):
         lines += [hint, ""]
     return "\n".join(lines)
 
@@ -211,8 +208,8 @@ def _value_words(value: object) -> str:
     return " and ".join(map(compact_value, value)) if isinstance(value, list | tuple) else compact_value(value)
 
 
-def what_would_decide(one: Judgement, others: Sequence[Judgement]) -> str:
-    """Return what would decide an open claim beside the others of its page; empty for a decided one."""
+def what_would_decide(one: Judgement) -> str:
+    """Return what would decide an open claim; empty for a decided one."""
     if one.verdict != NOT_TESTED or one.answer is None:
         return ""
     if one.claim.control and one.reason.startswith("its control"):
@@ -221,15 +218,12 @@ def what_would_decide(one: Judgement, others: Sequence[Judgement]) -> str:
         return (
             "More training steps, or other settings, until the seeds learn the trained lengths, would let it be tested."
         )
-    learned, p_with = " that learned" if one.claim.learned else "", one.answer.p_with
-    more = [n for n in SEEDS if n > one.answer.n]
-    if not more or math.isnan(p_with(more[-1])):
+    learned = " that learned" if one.claim.learned else ""
+    if one.enough is None:
         return ""
-    tested = [other.answer.p for other in others if other.answer is not None and not math.isnan(other.holm)]
-    enough = next((n for n in more if holm([p_with(n), *tested])[0] <= LEVEL), None)
-    if enough is None:
-        return f"{more[-1]} seeds{learned} that agree no more than these would leave it undecided, too."
-    return f"With {enough} seeds{learned} it is decided if they agree as these do."
+    if not one.enough:
+        return f"{SEEDS[-1]} seeds{learned} that agree no more than these would leave it undecided, too."
+    return f"With {one.enough} seeds{learned} it is decided if they agree as these do."
 
 
 def _p_words(one: Judgement) -> str:

@@ -1,7 +1,7 @@
 """The four verdicts of a claim: held, contradicted, no effect within a bound, or not tested and why."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,9 @@ from search_spaces import nearest_name
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
 HELD, CONTRADICTED, NOT_TESTED = "held", "contradicted", "not tested"
+UNDECIDED = "undecided"  # how the reason begins where only the numbers leave a claim open
 LEVEL = 0.05
+SEEDS = (9, 12, 17, 24, 36, 48)  # that a sweep is asked to have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +28,8 @@ class Judgement:
     """The verdict of one claim.
 
     `answer` is over the seeds that learned, `all_seeds` over all of them; `holm` is the p-value after Holm's correction
-    over the tested claims of the page. `members` is None if the sweep is missing.
+    over the tested claims of the page. `members` is None if the sweep is missing. `enough` says of an undecided claim
+    how many seeds that agree as its seeds do would decide it: one of SEEDS, 0 if none of them, None if that is not known.
     """
 
     claim: Claim
@@ -37,6 +40,7 @@ class Judgement:
     answer: Answer | None = None
     all_seeds: Answer | None = None
     holm: float = math.nan
+    enough: int | None = None
 
     @property
     def words(self) -> str:
@@ -64,7 +68,22 @@ def judge(file: ClaimsFile, members: Mapping[str, Members | str]) -> list[Judgem
     decided: dict[str, Judgement] = {}
     for one in asked:
         decided[one.claim.id] = _decide(one, corrected.get(one.claim.id, math.nan), decided)
-    return list(decided.values())
+    return [count_enough(one, list(decided.values())) for one in decided.values()]
+
+
+def count_enough(one: Judgement, page: Sequence[Judgement]) -> Judgement:
+    """Return an undecided claim with the number of seeds that would be enough, and in its reason whether any are."""
+    if one.answer is None or not one.reason.startswith(UNDECIDED):
+        return one
+    p_with, more = one.answer.p_with, [n for n in SEEDS if n > one.answer.n]
+    if not more or math.isnan(p_with(more[-1])):
+        return one
+    tested = [
+        other.answer.p for other in page if other is not one and other.answer is not None and not math.isnan(other.holm)
+    ]
+    enough = next((n for n in more if holm([p_with(n), *tested])[0] <= LEVEL), 0)
+    disagree = not enough and one.reason.startswith(f"{UNDECIDED} after")
+    return replace(one, enough=enough, reason=f"{one.reason}, which disagree" if disagree else one.reason)
 
 
 def _ask(claim: Claim, members: Members | str) -> Judgement:
@@ -101,9 +120,9 @@ def _decide(asked: Judgement, holm: float, before: Mapping[str, Judgement]) -> J
     elif answer is not None and not reason:
         verdict = read_verdict(claim, answer)
         if verdict == NOT_TESTED:
-            reason = f"undecided after {counted(answer.n, answer.unit[:-1])}"
+            reason = f"{UNDECIDED} after {counted(answer.n, answer.unit[:-1])}"
         elif not holm <= LEVEL:
-            verdict, reason = NOT_TESTED, f"undecided: p = {answer.p:.2g}, {holm:.2g} after Holm's correction"
+            verdict, reason = NOT_TESTED, f"{UNDECIDED}: p = {answer.p:.2g}, {holm:.2g} after Holm's correction"
     return replace(asked, verdict=verdict, reason=reason, holm=holm)
 
 
@@ -138,17 +157,13 @@ def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, Members | str]:
             else:
                 found[name] = Members(folder, state) if state.ended == "complete" else "the sweep is not finished"
         else:
-            found[name] = (
-                read_packed(packed) if packed.exists() else f"the sweep was not run{_meant(file, name, storage)}"
-            )
+            found[name] = read_packed(packed) if packed.exists() else f"the sweep was not run{_meant(file, name)}"
     return found
 
 
-def _meant(file: ClaimsFile, name: str, storage: Path) -> str:
+def _meant(file: ClaimsFile, name: str) -> str:
     """Return the sweep that a name without a file beside the claims may stand for, as a question."""
     if file.path.with_name(f"{name}.yaml").exists():
         return ""
-    known = [path.stem for path in file.path.parent.glob("*.yaml")]
-    known += [path.parent.name for path in storage.glob(f"*/{LEDGER_FILE}")]
-    nearest = nearest_name(name, known)
+    nearest = nearest_name(name, [path.stem for path in file.path.parent.glob("*.yaml")])
     return f"; did you mean {nearest}?" if nearest else ""

@@ -69,7 +69,8 @@ def plot_effect(summary: Summary, key: str, axes: Axes, *, labels: Labels | None
     draw_effect(summary, key, axes)
     own = labels or {}
     axes.set_xlabel(printable(own.get(key, "")) or axes.get_xlabel())
-    axes.set_ylabel(printable(own.get("score", "")) or axes.get_ylabel())
+    judged = own.get(summary.objective_curve[0], summary.judged_name)
+    axes.set_ylabel(printable(own.get("score", summary.score_label.replace(summary.judged_name, judged))))
     return axes
 
 

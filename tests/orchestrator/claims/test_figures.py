@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.claims.figures import draw_claim
 from orchestrator.claims.page import arms_table, what_would_decide
+from orchestrator.claims.verdicts import count_enough
 from orchestrator.claims.verdicts import Judgement
 from tests.orchestrator.claims.conftest import SWEEP, Put, claim
 from trainers.config.member import MemberConfig
@@ -97,4 +98,6 @@ def test_more_seeds_are_asked_for_if_they_would_decide(
     for changes, which in (({}, ""), ({"learned": learned}, " that learned")):
         one = put(noise, claim(**changes))["pre_norm"]
         beside = [replace(one, answer=replace(one.answer, p=p), holm=p) for p in others]
-        assert what_would_decide(one, beside) == said.format(which)
+        one = count_enough(replace(one, reason="undecided after 9 seeds"), beside)
+        assert what_would_decide(one) == said.format(which)
+        assert one.reason == "undecided after 9 seeds" + (", which disagree" if said.startswith("48") else "")

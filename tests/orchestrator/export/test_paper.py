@@ -14,7 +14,7 @@ from orchestrator.export.labels import named_rows, read_labels
 from orchestrator.export.latex import escape, latex_table
 from orchestrator.export.paper_figures import caption, paper_figures
 from orchestrator.export.verb import export
-from orchestrator.figures.on_axes import plot_curves
+from orchestrator.figures.on_axes import plot_curves, plot_effect
 from orchestrator.results.summarise import summary
 from search_spaces import SweepFileError
 
@@ -105,6 +105,9 @@ def test_labels_name_and_choose_configurations(result, tmp_path):
     assert texts == ["Pre-norm", "No norm (1 of 3 seeds failed)"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("Input length", "Error, median over seeds")
     assert [row[0] for row in body(latex_table(result, labels))] == ["Pre-norm", "No norm"]
+    (key, *_) = result.searched
+    plot_effect(result, key, effect := Figure().subplots(), labels={"total_variation": "Error", key: "Own key"})
+    assert (effect.get_xlabel(), effect.get_ylabel()) == ("Own key", "score: mean Error at lengths 6-7")
 
 
 @pytest.mark.parametrize(
