@@ -29,7 +29,7 @@ class Judgement:
 
     `answer` is over the seeds that learned, `all_seeds` over all of them; `holm` is the p-value after Holm's correction
     over the tested claims of the page. `members` is None if the sweep is missing. `enough` says of an undecided claim
-    how many seeds that agree as its seeds do would decide it: one of SEEDS, 0 if none of them, None if that is not known.
+    how many seeds that agree as these do would decide it: one of SEEDS, 0 if none of them, None if that is not known.
     """
 
     claim: Claim

@@ -8,8 +8,7 @@ import pytest
 
 from orchestrator.claims.figures import draw_claim
 from orchestrator.claims.page import arms_table, what_would_decide
-from orchestrator.claims.verdicts import count_enough
-from orchestrator.claims.verdicts import Judgement
+from orchestrator.claims.verdicts import Judgement, count_enough
 from tests.orchestrator.claims.conftest import SWEEP, Put, claim
 from trainers.config.member import MemberConfig
 
