@@ -215,9 +215,7 @@ def what_would_decide(one: Judgement) -> str:
     if one.claim.control and one.reason.startswith("its control"):
         return f"It can be tested once {one.claim.control} is **{HELD}**."
     if one.reason.startswith("not learned"):
-        return (
-            "More training steps, or other settings, until the seeds learn the trained lengths, would let it be tested."
-        )
+        return "It can be tested with settings with which more seeds learn the trained lengths."
     learned = " that learned" if one.claim.learned else ""
     if one.enough is None:
         return ""
