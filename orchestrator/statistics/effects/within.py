@@ -116,7 +116,7 @@ def _differences(units: Sequence[Cells], value: str, first: str) -> Difference:
         if in_unit:
             differences.append(fast_median(in_unit))
     estimate = median(differences)
-    p = sign_test(np.array(differences)).p if differences else math.nan
+    known = np.array([one for one in differences if not math.isnan(one)])
     return Difference(
         value=value,
         against=first,
@@ -124,7 +124,7 @@ def _differences(units: Sequence[Cells], value: str, first: str) -> Difference:
         low=estimate.low,
         high=estimate.high,
         n=estimate.n,
-        p=p,
+        p=sign_test(known).p if len(known) else math.nan,
         reason=estimate.reason,
     )
 

@@ -1,7 +1,7 @@
 """The base of all sections, and the types of single values in a sweep file: their validators and JSON Schemas."""
 
-import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -36,13 +36,15 @@ def store_problem(uri: str) -> str | None:
     """Return why MLflow cannot publish to an address: it has none of the forms STORES, or its file is no database."""
     if not _STORE.fullmatch(uri):
         return "is not an address of MLflow"
-    path = uri.removeprefix("sqlite:///")
-    try:
-        with Path(path if path != uri else os.devnull).open("rb") as file:
-            begins = file.read(len(_SQLITE))
-    except OSError:  # there is none yet, or MLflow will say why it cannot be read
-        return None
-    return None if begins in (b"", _SQLITE) else "names a file that is not a SQLite database"
+    path = Path(uri.removeprefix("sqlite:///"))
+    with suppress(OSError):  # of a file that cannot be read MLflow says why
+        if uri.startswith("sqlite:") and path.is_dir():
+            return "names a folder, not a SQLite database"
+        if uri.startswith("sqlite:") and path.exists():
+            with path.open("rb") as file:
+                if file.read(len(_SQLITE)) not in (b"", _SQLITE):
+                    return "names a file that is not a SQLite database"
+    return None
 
 
 def make_store_absolute(uri: str) -> str:

@@ -114,6 +114,7 @@ def test_bad_input_is_one_message_and_nothing_is_written(lengthwise, tiny, tmp_p
     at_notes = ("--tracking-uri", f"sqlite:///{tmp_path / 'notes.db'}")
     refused(lengthwise("run", tiny, "--storage", storage, *at_notes), f"--tracking-uri {no_database}")
     refused(lengthwise("ui", *at_notes), no_database)
+    refused(lengthwise("ui", "--tracking-uri", f"sqlite:///{tmp_path}"), "names a folder, not a SQLite database")
     tiny.write_text(text.replace("{enabled: false}", f"{{uri: {at_notes[1]}}}"))
     refused(lengthwise("run", tiny, "--storage", storage), "tracking.uri: names a file that is not a SQLite database")
     tiny.write_text(text.replace("{enabled: false}", "{uri: file:///mlruns}"))
