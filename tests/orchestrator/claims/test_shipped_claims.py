@@ -94,7 +94,7 @@ def test_the_numbers_of_a_ring_are_those_of_its_sweep(sweep: str, prefix: str) -
     task, training, width = spec.task, spec.training, spec.model["width"]
     n, alpha, betas = task["ring"], task["alpha"], task["betas"]
     limit, shrink = by_id("arithmetic", f"{prefix}_limit"), by_id("arithmetic", f"{prefix}_shrink")
-    assert f"limit is {alpha**2 + 2 * sum(beta**2 for beta in betas):.4g}," in limit.note
+    assert f"is {alpha**2 + 2 * sum(beta**2 for beta in betas):.4g} with the alpha and beta chosen here" in limit.note
     distance = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :])
     target = np.array([alpha, *betas, *[0.0] * n])[np.minimum(distance, n - distance)]
     window = range((n - task["window"]) // 2 + 1, (n + task["window"]) // 2 + 1)
