@@ -57,11 +57,11 @@ def test_a_small_sweep_does_not_ask_for_seeds_that_decide_nothing_more(file: Pat
     assert seeds <= FEWEST_FOR_MEDIAN or contrary != order_statistic(seeds - 1), f"{seeds - 1} seeds decide as much"
 
 
-SCRATCHPADS = [one for one in FILES if one.parent.name == "inductive_scratchpad"]
-SCRATCHPADS = [one for one in SCRATCHPADS if one.with_name(f"{one.stem}_cpu.yaml").exists()]  # without: small ones alone
+SCRATCHPADS = {one.stem: one for one in FILES if one.parent.name == "inductive_scratchpad"}
+AT_PAPER_SIZE = [one for name, one in SCRATCHPADS.items() if f"{name}_cpu" in SCRATCHPADS]  # others are small alone
 
 
-@pytest.mark.parametrize("file", SCRATCHPADS, ids=name_of)
+@pytest.mark.parametrize("file", AT_PAPER_SIZE, ids=name_of)
 def test_scratchpads_at_the_size_of_their_paper_train_as_its_code_does(file: Path) -> None:
     spec = load_sweep(file)
     member = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 1)])[0].member(0)
