@@ -12,7 +12,7 @@ from orchestrator.claims.figures import draw_claim, write_small_png
 from orchestrator.claims.members import Members
 from orchestrator.claims.registration import changes_since, describe_registration
 from orchestrator.claims.values import ArmValues, by_seed
-from orchestrator.claims.verdicts import HELD, NOT_TESTED, SEEDS, Judgement
+from orchestrator.claims.verdicts import HELD, NOT_TESTED, Judgement
 from orchestrator.claims.words import (
     axis_words,
     effect_name,
@@ -217,11 +217,7 @@ def what_would_decide(one: Judgement) -> str:
     if one.reason.startswith("not learned"):
         return "It can be tested with settings with which more seeds learn the trained lengths."
     learned = " that learned" if one.claim.learned else ""
-    if one.enough is None:
-        return ""
-    if not one.enough:
-        return f"{SEEDS[-1]} seeds{learned} that agree no more than these would leave it undecided, too."
-    return f"With {one.enough} seeds{learned} it is decided if they agree as these do."
+    return f"{one.enough} seeds{learned} with values like these would decide it." if one.enough else ""
 
 
 def _p_words(one: Judgement) -> str:

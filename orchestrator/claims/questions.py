@@ -17,17 +17,13 @@ from orchestrator.statistics.intervals import FEWEST_FOR_CORRELATION, FEWEST_FOR
 from search_spaces.grammar.claims import Claim
 
 
-def _unknown(n: int) -> float:
-    return math.nan
-
-
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """An effect, its 95 % interval, and its two-sided p-value against `null`; missing numbers are NaN.
 
     `n` counts the `unit`, of `ran` that were trained; an interval needs `needed` of them. `least_effect` is given where
-    the effect is only known to lie between it and `effect`. `detail` adds further numbers in words. `p_with(n)` is the
-    p-value if there were n seeds that agree as often as these do, NaN where that is not known.
+    the effect is only known to lie between it and `effect`. `detail` adds further numbers in words. `of_more(n)` is the
+    answer of n seeds among which the values of these are as frequent as they are here; None where that is not known.
     """
 
     effect: float = math.nan
@@ -41,7 +37,7 @@ class Answer:
     needed: int = FEWEST_FOR_MEDIAN
     unit: str = "seeds"
     detail: str = ""
-    p_with: Callable[[int], float] = field(default=_unknown, compare=False)
+    of_more: "Callable[[int], Answer] | None" = field(default=None, compare=False)
 
 
 def ask(claim: Claim, members: Members, arms: list[ArmValues], *, learned_only: bool) -> Answer:
@@ -68,11 +64,15 @@ def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer
     hypotheses, no difference and a difference that is not negligible, is true.
     """
     first, second = pair(claim, arms)
-    seeds = by_seed(first - second)
-    answer, limit = median_answer(seeds, null=0.0), claim.negligible
-    if limit is not None and -limit <= answer.low and answer.high <= limit:
-        return replace(answer, p=_equivalence_p(seeds, -limit, limit), p_with=_unknown)
-    return answer
+    limit = claim.negligible
+
+    def ask_seeds(seeds: Values) -> Answer:
+        answer = median_answer(seeds, null=0.0)
+        if limit is not None and -limit <= answer.low and answer.high <= limit:
+            return replace(answer, p=_equivalence_p(seeds, -limit, limit))
+        return answer
+
+    return _repeat(ask_seeds, by_seed(first - second))
 
 
 def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
@@ -84,12 +84,16 @@ def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answe
     if len(arms) == 2:
         first, second = pair(claim, arms)
         rows = first - second
-    seeds, middle, half = by_seed(rows), claim.around or 0.0, claim.within or 0.0
-    answer, least, most = median_answer(seeds, null=middle), middle - half, middle + half
-    if answer.high < least or answer.low > most:
-        end = least if answer.high < least else most
-        return replace(answer, p=_sign_p(seeds, end), p_with=lambda n: _sign_p(seeds, end, n))
-    return replace(answer, p=_equivalence_p(seeds, least, most), p_with=_unknown)
+    middle, half = claim.around or 0.0, claim.within or 0.0
+    least, most = middle - half, middle + half
+
+    def ask_seeds(seeds: Values) -> Answer:
+        answer = median_answer(seeds, null=middle)
+        if answer.high < least or answer.low > most:
+            return replace(answer, p=_sign_p(seeds, least if answer.high < least else most))
+        return replace(answer, p=_equivalence_p(seeds, least, most))
+
+    return _repeat(ask_seeds, by_seed(rows))
 
 
 def _equivalence_p(seeds: Values, least: float, most: float) -> float:
@@ -102,7 +106,7 @@ def _equivalence_p(seeds: Values, least: float, most: float) -> float:
 
 def _bound(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """Answer by the median over seeds against a bound."""
-    return median_answer(by_seed(arms[0].values), null=claim.bound or 0.0)
+    return _repeat(lambda seeds: median_answer(seeds, null=claim.bound or 0.0), by_seed(arms[0].values))
 
 
 def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
@@ -113,21 +117,18 @@ def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     effect lies between their medians.
     """
     first, second = pair(claim, arms)
+    null = _null(claim)
     if not claim.metric[0].startswith("steps_to_"):
-        return median_answer(by_seed(divide(first, second)), null=_null(claim))
+        return _repeat(lambda seeds: median_answer(seeds, null), by_seed(divide(first, second)))
     (low_1, high_1), (low_2, high_2) = (_step_bounds(arm, members) for arm in (first, second))
-    least, most = (
-        median_answer(by_seed(rows), null=_null(claim)) for rows in (divide(low_1, high_2), divide(high_1, low_2))
-    )
     reached = " and ".join(f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms)
-    return replace(
-        most,
-        least_effect=least.effect,
-        low=least.low,
-        p=max(least.p, most.p),
-        detail=f"steps are known to one evaluation; reached by {reached}",
-        p_with=lambda n: max(least.p_with(n), most.p_with(n)),
-    )
+
+    def ask_seeds(smallest: Values, largest: Values) -> Answer:
+        least, most = median_answer(smallest, null), median_answer(largest, null)
+        detail = f"steps are known to one evaluation; reached by {reached}"
+        return replace(most, least_effect=least.effect, low=least.low, p=max(least.p, most.p), detail=detail)
+
+    return _repeat(ask_seeds, by_seed(divide(low_1, high_2)), by_seed(divide(high_1, low_2)))
 
 
 def _step_bounds(steps: "pd.Series[float]", members: Members) -> tuple["pd.Series[float]", "pd.Series[float]"]:
@@ -138,39 +139,35 @@ def _step_bounds(steps: "pd.Series[float]", members: Members) -> tuple["pd.Serie
 
 def _share(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """Answer by the share of seeds that succeed, with its exact interval (Clopper and Pearson, 1934)."""
-    good = _succeeded(claim, arms[0])
-    hits, n, null = int(good.sum()), len(good), _null(claim)
-    if not n:
-        return Answer(null=null)
-    test = stats.binomtest(hits, n, null)
-    interval = stats.binomtest(hits, n).proportion_ci(0.95, method="exact")
-    return Answer(
-        effect=hits / n, low=interval.low, high=interval.high, p=test.pvalue, null=null, n=n, detail=f"{hits} of {n}",
-        p_with=lambda more: float(stats.binomtest(round(hits / n * more), more, null).pvalue),
-    )  # fmt: skip
+    good, null = _succeeded(claim, arms[0]), _null(claim)
+
+    def ask_seeds(good: Values) -> Answer:
+        hits, n = int(good.sum()), len(good)
+        test = stats.binomtest(hits, n, null)
+        low, high = test.proportion_ci(0.95, method="exact")
+        return Answer(effect=hits / n, low=low, high=high, p=test.pvalue, null=null, n=n, detail=f"{hits} of {n}")
+
+    return _repeat(ask_seeds, good.to_numpy(dtype=np.float64)) if len(good) else Answer(null=null)
 
 
 def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """Answer by the difference of two shares of seeds: Fisher's exact test, Newcombe's interval (1998, method 10)."""
-    good = [_succeeded(claim, arm) for arm in arms]
-    (a, n), (b, m) = ((int(one.sum()), len(one)) for one in good)
-    if not n or not m:
-        return Answer()
-    p = stats.fisher_exact([[a, n - a], [b, m - b]]).pvalue
-    (low_1, high_1), (low_2, high_2) = (
-        stats.binomtest(k, total).proportion_ci(0.95, method="wilson") for k, total in ((a, n), (b, m))
-    )
-    one, other = a / n, b / m
-    low = one - other - math.hypot(one - low_1, high_2 - other)
-    high = one - other + math.hypot(high_1 - one, other - low_2)
+    good = [_succeeded(claim, arm).to_numpy(dtype=np.float64) for arm in arms]
 
-    def p_with(more: int) -> float:
-        hits = [round(share * more) for share in (one, other)]
-        return float(stats.fisher_exact([[hit, more - hit] for hit in hits]).pvalue)
+    def ask_seeds(*good: Values) -> Answer:
+        (a, n), (b, m) = ((int(one.sum()), len(one)) for one in good)
+        p = stats.fisher_exact([[a, n - a], [b, m - b]]).pvalue
+        (low_1, high_1), (low_2, high_2) = (
+            stats.binomtest(k, total).proportion_ci(0.95, method="wilson") for k, total in ((a, n), (b, m))
+        )
+        one, other = a / n, b / m
+        low = one - other - math.hypot(one - low_1, high_2 - other)
+        high = one - other + math.hypot(high_1 - one, other - low_2)
+        return Answer(
+            effect=one - other, low=low, high=high, p=p, n=min(n, m), detail=f"{a} of {n} against {b} of {m}"
+        )
 
-    return Answer(
-        effect=one - other, low=low, high=high, p=p, n=min(n, m), detail=f"{a} of {n} against {b} of {m}", p_with=p_with
-    )
+    return _repeat(ask_seeds, *good) if all(map(len, good)) else Answer()
 
 
 def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
@@ -228,19 +225,25 @@ def _succeeded(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
 def median_answer(seeds: Values, null: float) -> Answer:
     """Return the median over seeds, its interval, and the sign test against `null`, ties left out."""
     found = median(seeds)
-    return Answer(
-        effect=found.value, low=found.low, high=found.high, p=_sign_p(seeds, null), null=null, n=found.n,
-        p_with=lambda n: _sign_p(seeds, null, n),
-    )  # fmt: skip
+    return Answer(effect=found.value, low=found.low, high=found.high, p=_sign_p(seeds, null), null=null, n=found.n)
 
 
-def _sign_p(seeds: Values, null: float, n: int | None = None) -> float:
-    """Return the two-sided p-value of the sign test, ties left out; with `n` that of so many seeds in their shares."""
+def _sign_p(seeds: Values, null: float) -> float:
+    """Return the two-sided p-value of the sign test, ties left out."""
     if not len(seeds):
         return math.nan
-    scale = 1 if n is None else n / len(seeds)
-    above, below = (round(scale * int(found.sum())) for found in (seeds > null, seeds < null))
+    above, below = int((seeds > null).sum()), int((seeds < null).sum())
     return float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
+
+
+def _repeat(ask_seeds: Callable[..., Answer], *arms: Values) -> Answer:
+    """Return the answer of the seeds, which can also be asked of more seeds with the same values."""
+    return replace(ask_seeds(*arms), of_more=lambda n: ask_seeds(*(_stretch(seeds, n) for seeds in arms)))
+
+
+def _stretch(seeds: Values, n: int) -> Values:
+    """Return n values among which those of the seeds are as frequent as they are here."""
+    return np.sort(seeds)[((np.arange(n) + 0.5) * len(seeds) / n).astype(int)]
 
 
 _QUESTIONS: dict[str, Callable[[Claim, Members, list[ArmValues]], Answer]] = {

@@ -21,7 +21,7 @@ KEPT = "claims.yaml"
 
 def deciding_values(claim: Claim) -> dict[str, Any]:
     """Return everything in a claim that decides its verdict, as JSON values."""
-    return claim.model_dump(mode="json", exclude={"figure", "note", "source"})
+    return claim.model_dump(mode="json", exclude={"asked_again", "figure", "note", "source"})
 
 
 def registered_values(folder: Path) -> dict[str, dict[str, Any]]:

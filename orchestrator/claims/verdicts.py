@@ -29,7 +29,7 @@ class Judgement:
 
     `answer` is over the seeds that learned, `all_seeds` over all of them; `holm` is the p-value after Holm's correction
     over the tested claims of the page. `members` is None if the sweep is missing. `enough` says of an undecided claim
-    how many seeds that agree as these do would decide it: one of SEEDS, 0 if none of them, None if that is not known.
+    how many seeds with values like these would decide it: one of SEEDS, 0 if none of them, None if that is not known.
     """
 
     claim: Claim
@@ -68,22 +68,34 @@ def judge(file: ClaimsFile, members: Mapping[str, Members | str]) -> list[Judgem
     decided: dict[str, Judgement] = {}
     for one in asked:
         decided[one.claim.id] = _decide(one, corrected.get(one.claim.id, math.nan), decided)
-    return [count_enough(one, list(decided.values())) for one in decided.values()]
+    return [_refer(count_enough(one, list(decided.values()))) for one in decided.values()]
 
 
 def count_enough(one: Judgement, page: Sequence[Judgement]) -> Judgement:
     """Return an undecided claim with the number of seeds that would be enough, and in its reason whether any are."""
-    if one.answer is None or not one.reason.startswith(UNDECIDED):
+    if one.answer is None or one.answer.of_more is None or not one.reason.startswith(UNDECIDED):
         return one
-    p_with, more = one.answer.p_with, [n for n in SEEDS if n > one.answer.n]
-    if not more or math.isnan(p_with(more[-1])):
+    of_more, more = one.answer.of_more, [n for n in SEEDS if n > one.answer.n]
+    if not more:
         return one
     tested = [
         other.answer.p for other in page if other is not one and other.answer is not None and not math.isnan(other.holm)
     ]
-    enough = next((n for n in more if holm([p_with(n), *tested])[0] <= LEVEL), 0)
-    disagree = not enough and one.reason.startswith(f"{UNDECIDED} after")
-    return replace(one, enough=enough, reason=f"{one.reason}, which disagree" if disagree else one.reason)
+
+    def decide(n: int) -> bool:
+        found = of_more(n)
+        return read_verdict(one.claim, found) != NOT_TESTED and holm([found.p, *tested])[0] <= LEVEL
+
+    enough = next(filter(decide, more), 0)
+    hopeless = not enough and one.claim.asked_again is None
+    reason = f"{one.reason}, as it would be after {SEEDS[-1]} like these" if hopeless else one.reason
+    return replace(one, enough=enough, reason=reason)
+
+
+def _refer(one: Judgement) -> Judgement:
+    """Return an open claim with the one that asks it again in its reason."""
+    again = one.claim.asked_again
+    return replace(one, reason=f"{one.reason}; asked again: {again}") if again and one.verdict == NOT_TESTED else one
 
 
 def _ask(claim: Claim, members: Members | str) -> Judgement:

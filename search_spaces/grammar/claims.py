@@ -134,6 +134,11 @@ class Claim(Strict):
     )
     learned: Learned | None = Field(default=None, description="Which seeds count; by default all.")
     control: Name | None = Field(default=None, description="A claim that must hold before this one is tested.")
+    asked_again: Name | None = Field(
+        default=None,
+        description="A claim that asks this of other seeds or in another way; named beside the reason if this one is "
+        "not tested.",
+    )
     figure: Literal["curves", "seeds", "none"] = Field(
         default="curves", description="curves: the metric against length. seeds: a dot for each seed."
     )
@@ -224,10 +229,12 @@ def _check_claim(claim: Claim, address: str, file: ClaimsFile, findings: Finding
     ids = [one.id for one in file.claims]
     if ids.count(claim.id) > 1 and ids.index(claim.id) != file.claims.index(claim):
         findings.add(f"{address}.id", "is the id of another claim", given=claim.id)
-    if claim.control is not None and (claim.control not in ids or claim.control == claim.id):
-        nearest = nearest_name(claim.control, [name for name in ids if name != claim.id])
-        findings.add(f"{address}.control", "is not another claim", given=claim.control, nearest=nearest)
-    elif claim.control is not None and ids.index(claim.control) > ids.index(claim.id):
+    others = [name for name in ids if name != claim.id]
+    for key, named in (("control", claim.control), ("asked_again", claim.asked_again)):
+        if named is not None and named not in others:
+            nearest = nearest_name(named, others)
+            findings.add(f"{address}.{key}", "is not another claim", given=named, nearest=nearest)
+    if claim.control in others and ids.index(claim.control) > ids.index(claim.id):
         findings.add(f"{address}.control", "must come before the claims that depend on it", given=claim.control)
 
 

@@ -114,6 +114,20 @@ CASES = {
         "is the id of another claim",
     ),
     "no such control": ("control: control", "control: contrl", 16, "claims[1].control", "did you mean control?"),
+    "no such claim": (
+        "control: control",
+        "asked_again: contrl",
+        16,
+        "claims[1].asked_again",
+        "did you mean control?",
+    ),
+    "itself again": (
+        "control: control",
+        "asked_again: better",
+        16,
+        "claims[1].asked_again",
+        "is not another claim",
+    ),
     "a group that is none": (
         "lengths: unseen",
         "lengths: unsen",

@@ -79,10 +79,10 @@ def test_the_table_says_which_of_several_values_was_chosen(put: Put, rates: str,
 @pytest.mark.parametrize(
     ("worse", "others", "said"),
     [
-        ((0, 1), (), "With 17 seeds{} it is decided if they agree as these do."),  # 13 of 17: p = .049
-        ((0, 1), (1e-6,), "With 17 seeds{} it is decided if they agree as these do."),  # Holm takes smaller p out first
-        ((0, 1), (0.9,), "With 24 seeds{} it is decided if they agree as these do."),  # 19 of 24: p = .0066
-        ((0, 2, 4, 6), (), "48 seeds{} that agree no more than these would leave it undecided, too."),
+        ((0, 1), (), "17 seeds{} with values like these would decide it."),  # 13 of 17: p = .049
+        ((0, 1), (1e-6,), "17 seeds{} with values like these would decide it."),  # Holm takes smaller p out first
+        ((0, 1), (0.9,), "24 seeds{} with values like these would decide it."),  # 19 of 24: p = .0066
+        ((0, 2, 4, 6), (), ""),
     ],
 )
 def test_more_seeds_are_asked_for_if_they_would_decide(
@@ -99,4 +99,24 @@ def test_more_seeds_are_asked_for_if_they_would_decide(
         beside = [replace(one, answer=replace(one.answer, p=p), holm=p) for p in others]
         one = count_enough(replace(one, reason="undecided after 9 seeds"), beside)
         assert what_would_decide(one) == said.format(which)
-        assert one.reason == "undecided after 9 seeds" + (", which disagree" if said.startswith("48") else "")
+        assert one.reason == "undecided after 9 seeds" + ("" if said else ", as it would be after 48 like these")
+
+
+@pytest.mark.parametrize(
+    ("values", "asked", "enough"),
+    [
+        ([0.0] * 5 + [-0.1] * 4, {}, 0),  # no seed speaks against it, but the median is a tie
+        ([0.0] * 2 + [-0.1] * 7, {}, 17),
+        ([0.0] * 2 + [-0.1] * 7, {"negligible": 0.2}, None),  # decided: no effect
+        ([0.04] * 5 + [0.06] * 4, {"question": "equivalence", "within": 0.05, "expect": None}, 0),  # on the bound
+        ([0.04] * 7 + [0.06] * 2, {"question": "equivalence", "within": 0.05, "expect": None}, 17),
+        ([0.04] * 2 + [0.06] * 7, {"question": "equivalence", "within": 0.05, "expect": None}, 17),
+    ],
+)
+def test_more_seeds_decide_only_what_their_interval_would(
+    put: Put, values: list[float], asked: dict[str, object], enough: int | None
+) -> None:
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        return values[member.seed] if member.model.norm == "pre" else 0.0
+
+    assert put(value, claim(**asked))["pre_norm"].enough == enough

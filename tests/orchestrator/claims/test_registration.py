@@ -64,7 +64,8 @@ def test_claims_are_registered_before_the_first_evaluation(tiny: Path, run_inlin
     assert (folder / "claims.yaml").read_bytes() == file.read_bytes()
     assert "registered before the sweep ran." in page_of(file, folder.parent)
 
-    write_claims(file, [{**ASKED, "note": "Reads better.", "figure": "seeds"}, claim(id="elsewhere")])
+    changed = {**ASKED, "note": "Reads better.", "figure": "seeds", "asked_again": "elsewhere"}
+    write_claims(file, [changed, claim(id="elsewhere")])
     assert ": registered before the sweep ran." in page_of(file, folder.parent), "words and figures decide nothing"
     write_claims(file, [{**ASKED, "expect": "larger"}])
     changed = "changed since it was registered before the sweep ran"

@@ -83,6 +83,21 @@ def test_what_rests_on_a_control_is_not_tested_unless_it_holds(put: Put) -> None
     assert bad["pre_norm"].answer is not None, "the numbers stay"
 
 
+def test_an_open_claim_names_the_one_that_asks_it_again(put: Put) -> None:
+    """A decided one does not."""
+    other = claim(id="fresh", sweep="elsewhere")
+    assert put(planted(-0.1), claim(asked_again="fresh"), other)["pre_norm"].words == "held"
+    seeds = put(planted(-0.1), claim(asked_again="fresh"), other, seeds=5)["pre_norm"]
+    assert seeds.words == "not tested: 5 of 6 seeds; asked again: fresh"
+
+    def disagree(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        return 0.3 + (0.1 if member.seed % 2 else -0.1) * is_pre(member)
+
+    again, once = (put(disagree, claim(asked_again=name), other)["pre_norm"] for name in ("fresh", None))
+    assert again.words == "not tested: undecided after 9 seeds; asked again: fresh"
+    assert once.words == "not tested: undecided after 9 seeds, as it would be after 48 like these"
+
+
 def test_a_sweep_that_is_missing_or_unfinished_is_said(put: Put) -> None:
     others = [claim(id="other", sweep="elsewhere"), claim(id="typed", sweep=CLAIM["sweep"][:-1])]
     found = put(planted(-0.1), claim(), *others, end=False)
