@@ -163,9 +163,7 @@ def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
         one, other = a / n, b / m
         low = one - other - math.hypot(one - low_1, high_2 - other)
         high = one - other + math.hypot(high_1 - one, other - low_2)
-        return Answer(
-            effect=one - other, low=low, high=high, p=p, n=min(n, m), detail=f"{a} of {n} against {b} of {m}"
-        )
+        return Answer(effect=one - other, low=low, high=high, p=p, n=min(n, m), detail=f"{a} of {n} against {b} of {m}")
 
     return _repeat(ask_seeds, *good) if all(map(len, good)) else Answer()
 

@@ -107,9 +107,7 @@ ONE = {"arms": {"pre": PRE}, "compare": ["pre"]}
     ],
 )
 def test_more_seeds_have_the_answer_of_the_same_seeds_repeated(put: Put, asked: dict[str, object]) -> None:
-    found, thrice = (
-        put(by_seed(*np.tile(DRAWN, k)), claim(**asked), seeds=9 * k)["pre_norm"].answer for k in (1, 3)
-    )
+    found, thrice = (put(by_seed(*np.tile(DRAWN, k)), claim(**asked), seeds=9 * k)["pre_norm"].answer for k in (1, 3))
     assert (replace(found.of_more(9), ran=9), replace(found.of_more(27), ran=27)) == (found, thrice)
 
 
