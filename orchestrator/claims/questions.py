@@ -3,9 +3,11 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import stats
 
 from orchestrator.claims.members import Members
@@ -141,20 +143,20 @@ def _share(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """Answer by the share of seeds that succeed, with its exact interval (Clopper and Pearson, 1934)."""
     good, null = _succeeded(claim, arms[0]), _null(claim)
 
-    def ask_seeds(good: Values) -> Answer:
+    def ask_seeds(good: NDArray[np.bool_]) -> Answer:
         hits, n = int(good.sum()), len(good)
         test = stats.binomtest(hits, n, null)
         low, high = test.proportion_ci(0.95, method="exact")
         return Answer(effect=hits / n, low=low, high=high, p=test.pvalue, null=null, n=n, detail=f"{hits} of {n}")
 
-    return _repeat(ask_seeds, good.to_numpy(dtype=np.float64)) if len(good) else Answer(null=null)
+    return _repeat(ask_seeds, good.to_numpy()) if len(good) else Answer(null=null)
 
 
 def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """Answer by the difference of two shares of seeds: Fisher's exact test, Newcombe's interval (1998, method 10)."""
-    good = [_succeeded(claim, arm).to_numpy(dtype=np.float64) for arm in arms]
+    good = [_succeeded(claim, arm).to_numpy() for arm in arms]
 
-    def ask_seeds(*good: Values) -> Answer:
+    def ask_seeds(*good: NDArray[np.bool_]) -> Answer:
         (a, n), (b, m) = ((int(one.sum()), len(one)) for one in good)
         p = stats.fisher_exact([[a, n - a], [b, m - b]]).pvalue
         (low_1, high_1), (low_2, high_2) = (
@@ -234,12 +236,12 @@ def _sign_p(seeds: Values, null: float) -> float:
     return float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
 
 
-def _repeat(ask_seeds: Callable[..., Answer], *arms: Values) -> Answer:
+def _repeat(ask_seeds: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
     """Return the answer of the seeds, which can also be asked of more seeds with the same values."""
     return replace(ask_seeds(*arms), of_more=lambda n: ask_seeds(*(_stretch(seeds, n) for seeds in arms)))
 
 
-def _stretch(seeds: Values, n: int) -> Values:
+def _stretch(seeds: NDArray[Any], n: int) -> NDArray[Any]:
     """Return n values among which those of the seeds are as frequent as they are here."""
     return np.sort(seeds)[((np.arange(n) + 0.5) * len(seeds) / n).astype(int)]
 
