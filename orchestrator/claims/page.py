@@ -216,8 +216,8 @@ def what_would_decide(one: Judgement) -> str:
         return f"It can be tested once {one.claim.control} is **{HELD}**."
     if one.reason.startswith("not learned"):
         return "It can be tested with settings with which more seeds learn the trained lengths."
-    learned = " that learned" if one.claim.learned else ""
-    return f"{one.enough} seeds{learned} with values like these would decide it." if one.enough else ""
+    learn = " that learn" if one.claim.learned else ""
+    return f"{one.enough} fresh seeds{learn}, with values like these, would decide it." if one.enough else ""
 
 
 def _p_words(one: Judgement) -> str:

@@ -24,8 +24,8 @@ class Answer:
     """An effect, its 95 % interval, and its two-sided p-value against `null`; missing numbers are NaN.
 
     `n` counts the `unit`, of `ran` that were trained; an interval needs `needed` of them. `least_effect` is given where
-    the effect is only known to lie between it and `effect`. `detail` adds further numbers in words. `of_more(n)` is the
-    answer of n seeds among which the values of these are as frequent as they are here; None where that is not known.
+    the effect is only known to lie between it and `effect`. `detail` adds further numbers in words. `ask_more(n)` is
+    the answer if each arm had at least n seeds, with the values of these in their shares; None where that is not known.
     """
 
     effect: float = math.nan
@@ -39,7 +39,7 @@ class Answer:
     needed: int = FEWEST_FOR_MEDIAN
     unit: str = "seeds"
     detail: str = ""
-    of_more: "Callable[[int], Answer] | None" = field(default=None, compare=False)
+    ask_more: "Callable[[int], Answer] | None" = field(default=None, compare=False)
 
 
 def ask(claim: Claim, members: Members, arms: list[ArmValues], *, learned_only: bool) -> Answer:
@@ -74,7 +74,7 @@ def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer
             return replace(answer, p=_equivalence_p(seeds, -limit, limit))
         return answer
 
-    return _repeat(ask_seeds, by_seed(first - second))
+    return _answer(ask_seeds, by_seed(first - second))
 
 
 def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
@@ -95,7 +95,7 @@ def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answe
             return replace(answer, p=_sign_p(seeds, least if answer.high < least else most))
         return replace(answer, p=_equivalence_p(seeds, least, most))
 
-    return _repeat(ask_seeds, by_seed(rows))
+    return _answer(ask_seeds, by_seed(rows))
 
 
 def _equivalence_p(seeds: Values, least: float, most: float) -> float:
@@ -108,7 +108,7 @@ def _equivalence_p(seeds: Values, least: float, most: float) -> float:
 
 def _bound(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """Answer by the median over seeds against a bound."""
-    return _repeat(lambda seeds: median_answer(seeds, null=claim.bound or 0.0), by_seed(arms[0].values))
+    return _answer(lambda seeds: median_answer(seeds, null=claim.bound or 0.0), by_seed(arms[0].values))
 
 
 def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
@@ -121,7 +121,7 @@ def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     first, second = pair(claim, arms)
     null = _null(claim)
     if not claim.metric[0].startswith("steps_to_"):
-        return _repeat(lambda seeds: median_answer(seeds, null), by_seed(divide(first, second)))
+        return _answer(lambda seeds: median_answer(seeds, null), by_seed(divide(first, second)))
     (low_1, high_1), (low_2, high_2) = (_step_bounds(arm, members) for arm in (first, second))
     reached = " and ".join(f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms)
 
@@ -130,7 +130,7 @@ def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
         detail = f"steps are known to one evaluation; reached by {reached}"
         return replace(most, least_effect=least.effect, low=least.low, p=max(least.p, most.p), detail=detail)
 
-    return _repeat(ask_seeds, by_seed(divide(low_1, high_2)), by_seed(divide(high_1, low_2)))
+    return _answer(ask_seeds, by_seed(divide(low_1, high_2)), by_seed(divide(high_1, low_2)))
 
 
 def _step_bounds(steps: "pd.Series[float]", members: Members) -> tuple["pd.Series[float]", "pd.Series[float]"]:
@@ -149,7 +149,7 @@ def _share(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
         low, high = test.proportion_ci(0.95, method="exact")
         return Answer(effect=hits / n, low=low, high=high, p=test.pvalue, null=null, n=n, detail=f"{hits} of {n}")
 
-    return _repeat(ask_seeds, good.to_numpy()) if len(good) else Answer(null=null)
+    return _answer(ask_seeds, good.to_numpy()) if len(good) else Answer(null=null)
 
 
 def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
@@ -167,7 +167,7 @@ def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
         high = one - other + math.hypot(high_1 - one, other - low_2)
         return Answer(effect=one - other, low=low, high=high, p=p, n=min(n, m), detail=f"{a} of {n} against {b} of {m}")
 
-    return _repeat(ask_seeds, *good) if all(map(len, good)) else Answer()
+    return _answer(ask_seeds, *good) if all(map(len, good)) else Answer()
 
 
 def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
@@ -236,14 +236,17 @@ def _sign_p(seeds: Values, null: float) -> float:
     return float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
 
 
-def _repeat(ask_seeds: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
+def _answer(ask_seeds: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
     """Return the answer of the seeds, which can also be asked of more seeds with the same values."""
-    return replace(ask_seeds(*arms), of_more=lambda n: ask_seeds(*(_stretch(seeds, n) for seeds in arms)))
+    return replace(ask_seeds(*arms), ask_more=lambda n: ask_seeds(*(_repeat_values(seeds, n) for seeds in arms)))
 
 
-def _stretch(seeds: NDArray[Any], n: int) -> NDArray[Any]:
-    """Return n values among which those of the seeds are as frequent as they are here."""
-    return np.sort(seeds)[((np.arange(n) + 0.5) * len(seeds) / n).astype(int)]
+def _repeat_values(seeds: NDArray[Any], n: int) -> NDArray[Any]:
+    """Return at least n values, those of the seeds in their shares; between two of them always the outer one."""
+    count = max(n, len(seeds))
+    places = (np.arange(count) + 0.5) * len(seeds) / count
+    outer = np.where(places < len(seeds) / 2, np.ceil(places) - 1, np.floor(places))
+    return np.sort(seeds)[outer.astype(int)]
 
 
 _QUESTIONS: dict[str, Callable[[Claim, Members, list[ArmValues]], Answer]] = {

@@ -68,32 +68,34 @@ def judge(file: ClaimsFile, members: Mapping[str, Members | str]) -> list[Judgem
     decided: dict[str, Judgement] = {}
     for one in asked:
         decided[one.claim.id] = _decide(one, corrected.get(one.claim.id, math.nan), decided)
-    return [_refer(count_enough(one, list(decided.values()))) for one in decided.values()]
+    return [_name_repetition(count_enough(one, list(decided.values()))) for one in decided.values()]
 
 
 def count_enough(one: Judgement, page: Sequence[Judgement]) -> Judgement:
-    """Return an undecided claim with the number of seeds that would be enough, and in its reason whether any are."""
-    if one.answer is None or one.answer.of_more is None or not one.reason.startswith(UNDECIDED):
+    """Return a claim; if it is undecided, with the number of seeds that would be enough, and a note if none are.
+
+    Not for a claim that is asked again.
+    """
+    if one.answer is None or one.answer.ask_more is None or not one.reason.startswith(UNDECIDED):
         return one
-    of_more, more = one.answer.of_more, [n for n in SEEDS if n > one.answer.n]
-    if not more:
+    ask_more, more = one.answer.ask_more, [n for n in SEEDS if n > one.answer.n]
+    if not more or one.claim.asked_again:
         return one
     tested = [
         other.answer.p for other in page if other is not one and other.answer is not None and not math.isnan(other.holm)
     ]
 
     def decide(n: int) -> bool:
-        found = of_more(n)
+        found = ask_more(n)
         return read_verdict(one.claim, found) != NOT_TESTED and holm([found.p, *tested])[0] <= LEVEL
 
     enough = next(filter(decide, more), 0)
-    hopeless = not enough and one.claim.asked_again is None
-    reason = f"{one.reason}, as it would be after {SEEDS[-1]} like these" if hopeless else one.reason
+    reason = one.reason if enough else f"{one.reason}, as it would be after {SEEDS[-1]} seeds like these"
     return replace(one, enough=enough, reason=reason)
 
 
-def _refer(one: Judgement) -> Judgement:
-    """Return an open claim with the one that asks it again in its reason."""
+def _name_repetition(one: Judgement) -> Judgement:
+    """Return a claim; if it is open, its reason names the claim that asks it again."""
     again = one.claim.asked_again
     return replace(one, reason=f"{one.reason}; asked again: {again}") if again and one.verdict == NOT_TESTED else one
 

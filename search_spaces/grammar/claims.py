@@ -220,6 +220,8 @@ def _check_claim(claim: Claim, address: str, file: ClaimsFile, findings: Finding
             findings.add(f"{address}.arms.{name}", "depends on itself through minus and over")
     if claim.question == "trend" and any(arm.configurations != "all" for arm in claim.arms.values()):
         findings.add(f"{address}.arms", "must have configurations: all for a trend question")
+    if claim.question == "share" and not 0 <= (claim.bound or 0) <= 1:
+        findings.add(f"{address}.bound", "is no share", given=claim.bound, allowed="0 to 1")
     if claim.category is not None and not claim.hold_others:
         findings.add(f"{address}.category", "needs hold_others: true")
     for key in ("success", "learned"):
@@ -236,6 +238,8 @@ def _check_claim(claim: Claim, address: str, file: ClaimsFile, findings: Finding
             findings.add(f"{address}.{key}", "is not another claim", given=named, nearest=nearest)
     if claim.control in others and ids.index(claim.control) > ids.index(claim.id):
         findings.add(f"{address}.control", "must come before the claims that depend on it", given=claim.control)
+    if claim.asked_again in others and ids.index(claim.asked_again) < ids.index(claim.id):
+        findings.add(f"{address}.asked_again", "must come after the claim that it asks again", given=claim.asked_again)
 
 
 def _optional_keys() -> set[str]:

@@ -115,11 +115,25 @@ CASES = {
     ),
     "no such control": ("control: control", "control: contrl", 16, "claims[1].control", "did you mean control?"),
     "no such claim": (
+        "success: {least: 0.9}",
+        "success: {least: 0.9}\n    asked_again: bettr",
+        11,
+        "claims[0].asked_again",
+        "did you mean better?",
+    ),
+    "again beforehand": (
         "control: control",
-        "asked_again: contrl",
+        "asked_again: control",
         16,
         "claims[1].asked_again",
-        "did you mean control?",
+        "must come after the claim that it asks again",
+    ),
+    "a share beyond all": (
+        "expect: larger\n    metric: acc",
+        "expect: larger\n    bound: 1.5\n    metric: acc",
+        12,
+        "claims[0].bound",
+        "allowed: 0 to 1",
     ),
     "itself again": (
         "control: control",

@@ -79,9 +79,13 @@ def test_the_table_says_which_of_several_values_was_chosen(put: Put, rates: str,
 @pytest.mark.parametrize(
     ("worse", "others", "said"),
     [
-        ((0, 1), (), "17 seeds{} with values like these would decide it."),  # 13 of 17: p = .049
-        ((0, 1), (1e-6,), "17 seeds{} with values like these would decide it."),  # Holm takes smaller p out first
-        ((0, 1), (0.9,), "24 seeds{} with values like these would decide it."),  # 19 of 24: p = .0066
+        ((0, 1), (), "17 fresh seeds{}, with values like these, would decide it."),  # 13 of 17: p = .049
+        (
+            (0, 1),
+            (1e-6,),
+            "17 fresh seeds{}, with values like these, would decide it.",
+        ),  # Holm takes smaller p out first
+        ((0, 1), (0.9,), "24 fresh seeds{}, with values like these, would decide it."),  # 19 of 24: p = .0066
         ((0, 2, 4, 6), (), ""),
     ],
 )
@@ -94,12 +98,12 @@ def test_more_seeds_are_asked_for_if_they_would_decide(
         return 0.1 + (0.01 if member.seed in worse else -0.01) * (member.model.norm == "pre")
 
     learned = {"metric": "total_variation", "lengths": [1], "most": 0.5}
-    for changes, which in (({}, ""), ({"learned": learned}, " that learned")):
+    for changes, which in (({}, ""), ({"learned": learned}, " that learn")):
         one = put(noise, claim(**changes))["pre_norm"]
         beside = [replace(one, answer=replace(one.answer, p=p), holm=p) for p in others]
         one = count_enough(replace(one, reason="undecided after 9 seeds"), beside)
         assert what_would_decide(one) == said.format(which)
-        assert one.reason == "undecided after 9 seeds" + ("" if said else ", as it would be after 48 like these")
+        assert one.reason == "undecided after 9 seeds" + ("" if said else ", as it would be after 48 seeds like these")
 
 
 @pytest.mark.parametrize(

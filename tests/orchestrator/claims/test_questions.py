@@ -108,7 +108,21 @@ ONE = {"arms": {"pre": PRE}, "compare": ["pre"]}
 )
 def test_more_seeds_have_the_answer_of_the_same_seeds_repeated(put: Put, asked: dict[str, object]) -> None:
     found, thrice = (put(by_seed(*np.tile(DRAWN, k)), claim(**asked), seeds=9 * k)["pre_norm"].answer for k in (1, 3))
-    assert (replace(found.of_more(9), ran=9), replace(found.of_more(27), ran=27)) == (found, thrice)
+    assert (replace(found.ask_more(9), ran=9), replace(found.ask_more(27), ran=27)) == (found, thrice)
+
+
+@pytest.mark.parametrize("worse", [1, 2, 3])
+def test_more_seeds_answer_alike_in_both_directions(put: Put, worse: int) -> None:
+    values = [-0.1] * worse + [0.1] * (8 - worse)
+    up, down = (
+        put(by_seed([0.5 + sign * one for one in values], [0.5] * 8), claim(), seeds=8)["pre_norm"].answer
+        for sign in (1, -1)
+    )
+    for n in range(8, 49):
+        one, other = up.ask_more(n), down.ask_more(n)
+        assert (one.p, one.effect, one.low) == pytest.approx((other.p, -other.effect, -other.high), abs=1e-6)
+        assert one.n == n
+    assert up.ask_more(5).n == 8, "no seed is taken away"
 
 
 def test_newcombes_published_example() -> None:
@@ -195,7 +209,7 @@ evaluation: {every: 10, lengths: all}
 objective: {metric: exact_match, average: raw, lengths: [1], direction: maximize}
 """
 NEVER, FAILED = math.inf, math.nan
-OPEN = "not tested: undecided after 6 seeds, as it would be after 48 like these"
+OPEN = "not tested: undecided after 6 seeds, as it would be after 48 seeds like these"
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_an_open_claim_names_the_one_that_asks_it_again(put: Put) -> None:
 
     again, once = (put(disagree, claim(asked_again=name), other)["pre_norm"] for name in ("fresh", None))
     assert again.words == "not tested: undecided after 9 seeds; asked again: fresh"
-    assert once.words == "not tested: undecided after 9 seeds, as it would be after 48 like these"
+    assert once.words == "not tested: undecided after 9 seeds, as it would be after 48 seeds like these"
 
 
 def test_a_sweep_that_is_missing_or_unfinished_is_said(put: Put) -> None:
