@@ -42,12 +42,14 @@ _say, _complain = partial(say, console), partial(say, errors)
 def list_names(
     kind: Annotated[
         str | None,
-        typer.Argument(help="sweeps, task, model, position, average, schedule, curriculum, or all: every name."),
+        typer.Argument(
+            help="sweeps; or task, model, position, average, schedule, curriculum, training, evaluation; or all of these."
+        ),
     ] = None,
     imports: options.Imports = None,
     storage: options.Storage = None,
 ) -> None:
-    """List sweeps, or the names that a sweep file can use. By default: what can be listed."""
+    """List sweeps, or the names and keys that a sweep file can use. By default: what can be listed."""
     if kind == "sweeps":
         from orchestrator.upkeep.listing import list_sweeps
 

@@ -15,8 +15,8 @@ from pages import FOLDERS, PAGES, ROOT, Page, page
 from orchestrator.cli.main import app
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
+from orchestrator.preview import names
 from search_spaces import load_claims, load_sweep
-from trainers.settings import registry
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -76,7 +76,7 @@ def check_lengthwise(words: list[str], whole: bool) -> None:
             return
         for file in [given["file"]] if "file" in given else given.get("files", ()):
             build(str(file), given.get("overrides") or (), given.get("name"))
-        assert verb != "list" or given["kind"] in (None, "sweeps", "all", *registry.KINDS)
+        assert verb != "list" or given["kind"] in (None, "sweeps", "all", *names.KINDS)
     for word in rest:
         if verb != "claims" and "/" in word and word.endswith(".yaml"):
             build(word)

@@ -60,9 +60,11 @@ def check_bounds(metadata: Mapping[str, Any], value: Any) -> None:
 def describe_values(item: Field[Any], hint: Any) -> str:
     """Return the allowed values of a field as text: its choices, or its type and bounds."""
     if (kind := item.metadata["kind"]) is not None:
-        return f"a {kind}" if isinstance(kind, str) else "a mapping of keys to values"
+        article = "an" if str(kind)[0] in "aeiou" else "a"
+        return f"{article} {kind}" if isinstance(kind, str) else "a mapping of keys to values"
     if item.metadata["choices"] is not None:
-        names = ", ".join(str(choice) for choice in item.metadata["choices"])
+        choices = item.metadata["choices"]
+        names = ", ".join(str(one).lower() if isinstance(one, bool) else str(one) for one in choices)
         return f"a list of {names}" if typing.get_origin(hint) is tuple else names
     signs = {"low": ">=", "above": ">", "high": "<=", "below": "<"}
     limits = [

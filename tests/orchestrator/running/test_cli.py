@@ -201,8 +201,8 @@ def test_plan_says_what_would_run_and_what_it_would_cost(lengthwise, tiny, tmp_p
 
 def test_list_and_schema(lengthwise, tmp_path):
     overview = lengthwise("list").stdout
-    assert all(f"lengthwise list {kind} " in overview for kind in (*KINDS, "sweeps", "all"))
-    assert len(overview.splitlines()) == 8 and "curriculum" in lengthwise("list", "--help").stdout
+    assert all(f"lengthwise list {kind} " in overview for kind in (*KINDS, "training", "evaluation", "sweeps", "all"))
+    assert len(overview.splitlines()) == 10 and "curriculum" in lengthwise("list", "--help").stdout
     listed = lengthwise("list", "all").stdout
     for text in ("task set_complement", "model attention_only", "average bema", "schedule constant", "vocabulary"):
         assert text in listed
@@ -211,6 +211,11 @@ def test_list_and_schema(lengthwise, tmp_path):
     assert not [line for line in listed.splitlines() if re.search(r"; default .*['(]|\b(None|True|False)\b", line)]
     assert "an integer >= 1; default" in listed and "total_variation (minimize)" in listed
     assert "model attention_only" not in lengthwise("list", "task").stdout
+    keys = lengthwise("list", "training").stdout
+    assert (
+        keys in listed and "    betas: AdamW moment decays (a list of numbers >= 0 and < 1; default [0.9, 0.99]" in keys
+    )
+    assert keys.count("\n    samples: ") == 1, "of training.stop"
     assert json.loads(lengthwise("schema").stdout)["properties"]["seeds"]
     written = lengthwise("schema", "-o", tmp_path / "schema.json")
     assert written.returncode == 0 and json.loads((tmp_path / "schema.json").read_text())["properties"]
