@@ -42,9 +42,7 @@ _say, _complain = partial(say, console), partial(say, errors)
 def list_names(
     kind: Annotated[
         str | None,
-        typer.Argument(
-            help="sweeps; or task, model, position, average, schedule, curriculum, training, evaluation; or all of these."
-        ),
+        typer.Argument(help="sweeps; task, model, position, average, schedule, curriculum, training, evaluation; all."),
     ] = None,
     imports: options.Imports = None,
     storage: options.Storage = None,

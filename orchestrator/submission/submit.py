@@ -63,7 +63,7 @@ class Submission:
     def environment(self, warn: Callable[[str], None]) -> dict[str, str]:
         """Return the variables of the job, with the commit of its folder.
 
-        Raises UserError for no KEY=VALUE, and for MLflow's password or token.
+        Raises UserError for no KEY=VALUE, for MLflow's password or token, and for an address with a password.
         """
         given = dict[str, str]()
         for setting in self.variables:
@@ -72,6 +72,8 @@ class Submission:
                 raise UserError(f"--job-env {setting!r}: allowed: KEY=VALUE, such as MLFLOW_TRACKING_USERNAME=ada")
             if key in SECRET_VARIABLES:
                 raise UserError(f"--job-env {key}=...: the dashboard and `ps` show this variable; {_PASSWORDS}")
+            if (masked := mask_credentials(value)) != value:
+                raise UserError(f"--job-env {key}={masked}: the dashboard and `ps` show this password; {_PASSWORDS}")
             given[key] = value
         sent: dict[str, str] = json.loads(job_environment(self.folder, warn=warn))["env_vars"]
         return {"RAY_JOB_STOP_WAIT_TIME_S": STOP_SECONDS, **sent, **given}

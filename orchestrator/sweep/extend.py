@@ -165,7 +165,7 @@ def plan_extension(
         file = load_sweep(path)
         if spec.spec_hash != file.spec_hash and not is_earlier(file, state):
             refuse_changed(file, state)
-        passive = [one for one in overrides if one.startswith(("resources", "budget", "tracking"))]
+        passive = [one for one in overrides if one.startswith(("resources", "budget", "tracking", "notify"))]
         spec = with_settings_of(spec, load_sweep(path, passive) if passive else file)
     lines = _describe(state, spec, added, more)
     if used:

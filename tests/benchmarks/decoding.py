@@ -78,7 +78,7 @@ def main() -> None:
     prompt = torch.randint(OTHERS, 20, (1, asked.batch, SHARED), generator=torch.Generator().manual_seed(0))
     sizes = {"shared": SHARED, "states": asked.states, "width": WIDTH, "mark": MARK}
     seconds = dict[str, float]()
-    for name, cls in {"keys are kept": Decoder, "read again for every token": Anew}.items():
+    for name, cls in {"with a KV cache": Decoder, "without one": Anew}.items():
         model = cls(**settings)
         layout = ParameterLayout(model.parameters(of))
         weights = weights or layout.views(torch.randn(1, layout.size, generator=torch.Generator().manual_seed(1)) / 20)

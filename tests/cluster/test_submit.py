@@ -334,6 +334,8 @@ def test_what_a_job_cannot_run_is_refused_before_anything_is_uploaded(
             submission(variables=[wrong]).environment(print)
     with pytest.raises(UserError, match=r"--job-env MLFLOW_TRACKING_PASSWORD=\.\.\.: the dashboard .*/credentials"):
         submission(variables=["MLFLOW_TRACKING_PASSWORD=open sesame"]).environment(print)
+    with pytest.raises(UserError, match=r"--job-env MLFLOW_TRACKING_URI=https://ada:\*\*\*@host: the dashboard"):
+        submission(variables=["MLFLOW_TRACKING_URI=https://ada:open-sesame@host"]).environment(print)
     address = "tracking.uri='https://ada:open-sesame@mlflow.example.org'"
     with pytest.raises(UserError, match=r"ada:\*\*\*@mlflow\.example\.org.*: the dashboard .*/credentials"):
         submission(arguments=["--set", address]).entrypoint()

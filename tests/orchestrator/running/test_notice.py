@@ -57,9 +57,12 @@ def test_a_finished_sweep_is_posted_once_and_its_address_is_recorded_nowhere(fil
     assert again.exit_code == 0 and "only the host of the address is recorded" in again.output
     again = CliRunner().invoke(cli.app, ["resume", str(storage / "tiny"), "--notify", address(server)])
     assert again.exit_code == 0 and len(server.heard) == 2
+    more = ["extend", str(storage / "tiny"), "--seeds", "+1", "--notify", address(server)]
+    done = CliRunner().invoke(cli.app, more, catch_exceptions=False)
+    assert done.exit_code == 0 and len(server.heard) == 3
     longer = ["extend", str(storage / "tiny"), "--steps", "25", "--notify", address(server)]
     done = CliRunner().invoke(cli.app, longer, catch_exceptions=False)
-    assert done.exit_code == 0 and len(server.heard) == 3
+    assert done.exit_code == 0 and len(server.heard) == 4
     assert json.loads(server.heard[-1][2])["sweep"] == "tiny-steps-25"
     assert SECRET.encode() not in everything_in(storage)
 
