@@ -1,12 +1,17 @@
-"""The help of `lengthwise`: every verb on one line, grouped by what a person wants, all on one screen."""
+"""The help of `lengthwise`: every verb on one line, grouped by what a person wants, all on one screen; its version."""
 
-from typing import Any
+from platform import python_version
+from typing import Annotated, Any
 
+import typer
 from typer.core import TyperGroup
+
+from orchestrator.code.provenance import PACKAGES, version
 
 BEGIN, LOOK, CONTINUE, TAKE_OUT, KEEP_HOUSE = "begin", "look", "continue", "take out", "keep house"
 PANELS = (BEGIN, LOOK, CONTINUE, TAKE_OUT, KEEP_HOUSE)
 WIDTH = 80
+VERSIONS = "Print versions, for a bug report"
 
 
 class VerbGroup(TyperGroup):
@@ -23,10 +28,26 @@ class VerbGroup(TyperGroup):
             start = f"{'' if panel == before else panel:{first}}  {name:{second}}  "
             formatter.write(start + _cut(self.commands[name].get_short_help_str(200), WIDTH - len(start)) + "\n")
             before = panel
+        formatter.write(f"{'':{first}}  {'--version':{second}}  {VERSIONS}\n")
 
     def _panel(self, name: str) -> str:
         panel = getattr(self.commands[name], "rich_help_panel", None)
         return panel if panel in PANELS else KEEP_HOUSE
+
+
+def _print_versions(asked: bool) -> None:
+    if asked:
+        typer.echo(", ".join([*(f"{name} {version(name)}" for name in PACKAGES), f"Python {python_version()}"]))
+        raise typer.Exit
+
+
+def show_version(
+    asked: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_versions, is_eager=True, help=VERSIONS),
+    ] = False,
+) -> None:
+    """Do nothing; it has the options of `lengthwise` itself."""
 
 
 def _cut(text: str, width: int) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.cli import continuing, options, results, upkeep
-from orchestrator.cli.help import BEGIN, KEEP_HOUSE, LOOK, VerbGroup
+from orchestrator.cli.help import BEGIN, KEEP_HOUSE, LOOK, VerbGroup, show_version
 from orchestrator.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
 from orchestrator.errors import LengthwiseError, refuse_unwritable
 from orchestrator.record.ledger.folders import default_storage, has_ledger
@@ -34,6 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Length-generalization studies of small transformers: many seeds, many configurations, median curves.",
 )
+app.callback(help=app.info.help)(show_version)
 console, errors = make_console(), make_console(stderr=True)
 _say, _complain = partial(say, console), partial(say, errors)
 

@@ -18,7 +18,8 @@ from orchestrator.plan.search import draw_sample
 from orchestrator.preview import names
 from search_spaces import load_claims, load_sweep
 
-COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+LENGTHWISE = typer.main.get_command(app)
+COMMANDS = LENGTHWISE.commands  # type: ignore[attr-defined]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 OF_OTHERS = {
     "--working-dir",
@@ -62,7 +63,7 @@ def without_settings(line: str) -> tuple[dict[str, str], list[str]]:
 
 def check_lengthwise(words: list[str], whole: bool) -> None:
     """A verb that exists, with options that it has; a whole command is also parsed, and its sweep file loaded."""
-    if not words:
+    if not words or words[0] in {name for one in LENGTHWISE.params for name in one.opts}:
         return
     verb, rest = words[0], words[1:]
     command = COMMANDS[verb]

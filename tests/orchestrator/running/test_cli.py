@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -197,6 +198,11 @@ def test_plan_says_what_would_run_and_what_it_would_cost(lengthwise, tiny, tmp_p
     (big / ".gitignore").write_text("*.bin\n")
     assert "would upload" not in lengthwise("plan", tiny, "--working-dir", big).stdout
     assert not (tmp_path / "storage").exists()
+
+
+def test_the_version_is_that_of_the_package(lengthwise):
+    said = lengthwise("--version").stdout
+    assert said.startswith(f"lengthwise {version('lengthwise')}, torch {version('torch')}, ") and "mlflow " in said
 
 
 def test_list_and_schema(lengthwise, tmp_path):
