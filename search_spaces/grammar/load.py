@@ -8,8 +8,8 @@ from typing import Any
 from search_spaces.grammar.checks.across_sections import check_across, note_random_search
 from search_spaces.grammar.checks.validation import build_spec
 from search_spaces.grammar.problems.errors import ABSENT, nearest_name
-from search_spaces.grammar.problems.findings import SECTIONS, STEP, Findings, Place, child, lookup
-from search_spaces.grammar.space.keys import check_misplaced_domains, drawn_sections, parse_space
+from search_spaces.grammar.problems.findings import SECTIONS, STEP, Findings, Place, child, lookup, within
+from search_spaces.grammar.space.keys import check_conditions, check_misplaced_domains, drawn_sections, parse_space
 from search_spaces.grammar.spec.spec import SweepSpec
 from search_spaces.grammar.spec.values import STORES, store_problem
 from search_spaces.grammar.text.dump import dump_yaml
@@ -17,7 +17,7 @@ from search_spaces.grammar.text.overrides import apply_override
 from search_spaces.grammar.text.strict_yaml import MAX_BYTES, read_yaml
 
 UNREAD = "fix this first; the rest of the file was not checked"
-RAW = "raw"  # the average of a sweep that names none
+AVERAGES, RAW = "training.averages", "raw"  # the average of a sweep that names none
 ASSUMED = "minimize"  # stands in until the metric of the task is known
 
 
@@ -72,10 +72,16 @@ def read_sweep(
     reading = _parse(text, findings, overrides, name, imports)
     if reading.spec is not None:
         reading.spec._folder = Path(path).resolve().parent
-        uri = reading.spec.tracking.uri  # of a recorded one nothing is asked: it may be older
-        if uri is not None and (problem := store_problem(uri)):
-            findings.add("tracking.uri", problem, given=uri, allowed=STORES)
+        _check_file(reading.spec, findings)
     return reading
+
+
+def _check_file(spec: SweepSpec, findings: Findings) -> None:
+    """Record problems of a file alone; a recorded specification may be older than these checks."""
+    check_conditions(spec.space, {section: getattr(spec, section) for section in SECTIONS}, findings)
+    uri = spec.tracking.uri
+    if uri is not None and (problem := store_problem(uri)):
+        findings.add("tracking.uri", problem, given=uri, allowed=STORES)
 
 
 def _parse(
@@ -129,25 +135,30 @@ def _parse(
 def _fill_objective(data: dict[str, Any]) -> bool:
     """Put what is left out of the objective into `data`; return whether its direction is only assumed.
 
-    The average is filled in where `training.averages` has one label and is not varied. What the direction is, only the
+    The average is filled in where `training.averages` has one label everywhere. What the direction is, only the
     task knows: see `orchestrator.plan.checks.soundness`.
     """
     objective = data.get("objective")
     if not isinstance(objective, dict):
         return False
-    averages = lookup(data, "training.averages")
-    labels = list(averages) if isinstance(averages, dict) else [RAW]
-    if "average" not in objective and len(labels) == 1 and not _varied(data):
+    averages = lookup(data, AVERAGES)
+    labels = list(averages) if isinstance(averages, dict) else [averages] if isinstance(averages, str) else [RAW]
+    if "average" not in objective and len(labels) == 1 and not _varies_labels(data, labels):
         objective = {**objective, "average": labels[0]}
     assumed = "direction" not in objective
     data["objective"] = {**objective, "direction": ASSUMED} if assumed else objective
     return assumed
 
 
-def _varied(data: dict[str, Any]) -> bool:
+def _varies_labels(data: dict[str, Any], labels: list[str]) -> bool:
+    """Whether configurations may have other weight averages than these."""
     listed = lookup(data, "search.listed")
     tables = [data.get("space"), *(listed if isinstance(listed, list) else ())]
-    return any(str(key).startswith("training.averages") for table in tables if isinstance(table, dict) for key in table)
+    keys = [str(key) for table in tables if isinstance(table, dict) for key in table]
+    known = [child(AVERAGES, label) for label in labels]
+    return any(
+        within(AVERAGES, key) or (within(key, AVERAGES) and not any(within(key, one) for one in known)) for key in keys
+    )
 
 
 def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:

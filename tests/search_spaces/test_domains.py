@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from search_spaces import (
     Choice,
@@ -13,11 +14,14 @@ from search_spaces import (
     Normal,
     OneMinusLogUniform,
     Problem,
+    SweepFileError,
     SweepSpec,
     Uniform,
     active_values,
     grid_points,
     load_sweep,
+    parse_recorded,
+    read_sweep,
 )
 
 Refuse = Callable[..., tuple[Problem, ...]]
@@ -214,3 +218,44 @@ def test_grid_alone_needs_no_draws(with_space: Callable[[str], Path]) -> None:
     path = with_space("  model.norm: {grid: [none, pre]}")
     path.write_text(path.read_text().replace("search: {configurations: 6}\n", "search: {sampler: grid}\n"))
     assert load_sweep(path).search.sampler == "grid"
+
+
+WHOLE = "  model: {choice: [{name: lstm, width: 4}, {name: attention_only, width: 4}]}"
+
+
+@pytest.mark.parametrize(
+    ("space", "key", "outer"),
+    [
+        (WHOLE + "\n  training.steps: {choice: [1], when: {model.name: lstm}}", "training.steps.when.model.name", "model"),
+        ("  model.norm: {choice: [pre]}\n  training.steps: {choice: [1], when: {model: {name: lstm}}}",
+         "training.steps.when.model", "model.norm"),
+    ],
+)  # fmt: skip
+def test_a_condition_on_a_part_of_what_is_drawn_is_refused_in_a_file(sweep_file, valid_text, space, key, outer):
+    """It would be judged by the fixed section. A recorded specification may have it, and stays what it was."""
+    start, end = valid_text.index("space:"), valid_text.index("search:")
+    text = f"{valid_text[:start]}space:\n{space}\n{valid_text[end:]}"
+    with pytest.raises(SweepFileError) as refused:
+        load_sweep(sweep_file(text))
+    (problem,) = refused.value.problems
+    assert problem.key == f"space.{key}" and f"overlaps with {outer}, which the space draws" in str(problem)
+    assert parse_recorded(yaml.safe_load(text), "the specification").space
+
+
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        ("model.norm: [none, pre]", None),
+        ("model.norm: prre", 'model.norm is "none", so training.steps is never drawn'),
+        (
+            "model.sites: [attention]",
+            'model.sites is ["attention"], so training.steps is never drawn; for a list write [[',
+        ),
+        ("model.sites: [[attention]]", None),
+    ],
+)
+def test_a_key_that_is_never_drawn_is_noted(sweep_file, valid_text, when, said):
+    start, end = valid_text.index("space:"), valid_text.index("search:")
+    text = f"{valid_text[:start]}space:\n  training.steps: {{choice: [1], when: {{{when}}}}}\n{valid_text[end:]}"
+    notes = read_sweep(sweep_file(text.replace("  norm: none", "  norm: none\n  sites: [attention]"))).findings.notes
+    assert len(notes) == (said is not None) and (said is None or said.replace('"', "'") in notes[0].replace('"', "'"))

@@ -55,6 +55,41 @@ def test_what_is_ambiguous_is_missing(written):
     assert "objective.metric" in {problem.key for problem in caught.value.problems}
 
 
+ONE = ", averages: {ema: {decay: 0.9}}"
+
+
+@pytest.mark.parametrize(
+    ("averages", "searched", "average"),
+    [
+        (", averages: bema", "", "bema"),
+        (ONE, "space: {training.averages.ema.decay: {grid: [0.9, 0.99]}}", "ema"),
+        (ONE, "space: {training.averages.bema.decay: {grid: [0.9, 0.99]}}", None),
+        (ONE, "space: {training.averages: {grid: [raw, bema]}}", None),
+        ("", "space: {training: {grid: [{steps: 2, batch_size: 8, learning_rate: 0.1, averages: bema}]}}", None),
+        ("", "search: {sampler: listed, listed: [{training: {steps: 2, batch_size: 8, learning_rate: 0.1}}]}", None),
+    ],
+)
+def test_the_average_is_left_out_where_all_configurations_have_the_same_one(written, averages, searched, average):
+    path = written(averages)
+    path.write_text(path.read_text() + searched + ("\nsearch: {sampler: grid}" if "space" in searched else ""))
+    if average is None:
+        with pytest.raises(SweepFileError, match=r"objective\.average: is missing") as caught:
+            load_sweep(path)
+        assert len(caught.value.problems) == 1
+    else:
+        assert load_checked(path).objective.average == average
+
+
+def test_the_objective_is_held_against_the_sections_that_replace_the_fixed_one(written):
+    path = written(", averages: {raw: {}}", ", average: ema")
+    training = "{steps: 2, batch_size: 8, learning_rate: 0.1, averages: ema}"
+    path.write_text(
+        f"{path.read_text()}evaluation: {{lengths: [4]}}\nsearch: {{sampler: grid}}\n"
+        f"space: {{evaluation: {{grid: [{{lengths: [3, 4]}}]}}, training: {{grid: [{training}]}}}}"
+    )
+    assert load_sweep(path).objective.lengths == (3,)
+
+
 def test_a_direction_that_nobody_has_asked_for_is_never_run(written):
     with pytest.raises(SweepFileError, match=r"objective\.direction: is missing, and the task does not say it"):
         build_sample(load_sweep(written()))

@@ -99,7 +99,7 @@ def _check_objective(
     if (
         isinstance(evaluated, list)
         and isinstance(objective.get("lengths"), list)
-        and "evaluation.lengths" not in varied
+        and not any(within("evaluation.lengths", key) for key in varied)
     ):
         for index, length in enumerate(objective["lengths"]):
             if is_number(length, whole=True) and length >= 1 and length not in evaluated:
@@ -107,8 +107,9 @@ def _check_objective(
                 findings.add(f"objective.lengths[{index}]", "is not evaluated", given=length, allowed=allowed)
     averages = lookup(data, "training.averages")
     average = objective.get("average", ABSENT)
-    if isinstance(averages, dict) and averages and isinstance(average, str) and "training.averages" not in varied:
-        start = "training.averages."
+    start = "training.averages."
+    replaced = any(within(start.rstrip("."), key) for key in varied)
+    if isinstance(averages, dict) and averages and isinstance(average, str) and not replaced:
         drawn = [key.removeprefix(start).split(".")[0] for key in varied if key.startswith(start)]
         labels = list(dict.fromkeys([*averages, *drawn]))
         if average not in labels:

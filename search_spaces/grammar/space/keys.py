@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from search_spaces.grammar.problems.errors import ABSENT, nearest_name, shown
-from search_spaces.grammar.problems.findings import SECTION_KEY, SECTIONS, Findings, child, dotted_keys, lookup
+from search_spaces.grammar.problems.findings import SECTION_KEY, SECTIONS, Findings, child, dotted_keys, lookup, within
 from search_spaces.grammar.space.domains import KINDS, Choice, Domain, Grid, When, value_key
 
 MAX_GRID_POINTS = 100_000
@@ -131,6 +131,25 @@ def _check_condition(
             nearest = nearest_name(value, [name for name in possible if isinstance(name, str)])
             allowed = ", ".join(shown(option, 40) for option in possible)
             findings.add(address, f"{other} never has this value", given=value, allowed=allowed, nearest=nearest)
+
+
+def check_conditions(space: dict[str, Domain], sections: dict[str, Any], findings: Findings) -> None:
+    """Record conditions on a part of what the space draws as a whole, and note keys that are never drawn."""
+    for key, domain in space.items():
+        for other, values in domain.when.items():
+            address = child(f"space.{key}.when", other)
+            outer = next((name for name in space if within(other, name) or within(name, other)), None)
+            fixed = lookup(sections, other)
+            if other in space:
+                continue
+            if outer is not None:
+                needed = "a condition needs a key that is drawn by itself, or fixed"
+                findings.add(address, f"overlaps with {outer}, which the space draws; {needed}")
+            elif value_key(fixed) not in {value_key(value) for value in values}:
+                lists = f"; for a list write [{shown(fixed, 40)}]" if isinstance(fixed, list) else ""
+                findings.note(
+                    findings.place(address), f"{address}: {other} is {shown(fixed, 40)}, so {key} is never drawn{lists}"
+                )
 
 
 def _check_cycles(domains: dict[str, Domain], findings: Findings) -> None:
