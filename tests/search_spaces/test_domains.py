@@ -226,7 +226,8 @@ WHOLE = "  model: {choice: [{name: lstm, width: 4}, {name: attention_only, width
 @pytest.mark.parametrize(
     ("space", "key", "outer"),
     [
-        (WHOLE + "\n  training.steps: {choice: [1], when: {model.name: lstm}}", "training.steps.when.model.name", "model"),
+        (WHOLE + "\n  training.steps: {choice: [1], when: {model.name: lstm}}",
+         "training.steps.when.model.name", "model"),
         ("  model.norm: {choice: [pre]}\n  training.steps: {choice: [1], when: {model: {name: lstm}}}",
          "training.steps.when.model", "model.norm"),
     ],
