@@ -33,13 +33,13 @@ def serve(
     Prints links to every sweep in it, and the command that publishes each missing one.
 
     `uri` names another `sqlite:///` store. `allowed_hosts` is MLflow's list of Host headers it answers (needed behind
-    another name than localhost). Raises UiServerError if the server cannot start, TrackingError for other kinds of URI.
+    another name than localhost). Raises UiServerError if the server cannot start, TrackingError for other kinds of URI,
+    UserError for a host that is not this machine.
     """
     uri = uri or default_uri(storage)
     database = sqlite_file(uri)
     if database is None:
         raise TrackingError(f"{uri} is not a SQLite store (sqlite:///FILE); open the server of this address instead")
-    initialise(uri)
     server = UiServer(
         database=database,
         artifacts=artifact_folder(database.parent),
@@ -48,6 +48,7 @@ def serve(
         allowed_hosts=allowed_hosts,
         log=database.with_name("mlflow-server.log"),
     )
+    initialise(uri)
 
     def ready(server: UiServer) -> None:
         lines: Iterable[str] = (

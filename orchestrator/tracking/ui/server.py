@@ -9,10 +9,11 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from errno import EADDRNOTAVAIL
 from pathlib import Path
 from typing import Self
 
-from orchestrator.errors import LengthwiseError
+from orchestrator.errors import LengthwiseError, UserError
 
 USUAL_PORTS = range(20_000, 30_000)  # below those that systems hand out
 
@@ -24,7 +25,7 @@ class UiServerError(LengthwiseError):
 def free_port(host: str = "127.0.0.1") -> int:
     """Return a port that is free at this moment."""
     with socket.socket() as probe:
-        probe.bind((host, 0))
+        _bind(probe, host, 0)
         return int(probe.getsockname()[1])
 
 
@@ -42,10 +43,21 @@ def _is_free(host: str, port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
         try:
-            probe.bind((host, port))
+            _bind(probe, host, port)
         except OSError:
             return False
     return True
+
+
+def _bind(probe: socket.socket, host: str, port: int) -> None:
+    """Bind a socket. Raises UserError for a host that is not this machine, OSError for a port that is taken."""
+    try:
+        probe.bind((host, port))
+    except (OSError, UnicodeError) as error:
+        if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno != EADDRNOTAVAIL:
+            raise
+        allowed = "127.0.0.1 (this machine alone), 0.0.0.0 (others, too), or another name or address of it"
+        raise UserError(f"--host {host} is not an address of this machine; allowed: {allowed}") from error
 
 
 class UiServer:

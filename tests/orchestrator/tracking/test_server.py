@@ -11,6 +11,7 @@ import urllib.request
 import pytest
 from mlflow.tracking import MlflowClient
 
+from orchestrator.errors import UserError
 from orchestrator.tracking.contents import pages
 from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.sqlite_store import default_uri
@@ -85,3 +86,10 @@ def test_a_storage_folder_has_a_port_of_its_own_while_it_is_free(tmp_path):
         taken.bind(("127.0.0.1", port))
         taken.listen()
         assert usual_port(tmp_path) != port
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "8.8.8.8", "x" * 70])
+def test_a_host_that_is_not_this_machine_is_named(tmp_path, host):
+    for port in (None, 5999):
+        with pytest.raises(UserError, match=f"^--host {host} is not an address of this machine; allowed: 127.0.0.1"):
+            UiServer(database=tmp_path / "a.db", artifacts=tmp_path, log=tmp_path / "log", host=host, port=port).start()
