@@ -7,12 +7,19 @@ driver, its children and every verb see a folder as they always do.
 import re
 from pathlib import Path
 
+IN_TEMPORARY_COPY = "is relative, and the folder of a job is a temporary copy"
+LASTING_STORAGES = "a whole path on the cluster such as /srv/sweeps, or an address such as s3://bucket/prefix"
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/{1,3}([^/].*)")  # pathlib makes one slash of several
 
 
 def is_address(text: str | Path) -> bool:
     """Return whether a storage or a sweep is given by an address and not by a folder."""
     return _ADDRESS.fullmatch(str(text)) is not None
+
+
+def is_absolute(storage: str) -> bool:
+    """Return whether a storage is the same from every current folder: a whole path or an address."""
+    return storage.startswith("/") or is_address(storage)
 
 
 def local_copy(text: str | Path) -> Path:

@@ -10,6 +10,7 @@ import os
 import re
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -34,8 +35,9 @@ def remember(uri: str | None) -> None:
 def remember_all_of(address: str | None) -> None:
     """Mask this address and its path from now on: that of a webhook is a secret."""
     remember(address)
-    path = urlsplit(address).path.strip("/") if address else ""
-    _remembered.update({address, path} - {"", MASK} if address and path else ())
+    with suppress(ValueError):  # not an address
+        path = urlsplit(address).path.strip("/") if address else ""
+        _remembered.update({address, path} - {"", MASK} if address and path else ())
 
 
 def mask_all_but_host(address: str) -> str:

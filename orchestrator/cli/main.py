@@ -14,15 +14,14 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.cli import continuing, options, results, upkeep
-from orchestrator.cli.help import BEGIN, KEEP_HOUSE, LOOK, VerbGroup, show_version
+from orchestrator.cli.help import BEGIN, LOOK, VerbGroup, show_version
 from orchestrator.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
-from orchestrator.errors import LengthwiseError, refuse_unwritable
+from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.record.ledger.folders import default_storage, has_ledger
 from orchestrator.redaction import masked_traceback, redact, redact_log_records
 from orchestrator.running.with_ray import start as ray_start
 from orchestrator.shortages import out_of_memory
 from orchestrator.sweep.children import SweepChildren
-from orchestrator.targets import check_targets
 from search_spaces import Reading, SweepFileError, read_sweep
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
@@ -50,34 +49,19 @@ def list_names(
 ) -> None:
     """List sweeps, or the names and keys that a sweep file can use. By default: what can be listed."""
     if kind == "sweeps":
+        if imports:
+            raise UserError("--import adds names that a sweep file can use; `lengthwise list sweeps` lists none")
         from orchestrator.upkeep.listing import list_sweeps
 
         found = list_sweeps(storage or default_storage())
     else:
+        if storage is not None:
+            raise UserError("--storage holds sweeps; only `lengthwise list sweeps` lists them")
         from orchestrator.preview.names import describe_names
 
         found = describe_names(kind, imports or ())
     for line in found:
         _say(line)
-
-
-@app.command(rich_help_panel=KEEP_HOUSE)
-def schema(
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; printed by default.")] = None,
-    claims: Annotated[bool, typer.Option("--claims", help="The schema of claims files instead.")] = False,
-    force: options.Force = False,
-) -> None:
-    """Print or write the JSON Schema of sweep files, for editors."""
-    from search_spaces import claims_schema, schema_text
-
-    text = schema_text(claims_schema() if claims else None)
-    if output is None:
-        typer.echo(text, nl=False)
-        return
-    check_targets([output], force=force)
-    with refuse_unwritable(output):
-        output.write_text(text, encoding="utf-8")
-    _say(f"wrote {output}")
 
 
 @app.command(rich_help_panel=BEGIN)
@@ -114,7 +98,12 @@ def plan(
     overrides: options.Overrides = None,
     imports: options.Imports = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Packs at once; by default what fits here.")] = None,
-    working_dir: Annotated[Path, typer.Option(help="What `ray job submit --working-dir` would upload.")] = Path(),
+    working_dir: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR", parser=options.find_folder, help="What `ray job submit --working-dir` would upload."
+        ),
+    ] = Path(),
 ) -> None:
     """Show what a sweep would run and how long it would take. Writes nothing."""
     from orchestrator.preview.forecast import forecast
@@ -184,6 +173,9 @@ def run(
             children = SweepChildren(early.resources.scheduler, tracking=early.tracking.enabled)
             opens.enter_context(children)  # they import in parallel to this process
         spec = _checked(reading)
+        from orchestrator.running.schedulers.choice import refuse_workers
+
+        refuse_workers(spec.resources.scheduler, workers)
         if resume_begun:
             from orchestrator.mirror.fetch import fetch_sweep
 
@@ -208,7 +200,7 @@ def submit(
     overrides: options.Overrides = None,
     imports: options.Imports = None,
     storage: options.JobStorage = None,
-    tracking_uri: options.TrackingUri = None,
+    tracking_uri: options.JobTrackingUri = None,
     max_time: options.MaxTime = None,
     working_dir: options.WorkingDir = None,
     job_env: options.JobEnv = None,

@@ -8,12 +8,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from orchestrator.addresses import local_copy
+from orchestrator.addresses import IN_TEMPORARY_COPY, LASTING_STORAGES, is_absolute, local_copy
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import STORAGE_VARIABLE, default_storage
 from orchestrator.redaction import remember, remember_all_of
-from search_spaces.grammar.spec.values import STORES, make_store_absolute, store_problem
-from search_spaces.grammar.text.overrides import quote_text
+from search_spaces.grammar.spec.values import (
+    STORES,
+    WEB_ADDRESSES,
+    is_web_address,
+    make_store_absolute,
+    store_problem,
+)
+from search_spaces.grammar.text.overrides import quote_text, secret_value
 
 
 def _find_sweep(named: str) -> Path:
@@ -22,11 +28,36 @@ def _find_sweep(named: str) -> Path:
     return find_sweep(named)
 
 
-def parse_store(uri: str) -> str:
-    """Return an address of MLflow for any current folder; "" is the default. Raises UserError if it cannot be one."""
+def _check_store(uri: str) -> str:
+    """Return an address of MLflow as it is; "" is the default. Raises UserError if it cannot be one."""
     if uri and (problem := store_problem(uri)):
         raise UserError(f"--tracking-uri {uri!r} {problem}; allowed: {STORES}")
-    return make_store_absolute(uri)
+    return uri
+
+
+def parse_store(uri: str) -> str:
+    """Return an address of MLflow for any current folder; "" is the default. Raises UserError if it cannot be one."""
+    return make_store_absolute(_check_store(uri))
+
+
+def _check_notify(address: str) -> str:
+    """Return an address for notices; "" is none. Raises UserError, which does not show it, if it cannot be one."""
+    if address and not is_web_address(address):
+        raise UserError(f"--notify: is not an http or https address; allowed: {WEB_ADDRESSES}")
+    return address
+
+
+def _check_job_storage(storage: str) -> str:
+    if not is_absolute(storage):
+        raise UserError(f"--storage {storage} {IN_TEMPORARY_COPY}; allowed: {LASTING_STORAGES}")
+    return storage
+
+
+def find_folder(named: str) -> Path:
+    """Return the folder after --working-dir. Raises UserError if there is none."""
+    if not (folder := Path(named)).is_dir():
+        raise UserError(f"--working-dir {named} is not a folder of this machine")
+    return folder
 
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]
@@ -49,7 +80,10 @@ TrackingUri = Annotated[
     typer.Option(metavar="URI", parser=parse_store, help="MLflow; by default a SQLite file in the storage folder."),
 ]
 Notify = Annotated[
-    str | None, typer.Option(metavar="URL", help="Gets a JSON POST (Slack's, too) when the sweep ends or is stopped.")
+    str | None,
+    typer.Option(
+        metavar="URL", parser=_check_notify, help="Gets a JSON POST (Slack's, too) when the sweep ends or is stopped."
+    ),
 ]
 Name = Annotated[str | None, typer.Option(help="Name of the sweep instead of the one in the file.")]
 Overrides = Annotated[
@@ -134,7 +168,8 @@ Address = Annotated[
     typer.Option(metavar="URL", help="Of the job server, http://HEAD:8265; else RAY_API_SERVER_ADDRESS, RAY_ADDRESS."),
 ]
 WorkingDir = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="The folder to upload; by default that of the sweep file.")
+    Path | None,
+    typer.Option(metavar="DIR", parser=find_folder, help="The folder to upload; by default that of the sweep file."),
 ]
 JobEnv = Annotated[
     list[str] | None,
@@ -145,7 +180,15 @@ JobPython = Annotated[
 ]
 JobStorage = Annotated[
     str | None,
-    typer.Option(metavar="DIR", help="On the cluster; by default LENGTHWISE_STORAGE or ~/lengthwise-sweeps."),
+    typer.Option(
+        metavar="DIR",
+        parser=_check_job_storage,
+        help="On the cluster; by default LENGTHWISE_STORAGE or ~/lengthwise-sweeps.",
+    ),
+]
+JobTrackingUri = Annotated[
+    str | None,
+    typer.Option(metavar="URI", parser=_check_store, help="MLflow; by default a SQLite file in the storage folder."),
 ]
 JobResume = Annotated[bool, typer.Option("--resume", help="Resume the sweep if a job has begun it.")]
 
@@ -211,7 +254,8 @@ def in_seconds(time: str | None) -> float | None:
 def with_uri(overrides: list[str] | None, uri: str | None, notify: str | None = None) -> list[str]:
     """Return the overrides, with the values of --tracking-uri and --notify as further ones."""
     remember(uri)
-    remember_all_of(notify)
+    for address in (notify, *map(secret_value, overrides or ())):
+        remember_all_of(address)
     given = {"tracking.uri": uri, "notify": notify}
     added = [f"{key}={quote_text(value) if value else ''}" for key, value in given.items() if value is not None]
     return [*(overrides or ()), *added]

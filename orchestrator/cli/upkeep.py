@@ -1,4 +1,4 @@
-"""The verbs that take results out of a sweep, look after its folder, or describe it to a job. See `cli`."""
+"""The verbs that take results out of a sweep, look after its folder, or describe it to a job or editor. See `cli`."""
 
 import sys
 from functools import partial
@@ -10,8 +10,9 @@ import typer
 from orchestrator.cli import options
 from orchestrator.cli.help import CONTINUE, KEEP_HOUSE, LOOK, TAKE_OUT
 from orchestrator.consoles import make_console, say
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, refuse_unwritable
 from orchestrator.redaction import remember
+from orchestrator.targets import check_targets
 
 app = typer.Typer()
 console = make_console()
@@ -137,6 +138,25 @@ def delete(
         console,
         f"deleted {what}{planned.address or folder}" + (f"; its MLflow runs stay at {', '.join(left)}" if left else ""),
     )
+
+
+@app.command(rich_help_panel=KEEP_HOUSE)
+def schema(
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; printed by default.")] = None,
+    claims: Annotated[bool, typer.Option("--claims", help="The schema of claims files instead.")] = False,
+    force: options.Force = False,
+) -> None:
+    """Print or write the JSON Schema of sweep files, for editors."""
+    from search_spaces import claims_schema, schema_text
+
+    text = schema_text(claims_schema() if claims else None)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    check_targets([output], force=force)
+    with refuse_unwritable(output):
+        output.write_text(text, encoding="utf-8")
+    say(console, f"wrote {output}")
 
 
 @app.command(

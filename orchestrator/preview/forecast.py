@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 import psutil
 
 from orchestrator.code.own_code import import_for
-from orchestrator.errors import UserError
 from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import check
 from orchestrator.plan.configurations import loop_warnings
@@ -21,7 +20,7 @@ from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.upload import measure
 from orchestrator.running.pack.gpu_memory import count_gpu_packs, gpus_here, smallest_share
 from orchestrator.running.schedulers import inline, local
-from orchestrator.running.schedulers.choice import choose_scheduler, find_missing_resources
+from orchestrator.running.schedulers.choice import choose_scheduler, find_missing_resources, refuse_workers
 from orchestrator.wording import counted, duration
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
@@ -226,10 +225,7 @@ def _cluster(spec: SweepSpec, workers: int | None) -> Cluster:
     """Return the cluster the packs would run on: `workers`, or as many as fit on this machine."""
     gpus = spec.resources.gpus
     if spec.resources.scheduler == "inline":
-        if workers not in (None, 1):
-            raise UserError(
-                f"--workers {workers}: with resources.scheduler: inline packs run one after the other; allowed: 1"
-            )
+        refuse_workers("inline", workers)
         return inline.this_process(gpus)
     if gpus:
         found = gpus_here()

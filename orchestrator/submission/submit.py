@@ -9,16 +9,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.addresses import IN_TEMPORARY_COPY, LASTING_STORAGES, is_absolute
 from orchestrator.code.own_code import import_for
 from orchestrator.code.repository import job_environment
 from orchestrator.consoles import align_rows
 from orchestrator.errors import UserError
 from orchestrator.plan.checks.soundness import check
+from orchestrator.record.ledger.folders import STORAGE_VARIABLE
 from orchestrator.redaction import PASSWORD_VARIABLE, SECRET_VARIABLES, mask_credentials, redact
 from orchestrator.submission.job_server import Job, JobServer
 from orchestrator.submission.package import write_archive
 from orchestrator.wording import duration
 from search_spaces import SweepSpec
+from search_spaces.grammar.problems.findings import SECRET
+from search_spaces.grammar.text.overrides import secret_value
 
 STOP_SECONDS = "30"  # Ray gives a stopped job 3 seconds before it kills it
 LAST_LINES = 8
@@ -26,6 +30,9 @@ INTERRUPTED = 130
 _PASSWORDS = (
     f"write MLflow's password to ~/.mlflow/credentials on the head, or start the head with {PASSWORD_VARIABLE} in its "
     "environment (cluster/README.md, MLflow for a team)"
+)
+_NOTICES = (
+    "write it into a sweep file that git does not track (of tracked files, a variable of the job has what was changed)"
 )
 
 
@@ -47,11 +54,17 @@ class Submission:
     def entrypoint(self) -> str:
         """Return the command of the job.
 
-        Raises UserError if a file that it needs is not in the uploaded folder, or if it has the password of an address.
+        Raises UserError if a file that it needs is not in the uploaded folder, if it has the password of an address,
+        and for a SQLite file in the job's folder, which is a temporary copy.
         """
         for word in self.arguments:
+            if secret_value(word) is not None:
+                raise UserError(f"--set {SECRET}=***: the dashboard and `ps` show this address; {_NOTICES}")
             if (masked := mask_credentials(word)) != word:
                 raise UserError(f"{masked}: the dashboard and `ps` show the password of this address; {_PASSWORDS}")
+        if (uri := self.spec.tracking.uri) and uri.startswith("sqlite:///") and not uri.startswith("sqlite:////"):
+            allowed = "sqlite:///FILE with the whole path of a file on the cluster, or the address of a server"
+            raise UserError(f"tracking.uri {uri} {IN_TEMPORARY_COPY}; allowed: {allowed}")
         file, folder = self.file.resolve(), self.folder.resolve()
         outside = [source.root for source in import_for(self.spec) if not source.installed]
         for path in (file, *outside):
@@ -63,7 +76,8 @@ class Submission:
     def environment(self, warn: Callable[[str], None]) -> dict[str, str]:
         """Return the variables of the job, with the commit of its folder.
 
-        Raises UserError for no KEY=VALUE, for MLflow's password or token, and for an address with a password.
+        Raises UserError for no KEY=VALUE, for MLflow's password or token, for an address with a password, and for a
+        storage in the job's folder.
         """
         given = dict[str, str]()
         for setting in self.variables:
@@ -74,6 +88,8 @@ class Submission:
                 raise UserError(f"--job-env {key}=...: the dashboard and `ps` show this variable; {_PASSWORDS}")
             if (masked := mask_credentials(value)) != value:
                 raise UserError(f"--job-env {key}={masked}: the dashboard and `ps` show this password; {_PASSWORDS}")
+            if key == STORAGE_VARIABLE and value and not is_absolute(value):
+                raise UserError(f"--job-env {setting} {IN_TEMPORARY_COPY}; allowed: {LASTING_STORAGES}")
             given[key] = value
         sent: dict[str, str] = json.loads(job_environment(self.folder, warn=warn))["env_vars"]
         return {"RAY_JOB_STOP_WAIT_TIME_S": STOP_SECONDS, **sent, **given}

@@ -321,7 +321,7 @@ def test_what_a_job_cannot_run_is_refused_before_anything_is_uploaded(
     def submission(**changes: Any) -> Submission:
         file = study / "mine.yaml"
         given = {"file": file, "folder": study, "arguments": ["--name", "a b"], "variables": [], "python": "python"}
-        return Submission(spec=load_sweep(file), resume=False, **{**given, **changes})
+        return Submission(**{"spec": load_sweep(file), "resume": False, **given, **changes})
 
     assert submission().entrypoint() == "python -m orchestrator run mine.yaml --name 'a b'"
     assert submission(folder=tmp_path).entrypoint().split()[4] == "study/mine.yaml"
@@ -336,6 +336,20 @@ def test_what_a_job_cannot_run_is_refused_before_anything_is_uploaded(
         submission(variables=["MLFLOW_TRACKING_PASSWORD=open sesame"]).environment(print)
     with pytest.raises(UserError, match=r"--job-env MLFLOW_TRACKING_URI=https://ada:\*\*\*@host: the dashboard"):
         submission(variables=["MLFLOW_TRACKING_URI=https://ada:open-sesame@host"]).environment(print)
+    for webhook in ("notify=https://hooks.example.org/T1/B2", "notify='https://hooks.example.org/T1'"):
+        with pytest.raises(UserError, match=r"^--set notify=\*\*\*: the dashboard and `ps` show .* sweep file"):
+            submission(arguments=["--set", webhook]).entrypoint()
+    assert submission(arguments=["--set", "notify=null"]).entrypoint().endswith("--set notify=null")
+    with pytest.raises(UserError, match=r"--job-env LENGTHWISE_STORAGE=sweeps is relative, .* temporary copy; allowed"):
+        submission(variables=["LENGTHWISE_STORAGE=sweeps"]).environment(print)
+    submission(variables=["LENGTHWISE_STORAGE=s3://bucket/sweeps"]).environment(print)
+    for uri, lasts in (("sqlite:///rel.db", False), ("sqlite:////srv/a.db", True), ("http://mlflow:5000", True)):
+        given = submission(spec=load_sweep(study / "mine.yaml", [f"tracking.uri={uri}"]))
+        if lasts:
+            given.entrypoint()
+            continue
+        with pytest.raises(UserError, match=r"tracking\.uri sqlite:///rel\.db is relative, .* temporary copy; allowed"):
+            given.entrypoint()
     address = "tracking.uri='https://ada:open-sesame@mlflow.example.org'"
     with pytest.raises(UserError, match=r"ada:\*\*\*@mlflow\.example\.org.*: the dashboard .*/credentials"):
         submission(arguments=["--set", address]).entrypoint()

@@ -9,6 +9,7 @@ from itertools import islice
 from statistics import mean
 
 from orchestrator.cpus import count_cores
+from orchestrator.errors import UserError
 from orchestrator.plan import search
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.plan.rounds import plan_rounds
@@ -50,6 +51,14 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[MemberConfig]) -> tuple
     if seconds > LOCAL_UP_TO_SECONDS:
         return "ray", f"estimated training time: {duration(seconds)}, more than {_LIMIT}"
     return "local", f"estimated training time: under {_LIMIT}"
+
+
+def refuse_workers(scheduler: str, workers: int | None) -> None:
+    """Raise UserError if --workers asks for packs side by side in one process."""
+    if scheduler == "inline" and workers not in (None, 1):
+        raise UserError(
+            f"--workers {workers}: with resources.scheduler: inline packs run one after the other; allowed: 1"
+        )
 
 
 def find_missing_resources(spec: SweepSpec) -> Findings:

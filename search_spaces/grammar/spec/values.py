@@ -16,6 +16,7 @@ from search_spaces.grammar.spec.names import ALLOWED, MAX_CHARACTERS, name_probl
 MAX_SEEDS = 100_000
 LARGEST_SEED = 2**32 - 1
 STORES = "sqlite:///FILE, http://HOST:PORT, https://HOST, postgresql://HOST/NAME (or mysql, mssql), databricks"
+WEB_ADDRESSES = "an address such as https://host/path"
 _STORE = re.compile(r"sqlite:///.+|(https?|(postgresql|mysql|mssql)(\+\w+)?)://[^/].*|databricks(://.+)?")
 
 _SQLITE = b"SQLite format 3\0"  # how every file of SQLite that is not empty begins
@@ -114,16 +115,20 @@ def _text(value: Any) -> str:
     return value
 
 
-def _address(value: Any) -> str:
-    allowed = "an address such as https://host/path"
+def is_web_address(text: str) -> bool:
+    """Return whether a text is an http or https address with a host."""
     try:
-        parts = urlsplit(_text(value))
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and " " not in value
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        good = False
-    if not good:
-        raise value_error("is not an http or https address", allowed)
-    return str(value)
+        return False
+    return good and text.isprintable() and " " not in text
+
+
+def _address(value: Any) -> str:
+    if not isinstance(value, str) or not is_web_address(value):
+        raise value_error("is not an http or https address", WEB_ADDRESSES)
+    return value
 
 
 def _listed(value: Any) -> tuple[dict[str, Any], ...]:

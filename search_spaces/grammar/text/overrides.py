@@ -55,6 +55,13 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
     return key
 
 
+def secret_value(text: str) -> str | None:
+    """Return the address that an override of `notify` sets; None for null and for every other override."""
+    key, _, value = text.partition("=")
+    value = value.strip().strip("'\"")
+    return None if key.strip() != SECRET or value in ("", "null", "~") else value
+
+
 def quote_text(text: str) -> str:
     """Return any text as a quoted value in YAML."""
     return "'{}'".format(text.replace("'", "''"))

@@ -25,6 +25,7 @@ from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.watching.progress import Progress
+from orchestrator.submission import submit
 from orchestrator.wording import duration
 from search_spaces import load_sweep
 from trainers.settings.registry import KINDS
@@ -198,6 +199,29 @@ def test_plan_says_what_would_run_and_what_it_would_cost(lengthwise, tiny, tmp_p
     (big / ".gitignore").write_text("*.bin\n")
     assert "would upload" not in lengthwise("plan", tiny, "--working-dir", big).stdout
     assert not (tmp_path / "storage").exists()
+
+
+def test_options_that_could_not_be_followed_are_refused(lengthwise, tiny, tmp_path):
+    storage = tmp_path / "storage"
+    inline = ("--set", "resources.scheduler=inline", "--workers", "4", "--storage", storage)
+    for verb in ("plan", "run"):
+        refused(lengthwise(verb, tiny, *inline), "--workers 4: with resources.scheduler: inline", "allowed: 1")
+    for verb in ("plan", "submit"):
+        absent = tmp_path / "absent"
+        refused(lengthwise(verb, tiny, "--working-dir", absent), f"--working-dir {absent} is not a folder")
+    for relative in ("sweeps", "./sweeps", "~/sweeps"):
+        refused(lengthwise("submit", tiny, "--storage", relative), f"--storage {relative} is relative", "s3://bucket")
+    refused(lengthwise("list", "sweeps", "--import", "my_tasks"), "--import adds names")
+    refused(lengthwise("list", "task", "--storage", storage), "--storage holds sweeps")
+    refused(lengthwise("list", "--storage", storage), "--storage holds sweeps")
+    assert not storage.exists()
+
+
+def test_submit_passes_a_tracking_address_on_as_it_is(lengthwise, tiny, monkeypatch):
+    passed = []
+    monkeypatch.setattr(submit, "run_verb", lambda submission, *_: passed.append(submission) or 0)
+    lengthwise.succeeds("submit", tiny, "--tracking-uri", "sqlite:///rel.db", "--storage", "/srv/sweeps")
+    assert passed[0].arguments == ["--set", "tracking.uri='sqlite:///rel.db'", "--storage", "/srv/sweeps"]
 
 
 def test_the_version_is_that_of_the_package(lengthwise):

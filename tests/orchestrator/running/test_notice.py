@@ -9,14 +9,23 @@ import time
 import pytest
 from typer.testing import CliRunner
 
+from orchestrator import redaction
 from orchestrator.cli import main as cli
+from orchestrator.cli import options
 from orchestrator.ending.notice import Notice, post
 from orchestrator.record.state.state import SweepState
-from orchestrator.redaction import mask_all_but_host
+from orchestrator.redaction import mask_all_but_host, redact
 from search_spaces import dump_yaml, load_sweep
 
 SECRET = "T0001/B0002/very-secret-XyZ"
 TWO = ("training.steps=20", "space={model.norm: {grid: [none, pre]}}", "search={sampler: grid}")
+
+
+@pytest.fixture
+def own_redaction(monkeypatch):
+    """What is masked from now on, until the end of the test."""
+    monkeypatch.setattr(redaction, "_remembered", masked := set())
+    return masked
 
 
 @pytest.fixture
@@ -67,6 +76,15 @@ def test_a_finished_sweep_is_posted_once_and_its_address_is_recorded_nowhere(fil
     assert SECRET.encode() not in everything_in(storage)
 
 
+def test_an_address_given_by_set_is_masked_in_messages(own_redaction):
+    for text in (f"notify=https://host/{SECRET}", f" notify = 'https://host/{SECRET}'"):
+        options.with_uri([text, "seeds=2"], None)
+        assert SECRET not in redact(f"no answer from https://host/{SECRET} for {text}")
+        own_redaction.clear()
+    options.with_uri(["notify=null", "notify=", f"notify=http://[{SECRET}"], None)
+    assert redact("null") == "null"
+
+
 def test_it_changes_no_identity(file):
     without, with_it = load_sweep(file), load_sweep(file, [f"notify=http://host/{SECRET}"])
     assert without.spec_hash == with_it.spec_hash and "notify" not in without.resolved()
@@ -80,6 +98,7 @@ def test_what_is_no_address_is_refused_without_showing_it(file, given, monkeypat
             cli.main()
         said = capsys.readouterr().err
         assert ended.value.code == 2 and "notify: is not an http or https address" in said and SECRET not in said
+        assert said.startswith(words[0].replace("--set", "--set notify=***") + ":")
     assert not (tmp_path / "s").exists()
 
 
