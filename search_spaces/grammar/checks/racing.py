@@ -32,7 +32,7 @@ def check_racing(data: dict[str, Any], findings: Findings) -> None:
         message = f"there is no round after the first: all {count} seeds are in it"
         findings.add(f"{KEY}.first", message, given=first, allowed=f"less than seeds ({count}), or search.racing.steps")
     if isinstance(steps, dict):
-        _check_rungs(data, steps, first, findings)
+        _check_rungs(data, steps, count if has_one_round else first, findings)
     if "test" in rules and lookup(data, "objective.failed_seeds") == "exclude":
         findings.add(
             "objective.failed_seeds",
@@ -74,4 +74,5 @@ def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findin
         findings.add(f"{key}.first", "is not before the end", given=first, allowed=f"less than training.steps ({last})")
     if guard and seeds == 1:
         message = "the guard compares with the spread over seeds, and one seed has none"
-        findings.add(f"{KEY}.first", message, given=seeds, allowed=f"at least 2, or {key}.guard: false")
+        address = f"{KEY}.first" if lookup(data, f"{KEY}.first") == 1 else "seeds"
+        findings.add(address, message, given=seeds, allowed=f"at least 2, or {key}.guard: false")

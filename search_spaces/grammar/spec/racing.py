@@ -52,7 +52,7 @@ class Rungs(Strict):
         """
         found = [Rung(self.first, self.first // 2 // every * every)]
         while (evaluations := found[-1].step // every) * every < steps:
-            step = max(evaluations + 1, math.ceil(round(self.growth * evaluations, 6))) * every
+            step = max(evaluations + 1, math.ceil(round(min(self.growth * evaluations, steps), 6))) * every
             found.append(Rung(step, found[-1].step))
         return tuple(found[:-1])
 
@@ -62,8 +62,8 @@ class Rungs(Strict):
 
 
 def count_share(share: float, configurations: int) -> int:
-    """Return a share of the configurations, rounded up."""
-    return math.ceil(round(share * configurations, 6))
+    """Return a share of the configurations, rounded up: at least one."""
+    return max(1, math.ceil(round(share * configurations, 6)))
 
 
 class Racing(Strict):
@@ -96,7 +96,7 @@ class Racing(Strict):
 
         Racing(first=2, keep=0.5, growth=1.5).next_count(3, 16) -> 5
         """
-        return min(total, max(count + 1, math.ceil(round(self.growth * count, 6))))
+        return min(total, max(count + 1, math.ceil(round(min(self.growth * count, total), 6))))
 
     def count_kept(self, configurations: int) -> int:
         """Return how many configurations stay at most, without ties: all of them without a share."""

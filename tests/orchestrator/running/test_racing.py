@@ -16,7 +16,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.summarise import summary
 from orchestrator.sweep.confirm import best_rows
-from search_spaces import load_sweep
+from search_spaces import Racing, load_sweep
 from tests.orchestrator.running.deaths import kill
 from tests.orchestrator.running.ledgers import (
     cut_ledger,
@@ -197,6 +197,12 @@ def test_what_is_no_race_is_refused(lengthwise, tiny):
     ):
         done = lengthwise("validate", tiny, "--set", SHARE, "--set", "seeds=4", "--set", setting)
         assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_round_has_all_seeds_at_most_and_keeps_one_configuration_at_least():
+    race = Racing(first=2, keep=1e-7, growth=1.7e308)
+    assert race.next_count(2, 16) == 16 and race.count_kept(100) == 1
+    assert Racing(first=2, keep=0.5, growth=1.5).next_count(3, 16) == 5
 
 
 def test_a_sweep_without_a_race_keeps_its_hash_and_a_race_has_one_of_its_own(tiny):

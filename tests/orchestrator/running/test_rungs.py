@@ -212,6 +212,7 @@ def test_ties_stay_shares_are_rounded_up_and_failed_seeds_count():
     flat = {name: [value] * 4 for name, value in (("a", 0.1), ("b", 0.2), ("c", 0.2), ("d", 0.3), ("e", np.nan))}
     assert decide(flat, flat, keep=0.3).survivors == ("a", "b", "c")
     assert decide(flat, flat, keep=0.2).survivors == ("a",)
+    assert decide(flat, flat, keep=1e-7).survivors == ("a",)
     assert decide(flat, flat, keep=0.99).survivors == ("a", "b", "c", "d")
     assert decide({"e": [np.nan] * 2}, {"e": [np.nan] * 2}).survivors == ()
     half = {"a": [0.1] * 4, "b": [0.5, 0.5, 0.5, np.nan]}
@@ -269,6 +270,7 @@ def test_rungs_are_evaluations_and_end_before_training():
     steps = [[rung.step for rung in Rungs(first=300, growth=growth, keep=0.5).rungs(100, 3000)] for growth in (3, 1.5)]
     assert steps == [[300, 900, 2700], [300, 500, 800, 1200, 1800, 2700]]
     assert [rung.since for rung in Rungs(first=300, keep=0.5).rungs(100, 3000)] == [100, 300, 900]
+    assert [rung.step for rung in Rungs(first=2, growth=1.7e308, keep=0.5).rungs(1, 4)] == [2]
     assert [rung.step for rung in Rungs(first=1, growth=1.0000001, keep=0.5).rungs(1, 4)] == [1, 2, 3]
 
 
@@ -279,6 +281,8 @@ def test_rungs_are_evaluations_and_end_before_training():
         (("search.racing.steps.first=40",), "is not before the end"),
         (("search.racing.steps.first=5",), "compares with an evaluation in the first half, and there is none"),
         (("seeds=1", "search.racing.first=1"), "compares with the spread over seeds, and one seed has none"),
+        (("seeds=1",), "seeds: the guard compares with the spread over seeds, and one seed has none"),
+        (("seeds=[7]",), "seeds: the guard compares with the spread over seeds, and one seed has none"),
         (("search.racing.steps.keep=1.0",), "search.racing.steps.keep"),
         (("search.racing.steps.growth=1",), "search.racing.steps.growth"),
         (("search.racing.steps.patience=3",), "search.racing.steps.patience"),
