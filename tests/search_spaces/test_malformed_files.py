@@ -187,6 +187,7 @@ DOMAINS = {
         ".log_uniform",
         "low must be below high; given [0.01, 0.0001]",
     ),
+    "no width": ("{uniform: [-1.0e+308, 1.0e+308]}", ".uniform", "is too wide: high - low is beyond"),
     "equal bounds": ("{uniform: [1, 1]}", ".uniform", "below high"),
     "log of zero": ("{log_uniform: [0, 1]}", ".log_uniform[0]", "must be above 0; given 0"),
     "one minus one": (

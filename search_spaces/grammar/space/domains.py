@@ -114,7 +114,9 @@ class _Interval(Domain):
             fault(f".{cls.kind}[{index}]", message, given=pair[index], allowed=cls.bounds)
         if low >= high:
             fault(f".{cls.kind}", "low must be below high", given=list(pair), allowed=cls.bounds)
-        return cls(low, high, when=when) if low < high and not outside else None
+        if is_too_wide := high - low == float("inf"):
+            fault(f".{cls.kind}", "is too wide: high - low is beyond the largest number", given=list(pair))
+        return cls(low, high, when=when) if low < high and not outside and not is_too_wide else None
 
     def _fields(self) -> dict[str, Any]:
         return {self.kind: [self.low, self.high]}
