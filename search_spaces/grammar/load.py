@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from search_spaces.grammar.checks.across_sections import check_across, note_random_search
+from search_spaces.grammar.checks.across_sections import check_across, note_random_search, note_unread_search
 from search_spaces.grammar.checks.validation import build_spec
 from search_spaces.grammar.problems.errors import ABSENT, nearest_name
 from search_spaces.grammar.problems.findings import SECTIONS, STEP, Findings, Place, child, lookup, within
@@ -124,6 +124,7 @@ def _parse(
     spec, mended = build_spec({**data, "space": space}, findings)
     check_across(data, space, [key for key in overridden if key], findings)
     note_random_search(spec.search, findings)
+    note_unread_search(spec.search, findings)
     lost = [key for key in written if key not in space] if isinstance(written, dict) else []
     wholly = ["space"] if written is not ABSENT and not isinstance(written, dict) else []
     for address in [*mended, *wholly, *lost, *(child("space", key) for key in lost)]:

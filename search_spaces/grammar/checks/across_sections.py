@@ -40,6 +40,14 @@ def note_random_search(search: Search, findings: Findings) -> None:
         )
 
 
+def note_unread_search(search: Search, findings: Findings) -> None:
+    """Note values of keys that only tpe reads, behind another sampler."""
+    for key in ("generation", "startup", "failed_configurations") if search.sampler != "tpe" else ():
+        if getattr(search, key) != Search.model_fields[key].default:
+            address = f"search.{key}"
+            findings.note(findings.place(address), f"{address}: only tpe reads it, not sampler {search.sampler}")
+
+
 def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Findings) -> None:
     search = data.get("search", {})
     if not isinstance(search, dict) or not isinstance(data.get("space", {}), dict):

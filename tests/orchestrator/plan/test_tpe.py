@@ -139,3 +139,14 @@ def test_a_budget_that_is_used_up_before_anything_is_known_is_said() -> None:
     (note,) = tpe("search.configurations=8").notes
     assert "none of the 8 is drawn by results" in note and note.startswith("--set search.configurations=8")
     assert tpe("search.configurations=9").notes == () and tpe("search.sampler=random").notes == ()
+
+
+def test_keys_that_a_sampler_does_not_read_are_noted_and_change_no_hash() -> None:
+    keys = {"generation": "4", "startup": "10", "failed_configurations": "ignored"}
+    given = [f"search.{key}={value}" for key, value in keys.items()]
+    one = tpe("search.sampler=random", *given)
+    assert one.notes == tuple(
+        f"--set {text}: search.{key}: only tpe reads it, not sampler random"
+        for text, key in zip(given, keys, strict=True)
+    )
+    assert tpe(*given).notes == () and tpe("search.sampler=random", "search.generation=8").notes == ()
