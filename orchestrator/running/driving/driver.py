@@ -262,7 +262,7 @@ class SweepDriver:
 
     def _attempt(self, pack_id: str, error: str, trace: str | None) -> str:
         """Record that the pack died, with the watchdog's reason if it wrote one."""
-        if silence := read_silence(stuck_file(self.state.folder, pack_id), self.spec.resources.watchdog_seconds):
+        if silence := read_silence(stuck_file(self.state.folder, pack_id), self.spec.resources.longest_silence):
             error, trace = silence
         attempt = len(self.state.packs[pack_id].attempts) + 1
         more = self._environments.fields(pack_id, self.state.environments) | ({"trace": trace} if trace else {})

@@ -37,7 +37,7 @@ def describe_work(resources: Resources, state: SweepState, pack_id: str) -> str:
         gpus=resources.gpus,
         checkpoint_steps=resources.checkpoint_steps,
         checkpoint_seconds=resources.checkpoint_seconds,
-        watchdog_seconds=resources.watchdog_seconds,
+        watchdog_seconds=resources.longest_silence,
         earlier=earlier_states(state, pack),
         prune_at=[pack.pruned_at.get(config_id) for config_id, _ in ids],
         pause_at=race.next_rung.step if race and race.next_rung else None,

@@ -126,8 +126,16 @@ class Resources(Strict):
     )
     retries: int = Field(default=2, ge=0, description="How often a pack that died is started again.")
     watchdog_seconds: float = Field(
-        default=600.0, gt=0, description="A pack silent for this many seconds is taken for dead."
+        default=600.0,
+        gt=0,
+        description="A pack silent for this many seconds is taken for dead; fewer than 5 count as 5, because a pack "
+        "reports once a second.",
     )
+
+    @property
+    def longest_silence(self) -> float:
+        """Seconds after which a silent pack is taken for dead: several heartbeats, which come once a second."""
+        return max(self.watchdog_seconds, 5.0)
 
 
 class Budget(Strict):

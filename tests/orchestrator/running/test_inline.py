@@ -127,6 +127,12 @@ def test_a_breakpoint_may_take_longer_than_the_watchdog_waits(stage, in_packs, c
     assert [(pack.status, pack.attempts) for pack in state.packs.values()] == [("complete", [])]
 
 
+def test_a_watchdog_waits_for_several_heartbeats_however_short_it_is(stage, in_packs, clock):
+    in_packs(lambda pack_id, step: clock.let(3) if step == 20 else None)
+    state = stage("healthy", *ONE, "resources.watchdog_seconds=0.5").play()
+    assert [(pack.status, pack.attempts) for pack in state.packs.values()] == [("complete", [])]
+
+
 @pytest.mark.slow
 def test_a_driver_may_take_longer_than_the_watchdog_waits(stage, clock):
     one = stage("patient", *ONE, "resources.watchdog_seconds=7")
