@@ -72,12 +72,14 @@ def validate(
     smoke: options.Smoke = False,
 ) -> None:
     """Check sweep files: every line, and every configuration they can draw. Writes nothing."""
+    from orchestrator.claims.registration import register
     from orchestrator.preview.smoke import validate_sweep
 
     codes = {0}
     for file in files:
         try:
-            *warnings, good = validate_sweep(_load(file, overrides, imports=imports), smoked=smoke)
+            register(spec := _load(file, overrides, imports=imports))
+            *warnings, good = validate_sweep(spec, smoked=smoke)
         except (SweepFileError, LengthwiseError) as error:
             if os.environ.get(DEBUG_VARIABLE) and not isinstance(error, SweepFileError):
                 raise
@@ -106,9 +108,10 @@ def plan(
     ] = Path(),
 ) -> None:
     """Show what a sweep would run and how long it would take. Writes nothing."""
+    from orchestrator.claims.registration import register
     from orchestrator.preview.forecast import forecast
 
-    spec = _load(file, overrides, name, imports)
+    register(spec := _load(file, overrides, name, imports))
     plan = forecast(spec, workers, working_dir)
     _say(f"{spec.name} would be kept in {(storage or default_storage()) / spec.name}")
     _say(align_rows(plan.rows))

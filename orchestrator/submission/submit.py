@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.addresses import IN_TEMPORARY_COPY, LASTING_STORAGES, is_absolute
+from orchestrator.claims.registration import register
 from orchestrator.code.own_code import import_for
 from orchestrator.code.repository import job_environment
 from orchestrator.consoles import align_rows
@@ -126,10 +127,11 @@ def run_verb(submission: Submission, address: str | None, options: Sequence[str]
 def _submit(submission: Submission, server: JobServer, say: Callable[[str], None]) -> Job:
     """Upload the folder of a sweep and start its job.
 
-    Before anything is uploaded, raises SweepFileError for a sweep with a wrong configuration, and UserError if the
-    sweep is running there or, without `resume`, has run there.
+    Before anything is uploaded, raises SweepFileError for a sweep with a wrong configuration or claims file, and
+    UserError if the sweep is running there or, without `resume`, has run there.
     """
     name, spec_hash = submission.spec.name, submission.spec.spec_hash
+    register(submission.spec)
     check(submission.spec)
     jobs = server.jobs(name)
     if active := next((job for job in jobs if job.is_active), None):

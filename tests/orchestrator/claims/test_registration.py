@@ -15,11 +15,12 @@ from orchestrator.claims.registration import changes_since, deciding_values
 from orchestrator.code.code_record import digest
 from orchestrator.errors import SpecChanged, UserError
 from orchestrator.record.state.state import SweepState
+from orchestrator.submission import submit
 from orchestrator.sweep.extend import extend_sweep
 from orchestrator.sweep.sweep import resume_sweep
 from search_spaces import SweepFileError, load_claims, load_sweep
 from search_spaces.grammar.claims import Claim
-from tests.command_line import STARTUP
+from tests.command_line import STARTUP, CommandLine
 from tests.orchestrator.claims.conftest import claim, write_claims
 
 TINY = """\
@@ -101,6 +102,30 @@ def test_a_sweep_without_claims_has_none_registered(tiny: Path, run_inline: Call
     assert not SweepState.load(folder).claims and not (folder / "claims.yaml").exists()
     text = page_of(tiny.with_name("claims.yaml"), folder.parent)
     assert "written after the sweep ran, or without being registered." in text
+
+
+def test_a_claims_file_that_cannot_be_used_is_refused_by_every_verb(
+    tiny: Path, lengthwise: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submit, "JobServer", EmptyServer)
+    verbs = ["validate"], ["plan"], ["submit", "--address", "http://head:8265"]
+    for begin, *words in verbs:
+        lengthwise.refuses(
+            begin, tiny, *words, "--set", "claims=nothere.yaml", said="nothere.yaml: there is no such file"
+        )
+    write_claims(tiny.with_name("claims.yaml"), [claim(id="elsewhere")])
+    for begin, *words in verbs:
+        lengthwise.refuses(begin, tiny, *words, said="is about sweep tiny")
+
+
+class EmptyServer:
+    """A job server without jobs."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def jobs(self, name: str) -> list[object]:
+        return []
 
 
 def test_claims_change_no_identity(tiny: Path) -> None:
