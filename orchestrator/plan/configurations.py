@@ -58,7 +58,8 @@ def configure(
         drawn = {key.split(".")[0] for key in values}
         shared = {name: section for name, section in fixed.items() if name not in drawn}
         try:
-            member = MemberConfig.from_dict({**assigned(spec, values), **shared, "seed": 0}).pin_data()
+            sections = {**assigned(spec, values), **shared, "seed": 0}
+            member = MemberConfig.from_dict(sections, recorded=spec.is_recorded).pin_data()
         except ConfigError as error:
             for problem in _locate_problems(spec, values, error):
                 problems.setdefault((problem.where, problem.key), problem)

@@ -136,7 +136,7 @@ def make_listed_spec(
     plain = with_recorded_defaults(parse_sweep(dump_yaml(listed), source, name=header["name"]), recorded)
     resolved = plain.resolved()
     resolved["search"]["listed"] = list_recorded_values(plain, recorded)  # written out: new defaults change nothing
-    spec = parse_sweep(dump_yaml(resolved), source, overrides, header["name"])
+    spec = parse_sweep(dump_yaml(resolved), source, overrides, header["name"]).as_recorded()
     if changes := differences(parse_sweep(dump_yaml(resolved), str(spec.name)), spec):
         keys = ", ".join(key for key, _, _ in changes)
         raise UserError(

@@ -118,7 +118,7 @@ def _with_steps(spec: SweepSpec, steps: int) -> SweepSpec:
             values["training.steps"] = steps
         if "training" in values:
             values["training"]["steps"] = steps
-    return parse_sweep(dump_yaml(resolved), spec.where("training.steps"), name=spec.name)
+    return parse_sweep(dump_yaml(resolved), spec.where("training.steps"), name=spec.name).as_recorded()
 
 
 def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configuration, device: str) -> None:

@@ -80,7 +80,7 @@ def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
 def _load_kept(path: Path, overrides: Sequence[str] = ()) -> SweepSpec:
     """Read sweep.yaml; what is wrong in it is said with how to have it again."""
     try:
-        return load_sweep(path, overrides)
+        return load_sweep(path, overrides).as_recorded()
     except SweepFileError as error:
         if not any(problem.where.startswith(str(path)) for problem in error.problems):
             raise

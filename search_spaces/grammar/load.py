@@ -53,7 +53,7 @@ def load_sweep(
 
 def parse_recorded(spec: Mapping[str, Any], source: str, overrides: Sequence[str] = ()) -> SweepSpec:
     """Check a specification recorded in a ledger; see `parse_sweep`."""
-    return parse_sweep(dump_yaml(dict(spec)), source, overrides)
+    return parse_sweep(dump_yaml(dict(spec)), source, overrides).as_recorded()
 
 
 def parse_sweep(text: str, source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:

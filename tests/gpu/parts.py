@@ -55,10 +55,9 @@ def some(cases: Mapping[str, list[Member]], size: Size) -> list[tuple[str, list[
 def packed(members: list[Member], device: str, steps: int, compiled: bool, **training: Any) -> Pack:
     """A pack of these members, trained for so many steps; `training` replaces other values."""
     training = {"steps": steps, "compile": compiled, **training}
-    return Pack(
-        [MemberConfig.from_dict({**one, "training": {**one["training"], **training}}) for one in members],
-        torch.device(device),
-    )
+    plain = [{**one, "training": {**one["training"], **training}} for one in members]
+    # as recorded ones: cases that stop early may have no evaluation in so few steps
+    return Pack([MemberConfig.from_dict(one, recorded=True) for one in plain], torch.device(device))
 
 
 def stepped(pack: Pack, state: State, steps: int, plain: bool = False) -> State:

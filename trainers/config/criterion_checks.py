@@ -25,8 +25,7 @@ def criterion_problems(
     for name, criterion in criteria.items():
         key = f"training.{name}"
         if every is None:
-            message = f"{key} needs evaluations during training, but the only one is after the last step"
-            yield Problem(key="evaluation.every", given=None, message=message, allowed="a number of steps")
+            yield Problem(key="evaluation.every", message=_none_in_time(name), allowed="a number of steps")
         yield from (problem.under(key) for problem in _name_problems(criterion, task, model, averages))
         if not task.distributions[0].trained_lengths:
             message = f"the task {task.name} has no trained lengths to validate at"
@@ -35,6 +34,17 @@ def criterion_problems(
         given, other = criteria["curriculum"].samples, criteria["stop"].samples
         message = f"{given} samples, but training.stop has {other}, and both use the same inputs"
         yield Problem(key="training.curriculum.samples", given=given, message=message, allowed=str(other))
+
+
+def late_evaluation_problems(criteria: Collection[str], every: int | None, steps: int) -> Iterator[Problem]:
+    """Yield why criteria would have no effect: the first evaluation comes after the last step."""
+    for name in criteria if every is not None and every >= steps else ():
+        allowed = f"less than training.steps ({steps})"
+        yield Problem(key="evaluation.every", given=every, message=_none_in_time(name), allowed=allowed)
+
+
+def _none_in_time(name: str) -> str:
+    return f"training.{name} needs evaluations during training, but the only one is after the last step"
 
 
 def stage_problems(curriculum: Curriculum, task: Task) -> Iterator[Problem]:

@@ -7,7 +7,12 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from trainers.config.criterion_checks import criterion_problems, ineffective_stage_problems, stage_problems
+from trainers.config.criterion_checks import (
+    criterion_problems,
+    ineffective_stage_problems,
+    late_evaluation_problems,
+    stage_problems,
+)
 from trainers.errors import ConfigError, Problem
 from trainers.optimization.criterion import Criterion, Stop
 from trainers.settings.fields import Settings, setting
@@ -110,11 +115,29 @@ class MemberConfig(Settings):
         fault, its key dotted from the top (`training.learning_rate`).
         """
         member = cls.from_mapping(data)
-        if problems := list(member._problems_between(recorded)):
+        if problems := list(member._problems_between()) or ([] if recorded else list(member._problems_of_new())):
             raise ConfigError(problems)
         return member
 
-    def _problems_between(self, recorded: bool) -> Iterator[Problem]:
+    def _problems_of_new(self) -> Iterator[Problem]:
+        """Yield problems of settings without their effect; a recorded member was trained with them."""
+        yield from late_evaluation_problems(self.criteria, self.evaluation.every, self.training.steps)
+        if self.training.curriculum is not None:
+            yield from ineffective_stage_problems(self.training.curriculum, self.task)
+        for problem in self.model.problems_of_new():
+            yield problem.under("model")
+        for label, average in self.training.averages.items():
+            for problem in average.problems_of_new(self._parameter_names):
+                yield problem.under(f"training.averages.{label}")
+
+    def _parameter_names(self) -> list[str]:
+        """Return the names of the model's parameters; none if the user's own code raises, which a trial will report."""
+        try:
+            return [parameter.name for parameter in self.model.parameters(self.task)]
+        except Exception:
+            return []
+
+    def _problems_between(self) -> Iterator[Problem]:
         for problem in self.training.schedule.step_problems(self.training.steps):
             yield problem.under("training.schedule")
         for problem in self.model.task_problems(self.task):
@@ -141,8 +164,6 @@ class MemberConfig(Settings):
         yield from criterion_problems(self.criteria, self.task, self.model, averages, self.evaluation.every)
         if curriculum is not None:
             yield from stage_problems(curriculum, self.task)
-            if not recorded:  # a recorded curriculum was trained, with or without an effect
-                yield from ineffective_stage_problems(curriculum, self.task)
         for length in self.evaluation.lengths if self.evaluation.lengths != "all" else ():
             if length not in self.task.lengths:
                 allowed = f"{min(self.task.lengths)} to {max(self.task.lengths)}"

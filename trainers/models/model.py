@@ -13,6 +13,7 @@ from torch import Tensor
 
 from trainers.errors import Problem
 from trainers.positions.context import Recorder
+from trainers.positions.position import Position
 from trainers.settings.fields import Settings
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
@@ -82,6 +83,11 @@ class Model(Settings, ABC):
     def task_problems(self, task: Task) -> Iterator[Problem]:
         """Yield why this model cannot be used for a task."""
         return iter(())
+
+    def problems_of_new(self) -> Iterator[Problem]:
+        """Yield problems that a recorded configuration may have: by default those of its field `position`."""
+        position = getattr(self, "position", None)
+        return position.problems_of_new() if isinstance(position, Position) else iter(())
 
     def choose_form(self, task: Task) -> str:
         """Return which of several equivalent computations `logits` uses."""

@@ -11,12 +11,13 @@ Its hyperparameters may differ between members: they arrive as tensors of shape 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from trainers.errors import Problem, nearest
 from trainers.settings.fields import Settings, setting, settings_fields
 from trainers.settings.registry import register
 from trainers.tensors.parameters import ParameterLayout
@@ -34,6 +35,10 @@ class Average(Settings, ABC):
     def source(self) -> "Average":
         """The average whose buffers it uses, by default itself; averages with the same source share buffers."""
         return self
+
+    def problems_of_new(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
+        """Yield problems of a new configuration, whose model has these parameters; a recorded one was trained."""
+        return iter(())
 
     @abstractmethod
     def start(self, theta: Tensor) -> tuple[Tensor, ...]:
@@ -169,6 +174,17 @@ class NormMatched(Bema):
         if type(self) is not NormMatched:
             return self
         return Bema(**{item.name: getattr(self, item.name) for item in settings_fields(Bema)})
+
+    def problems_of_new(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
+        """Yield a problem if no parameter is named, and one for each name that is no parameter."""
+        names = parameter_names() if self.parameters is not None else ()
+        allowed = f"null for all parameters, or names of some, such as {', '.join(names[:8])}"
+        if names and not self.parameters:
+            yield Problem(key="parameters", given=[], message="names no parameter", allowed=allowed)
+        for name in self.parameters or () if names else ():
+            if name not in names:
+                message, close = f"the model has no parameter {name}", nearest(name, names)
+                yield Problem(key="parameters", given=name, message=message, allowed=allowed, nearest=close)
 
     def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
         """Return the raw weights with BEMA's norm for each parameter; parameters of norm zero are unchanged."""

@@ -89,6 +89,10 @@ class Position(Settings):
         """Yield why this encoding cannot be used for a task."""
         return iter(())
 
+    def problems_of_new(self) -> Iterator[Problem]:
+        """Yield problems of a new configuration; one that is recorded with them was trained."""
+        return iter(())
+
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
         """Return trained parameters shared by all layers."""
         return ()

@@ -10,6 +10,7 @@ from torch import Tensor
 from trainers.errors import Problem
 from trainers.positions.context import PLACE_SITE
 from trainers.positions.position import Position, Sizes
+from trainers.positions.upe import Upe
 from trainers.settings.fields import Settings, setting
 from trainers.settings.registry import register
 from trainers.tensors.noise import Noise
@@ -66,6 +67,15 @@ class Randomized(Position):
             message = f"draws positions for up to {positions} tokens, but the task has {ids} position ids"
             yield Problem(key="position", given=self.name, message=message)
         yield from map(_under_base, self.base.task_problems(task))
+
+    def problems_of_new(self) -> Iterator[Problem]:
+        """Yield a problem of a base that does not work at random positions."""
+        if isinstance(self.base, Randomized | Upe):
+            message = f"{self.base.name} finds the multiplier by its positions, and they would be random"
+            if isinstance(self.base, Randomized):
+                message = "it is randomized itself, and its longest and draw would not be read"
+            allowed = "another encoding, such as rope"
+            yield Problem(key="position.base", given=self.base.name, message=message, allowed=allowed)
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
         """Return the base encoding's parameters for inputs of `longest` positions."""

@@ -199,6 +199,7 @@ class SweepSpec(Strict):
     _findings: Findings = PrivateAttr(default_factory=lambda: Findings("(no file)"))
     _folder: Path | None = PrivateAttr(default=None)
     _direction_is_assumed: bool = PrivateAttr(default=False)
+    _is_recorded: bool = PrivateAttr(default=False)
 
     @property
     def folder(self) -> Path | None:
@@ -209,6 +210,16 @@ class SweepSpec(Strict):
     def direction_is_assumed(self) -> bool:
         """Whether the file leaves `objective.direction` out, so that the task has yet to say it."""
         return self._direction_is_assumed
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it is that of a sweep that an earlier version may have accepted and begun; see `as_recorded`."""
+        return self._is_recorded
+
+    def as_recorded(self) -> "SweepSpec":
+        """Return this specification, whose configurations are from now on checked less strictly."""
+        self._is_recorded = True
+        return self
 
     def with_direction(self, direction: str) -> "SweepSpec":
         """Return this specification with the direction of its objective."""

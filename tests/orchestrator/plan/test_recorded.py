@@ -14,7 +14,9 @@ from orchestrator.plan.recorded import (
     with_recorded_defaults,
 )
 from orchestrator.plan.recorded import refuse_corrected as refuse_corrected_configurations
-from search_spaces import SweepSpec, parse_sweep
+from orchestrator.record.state.state import SweepState
+from orchestrator.sweep.specification import load_spec
+from search_spaces import SweepFileError, SweepSpec, parse_recorded, parse_sweep
 from trainers.models.decoder import Decoder
 from trainers.positions.rope import Rope
 
@@ -53,6 +55,22 @@ def test_a_draw_that_is_recorded_has_the_name_it_has_there(spec) -> None:
     )
     assert again.config_id == again.duplicate_of == "older1"
     assert new.duplicate_of is None and new.config_id == new.member(0).config_id
+
+
+def test_settings_without_effect_are_refused_in_files_and_accepted_in_sweeps_that_have_begun(spec, tmp_path) -> None:
+    """An earlier version let them pass: such a sweep is resumed, extended and confirmed."""
+    stop = ("training.stop={metric: total_variation, threshold: 0.1}", "evaluation.every=5")
+    draws = [(0, {"training.learning_rate": 0.01})]
+    with pytest.raises(SweepFileError, match=r"evaluation\.every: training\.stop needs evaluations during training"):
+        configure(parse_sweep(TEXT, "small.yaml", stop), draws)
+    assert configure(parse_sweep(TEXT, "small.yaml", [*stop, "evaluation.every=4"]), draws)
+    begun = parse_recorded(parse_sweep(TEXT, "small.yaml", stop).resolved(), "the specification")
+    assert begun.is_recorded and begun.with_direction("minimize").is_recorded
+    (found,) = configure(begun, draws)
+    assert found.member(1).evaluation.every == 5
+    state = SweepState(folder=tmp_path)
+    state.specs.append(begun.resolved())
+    assert load_spec(state).is_recorded
 
 
 def test_fields_that_are_newer_than_the_record_do_not_make_another(spec) -> None:

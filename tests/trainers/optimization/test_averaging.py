@@ -5,6 +5,8 @@ import pytest
 import torch
 
 from tests.trainers.runs import stepped
+from trainers.config.member import MemberConfig
+from trainers.errors import ConfigError
 from trainers.optimization.averaging import Bema, Ema, NormMatched
 from trainers.packs.pack import Pack
 from trainers.tensors.parameters import Parameter, ParameterLayout
@@ -79,6 +81,18 @@ def test_averages_do_not_change_training(member) -> None:
     }
     packs = [Pack([member(training__averages=averages)], torch.device("cpu")) for averages in ({"raw": {}}, several)]
     assert torch.equal(*(stepped(pack, 20).theta for pack in packs))
+
+
+def test_norm_matched_names_parameters_of_the_model(sections) -> None:
+    for names, said in (
+        (["embeding"], r"no parameter embeding; allowed: null .* such as embedding, .*; did you mean 'embedding'\?"),
+        (["embedding", "nothing"], r"^training\.averages\.all\.parameters: the model has no parameter nothing;"),
+        ([], "names no parameter; allowed: null for all parameters, or names of some"),
+    ):
+        plain = sections(training__averages={"all": {"kind": "norm_matched", "parameters": names}})
+        with pytest.raises(ConfigError, match=said):
+            MemberConfig.from_dict(plain)
+        assert MemberConfig.from_dict(plain, recorded=True).training.averages["all"].parameters == tuple(names)
 
 
 @pytest.mark.parametrize("chosen", [None, ("b",)])

@@ -65,6 +65,8 @@ def test_null_names_no_configuration_and_a_value_does(sections) -> None:
         ({"training__stop": {**STOP, "average": "emaa"}}, "training.stop.average", "ema"),
         ({"training__stop": STOP, "evaluation__every": None}, "evaluation.every", None),
         ({"training__curriculum": RISING, "evaluation__every": None}, "evaluation.every", None),
+        ({"training__stop": STOP, "evaluation__every": 50}, "evaluation.every", None),
+        ({"training__curriculum": RISING, "evaluation__every": 60}, "evaluation.every", None),
         ({"training__curriculum": RISING, "task": {"name": "last"}}, "training.curriculum", None),
         (
             {"training__stop": STOP, "training__curriculum": {**RISING, "samples": 9}},
@@ -110,6 +112,13 @@ def test_a_curriculum_that_does_nothing_or_ignores_a_setting_is_refused_and_read
     plain["training"]["curriculum"] = rising
     before = recorded_member({key: value for key, value in plain.items() if key != "seed"}, 3)
     assert before.training.curriculum is not None and before.training.curriculum.metric == rising["metric"]
+
+
+def test_a_criterion_that_was_recorded_with_no_evaluation_in_time_is_read(sections) -> None:
+    plain = built(sections, training__stop=STOP, evaluation__every=49).to_dict()
+    plain["evaluation"]["every"] = 50
+    before = recorded_member({key: value for key, value in plain.items() if key != "seed"}, 3)
+    assert before.training.stop is not None and before.evaluation.every == 50
 
 
 def test_a_threshold_that_cannot_be_is_allowed(sections) -> None:

@@ -74,3 +74,21 @@ def test_what_cannot_be_is_refused(sections) -> None:
     with pytest.raises(ConfigError, match=r"(?s)model.position.base.uniform.*multiplier"):
         base = {"name": "upe", "uniform": 1}
         MemberConfig.from_dict(sections(model={**model, "position": {"name": "randomized", "base": base}}))
+
+
+def test_what_random_positions_break_is_refused_and_trains_on_where_it_was_recorded(sections) -> None:
+    for base, said in (
+        ({"name": "upe", "uniform": 2}, r"^model\.position\.base: upe finds the multiplier by its positions"),
+        (
+            {"name": "randomized", "base": "learned"},
+            r"^model\.position\.base: it is randomized itself, and its longest",
+        ),
+    ):
+        plain = sections(
+            task={"name": "padded_multiplication", "number_digits": 4, "train_digits": 2, "multiplier_digits": 2},
+            model={"name": "decoder", "layers": 1, "width": 8, "heads": 2},
+        )
+        plain["model"]["position"] = {"name": "randomized", "base": base}
+        with pytest.raises(ConfigError, match=said):
+            MemberConfig.from_dict(plain)
+        assert MemberConfig.from_dict(plain, recorded=True).model.position.base.name == base["name"]
