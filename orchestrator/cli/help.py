@@ -11,7 +11,6 @@ from orchestrator.code.provenance import PACKAGES, version
 BEGIN, LOOK, CONTINUE, TAKE_OUT, KEEP_HOUSE = "begin", "look", "continue", "take out", "keep house"
 PANELS = (BEGIN, LOOK, CONTINUE, TAKE_OUT, KEEP_HOUSE)
 WIDTH = 80
-VERSIONS = "Print versions, for a bug report"
 
 
 class VerbGroup(TyperGroup):
@@ -28,7 +27,6 @@ class VerbGroup(TyperGroup):
             start = f"{'' if panel == before else panel:{first}}  {name:{second}}  "
             formatter.write(start + _cut(self.commands[name].get_short_help_str(200), WIDTH - len(start)) + "\n")
             before = panel
-        formatter.write(f"{'':{first}}  {'--version':{second}}  {VERSIONS}\n")
 
     def _panel(self, name: str) -> str:
         panel = getattr(self.commands[name], "rich_help_panel", None)
@@ -44,7 +42,7 @@ def _print_versions(asked: bool) -> None:
 def show_version(
     asked: Annotated[
         bool,
-        typer.Option("--version", callback=_print_versions, is_eager=True, help=VERSIONS),
+        typer.Option("--version", callback=_print_versions, is_eager=True, help="Print versions, for a bug report."),
     ] = False,
 ) -> None:
     """Do nothing; it has the options of `lengthwise` itself."""
