@@ -124,15 +124,19 @@ def delete(
         if not typer.confirm("Delete them?" if checkpoints else "Delete it?"):
             raise UserError(f"{folder}: nothing was deleted")
     deleted = dict[str, int]()
-    if mlflow:
+
+    def delete_its_runs() -> None:
+        if not mlflow:
+            return
         from orchestrator.tracking.deletion import delete_runs
 
         remember(tracking_uri)
-        deleted = delete_runs(folder, tracking_uri)
+        deleted.update(delete_runs(folder, tracking_uri))
         for uri, count in deleted.items():
             say(console, f"{uri}: {count} runs were moved to MLflow's bin")
+
+    delete_sweep(planned, delete_its_runs)
     left = [uri for uri in planned.published_at if uri not in deleted]
-    delete_sweep(planned)
     what = "the checkpoints of " if checkpoints else ""
     say(
         console,

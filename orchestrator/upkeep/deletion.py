@@ -1,6 +1,7 @@
 """Delete a sweep, or its checkpoints alone: the files that lengthwise wrote. Files of the user stay."""
 
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
@@ -103,16 +104,20 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
     return replace(planned, relations=tuple(relations), published_at=tuple(state.published_at))
 
 
-def delete_sweep(planned: Deletion) -> None:
+def delete_sweep(planned: Deletion, delete_runs: Callable[[], None] = lambda: None) -> None:
     """Delete the planned files, the ledger last, and the folder of a whole sweep if it is empty then.
+
+    `delete_runs` is called before the first of them, once no driver can run the sweep.
 
     Raises SweepLocked, naming the driver, while the sweep is being run, UserError for what cannot be deleted,
     StorageError and StorageRefused. A deletion that was interrupted can be repeated.
     """
     late = {planned.folder / name for name in FILES}
     with SweepLock(planned.folder):
-        if planned.address is not None:
-            _delete_objects(Store(planned.address), planned)
+        if planned.address is None:
+            delete_runs()
+        else:
+            _delete_objects(Store(planned.address), planned, delete_runs)
         for entry in planned.entries:
             if entry not in late:
                 _delete(entry)
@@ -125,14 +130,15 @@ def delete_sweep(planned: Deletion) -> None:
         planned.folder.rmdir()
 
 
-def _delete_objects(store: Store, planned: Deletion) -> None:
-    """Delete the objects of a sweep; of its ledger the last segment first, so that what is left is its beginning.
+def _delete_objects(store: Store, planned: Deletion, delete_runs: Callable[[], None]) -> None:
+    """Delete the runs and the objects of a sweep; of its ledger the last segment first, so that its beginning is left.
 
     They are those that are there now: another machine may have continued the sweep while the user was asked.
     """
     lease = Lease(store, planned.folder)
     lease.acquire()
     try:
+        delete_runs()
         deleted = [name for name in store.sizes() if _is_deleted(name, planned.checkpoints_only)]
         names = [name for name in deleted if not name.startswith(f"{OWNERS}/")]
         segments = [name for name in names if name.startswith(f"{SEGMENTS}/")]

@@ -12,6 +12,7 @@ from mlflow.tracking import MlflowClient
 from orchestrator import open_sweep
 from orchestrator.cli import main as cli
 from orchestrator.cli.help import PANELS
+from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.state.state import SweepState
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
@@ -63,6 +64,18 @@ def test_mlflow_runs_are_deleted_with_their_sweep_and_no_others(lengthwise, tmp_
     done = lengthwise("delete", tmp_path / "finished", "--yes", "--mlflow", "--tracking-uri", uri)
     assert done.returncode == 0 and "7 runs were moved to MLflow's bin" in done.stdout, done.stderr
     assert {run.data.tags["lengthwise.sweep"] for run in client.search_runs(ids)} == {"grid"}
+
+
+def test_a_sweep_that_is_being_run_keeps_its_mlflow_runs(lengthwise, tmp_path, monkeypatch):
+    folder, asked = shutil.copytree(RELEASED / "grid", tmp_path / "grid"), []
+    monkeypatch.setattr("orchestrator.tracking.deletion.delete_runs", lambda *given: asked.append(given) or {"a": 1})
+    with SweepLock(folder):
+        lengthwise.refuses("delete", folder, "--yes", "--mlflow", said="is being run by")
+        assert not asked
+    assert lengthwise("delete", folder, "--yes").returncode == 0 and not asked
+    folder = shutil.copytree(RELEASED / "grid", tmp_path / "grid")
+    done = lengthwise.succeeds("delete", folder, "--yes", "--mlflow")
+    assert asked == [(folder, None)] and "a: 1 runs were moved to MLflow's bin" in done.stdout
 
 
 @pytest.mark.slow
