@@ -110,9 +110,10 @@ def delete(
     """Delete a sweep. Asks first; refuses a folder that is no sweep, and a sweep that is being run."""
     from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 
-    if checkpoints and mlflow:
-        raise UserError("--checkpoints deletes checkpoints alone; leave out --mlflow")
-    if tracking_uri and not mlflow:
+    for option, is_given in {"--mlflow": mlflow, "--tracking-uri": tracking_uri is not None}.items():
+        if checkpoints and is_given:
+            raise UserError(f"--checkpoints deletes checkpoints alone; leave out {option}")
+    if tracking_uri is not None and not mlflow:
         raise UserError("--tracking-uri says where runs are deleted; give --mlflow too")
     planned = plan_deletion(folder, checkpoints_only=checkpoints)
     say(console, planned.sentence)
