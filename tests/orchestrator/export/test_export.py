@@ -152,6 +152,9 @@ def test_files_that_exist_are_kept_and_nothing_is_half_written(trained_sweep, tm
     (tmp_path / "weights" / "configuration-1-seed-0.safetensors").write_text("mine")
     with pytest.raises(UserError, match=r"configuration-1-seed-0\.safetensors: exists already"):
         export(trained_sweep, weights=tmp_path / "weights")
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"/file is a file, not a folder"):
+        export(trained_sweep, weights=tmp_path / "file")
 
 
 @pytest.mark.parametrize(
