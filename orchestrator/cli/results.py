@@ -144,17 +144,23 @@ def publish(
     ] = False,
 ) -> None:
     """Send the results that MLflow lacks; may be repeated at any time."""
+    from orchestrator.mirror.fetch import fetch_sweep
     from orchestrator.record.ledger.lock import running
     from orchestrator.report import artifacts
+    from orchestrator.storage import patiently
     from orchestrator.tracking.follow import follow as follow_sweep
     from orchestrator.tracking.publish import publish as publish_sweep
     from orchestrator.tracking.publish import record_address
+
+    def is_running() -> bool:
+        patiently(fetch_sweep, folder)
+        return running(folder) is not None
 
     remember(tracking_uri)
     if follow:
         _say(f"publishing {folder} while it runs; Ctrl-C ends this, and the sweep continues")
         one_pass = partial(publish_sweep, folder, tracking_uri, artifacts=artifacts, sweep_files=False)
-        follow_sweep(folder, one_pass, is_running=lambda: running(folder) is not None, report=_say_problem)
+        follow_sweep(folder, one_pass, is_running=is_running, report=_say_problem)
     with make_console(stderr=True).status("publishing ...") as shown:
         published = publish_sweep(
             folder,

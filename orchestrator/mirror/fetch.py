@@ -58,6 +58,7 @@ def fetch_sweep(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK_FILE, timeout=PATIENCE_SECONDS)
     with suppress(Timeout), lock:  # a driver that runs here has more than its mirror
+        owner = read_remote_owner(store)  # before the records: an owner that has ended has written all of them
         path = folder / LEDGER_FILE
         content = path.read_bytes() if path.exists() else b""
         more = missing_records(store, folder, content)
@@ -68,7 +69,7 @@ def fetch_sweep(folder: Path) -> None:
         (folder / SEEN_FILE).touch()
         if more:
             write_atomic(path, [content[: content.rfind(b"\n") + 1] + more])
-        if owner := read_remote_owner(store):
+        if owner:
             write_atomic(folder / OWNER_FILE, [owner])
         else:
             (folder / OWNER_FILE).unlink(missing_ok=True)
