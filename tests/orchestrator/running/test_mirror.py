@@ -55,6 +55,10 @@ def machine(tmp_path, monkeypatch):
     return lambda name: Machine(tmp_path / name, tmp_path / "bucket")
 
 
+def copied_bytes(bucket: Path) -> int:
+    return sum(path.stat().st_size for path in bucket.glob("ledger/*"))
+
+
 @pytest.mark.parametrize(
     ("address", "copy"),
     [
@@ -89,7 +93,7 @@ def test_segments_are_the_ledger_and_are_never_changed(machine):
         for number in range(3):
             ledger.append("publish", uri=None, ok=True, message=str(number))
             size = ledger.path.stat().st_size
-            wait_for(lambda size=size: sum(path.stat().st_size for path in segments.glob("*")) == size)
+            wait_for(lambda size=size: copied_bytes(machine("a").bucket) == size)
             assert known.items() <= (known := {path: path.read_bytes() for path in segments.iterdir()}).items()
         with ledger.path.open("ab") as file:
             file.write(b"written and not acknowledged\n")
@@ -197,7 +201,7 @@ def test_a_sweep_is_deleted_at_its_address_and_here(machine, tmp_path, monkeypat
         with create_ledger(folder, FIRST) as ledger:
             for number in range(3):
                 ledger.append("publish", uri=None, ok=True, message=str(number))
-                ledger._copy()
+                wait_for(lambda: copied_bytes(bucket) == ledger.path.stat().st_size)
         (bucket / "weights").mkdir()
         (bucket / "weights/w.safetensors").write_text("w")
         (bucket / "notes.txt").write_text("mine")
@@ -235,7 +239,7 @@ def test_publish_follows_a_sweep_of_another_machine_to_its_end(machine, tmp_path
     def follow(copy, publish, *, is_running, report):
         for number in range(2):
             ledger.append("publish", uri=None, ok=True, message=str(number))
-            wait_for(lambda: sum(path.stat().st_size for path in bucket.glob("ledger/*")) == ledger.path.stat().st_size)
+            wait_for(lambda: copied_bytes(bucket) == ledger.path.stat().st_size)
             (copy / ".owner.json").write_bytes(replace(Owner.this_process(0.0), heartbeat=0.0).encode())  # long ago
             assert is_running() and len(read_records(copy)) == 2 + number
         ledger.append("publish", uri=None, ok=True, message="last")
@@ -244,6 +248,7 @@ def test_publish_follows_a_sweep_of_another_machine_to_its_end(machine, tmp_path
         followed.append(copy)
 
     bucket, followed = machine("a").bucket, []
+    monkeypatch.setattr(lease, "HEARTBEAT_SECONDS", 5.0)  # a file is empty for an instant while it is written
     with machine("a") as folder:
         ledger = create_ledger(folder, FIRST)
         wait_for(lambda: list(bucket.glob("ledger/*")))
