@@ -43,6 +43,11 @@ def address_of(folder: Path) -> str | None:
     return f"{scheme}://{'/' if scheme == 'file' else ''}{'/'.join(rest)}" if rest else None
 
 
+def place_of(folder: Path) -> str:
+    """Return what a person calls a folder: its address if it is a local copy, otherwise its path."""
+    return address_of(folder) or str(folder)
+
+
 def _root() -> Path:
     from trainers.files.cache_folder import cache_path  # imports numpy, which `--help` need not
 

@@ -37,8 +37,13 @@ class Store:
         return {name: size for name, size in names.items() if ".." not in PurePosixPath(name).parts}
 
     def folders(self) -> list[str]:
-        """Return the names of the folders just below the address."""
-        found = self._ask(self._files.ls, self._root, detail=True)
+        """Return the names of the folders just below the address, none if nothing is there yet."""
+        try:
+            found = self._ask(self._files.ls, self._root, detail=True)
+        except StorageRefused:
+            if self.sizes():  # which raises where the address cannot be used
+                raise
+            return []
         return sorted(PurePosixPath(one["name"]).name for one in found if one["type"] == "directory")
 
     def has(self, name: str) -> bool:

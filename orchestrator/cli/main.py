@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.addresses import place_of
 from orchestrator.cli import continuing, options, results, upkeep
 from orchestrator.cli.help import BEGIN, LOOK, VerbGroup, show_version
 from orchestrator.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
@@ -113,7 +114,7 @@ def plan(
 
     register(spec := _load(file, overrides, name, imports))
     plan = forecast(spec, workers, working_dir)
-    _say(f"{spec.name} would be kept in {(storage or default_storage()) / spec.name}")
+    _say(f"{spec.name} would be kept in {place_of((storage or default_storage()) / spec.name)}")
     _say(align_rows(plan.rows))
     for warning in plan.warnings:
         _say(f"warning: {warning}")

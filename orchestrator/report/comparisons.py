@@ -47,9 +47,8 @@ def compare_and_show(
         from orchestrator.figures.drawing import check_figure_path  # brings matplotlib
 
         check_figure_path(figure, force=force)
-    sweeps = [find_sweep(name) for name in others]
-    if len(others) != 2 or any(map(has_ledger, sweeps)):
-        found = _compare_all([folder, *sweeps], metric, average, lengths)
+    if len(others) != 2 or any(map(_names_sweep, others)):
+        found = _compare_all([folder, *map(find_sweep, others)], metric, average, lengths)
         for place, one in enumerate(found):
             if place:
                 console.print("")
@@ -102,6 +101,14 @@ def _describe(side: Side) -> str:
     place = f"ranked {row.rank} of {side.result.configurations_finished}" if row.rank else "failed"
     ended = f"{row.seeds_run} seeds, {row.seeds_failed} failed"
     return f"{label(row.number)} of {side.result.name} ({row.config_id}, {place}; {ended})"
+
+
+def _names_sweep(name: str) -> bool:
+    """Return whether a name is that of a sweep; otherwise it is that of a configuration."""
+    try:
+        return has_ledger(find_sweep(name))
+    except NotASweep:  # an address
+        return False
 
 
 def _compare_all(

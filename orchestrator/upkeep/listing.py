@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+from orchestrator.addresses import address_of, place_of
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.fetch import fetch_storage, was_deleted
 from orchestrator.record.ledger.folders import sweep_folders
@@ -23,11 +24,11 @@ def list_sweeps(storage: Path) -> list[str]:
     Raises UserError if there is no such folder.
     """
     fetch_storage(storage)
-    if not storage.is_dir():
+    if not storage.is_dir() and address_of(storage) is None:
         raise UserError(f"{storage}: there is no such folder; --storage names the folder that holds the sweeps")
     folders = sweep_folders(storage)
     if not folders:
-        return [f"there are no sweeps in {storage}"]
+        return [f"there are no sweeps in {place_of(storage)}"]
     rows: list[tuple[str, ...]] = [HEAD]
     unread: list[str] = []
     for folder in folders:

@@ -5,7 +5,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.addresses import local_copy
+from orchestrator.addresses import local_copy, place_of
 from orchestrator.errors import NotASweep, OddEntry, UserError
 from orchestrator.wording import command
 from search_spaces import nearest_name
@@ -81,8 +81,8 @@ def check_storage(storage: Path) -> None:
             f"{storage} is itself a sweep; did you mean {command('ui --storage', storage.resolve().parent)}?"
         )
     if not storage.exists():
-        raise UserError(f"{storage} does not exist; --storage names the folder of the sweeps")
-    raise UserError(f"no sweeps in {storage}; --storage names the folder of the sweeps")
+        raise UserError(f"{place_of(storage)} does not exist; --storage names the folder of the sweeps")
+    raise UserError(f"no sweeps in {place_of(storage)}; --storage names the folder of the sweeps")
 
 
 def is_inside(path: str) -> bool:

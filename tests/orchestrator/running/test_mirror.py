@@ -25,10 +25,12 @@ from orchestrator.storage import Store
 from orchestrator.tracking.attempt import Published
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from search_spaces import dump_yaml
+from tests.orchestrator.claims.conftest import CLAIM, write_claims
 from tests.orchestrator.conftest import TRAINED
 from tests.orchestrator.running.ledgers import curves, sets, wait_for
 from trainers.files.checkpoint import Checkpoints
 
+FINISHED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 FIRST = {"name": "s", "study": "tests", "spec": {}, "spec_hash": "f" * 16, "provenance": {}}
 
 
@@ -260,6 +262,31 @@ def test_publish_follows_a_sweep_of_another_machine_to_its_end(machine, tmp_path
     lengthwise.succeeds("publish", f"file://{bucket}", "--follow")
     with machine("b") as copy:
         assert followed == [copy]
+
+
+def test_an_address_to_which_nothing_was_written_yet_is_an_empty_storage(tmp_path, lengthwise, tiny):
+    lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    where = ("--storage", f"file://{tmp_path}/new")
+    assert lengthwise.succeeds("list", "sweeps", *where).stdout == f"there are no sweeps in file://{tmp_path}/new\n"
+    claims = write_claims(tmp_path / "claims.yaml", [CLAIM])
+    assert "not tested: the sweep was not run" in lengthwise.succeeds("claims", claims, *where).stdout
+    lengthwise.refuses("ui", *where, said=f"file://{tmp_path}/new does not exist")
+    assert f"tiny would be kept in file://{tmp_path}/new/tiny\n" in lengthwise.succeeds("plan", tiny, *where).stdout
+    assert not (tmp_path / "new").exists()
+
+
+def test_configurations_of_sweeps_at_addresses_are_compared(machine, tmp_path, lengthwise):
+    lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "a")
+    one, two = (f"file://{tmp_path}/{name}" for name in ("one", "two"))
+    with machine("a"):
+        for address in (one, two):
+            open_ledger(shutil.copytree(FINISHED, local_copy(address))).close()
+    done = lengthwise.succeeds("compare", one, "0", f"{two}/1")
+    assert "First: #0 of finished" in done.stdout and "Second: #1 of finished" in done.stdout
+    assert "Second: #1 of finished" in lengthwise.succeeds("compare", one, f"{one}/0", f"{two}/1").stdout
+    for others in ([f"{two}/x"], ["0", f"{two}s/1"], [two, f"{two}s"]):
+        missing = next(name for name in others if "//" in name and name != two).removesuffix("/1")
+        lengthwise.refuses("compare", one, *others, said=f"{missing} holds no sweep: there is no ledger below it")
 
 
 def test_a_copy_of_a_sweep_that_another_machine_has_deleted_is_neither_shown_as_if_it_were_there_nor_lost(
