@@ -1,6 +1,5 @@
 """Arguments and options of the command line: shared ones, and those with long help texts."""
 
-import os
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ from typer.core import TyperCommand
 
 from orchestrator.addresses import IN_TEMPORARY_COPY, LASTING_STORAGES, is_absolute, local_copy
 from orchestrator.errors import UserError
-from orchestrator.record.ledger.folders import STORAGE_VARIABLE, default_storage
+from orchestrator.record.ledger.folders import chosen_storage, default_storage, is_name
 from orchestrator.redaction import remember, remember_all_of
 from search_spaces.grammar.spec.values import (
     STORES,
@@ -219,22 +218,26 @@ class SweepVerb(TyperCommand):
         self.params += self._added
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the folder that --name means before the other arguments."""
+        """Put the folder that --name means before the other arguments. Raises UserError for --storage and a path."""
         parsed, *_ = self.make_parser(ctx).parse_args(args=list(args))
         given: dict[str, str] = {str(one.name): parsed.get(one.name) or "" for one in self._added}
-        if given.get("storage"):
-            before = os.environ.get(STORAGE_VARIABLE)
-            os.environ[STORAGE_VARIABLE] = given["storage"]
-            ctx.call_on_close(lambda: _restore(before))
+        if storage := given.get("storage"):
+            ctx.with_resource(chosen_storage(storage))
         if given.get("name"):
             args = [str(default_storage() / given["name"]), *args]
+        elif storage and isinstance(named := parsed.get("folder"), str):
+            _refuse_elsewhere(named, storage)
         return super().parse_args(ctx, args)
 
 
-def _restore(before: str | None) -> None:
-    del os.environ[STORAGE_VARIABLE]
-    if before is not None:
-        os.environ[STORAGE_VARIABLE] = before
+def _refuse_elsewhere(named: str, storage: str) -> None:
+    """Raise UserError for a sweep that is given by its path or address, beside a storage that does not hold it."""
+    folder = local_copy(named)
+    if not is_name(named) and folder.absolute().parent.resolve() != default_storage().resolve():
+        raise UserError(
+            f"{named} says where the sweep is, and --storage {storage} another place; "
+            f"leave out --storage, or give the name of a sweep there, such as {folder.resolve().name}"
+        )
 
 
 def in_seconds(time: str | None) -> float | None:

@@ -37,7 +37,7 @@ def find_sweep(named: str | Path) -> Path:
     fetch_sweep(folder)
     if is_address(named) and not has_ledger(folder):
         raise NotASweep(f"{address_of(folder)} holds no sweep: there is no ledger below it")
-    found = find_in_storage(folder)
+    found = find_in_storage(named)
     if found != Path(named):
         refuse_deleted(found)
     return found

@@ -2,7 +2,8 @@
 
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from orchestrator.addresses import local_copy, place_of
@@ -19,6 +20,7 @@ WEIGHTS_FOLDER, CHECKPOINTS_FOLDER = "weights", "checkpoints"
 FOLDERS = (CHECKPOINTS_FOLDER, "code", "curves", "figures", WEIGHTS_FOLDER)
 STOP_FILE = f"{CHECKPOINTS_FOLDER}/stop"  # stops all packs at their next evaluation
 STORAGE_VARIABLE = "LENGTHWISE_STORAGE"
+_chosen = ""  # the storage that a command was given by --storage
 
 
 def inside_ray_job() -> bool:
@@ -26,12 +28,23 @@ def inside_ray_job() -> bool:
     return "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
 
 
+@contextmanager
+def chosen_storage(storage: str) -> Iterator[None]:
+    """Look for sweeps that are given by their names in this folder or at this address, and nowhere else."""
+    global _chosen
+    _chosen = storage
+    try:
+        yield
+    finally:
+        _chosen = ""
+
+
 def default_storage() -> Path:
-    """LENGTHWISE_STORAGE if it is set, ~/lengthwise-sweeps inside a Ray job, otherwise ./sweeps.
+    """Return the chosen storage, LENGTHWISE_STORAGE, ~/lengthwise-sweeps inside a Ray job, otherwise ./sweeps.
 
     For an address, its local copy.
     """
-    chosen = os.environ.get(STORAGE_VARIABLE)
+    chosen = _chosen or os.environ.get(STORAGE_VARIABLE)
     if chosen:
         return local_copy(chosen)
     return Path.home() / "lengthwise-sweeps" if inside_ray_job() else Path("sweeps")
@@ -42,11 +55,22 @@ def sweep_folders(storage: Path) -> list[Path]:
     return sorted(ledger.parent for ledger in storage.glob(f"*/{LEDGER_FILE}"))
 
 
-def find_in_storage(folder: Path) -> Path:
-    """Return a sweep's folder as given; for a bare name that is not a folder here, the one in the storage folder."""
+def find_in_storage(named: str | Path) -> Path:
+    """Return a sweep's folder as given; for a bare name that is not a folder here, the one in the storage folder.
+
+    If a storage is chosen, a bare name is the one there.
+    """
+    folder = local_copy(named)
     stored = default_storage() / folder
+    if _chosen and is_name(named):
+        return stored
     alone = len(folder.parts) == 1 and folder.name not in ("", "..")
     return stored if alone and not has_ledger(folder) and has_ledger(stored) else folder
+
+
+def is_name(named: str | Path) -> bool:
+    """Return whether a sweep is given by a bare name, and not by a path or an address."""
+    return "/" not in str(named) and str(named) not in ("", ".", "..")
 
 
 def has_ledger(folder: Path) -> bool:

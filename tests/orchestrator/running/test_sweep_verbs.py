@@ -1,6 +1,5 @@
 """Every verb that takes a sweep takes it by its folder, its bare name, or --name, with --storage for where it lies."""
 
-import os
 import shutil
 
 import pytest
@@ -8,7 +7,8 @@ import typer
 from typer.testing import CliRunner
 
 from orchestrator.cli import main as cli
-from orchestrator.record.ledger.folders import STORAGE_VARIABLE
+from orchestrator.errors import UserError
+from orchestrator.record.ledger.folders import default_storage
 from orchestrator.record.state.state import SweepState
 
 VERBS = {
@@ -33,13 +33,47 @@ def test_all_of_them_have_both_options():
 
 @pytest.mark.parametrize("form", ["--name {name} --storage {storage}", "{name} --storage={storage}", "{folder}"])
 def test_a_sweep_is_found(stored, form):
-    before = os.environ.get(STORAGE_VARIABLE)
+    before = default_storage()
     words = form.format(name=stored.name, storage=stored.parent, folder=stored).split()
     done = CliRunner().invoke(cli.app, ["status", *words])
     assert done.exit_code == 0 and f"in {stored}" in done.output
     compared = CliRunner().invoke(cli.app, ["compare", *words, "0", "1"])
     assert compared.exit_code == 0 and f"First: #0 of {stored.name}" in compared.output
-    assert os.environ.get(STORAGE_VARIABLE) == before
+    assert default_storage() == before
+
+
+@pytest.fixture
+def beside(stored, tmp_path, monkeypatch):
+    """A current folder with a sweep of the same name as the stored one."""
+    folder = shutil.copytree(stored, tmp_path / "here" / stored.name)
+    monkeypatch.chdir(folder.parent)
+    return folder
+
+
+def test_with_storage_a_name_is_that_of_a_sweep_in_it_and_of_no_folder_here(stored, beside):
+    words = [stored.name, "--storage", "../elsewhere"]
+    assert "in ../elsewhere" in CliRunner().invoke(cli.app, ["status", *words]).output
+    shutil.copytree(stored, stored.with_name("other"))
+    compared = CliRunner().invoke(cli.app, ["compare", "other", *words])
+    assert compared.exit_code == 0 and f"../elsewhere/{stored.name}" in compared.output, compared.output
+    missing = CliRunner().invoke(cli.app, ["status", stored.name, "--storage", "../nowhere"])
+    assert f"../nowhere/{stored.name} does not exist" in str(missing.exception)
+    assert CliRunner().invoke(cli.app, ["delete", *words, "--yes"]).exit_code == 0
+    assert beside.exists() and not stored.exists()
+
+
+@pytest.mark.parametrize("verb", ["status", "confirm", "delete"])
+@pytest.mark.parametrize("named", ["../elsewhere/{}", "./{}", "file:///srv/{}"])
+def test_storage_beside_a_path_or_an_address_is_refused(stored, beside, verb, named):
+    refused = CliRunner().invoke(cli.app, [verb, named.format(stored.name), "--storage", "../here/none"])
+    assert isinstance(refused.exception, UserError)
+    said = f"leave out --storage, or give the name of a sweep there, such as {stored.name}"
+    assert said in str(refused.exception)
+
+
+def test_storage_beside_a_path_into_it_is_taken(stored, beside):
+    done = CliRunner().invoke(cli.app, ["status", f"../elsewhere/{stored.name}", "--storage", str(stored.parent)])
+    assert done.exit_code == 0 and f"in ../elsewhere/{stored.name}" in done.output
 
 
 @pytest.mark.parametrize("words", [["--name"], ["one", "--name", "another"], []])
