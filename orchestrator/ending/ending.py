@@ -166,7 +166,7 @@ def _publish(spec: SweepSpec, folder: Path) -> Attempt:
     from orchestrator.tracking.publish import publish
 
     section = spec.tracking
-    publish_sweep = partial(publish, folder, section.uri, experiment=section.experiment, artifacts=artifacts)
+    publish_sweep = partial(publish, folder, section.uri or "", experiment=section.experiment, artifacts=artifacts)
     return BackgroundAttempt(folder, publish_sweep).wait(LONGEST_SECONDS)
 
 

@@ -50,7 +50,7 @@ def publish(
     """Bring MLflow at `uri` up to date with the ledger of `folder`; unfinished sweeps as far as they are.
 
     `uri` and `experiment` default to the sweep file's `tracking` section, then to SQLite beside the sweep and to the
-    study. An address that is named by a sweep of another machine is not used: there `uri` defaults to
+    study; "" is SQLite beside the sweep, whatever the file names. An address that is named by a sweep of another machine is not used: there `uri` defaults to
     MLFLOW_TRACKING_URI. `artifacts` makes figures and report where they are to be uploaded. `sweep_files=False` leaves
     artifacts made from all configurations (comparison, report, curves.parquet, figures of the first ones) to a later
     call. `summarised` and `curves` (all of `read_curves`, written to curves.parquet) save reading a sweep that has
@@ -61,7 +61,7 @@ def publish(
     records = read_records(folder)
     state = SweepState.replay(folder, records)
     own = (state.spec.get("tracking") or {}).get("uri")
-    given = uri if uri and mask_credentials(uri) != own else None
+    given = uri if uri is not None and mask_credentials(uri) != (own or "") else None
     uri = tracking_uri_of(state, uri)
     with raising_tracking_error(uri, folder, given), _lock_publishing(folder):
         store = Store(uri, experiment or experiment_of(state))
@@ -92,9 +92,13 @@ def check_access(folder: Path, uri: str | None = None) -> None:
 
 
 def tracking_uri_of(state: SweepState, uri: str | None = None) -> str:
-    """Return the address that a sweep is published to, with its password; `uri` if one is given. Raises UserError."""
-    named = (state.spec.get("tracking") or {}).get("uri")
-    uri = uri or _named_address(named, state) or default_uri(state.folder.resolve().parent)
+    """Return the address that a sweep is published to, with its password; `uri` if one is given, "" for the default.
+
+    Raises UserError.
+    """
+    if uri is None:
+        uri = _named_address((state.spec.get("tracking") or {}).get("uri"), state)
+    uri = uri or default_uri(state.folder.resolve().parent)
     return make_store_absolute(_with_password(uri, state.folder))
 
 

@@ -60,7 +60,7 @@ def raising_tracking_error(uri: str, folder: Path, given: str | None = None) -> 
         yield
     except (OSError, MlflowException, SQLAlchemyError, ImportError) as error:  # requests' errors are OSErrors
         later = command("publish", folder)
-        later += f" --tracking-uri {shlex.quote(mask_credentials(given))}" if given else ""
+        later += f" --tracking-uri {shlex.quote(mask_credentials(given))}" if given is not None else ""
         kind, problem = TrackingError, _first_line(error)
         if refusal := _refusal(uri, error):
             kind, problem = TrackingRefused, refusal

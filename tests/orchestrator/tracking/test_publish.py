@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from orchestrator.cli import main as cli
 from orchestrator.code.provenance import provenance
+from orchestrator.ending.finisher import Finisher
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
@@ -19,7 +20,10 @@ from orchestrator.report import artifacts as report
 from orchestrator.results.summarise import summary
 from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.sqlite_store import default_uri
+from search_spaces import Tracking
 from tests.mlflow_points import assert_complete, children, paths_of, rows_of
+
+FINISHED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 
 
 def test_every_point_is_there_once_and_again_changes_nothing(sweep, publish):
@@ -221,6 +225,38 @@ def test_hostile_labels_become_valid_and_distinct_keys(tmp_path, build, fresh_st
     assert {key.split("/")[1] for key in run.data.metrics if key.startswith("margin/")} == {
         "ema", "a_b", "a b", "β_", "a_b_2", "_"
     }  # fmt: skip
+
+
+def test_an_empty_address_is_the_store_beside_the_sweep_whatever_its_file_names(tmp_path, build, fresh_store, publish):
+    sweep = build(tmp_path / "s", count=1, seeds=1, spec={"tracking.uri": f"sqlite:///{tmp_path / 'named.db'}"})
+    shutil.copy(fresh_store, tmp_path)
+    assert publish(sweep.folder, "", sweep_files=False).uri == default_uri(tmp_path)
+    assert not (tmp_path / "named.db").exists()
+
+
+@pytest.mark.usefixtures("figures_left_blank")
+def test_a_resumed_sweep_is_published_where_its_settings_say_and_not_where_it_was_begun(
+    lengthwise, tmp_path, monkeypatch
+):
+    def publish(folder, uri, **more):
+        asked.append(uri)
+        raise TrackingError("no")
+
+    asked, named = [], f"sqlite:///{tmp_path / 'named.db'}"
+    folder = shutil.copytree(FINISHED, tmp_path / "finished")
+    file = folder / "sweep.yaml"
+    file.write_text(file.read_text().replace("enabled: false\n  uri: null", f"enabled: true\n  uri: {named}"))
+    monkeypatch.setattr("orchestrator.tracking.publish.publish", publish)
+    for words in ((), ("--tracking-uri", ""), ("--set", "tracking.uri=null")):
+        assert "not published: no" in lengthwise.succeeds("resume", folder, *words).stdout
+    file.write_text(file.read_text().replace(named, "null"))
+    lengthwise.succeeds("resume", folder)
+    assert asked == [named, "", "", ""]
+    sent = []
+    monkeypatch.setattr(Finisher, "__init__", lambda self: None)
+    monkeypatch.setattr(Finisher, "_send", lambda self, **request: sent.append(request))
+    Finisher().follow(folder, Tracking())
+    assert sent[0]["uri"] == ""
 
 
 def test_the_address_that_a_foreign_folder_names_is_not_sent_to_unasked(
