@@ -166,14 +166,17 @@ def _publish(spec: SweepSpec, folder: Path) -> Attempt:
     from orchestrator.tracking.publish import publish
 
     section = spec.tracking
-    publish_sweep = partial(publish, folder, section.uri or "", experiment=section.experiment, artifacts=artifacts)
+    publish_sweep = partial(
+        publish, folder, section.uri or "", experiment=section.experiment or "", artifacts=artifacts
+    )
     return BackgroundAttempt(folder, publish_sweep).wait(LONGEST_SECONDS)
 
 
 def _record_attempt(spec: SweepSpec, ledger: Ledger, console: Console, attempt: Attempt) -> None:
     """Record and print what was published, or why nothing was; a failure does not fail the sweep."""
     uri = attempt.published.uri if attempt.published is not None else spec.tracking.uri
-    ledger.append("publish", uri=uri, ok=attempt.problem is None, message=attempt.problem or "")
+    experiment = spec.tracking.experiment or spec.study
+    ledger.append("publish", uri=uri, ok=attempt.problem is None, message=attempt.problem or "", experiment=experiment)
     if attempt.published is None:
         say(console, f"not published: {attempt.problem}")
     else:

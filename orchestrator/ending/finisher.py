@@ -48,7 +48,7 @@ class Finisher:
 
     def follow(self, folder: Path, tracking: Tracking) -> None:
         """Let it publish the sweep in `folder` while it runs. Called once, if `tracking` is enabled."""
-        self._send(folder=str(folder), uri=tracking.uri or "", experiment=tracking.experiment)
+        self._send(folder=str(folder), uri=tracking.uri or "", experiment=tracking.experiment or "")
 
     def read_notices(self) -> list[str]:
         """Return the messages for the user since the last call, while the sweep runs."""

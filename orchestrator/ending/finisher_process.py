@@ -64,7 +64,7 @@ def serve(descriptor: int, tracking: str = "") -> None:
         os._exit(1)
 
 
-def _fork_follower(connection: "Connection[bytes, bytes]", folder: str, uri: str, experiment: str | None) -> int:
+def _fork_follower(connection: "Connection[bytes, bytes]", folder: str, uri: str, experiment: str) -> int:
     """Fork a process that publishes the running sweep until SIGTERM, between two passes, or the driver's end."""
     child = os.fork()
     if child:

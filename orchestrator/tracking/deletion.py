@@ -6,10 +6,10 @@ from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import mask_credentials
 from orchestrator.tracking.contents.names import sweep_id
-from orchestrator.tracking.publish import experiment_of, is_from_this_machine, tracking_uri_of
+from orchestrator.tracking.publish import is_from_this_machine, tracking_uri_of
 from orchestrator.tracking.store.outages import raising_tracking_error
 from orchestrator.tracking.store.sqlite_store import sqlite_file
-from orchestrator.tracking.store.store import open_client, search_tagged
+from orchestrator.tracking.store.store import open_client, search_everywhere
 
 
 def delete_runs(folder: Path, uri: str | None = None) -> dict[str, int]:
@@ -35,10 +35,7 @@ def _delete_runs_at(uri: str, state: SweepState, sweep_id: str) -> int:
         return 0
     with raising_tracking_error(uri, state.folder):
         client = open_client(uri)
-        experiment = client.get_experiment_by_name(experiment_of(state))
-        if experiment is None:
-            return 0
-        runs = list(search_tagged(client, [experiment.experiment_id], "sweep_id", sweep_id))
+        runs = list(search_everywhere(client, "sweep_id", sweep_id))  # `resume` may have named another experiment
         for run in runs:
             client.delete_run(run.info.run_id)
     return len(runs)

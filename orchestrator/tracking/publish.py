@@ -7,7 +7,7 @@ only missing records are sent.
 import os
 import shlex
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,7 @@ from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.record.kept.curves import CURVES_FILE, read_curves, write_curves
 from orchestrator.record.ledger.folders import PUBLISH_LOCK_FILE
-from orchestrator.record.ledger.records import read_records
+from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import PASSWORD_VARIABLE, URI_VARIABLE, mask_credentials, remember, unmasked
 from orchestrator.results.summarise import summary
@@ -50,13 +50,14 @@ def publish(
     """Bring MLflow at `uri` up to date with the ledger of `folder`; unfinished sweeps as far as they are.
 
     `uri` and `experiment` default to the sweep file's `tracking` section, then to SQLite beside the sweep and to the
-    study; "" is SQLite beside the sweep, whatever the file names. An address that is named by a sweep of another machine is not used: there `uri` defaults to
-    MLFLOW_TRACKING_URI. `artifacts` makes figures and report where they are to be uploaded. `sweep_files=False` leaves
-    artifacts made from all configurations (comparison, report, curves.parquet, figures of the first ones) to a later
-    call. `summarised` and `curves` (all of `read_curves`, written to curves.parquet) save reading a sweep that has
-    ended; `on_progress` is called with the number of configurations sent and of all. Raises TrackingError when MLflow
-    cannot be reached or refuses, UserError where there is only the address of another machine's sweep, and what reading
-    the sweep raises.
+    study; "" is SQLite beside the sweep and the study, whatever the file names. An experiment that a later driver
+    published to comes before that of the file. An address that is named by a sweep of another machine is not used:
+    there `uri` defaults to MLFLOW_TRACKING_URI. `artifacts` makes figures and report where they are to be uploaded.
+    `sweep_files=False` leaves artifacts made from all configurations (comparison, report, curves.parquet, figures of
+    the first ones) to a later call. `summarised` and `curves` (all of `read_curves`, written to curves.parquet) save
+    reading a sweep that has ended; `on_progress` is called with the number of configurations sent and of all. Raises
+    TrackingError when MLflow cannot be reached or refuses, UserError where there is only the address of another
+    machine's sweep, and what reading the sweep raises.
     """
     records = read_records(folder)
     state = SweepState.replay(folder, records)
@@ -64,7 +65,7 @@ def publish(
     given = uri if uri is not None and mask_credentials(uri) != (own or "") else None
     uri = tracking_uri_of(state, uri)
     with raising_tracking_error(uri, folder, given), _lock_publishing(folder):
-        store = Store(uri, experiment or experiment_of(state))
+        store = Store(uri, _experiment_of(state, records) if experiment is None else experiment or state.study)
         written = curves is not None
         curves = read_curves(state) if curves is None else curves
         result = summarised or summary(state, curves)
@@ -102,9 +103,11 @@ def tracking_uri_of(state: SweepState, uri: str | None = None) -> str:
     return make_store_absolute(_with_password(uri, state.folder))
 
 
-def experiment_of(state: SweepState) -> str:
-    """Return the name of the MLflow experiment of a sweep: its own, or that of its study."""
-    return (state.spec.get("tracking") or {}).get("experiment") or state.study
+def _experiment_of(state: SweepState, records: Sequence[Record]) -> str:
+    """Return the name of the MLflow experiment that a driver last published a sweep to, else its own or its study."""
+    recorded = [one.fields.get("experiment") for one in records if one.kind == "publish" and one.fields.get("ok")]
+    own = (state.spec.get("tracking") or {}).get("experiment")
+    return next(filter(None, reversed(recorded)), own or state.study)
 
 
 def _named_address(named: str | None, state: SweepState) -> str | None:

@@ -228,6 +228,7 @@ class _Publish(TypedDict, total=False):
     uri: Text | None
     ok: Flag
     message: Text
+    experiment: Text  # of MLflow, if a driver published
 
 
 KINDS: Mapping[str, Any] = {

@@ -8,6 +8,7 @@ import shlex
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, cast
@@ -43,12 +44,21 @@ def open_client(uri: str) -> MlflowClient:
 
 
 def search_tagged(client: MlflowClient, experiment_ids: list[str], tag: str, value: str) -> Iterator[Run]:
-    """Yield the runs of experiments that have the value of a tag of lengthwise, in pages."""
+    """Yield the runs of experiments that have the value of a tag of lengthwise."""
+    tagged = f"tags.`lengthwise.{tag}` = '{value}'"
+    return _every_page(partial(client.search_runs, experiment_ids, tagged, max_results=1000))
+
+
+def search_everywhere(client: MlflowClient, tag: str, value: str) -> Iterator[Run]:
+    """Yield the runs of all experiments that have the value of a tag of lengthwise."""
+    experiments = [one.experiment_id for one in _every_page(client.search_experiments)]
+    return search_tagged(client, experiments, tag, value)
+
+
+def _every_page(search: Callable[..., Any]) -> Iterator[Any]:
     token = None
     while True:
-        page = client.search_runs(
-            experiment_ids, f"tags.`lengthwise.{tag}` = '{value}'", max_results=1000, page_token=token
-        )
+        page = search(page_token=token)
         yield from page
         token = page.token
         if not token:

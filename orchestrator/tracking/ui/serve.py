@@ -14,7 +14,7 @@ from orchestrator.tracking.contents.names import sweep_id
 from orchestrator.tracking.contents.pages import sweep_links
 from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.sqlite_store import artifact_folder, default_uri, initialise, sqlite_file
-from orchestrator.tracking.store.store import search_tagged
+from orchestrator.tracking.store.store import search_everywhere
 from orchestrator.tracking.ui.server import UiServer, serve_until_stopped
 from orchestrator.wording import command
 
@@ -83,8 +83,7 @@ def unpublished(storage: Path, uri: str) -> list[tuple[str, str]]:
     Sweeps whose file names another store are left out.
     """
     client, found = MlflowClient(uri), []
-    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    known = {run.data.tags["lengthwise.sweep_id"] for run in search_tagged(client, experiments, "kind", "sweep")}
+    known = {run.data.tags["lengthwise.sweep_id"] for run in search_everywhere(client, "kind", "sweep")}
     for folder in sweep_folders(storage):
         try:
             records = read_records(folder)

@@ -15,9 +15,10 @@ from orchestrator.code.provenance import provenance
 from orchestrator.ending.finisher import Finisher
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.report import artifacts as report
 from orchestrator.results.summarise import summary
+from orchestrator.tracking.deletion import delete_runs
 from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.sqlite_store import default_uri
 from search_spaces import Tracking
@@ -238,8 +239,8 @@ def test_an_empty_address_is_the_store_beside_the_sweep_whatever_its_file_names(
 def test_a_resumed_sweep_is_published_where_its_settings_say_and_not_where_it_was_begun(
     lengthwise, tmp_path, monkeypatch
 ):
-    def publish(folder, uri, **more):
-        asked.append(uri)
+    def publish(folder, uri, *, experiment, **more):
+        asked.append((uri, experiment))
         raise TrackingError("no")
 
     asked, named = [], f"sqlite:///{tmp_path / 'named.db'}"
@@ -247,16 +248,34 @@ def test_a_resumed_sweep_is_published_where_its_settings_say_and_not_where_it_wa
     file = folder / "sweep.yaml"
     file.write_text(file.read_text().replace("enabled: false\n  uri: null", f"enabled: true\n  uri: {named}"))
     monkeypatch.setattr("orchestrator.tracking.publish.publish", publish)
-    for words in ((), ("--tracking-uri", ""), ("--set", "tracking.uri=null")):
+    for words in ((), ("--tracking-uri", "", "--set", "tracking.experiment=zzz"), ("--set", "tracking.uri=null")):
         assert "not published: no" in lengthwise.succeeds("resume", folder, *words).stdout
     file.write_text(file.read_text().replace(named, "null"))
     lengthwise.succeeds("resume", folder)
-    assert asked == [named, "", "", ""]
+    assert asked == [(named, ""), ("", "zzz"), ("", ""), ("", "")]
+    tried = [record.fields["experiment"] for record in read_records(folder) if record.kind == "publish"]
+    assert tried == ["tests", "zzz", "tests", "tests"]
     sent = []
     monkeypatch.setattr(Finisher, "__init__", lambda self: None)
     monkeypatch.setattr(Finisher, "_send", lambda self, **request: sent.append(request))
     Finisher().follow(folder, Tracking())
-    assert sent[0]["uri"] == ""
+    assert sent[0]["uri"] == sent[0]["experiment"] == ""
+
+
+def test_runs_are_found_in_the_experiment_that_a_resumed_sweep_was_given(tmp_path, build, fresh_store, publish):
+    sweep = build(tmp_path / "s", count=2, seeds=1)
+    shutil.copy(fresh_store, tmp_path)
+    first = publish(sweep.folder, "", experiment="other", sweep_files=False)  # as `resume --set tracking.experiment`
+    with Ledger.open(sweep.folder) as ledger:
+        for ok, experiment in ((True, "other"), (False, "never reached")):
+            ledger.append("publish", uri=first.uri, ok=ok, message="", experiment=experiment)
+        ledger.append("publish", uri=first.uri, ok=True, message="")  # by `lengthwise publish`, or of an older version
+    again = publish(sweep.folder, sweep_files=False)
+    assert (again.created, again.points, again.parent_run_id) == (0, 0, first.parent_run_id)
+    own = publish(sweep.folder, experiment="", sweep_files=False)
+    client = MlflowClient(own.uri)
+    assert client.get_experiment(client.get_run(own.parent_run_id).info.experiment_id).name == "set_complement"
+    assert delete_runs(sweep.folder) == {first.uri: 6} and delete_runs(sweep.folder) == {first.uri: 0}
 
 
 def test_the_address_that_a_foreign_folder_names_is_not_sent_to_unasked(
