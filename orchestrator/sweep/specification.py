@@ -13,6 +13,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import masked_spec
 from orchestrator.wording import command
 from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_sweep, parse_recorded
+from search_spaces.grammar.spec.values import make_store_absolute
 from trainers.files.atomic_file import write_atomic
 
 SPEC_FILE = "sweep.yaml"
@@ -93,6 +94,14 @@ def with_settings_of(spec: SweepSpec, other: SweepSpec) -> SweepSpec:
     return spec.model_copy(
         update={key: getattr(other, key) for key in ("description", "resources", "budget", "tracking", "notify")}
     )
+
+
+def with_absolute_store(spec: SweepSpec) -> SweepSpec:
+    """Return `spec` with an address of MLflow that means the same file in whatever folder a later command is typed."""
+    if spec.tracking.uri is None:
+        return spec
+    tracking = spec.tracking.model_copy(update={"uri": make_store_absolute(spec.tracking.uri)})
+    return spec.model_copy(update={"tracking": tracking})
 
 
 def rewrite_spec(spec: dict[str, Any], folder: Path) -> Path | None:

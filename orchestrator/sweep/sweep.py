@@ -40,7 +40,14 @@ from orchestrator.running.schedulers.choice import choose_scheduler, find_missin
 from orchestrator.running.watching.meter import Meter
 from orchestrator.running.watching.progress import Progress
 from orchestrator.sweep.children import SweepChildren
-from orchestrator.sweep.specification import is_earlier, load_spec, refuse_changed, refuse_existing, write_spec
+from orchestrator.sweep.specification import (
+    is_earlier,
+    load_spec,
+    refuse_changed,
+    refuse_existing,
+    with_absolute_store,
+    write_spec,
+)
 from orchestrator.wording import counted
 from search_spaces import SweepSpec
 from search_spaces.grammar.text.overrides import quote_text
@@ -67,7 +74,7 @@ def run_sweep(
     SweepExists or SpecChanged when the folder holds a sweep already, LedgerError when it cannot be written. Nothing is
     written before all but the last are ruled out.
     """
-    folder = storage / spec.name
+    spec, folder = with_absolute_store(spec), storage / spec.name
     fetch_sweep(folder)
     refuse_existing(spec, folder)
     find_missing_resources(spec).raise_any()

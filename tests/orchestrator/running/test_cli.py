@@ -254,6 +254,18 @@ def test_list_and_schema(lengthwise, tmp_path):
     refused(lengthwise("schema", "-o", tmp_path / "absent" / "schema.json"), "absent/schema.json: there is no folder")
 
 
+def test_a_relative_file_of_mlflow_is_recorded_with_the_folder_in_which_run_was_typed(lengthwise, tiny, tmp_path):
+    where, sets = tmp_path / "typed", ["--set", "search.configurations=1", "--set", "seeds=1"]
+    where.mkdir()
+    tiny.write_text(tiny.read_text().replace("{enabled: false}", "{enabled: false, uri: sqlite:///my.db}"))
+    lengthwise.succeeds("run", tiny, "--storage", tmp_path, *sets, cwd=where)
+    state = SweepState.load(tmp_path / "tiny")
+    assert state.spec["tracking"]["uri"] == f"sqlite:///{where}/my.db"
+    assert load_sweep(state.folder / "sweep.yaml").tracking.uri == f"sqlite:///{where}/my.db"
+    assert state.spec_hash == load_sweep(tiny, sets[1::2]).spec_hash
+    lengthwise.refuses("run", tiny, "--storage", tmp_path, *sets, said="holds this sweep already")
+
+
 def lines(done: subprocess.CompletedProcess[str]) -> tuple[int, list[str], list[str]]:
     """The exit code, and the lines of stdout and stderr."""
     return done.returncode, done.stdout.splitlines(), done.stderr.splitlines()
