@@ -187,7 +187,7 @@ def run(
         if resume_begun and has_ledger(storage / spec.name):
             from orchestrator.sweep.sweep import resume_same
 
-            raise typer.Exit(resume_same(spec, storage, console, replaced, max_seconds=max_seconds).exit_code)
+            raise typer.Exit(resume_same(spec, storage, console, max_seconds=max_seconds).exit_code)
         if early is not None:
             ray_start.begin_for(spec.resources)
         from orchestrator.sweep.sweep import run_sweep

@@ -17,6 +17,7 @@ from search_spaces.grammar.spec.values import make_store_absolute
 from trainers.files.atomic_file import write_atomic
 
 SPEC_FILE = "sweep.yaml"
+SETTINGS = ("resources", "budget", "tracking", "notify")  # may differ in every command that runs a sweep
 
 
 def recorded_spec(state: SweepState, place: int = -1) -> SweepSpec:
@@ -91,9 +92,13 @@ def _load_kept(path: Path, overrides: Sequence[str] = ()) -> SweepSpec:
 
 def with_settings_of(spec: SweepSpec, other: SweepSpec) -> SweepSpec:
     """Return `spec` with those values of `other` that do not change any result."""
-    return spec.model_copy(
-        update={key: getattr(other, key) for key in ("description", "resources", "budget", "tracking", "notify")}
-    )
+    return spec.model_copy(update={key: getattr(other, key) for key in ("description", *SETTINGS)})
+
+
+def differing_settings(one: SweepSpec, other: SweepSpec) -> list[str]:
+    """Return the names of those SETTINGS that differ, apart from secrets."""
+    first, second = masked_spec(one.resolved()), masked_spec(other.resolved())
+    return [key for key in SETTINGS if first.get(key) != second.get(key)]
 
 
 def with_absolute_store(spec: SweepSpec) -> SweepSpec:

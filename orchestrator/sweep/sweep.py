@@ -41,16 +41,18 @@ from orchestrator.running.watching.meter import Meter
 from orchestrator.running.watching.progress import Progress
 from orchestrator.sweep.children import SweepChildren
 from orchestrator.sweep.specification import (
+    SPEC_FILE,
+    differing_settings,
     is_earlier,
     load_spec,
     refuse_changed,
     refuse_existing,
     with_absolute_store,
+    with_settings_of,
     write_spec,
 )
 from orchestrator.wording import counted
 from search_spaces import SweepSpec
-from search_spaces.grammar.text.overrides import quote_text
 from trainers.config.member import MemberConfig
 from trainers.files.atomic_file import write_atomic
 
@@ -115,11 +117,14 @@ def resume_sweep(
     console: Console,
     overrides: Sequence[str] = (),
     *,
+    settings: SweepSpec | None = None,
     retry_failed: bool = False,
     accept_code_change: bool = False,
     max_seconds: float | None = None,
 ) -> Outcome:
     """Resume the sweep in `folder`; finished packs are not trained again.
+
+    Resources, budget, tracking and notify are those of `settings`, by default those of sweep.yaml with `overrides`.
 
     With `retry_failed` packs that were given up are tried again, from their newest checkpoints, and their
     configurations are scored anew; seeds that diverged stay failed. A sampler that learns from scores keeps what it
@@ -137,8 +142,12 @@ def resume_sweep(
             say(console, ledger.notice)
         state = SweepState.load(folder)
         spec = load_spec(state, overrides)
+        if settings is not None:
+            if differing := differing_settings(spec, settings):
+                say(console, f"note: {', '.join(differing)}: as in this command and its file, not as in {SPEC_FILE}")
+            spec = with_settings_of(spec, settings)
         notice.set(spec.notify)
-        find_missing_resources(spec).raise_any()
+        find_missing_resources(settings or spec).raise_any()
         going_on = not is_finished(spec, state) or (retry_failed and bool(state.deaths))
         if going_on:
             code = code_to_resume(state, console, accept_change=accept_code_change)
@@ -174,15 +183,8 @@ def code_to_resume(state: SweepState, console: Console, *, accept_change: bool) 
     return code
 
 
-def resume_same(
-    spec: SweepSpec,
-    storage: Path,
-    console: Console,
-    overrides: Sequence[str] = (),
-    *,
-    max_seconds: float | None = None,
-) -> Outcome:
-    """Resume the sweep that was begun with `spec`, which was read with `overrides`.
+def resume_same(spec: SweepSpec, storage: Path, console: Console, *, max_seconds: float | None = None) -> Outcome:
+    """Resume the sweep that was begun with `spec`, with the resources, budget, tracking and notify of `spec`.
 
     Raises what `resume_sweep` raises, SpecChanged also if the sweep file has changed since.
     """
@@ -190,9 +192,7 @@ def resume_same(
     state = SweepState.load(folder)
     if not is_earlier(spec, state):
         refuse_changed(spec, state)
-    if spec.notify is not None:
-        overrides = [*overrides, f"notify={quote_text(spec.notify)}"]  # of the recorded one only the host is known
-    return resume_sweep(folder, console, overrides, max_seconds=max_seconds)
+    return resume_sweep(folder, console, settings=spec, max_seconds=max_seconds)
 
 
 def _examples(spec: SweepSpec, state: SweepState, built: Sequence[Configuration]) -> Iterator[MemberConfig]:
