@@ -110,7 +110,7 @@ def confirm(
     notify: options.Notify = None,
     overrides: options.Overrides = None,
 ) -> None:
-    """Train the best configurations of a sweep again, on fresh seeds. --set may only change resources and tracking."""
+    """Train the best configurations again, on fresh seeds. --set only changes resources, budget, tracking, notify."""
     from orchestrator.sweep.confirm import confirm as confirm_sweep
     from orchestrator.sweep.confirm import plan_confirmation
 

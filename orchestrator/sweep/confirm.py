@@ -34,7 +34,7 @@ from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.sweep import sweep
-from orchestrator.sweep.specification import SPEC_FILE
+from orchestrator.sweep.specification import SETTINGS, SPEC_FILE, refuse_fixed
 from orchestrator.wording import command, label, read_numbers, spans
 from search_spaces import SweepSpec, differences, dump_yaml, parse_sweep
 
@@ -81,7 +81,7 @@ def plan_confirmation(
     `seeds` is a number of fresh seeds, or a list such as "100,101"; `configurations` are labels of those to confirm,
     instead of the `top` ones, by default three. Raises UserError for both, an unfinished sweep without
     `allow_unfinished`, a configuration that is not there or did not succeed, more configurations than succeeded, seeds
-    that were used before, overrides of anything but resources and tracking; SweepExists when the name is taken;
+    that were used before, overrides of anything but SETTINGS; SweepExists when the name is taken;
     SweepFileError for a wrong name or override.
     """
     if top is not None and configurations:
@@ -127,6 +127,8 @@ def make_listed_spec(
     `header` has its name, description and seeds; errors say that the sweep cannot be `action` ("confirmed").
     Raises UserError where today's code would train something else, SweepExists when the name is taken.
     """
+    allowed = f"{', '.join(SETTINGS)}; --name gives the new sweep its name"
+    refuse_fixed(overrides, allowed)
     what, source = f"{state.folder} cannot be {action}", f"{state.folder / SPEC_FILE} (to be {action})"
     recorded = [state.configurations[row.config_id] for row in chosen]
     refuse_corrected(recorded, what)
@@ -140,8 +142,7 @@ def make_listed_spec(
     if changes := differences(parse_sweep(dump_yaml(resolved), str(spec.name)), spec):
         keys = ", ".join(key for key, _, _ in changes)
         raise UserError(
-            f"--set {' '.join(overrides)}: the new sweep trains what this one trained, so {keys} cannot be changed; "
-            "allowed: resources and tracking"
+            f"--set {keys}: cannot be changed, because the new sweep trains what this one trained; allowed: {allowed}"
         )
     target = state.folder.resolve().parent / spec.name
     if (target / LEDGER_FILE).exists():

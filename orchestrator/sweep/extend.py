@@ -35,11 +35,14 @@ from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.sweep.confirm import best_rows
 from orchestrator.sweep.specification import (
+    SETTINGS,
     SPEC_FILE,
     is_earlier,
     recorded_spec,
     refuse_changed,
+    refuse_fixed,
     rewrite_spec,
+    section_of,
     with_settings_of,
 )
 from orchestrator.sweep.sweep import code_to_resume, drive_packs
@@ -131,6 +134,7 @@ def plan_extension(
     SweepFileError for a wrong override; SpecChanged when sweep.yaml was changed to something else.
     """
     what, recorded = str(state.folder), recorded_spec(state)
+    refuse_fixed(overrides, f"{', '.join(SETTINGS)}, space, search, seeds")
     named = _named_configurations(state, top, only, seeds)
     if configurations is not None:
         refuse_configurations(recorded, configurations, what)
@@ -165,7 +169,7 @@ def plan_extension(
         file = load_sweep(path)
         if spec.spec_hash != file.spec_hash and not is_earlier(file, state):
             refuse_changed(file, state)
-        passive = [one for one in overrides if one.startswith(("resources", "budget", "tracking", "notify"))]
+        passive = [one for one in overrides if section_of(one) in SETTINGS]
         spec = with_settings_of(spec, load_sweep(path, passive) if passive else file)
     lines = _describe(state, spec, added, more)
     if used:

@@ -5,7 +5,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists, refuse_unwritable
+from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists, UserError, refuse_unwritable
 from orchestrator.plan.extension import extension_of
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
@@ -14,6 +14,8 @@ from orchestrator.redaction import masked_spec
 from orchestrator.wording import command
 from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_sweep, parse_recorded
 from search_spaces.grammar.spec.values import make_store_absolute
+from search_spaces.grammar.spec.spec import PASSIVE
+from search_spaces.grammar.text.overrides import overridden_key
 from trainers.files.atomic_file import write_atomic
 
 SPEC_FILE = "sweep.yaml"
@@ -54,6 +56,20 @@ def refuse_changed(spec: SweepSpec, state: SweepState) -> None:
         added = extension_of(recorded, spec)
         way_on = f"{command('extend', state.folder)} {added.options}" if added else ""
         raise SpecChanged(state.folder, changes, way_on)
+
+
+def section_of(override: str) -> str:
+    """Return the first part of the key of an override: section_of("resources.workers=3") -> "resources"."""
+    return overridden_key(override).split(".")[0]
+
+
+def refuse_fixed(overrides: Sequence[str], allowed: str) -> None:
+    """Raise UserError for overrides of the name, description or claims, which a sweep keeps from its beginning.
+
+    Overrides of anything that changes results are refused where specifications are compared.
+    """
+    if fixed := [section for section in map(section_of, overrides) if section in set(PASSIVE) - set(SETTINGS)]:
+        raise UserError(f"--set {', '.join(fixed)}: cannot be changed; allowed: {allowed}")
 
 
 def is_earlier(spec: SweepSpec, state: SweepState) -> bool:

@@ -41,6 +41,7 @@ from orchestrator.running.watching.meter import Meter
 from orchestrator.running.watching.progress import Progress
 from orchestrator.sweep.children import SweepChildren
 from orchestrator.sweep.specification import (
+    SETTINGS,
     SPEC_FILE,
     differing_settings,
     is_earlier,
@@ -48,6 +49,7 @@ from orchestrator.sweep.specification import (
     refuse_changed,
     refuse_existing,
     with_absolute_store,
+    refuse_fixed,
     with_settings_of,
     write_spec,
 )
@@ -133,9 +135,10 @@ def resume_sweep(
     If code that the sweep is trained with is missing or has changed, `accept_code_change` resumes it all the same and
     records the code as it is now. After `max_seconds` it stops again.
 
-    Raises NotASweep, SweepLocked, DamagedLedger, OwnCodeError for such code, and SpecChanged when
+    Raises NotASweep, SweepLocked, DamagedLedger, OwnCodeError for such code, and SpecChanged or UserError when
     sweep.yaml or `overrides` change more than resources, budget, tracking and notify.
     """
+    refuse_fixed(overrides, ", ".join(SETTINGS))
 
     def drive(ledger: Ledger, interrupts: Interrupts) -> Outcome:
         if ledger.notice:

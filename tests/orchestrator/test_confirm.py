@@ -112,7 +112,7 @@ def test_the_confirmation_is_judged_at_the_evaluation_of_its_search(searched):
         planned = plan_confirmation(state, top=1)
         assert planned.spec.objective.evaluation == evaluation and planned.spec.search.listed == (DRAWS[first],)
         assert planned.origin[CONFIRMS]["configurations"][0]["score"][0] == summary(state).rows[0].score
-    with pytest.raises(UserError, match=r"objective\.evaluation cannot be changed"):
+    with pytest.raises(UserError, match=r"--set objective\.evaluation: cannot be changed"):
         plan_confirmation(state, top=1, overrides=["objective.evaluation=last"])
 
 
@@ -207,13 +207,26 @@ def test_refusals(searched, tmp_path):
     for seeds in ("0", "ten", "", "1.5", "-3", ","):
         assert "allowed: a number of seeds such as 10" in said(seeds=seeds)
     assert "--seeds 2,7: already used by searched: 2" in said(seeds="2,7")
-    assert "training.steps cannot be changed; allowed: resources and tracking" in said(overrides=["training.steps=5"])
-    assert "seeds cannot be changed" in said(overrides=["seeds=[1, 2]"])
+    assert "--set seeds: cannot be changed" in said(overrides=["seeds=[1, 2]"])
     with pytest.raises(SweepFileError, match="must not start with"):
         plan_confirmation(state, name="../up")
     with pytest.raises(SweepExists, match="holds a sweep already"):
         plan_confirmation(state, name="searched")
     assert plan_confirmation(state, overrides=["resources.cpus=2"]).spec.resources.cpus == 2
+
+
+def test_what_a_confirmation_keeps_is_refused_by_its_keys_alone(searched):
+    state, secrets = searched(), ["notify=https://host/se-cret", "tracking.uri=http://ada:pass-word@host"]
+    allowed = "allowed: resources, budget, tracking, notify; --name gives the new sweep its name"
+    for kept, why in (
+        ("training.steps=5", ", because the new sweep trains what this one trained"),
+        ("name=foo", ""),
+        (" description=x", ""),
+    ):
+        with pytest.raises(UserError) as caught:
+            plan_confirmation(state, top=1, overrides=[secrets[0], kept, secrets[1]])
+        assert str(caught.value) == f"--set {kept.partition('=')[0].strip()}: cannot be changed{why}; {allowed}"
+    assert plan_confirmation(state, top=1, overrides=secrets).spec.notify == "https://host/se-cret"
 
 
 def test_failed_configurations_are_not_confirmed(searched):

@@ -14,10 +14,9 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
 
     After `space.` the rest is one key of the space, including dots; null removes that key from the space.
     """
-    key, equals, written = text.partition("=")
-    seen = f"{SECRET}=***" if key.strip() == SECRET else text
+    key, (_, equals, written) = overridden_key(text), text.partition("=")
+    seen = f"{SECRET}=***" if key == SECRET else text
     place = Place(f"--set {seen}" if seen.isprintable() and len(seen) <= 120 else f"--set {shown(seen, 120)}")
-    key = key.strip()
     if not equals or not key or not key.isprintable():
         findings.add("", "an override is written dotted.key=value", given=text, place=place)
         return None
@@ -57,9 +56,13 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
 
 def secret_value(text: str) -> str | None:
     """Return the address that an override of `notify` sets; None for null and for every other override."""
-    key, _, value = text.partition("=")
-    value = value.strip().strip("'\"")
-    return None if key.strip() != SECRET or value in ("", "null", "~") else value
+    value = text.partition("=")[2].strip().strip("'\"")
+    return None if overridden_key(text) != SECRET or value in ("", "null", "~") else value
+
+
+def overridden_key(text: str) -> str:
+    """Return the dotted key of an override: overridden_key(" training.steps = 3000") -> "training.steps"."""
+    return text.partition("=")[0].strip()
 
 
 def quote_text(text: str) -> str:

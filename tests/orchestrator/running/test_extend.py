@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.record.state.state import SweepState
+from orchestrator.sweep.extend import plan_extension
 from search_spaces import load_sweep
 from tests.orchestrator.running.deaths import INLINE, kill
 from tests.orchestrator.running.ledgers import (
@@ -16,6 +17,7 @@ from tests.orchestrator.running.ledgers import (
     ledger_kinds,
     records,
     scores,
+    sets,
     wait_for,
 )
 
@@ -165,6 +167,23 @@ def test_what_cannot_be_added_is_refused_before_anything_is_written(lengthwise, 
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert said in done.stderr
     assert all(path.read_bytes() == content for path, content in before.items())
+
+
+@pytest.mark.parametrize("verb", ["resume", "extend"])
+def test_name_description_and_claims_stay_as_they_are(lengthwise, run, verb):
+    folder = run()
+    before = (folder / LEDGER_FILE).read_bytes()
+    settings = ("resources.workers=1", "name=other", "description=x", " claims=no.yaml", "notify=http://host/se-cret")
+    done = lengthwise(verb, folder, *sets(*settings), *(("--seeds", "3") if verb == "extend" else ()))
+    more = ", space, search, seeds" if verb == "extend" else ""
+    said = f"--set name, description, claims: cannot be changed; allowed: resources, budget, tracking, notify{more}\n"
+    assert (done.returncode, done.stderr) == (2, said) and (folder / LEDGER_FILE).read_bytes() == before
+
+
+def test_a_key_with_a_blank_before_it_is_the_same_key(run):
+    state = SweepState.load(run())
+    planned = plan_extension(state, seeds="3", overrides=[" resources.workers = 3"])
+    assert planned.spec.resources.workers == 3 and planned.spec.seeds == (0, 1, 2)
 
 
 def test_seeds_of_a_tpe_sweep_come_with_a_sentence(lengthwise, run):
