@@ -37,9 +37,9 @@ from orchestrator.sweep import sweep
 from orchestrator.sweep.specification import SETTINGS, SPEC_FILE, refuse_fixed
 from orchestrator.wording import command, label, read_numbers, spans
 from search_spaces import SweepSpec, differences, dump_yaml, parse_sweep
+from search_spaces.grammar.spec.values import LARGEST_SEED, MAX_SEEDS
 
 TOP, SEEDS = 3, 10
-LARGEST_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +165,7 @@ def fresh_seeds(asked: str, used: dict[int, str]) -> tuple[int, ...]:
     if not numbers or (is_count and numbers[0] < 1):
         allowed = "a number of seeds such as 10, or different seeds such as 100-109 or 100,103"
         raise UserError(f"--seeds {asked!r}: not seeds; allowed: {allowed}")
+    refuse_many_seeds(asked, numbers[0] if is_count else len(numbers))
     if is_count:
         return tuple(itertools.islice((seed for seed in range(LARGEST_SEED + 1) if seed not in used), numbers[0]))
     if taken := sorted(seed for seed in set(numbers) if seed in used):
@@ -175,6 +176,12 @@ def fresh_seeds(asked: str, used: dict[int, str]) -> tuple[int, ...]:
             f"unused are for example {hint}"
         )
     return numbers
+
+
+def refuse_many_seeds(asked: str, number: int) -> None:
+    """Raise UserError for more seeds than a sweep file may ask for."""
+    if number > MAX_SEEDS:
+        raise UserError(f"--seeds {asked}: too many seeds; allowed: {MAX_SEEDS} in all")
 
 
 def best_rows(result: Summary, top: int) -> list[Row]:

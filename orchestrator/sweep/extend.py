@@ -5,6 +5,7 @@ member depends on any other, and the first draws of random and qmc do not depend
 depends on scores, and so on the number of seeds.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count, islice
@@ -33,7 +34,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.schedulers.choice import find_missing_resources
-from orchestrator.sweep.confirm import best_rows
+from orchestrator.sweep.confirm import best_rows, refuse_many_seeds
 from orchestrator.sweep.specification import (
     SETTINGS,
     SPEC_FILE,
@@ -49,6 +50,7 @@ from orchestrator.sweep.sweep import code_to_resume, drive_packs
 from orchestrator.wording import command, counted, label, read_numbers, spans
 from search_spaces import SweepSpec, load_sweep, parse_recorded
 from search_spaces.grammar.spec.values import LARGEST_SEED
+from search_spaces.grammar.text.overrides import overridden_key
 from trainers.settings.descriptions import as_yaml
 
 SEEDS_ALLOWED = "a number such as 12 (12 in all), +6 (6 more), or different seeds such as 20-29 or 20,23-25"
@@ -135,6 +137,10 @@ def plan_extension(
     """
     what, recorded = str(state.folder), recorded_spec(state)
     refuse_fixed(overrides, f"{', '.join(SETTINGS)}, space, search, seeds")
+    given = {"seeds": seeds, "configurations": configurations}
+    for option, keys in (("seeds", {"seeds"}), ("configurations", {"search", "search.configurations"})):
+        if given[option] is not None and (same := keys & set(map(overridden_key, overrides))):
+            raise UserError(f"--{option} and --set {same.pop()} both say how many {option} there are; give one of them")
     named = _named_configurations(state, top, only, seeds)
     if configurations is not None:
         refuse_configurations(recorded, configurations, what)
@@ -247,10 +253,11 @@ def _named_configurations(state: SweepState, top: int | None, only: Sequence[str
 def _new_seeds(asked: str, have: Sequence[int], taken: dict[int, str]) -> tuple[int, ...]:
     """Return the seeds to add; a number of seeds is reached with the smallest unused ones."""
     text = "".join(asked.split())
-    if text.removeprefix("+").isdecimal() and text.isascii():
+    if re.fullmatch(r"\+?[0-9]{1,10}", text):
         number = int(text) if text.startswith("+") else int(text) - len(have)
         if number < 0:
             raise UserError(f"--seeds {asked}: there are {len(have)} already; allowed: {len(have)} or more")
+        refuse_many_seeds(asked, len(have) + number)
         used = {*have, *taken}
         return tuple(islice((seed for seed in count() if seed not in used), number))
     seeds = read_numbers(asked)

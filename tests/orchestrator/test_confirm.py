@@ -150,6 +150,13 @@ def test_seeds_to_confirm_on_may_be_a_range():
         fresh_seeds("5-3", {})
 
 
+@pytest.mark.parametrize("asked", ["100001", "0-99999,100000-100000"])
+def test_more_seeds_than_a_sweep_file_may_ask_for_are_refused(asked):
+    assert len(fresh_seeds("100000", {0: "a"})) == 100_000
+    with pytest.raises(UserError, match=f"--seeds {asked}: too many seeds; allowed: 100000 in all"):
+        fresh_seeds(asked, {})
+
+
 @pytest.mark.slow
 @settings(
     max_examples=8,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.extend import plan_extension
@@ -133,6 +134,17 @@ def test_the_first_configurations_alone_get_more_seeds(lengthwise, run):
         ((), ("--seeds", "0.5"), "allowed: a number such as 12 (12 in all), +6 (6 more), or different seeds such as"),
         ((), ("--seeds", "9-5"), "--seeds '9-5': not seeds; allowed: a number"),
         ((), ("--seeds", "5000000000-5000000001"), "not seeds"),
+        ((), ("--seeds", "3", "--set", " seeds=4"), "--seeds and --set seeds both say how many seeds there are"),
+        (
+            (),
+            ("--configurations", "5", "--set", "search.configurations=6"),
+            "--configurations and --set search.configurations both say",
+        ),
+        (
+            (),
+            ("--configurations", "5", "--set", "search={configurations: 6}"),
+            "--configurations and --set search both",
+        ),
         ((), ("--configurations", "3"), "has 4 and none can be taken away"),
         ((), ("--top", "1"), "give --seeds, too"),
         ((), ("--top", "1", "--configuration", "1", "--seeds", "4"), "give one of them"),
@@ -178,6 +190,14 @@ def test_name_description_and_claims_stay_as_they_are(lengthwise, run, verb):
     more = ", space, search, seeds" if verb == "extend" else ""
     said = f"--set name, description, claims: cannot be changed; allowed: resources, budget, tracking, notify{more}\n"
     assert (done.returncode, done.stderr) == (2, said) and (folder / LEDGER_FILE).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"), [("100001", "too many seeds; allowed: 100000 in all"), ("+99999", "too"), ("9" * 5000, "not")]
+)
+def test_more_seeds_than_a_sweep_file_may_ask_for_are_refused(run, seeds, said):
+    with pytest.raises(UserError, match=f"--seeds .*: {said}"):
+        plan_extension(SweepState.load(run()), seeds=seeds)
 
 
 def test_a_key_with_a_blank_before_it_is_the_same_key(run):
