@@ -5,8 +5,8 @@ of a member. Before anything is known a pack takes no time.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from orchestrator.record.state.parts import PackState
@@ -18,7 +18,7 @@ from search_spaces import Budget, SweepSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """One limit of a budget: how much of it is used, in words too, and the option of `resume` that doubles it."""
+    """One limit of a budget: how much of it is used, in words too, and the option of `resume` that raises it enough."""
 
     used: float
     most: float
@@ -49,14 +49,9 @@ class SweepBudget:
         packs = self._state.packs
         if not self._is_limited:
             return next(iter(queue), None), []
-        race = self._state.race
-        pause_at = race.next_rung.step if race and race.next_rung else None
-        rate, steps_left, blocking = self._seconds_per_step(), partial(_steps_left, pause_at), list[Limit]()
+        forecast, blocking = self._forecast(), list[Limit]()
         for pack_id in queue:
-            ahead = [packs[name] for name in {*running, pack_id}]
-            seconds = [rate(pack) * steps_left(pack) for pack in ahead]
-            own = rate(packs[pack_id]) * steps_left(packs[pack_id])
-            limits = self._limits_after(own, sum(seconds), sum(map(steps_left, ahead)))
+            limits = forecast([packs[pack_id]], [packs[name] for name in running if name != pack_id])
             passed = [limit for limit in limits if limit.used > limit.most]
             if not passed:
                 return pack_id, []
@@ -64,8 +59,29 @@ class SweepBudget:
         return None, blocking
 
     def used_up(self) -> list[Limit]:
-        """Return the limits that are reached: packs must stop."""
-        return [limit for limit in self._limits_after() if limit.used >= limit.most]
+        """Return the limits that are reached: packs must stop. Their options leave enough for those that have begun."""
+        limits = list(self._limits_after())
+        if all(limit.used < limit.most for limit in limits):
+            return []
+        begun = [pack for pack in self._state.packs.values() if pack.step and not pack.has_ended]
+        later = self._forecast()(begun, ())
+        return [
+            replace(now, option=then.option) for now, then in zip(limits, later, strict=True) if now.used >= now.most
+        ]
+
+    def _forecast(self) -> Callable[[Sequence[PackState], Sequence[PackState]], Iterator[Limit]]:
+        """Return a function of packs, and of others that run beside them: every limit with its use when they end."""
+        race = self._state.race
+        pause_at = race.next_rung.step if race and race.next_rung else None
+        rate, steps_left = self._seconds_per_step(), partial(_steps_left, pause_at)
+
+        def limits(own: Sequence[PackState], beside: Sequence[PackState]) -> Iterator[Limit]:
+            ahead = [*own, *beside]
+            seconds = [rate(pack) * steps_left(pack) for pack in ahead]
+            longest = max(seconds[: len(own)], default=0.0)
+            return self._limits_after(longest, sum(seconds), sum(map(steps_left, ahead)))
+
+        return limits
 
     def _limits_after(self, seconds: float = 0.0, pack_seconds: float = 0.0, steps: int = 0) -> Iterator[Limit]:
         """Yield every limit with its use after this many more seconds, pack-seconds and steps."""
@@ -75,16 +91,16 @@ class SweepBudget:
             yield Limit(used=elapsed + seconds, most=most, words=words)
         if (most := budget.hours) is not None:
             used = (self._before + elapsed) / 3600
-            words, option = f"{used:.3g} of {most:g} hours", f" --set budget.hours={2 * most:g}"
-            yield Limit(used=used + seconds / 3600, most=most, words=words, option=option)
+            words, used = f"{used:.3g} of {most:g} hours", used + seconds / 3600
+            yield Limit(used=used, most=most, words=words, option=_option("hours", used, most))
         if (most := budget.gpu_hours) is not None:
             used = total_seconds(self._state.packs, self._state.recuts) * self._gpus / 3600
-            words, option = f"{used:.3g} of {most:g} GPU-hours", f" --set budget.gpu_hours={2 * most:g}"
-            yield Limit(used=used + pack_seconds * self._gpus / 3600, most=most, words=words, option=option)
+            words, used = f"{used:.3g} of {most:g} GPU-hours", used + pack_seconds * self._gpus / 3600
+            yield Limit(used=used, most=most, words=words, option=_option("gpu_hours", used, most))
         if (most := budget.member_steps) is not None:
             used = sum(map(_steps_done, self._state.packs.values()))
-            words, option = f"{used:,} of {most:,.0f} member-steps", f" --set budget.member_steps={2 * most:g}"
-            yield Limit(used=used + steps, most=most, words=words, option=option)
+            words, used = f"{used:,} of {most:,.0f} member-steps", used + steps
+            yield Limit(used=used, most=most, words=words, option=_option("member_steps", used, most))
 
     def _seconds_per_step(self) -> Callable[[PackState], float]:
         """Return the estimated seconds per step of a member, from the packs that have trained."""
@@ -99,6 +115,11 @@ class SweepBudget:
             return seconds / steps if steps else 0.0
 
         return rate
+
+
+def _option(key: str, used: float, most: float) -> str:
+    """Return the option of `resume` with twice the limit, or twice of what is used where that is more."""
+    return f" --set budget.{key}={2 * max(used, most):g}"
 
 
 def _steps_done(pack: PackState) -> int:

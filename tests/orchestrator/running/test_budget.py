@@ -46,7 +46,7 @@ def test_member_steps_count_what_is_running_in_full(tiny, tmp_path):
         one = built(tiny, tmp_path / str(limit), packs, f"budget.member_steps={limit}")
         found, blocking = one.first_fitting(["pack1", "pack2"], {"pack0"})
         assert found == fitting and bool(blocking) == (found is None)
-    assert blocking[0].words == "200 of 599 member-steps" and blocking[0].option == " --set budget.member_steps=1198"
+    assert blocking[0].words == "200 of 599 member-steps" and blocking[0].option == " --set budget.member_steps=1600"
     assert one.used_up() == []
 
 
@@ -68,6 +68,27 @@ def test_hours_are_those_of_the_pack_and_gpu_hours_of_all_packs(tiny, tmp_path):
     assert [limit.words for limit in one.used_up()] == ["30 s of --max-time 30 s"]
 
 
+@pytest.mark.parametrize("hours", [None, 1e-9])
+def test_the_limit_that_is_suggested_lets_the_pack_start_that_did_not_fit(tiny, tmp_path, hours):
+    """A step of a member takes 0.05 s: the pack of 4 members takes 20 s and 400 steps."""
+    packs, limit = [(1, 100, 5.0), (4, 0, 0.0)], f"budget.hours={hours}" if hours else "budget.member_steps=5"
+    _, (blocking,) = built(tiny, tmp_path / "a", packs, limit, clock=lambda: 0.0).first_fitting(["pack1"], set())
+    suggested = float(blocking.option.partition("=")[2])
+    assert suggested >= 2 * 20 / 3600 if hours else suggested == 2 * (100 + 400)
+    raised = built(tiny, tmp_path / "b", packs, blocking.option.removeprefix(" --set "), clock=lambda: 0.0)
+    assert raised.first_fitting(["pack1"], set()) == ("pack1", [])
+
+
+def test_a_limit_that_stops_a_running_pack_suggests_enough_for_the_rest_of_it(tiny, tmp_path):
+    """A member has trained for 10 of its 100 steps in an hour."""
+    now = [0.0]
+    one = built(tiny, tmp_path, [(1, 10, 3600.0)], "budget.hours=1", clock=lambda: now[0])
+    assert one.used_up() == []
+    now[0] = 3600.0
+    (reached,) = one.used_up()
+    assert reached.words == "1 of 1 hours" and reached.option == " --set budget.hours=20"
+
+
 def test_nothing_is_limited_without_a_budget(tiny, tmp_path):
     one = built(tiny, tmp_path, [(4, 0, 0.0)])
     assert one.first_fitting(["pack0"], set()) == ("pack0", []) and one.used_up() == []
@@ -80,7 +101,7 @@ def test_a_sweep_stops_by_its_member_steps_and_is_resumed_with_more(lengthwise, 
     done = lengthwise(*words, "--set", "budget.member_steps=300")
     folder = tmp_path / "tiny"
     assert done.returncode == 0, done.stderr
-    resume = f"lengthwise resume {folder} --set budget.member_steps=600"
+    resume = f"lengthwise resume {folder} --set budget.member_steps=720"
     stopped = f"240 of 300 member-steps used, 2 of 4 configurations done; continue with: {resume}"
     assert f"stopped by its budget: {stopped}" in done.stdout
     assert ": stopped by its budget; continue it with: " in done.stdout
