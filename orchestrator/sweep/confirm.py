@@ -6,7 +6,7 @@ A confirmation is a sweep like any other, of the sampler `listed`, beside the on
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -184,21 +184,22 @@ def refuse_many_seeds(asked: str, number: int) -> None:
         raise UserError(f"--seeds {asked}: too many seeds; allowed: {MAX_SEEDS} in all")
 
 
-def best_rows(result: Summary, top: int) -> list[Row]:
-    """Return the first `top` rows by the objective.
+def best_rows(result: Summary, top: int, good: Collection[str] | None = None) -> list[Row]:
+    """Return the first `top` rows by the objective, of `good` config_ids, by default those with a finite score.
 
-    Raises UserError when fewer configurations have a finite score, and while a race is not over.
+    Raises UserError when there are fewer of them, and while a race is not over.
     """
     if result.race is not None and not result.race.is_over:
         raise UserError(
             f"--top {top}: the race of {result.name} is not over, so which are first is not known; resume it, "
             "or name configurations by --configuration"
         )
-    good = [row for row in result.rows if row.rank is not None and row.score is not None and math.isfinite(row.score)]
+    rows = [row for row in result.rows if _is_good(row, good)]
+    allowed = f"a number from 1 to {len(rows)}" if rows else "nothing: there is none"
     if top < 1:
-        raise UserError(f"--top {top} is not a number of configurations; allowed: a number from 1 to {len(good)}")
-    if top > len(good):
-        ended = [row for row in result.rows if row.complete and row not in good]
+        raise UserError(f"--top {top} is not a number of configurations; allowed: {allowed}")
+    if top > len(rows):
+        ended = [row for row in result.rows if row.complete and row not in rows]
         counts = {
             "failed": sum(row.failed for row in ended),
             "have no finite score": sum(not row.failed for row in ended),
@@ -206,23 +207,33 @@ def best_rows(result: Summary, top: int) -> list[Row]:
             "have not ended": result.planned - result.configurations_finished - pruned,
         }
         why = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "it has no more"
-        allowed = f"a number from 1 to {len(good)}" if good else "nothing: there is none"
         raise UserError(
-            f"--top {top}: {len(good)} configurations of {result.name} succeeded ({why}); allowed: {allowed}"
+            f"--top {top}: {len(rows)} configurations of {result.name} succeeded ({why}); allowed: {allowed}"
         )
-    return good[:top]
+    return rows[:top]
 
 
-def named_rows(result: Summary, state: SweepState, names: Sequence[str]) -> list[Row]:
-    """Return the rows of these configurations, best first. Raises UserError for one without a finite score."""
+def named_rows(
+    result: Summary, state: SweepState, names: Sequence[str], good: Collection[str] | None = None
+) -> list[Row]:
+    """Return the rows of these configurations, best first.
+
+    Raises UserError for one that is not in `good`, by default for one without a finite score.
+    """
     asked = {find_configuration(state, name).config_id: name for name in names}
     for row in result.rows:
-        if row.config_id in asked and (row.rank is None or row.score is None or not math.isfinite(row.score)):
+        if row.config_id in asked and not _is_good(row, good):
             why = "failed" if row.failed else "has no finite score" if row.complete else row.why_incomplete
             raise UserError(
                 f"--configuration {asked[row.config_id]}: {label(row.number)} {why}; allowed: one that succeeded"
             )
     return [row for row in result.rows if row.config_id in asked]
+
+
+def _is_good(row: Row, good: Collection[str] | None) -> bool:
+    if good is not None:
+        return row.config_id in good
+    return row.rank is not None and row.score is not None and math.isfinite(row.score)
 
 
 def _search_result(row: Row) -> dict[str, Any]:

@@ -71,8 +71,12 @@ def plan_more_steps(
         )
     if top is not None and only:
         raise UserError("--top and --configuration both say which configurations get more steps; give one of them")
-    good = sum(one.succeeded for one in state.configurations.values())
-    rows = named_rows(result, state, only) if only else best_rows(result, good if top is None else top)
+    good = {
+        name for name, one in state.configurations.items() if one.succeeded
+    }  # with steps that were not reached, too
+    if not good:
+        raise UserError(f"{state.folder}: --steps {steps}: no configuration succeeded, so none can be trained further")
+    rows = named_rows(result, state, only, good) if only else best_rows(result, len(good) if top is None else top, good)
     before = [state.configurations[row.config_id] for row in rows]
     header = {
         "name": name or f"{state.name}-steps-{steps}",

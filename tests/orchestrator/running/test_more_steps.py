@@ -188,6 +188,14 @@ def test_a_schedule_that_depends_on_the_steps_is_refused(tmp_path: Path) -> None
         plan_more_steps(SweepState.load(folder), 11)
 
 
+def test_a_sweep_in_which_nothing_succeeded_is_refused(done: Path) -> None:
+    state = SweepState.load(done)
+    for one in state.configurations.values():
+        one.score = None
+    with pytest.raises(UserError, match="--steps 11: no configuration succeeded"):
+        plan_more_steps(state, 11)
+
+
 def test_an_unfinished_sweep_and_unequal_asks_are_refused(tmp_path: Path) -> None:
     begin_ledger(tmp_path / "few", sweep()).close()
     with pytest.raises(UserError, match="is not finished"):

@@ -17,6 +17,7 @@ from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep.confirm import confirm, plan_confirmation
+from orchestrator.sweep.more_steps import plan_more_steps
 from tests.startup.sitecustomize import blank
 
 STEPS = (
@@ -86,6 +87,16 @@ def test_a_sweep_that_reaches_nothing_is_complete_and_has_nothing_to_confirm(ran
     write_report(folder)
     with pytest.raises(UserError, match="4 have no finite score"):
         confirm(folder, Console(file=io.StringIO()), plan_confirmation)
+
+
+def test_what_was_not_reached_gets_more_steps(ran):
+    """All that succeeded without --top, as one that is named."""
+    few = ("seeds=1", "training.steps=10", "space.training.learning_rate={grid: [0.0001, 0.01]}")
+    state = SweepState.load(ran(*STEPS, *few, "task.threshold=2.0"))
+    assert state.message == "2 of 2 configurations succeeded"
+    for chosen, listed in (({}, 2), ({"only": ["1"]}, 1), ({"top": 1}, 1)):
+        planned = plan_more_steps(state, 20, **chosen)
+        assert len(planned.spec.search.listed) == listed and "from step 10" in planned.lines[0]
 
 
 @pytest.mark.parametrize(
