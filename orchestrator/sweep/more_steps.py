@@ -110,7 +110,19 @@ def plan_more_steps(
         f"{steps}, from step {spans(kept)}",
         f"{state.name} stays as it is",
     )
-    return SweepBeside(spec=spec, origin={CONTINUES: origin}, lines=lines)
+    return SweepBeside(spec=spec, origin={CONTINUES: origin}, lines=(*lines, *_describe_untrained(before, spec.seeds)))
+
+
+def _describe_untrained(before: Sequence[ConfigurationState], seeds: Sequence[int]) -> list[str]:
+    """Return a note if configurations lack some of the seeds, because a race over seeds ended for them."""
+    lacking = {label(one.number): sum(seed not in one.members for seed in seeds) for one in before}
+    if not (number := sum(lacking.values())):
+        return []
+    names = ", ".join(name for name, count in lacking.items() if count)
+    return [
+        f"note: {number} of {counted(len(before) * len(seeds), 'member')} start from step 0, because {names} left the "
+        "race before it had all seeds; --top or --configuration can leave these out"
+    ]
 
 
 def _with_steps(spec: SweepSpec, steps: int) -> SweepSpec:

@@ -116,6 +116,11 @@ def earlier_states(state: SweepState, pack: PackState) -> list[list[tuple[str, s
     return own if continued is None else [*own, continued]
 
 
+def continues_member(state: SweepState, config_id: str, seed: int) -> bool:
+    """Whether the sweep that this one continues, if it continues one, has trained this member."""
+    return _continued_states(state, [(config_id, seed)]) is not None
+
+
 def _continued_states(state: SweepState, ids: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]] | None:
     """Return the states in the sweep that this one continues.
 

@@ -255,7 +255,7 @@ class SweepDriver:
 
     def _plan_packs(self, names: set[str], queue: bool, built: Mapping[str, Configuration] | None = None) -> None:
         """Record packs for every member of these configurations that is in none; `built` spares building them."""
-        packs = self._packer(lacking_members(self.state, names, built or {}))
+        packs = [pack for waiting in lacking_members(self.state, names, built or {}) for pack in self._packer(waiting)]
         self.record_all("pack", [asdict(pack) for pack in packs])
         if queue:
             self.queue.extend(pack.pack_id for pack in packs)

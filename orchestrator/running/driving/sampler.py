@@ -7,6 +7,7 @@ from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, configure
 from orchestrator.plan.packing.packs import Waiting
 from orchestrator.plan.recorded import names_today, refuse_changed, with_recorded_defaults
+from orchestrator.record.state.lineage import continues_member
 from orchestrator.record.state.measured import measured_fields
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
@@ -78,14 +79,22 @@ class ConfigurationSampler:
         return configure(self._as_recorded, new, self._names)
 
 
-def lacking_members(state: SweepState, names: set[str], built: Mapping[str, Configuration]) -> list[Waiting]:
-    """Return these configurations with the seeds of theirs that are in no pack; `built` spares building them."""
-    waiting = list[Waiting]()
+def lacking_members(
+    state: SweepState, names: set[str], built: Mapping[str, Configuration]
+) -> tuple[list[Waiting], list[Waiting]]:
+    """Return these configurations with the seeds of theirs that are in no pack; `built` spares building them.
+
+    Members that start from step 0 come first, then those that continue from a state of another sweep: in a pack with
+    one that has none they would start from step 0, too.
+    """
+    new, continued = list[Waiting](), list[Waiting]()
     for found in (one for name, one in state.configurations.items() if name in names):
         lacking = [seed for seed in state.planned_seeds(found.config_id) if seed not in found.members]
-        if lacking:
-            waiting.append((built.get(found.config_id) or as_configuration(found), lacking))
-    return waiting
+        for is_continued, waiting in ((False, new), (True, continued)):
+            seeds = [seed for seed in lacking if continues_member(state, found.config_id, seed) == is_continued]
+            if seeds:
+                waiting.append((built.get(found.config_id) or as_configuration(found), seeds))
+    return new, continued
 
 
 def as_configuration(found: ConfigurationState) -> Configuration:

@@ -1,5 +1,6 @@
 """extend --steps: members trained on from kept states end with the bits of those trained so long from the beginning."""
 
+import io
 import shutil
 import signal
 from collections.abc import Iterator
@@ -172,6 +173,22 @@ def test_without_the_states_it_trains_from_the_beginning(tmp_path: Path, done: P
     assert extend_steps(folder, QUIET, plan()).exit_code == 0
     assert set(joined) == {0, 6}
     assert keyed(tmp_path / "few-steps-11").equals(keyed(long))
+
+
+def test_members_that_a_race_left_out_start_from_step_0_in_packs_of_their_own(
+    tmp_path: Path, long: Path, joined
+) -> None:
+    folder = run(tmp_path, "search.racing={first: 2, keep: 0.5}", "space.training.batch_size=null", "resources.pack=3")
+    lost = [one for one in SweepState.load(folder).configurations.values() if 2 not in one.members]
+    assert not [line for line in plan(top=1)(SweepState.load(folder)).lines if line.startswith("note:")]
+    assert extend_steps(folder, said := Console(file=io.StringIO(), record=True, width=300), plan()).exit_code == 0
+    note = f"note: 1 of 6 members start from step 0, because #{lost[0].number} left the race before it had all seeds"
+    assert len(lost) == 1 and note in said.export_text()
+    state = SweepState.load(tmp_path / "few-steps-11")
+    packs = [sorted({seed for _, seed in pack.members}) for pack in state.packs.values()]
+    assert sorted(packs) == [[0, 1], [0, 1, 2], [2]]
+    assert joined == [6, 6], "the third pack has no states to join"
+    assert same_curves(state, SweepState.load(long))
 
 
 @pytest.mark.parametrize(("lost", "steps", "said"), [(True, 11, "kept no states"), (False, 6, "has 6 steps already")])
