@@ -71,9 +71,7 @@ def plan_more_steps(
         )
     if top is not None and only:
         raise UserError("--top and --configuration both say which configurations get more steps; give one of them")
-    good = {
-        name for name, one in state.configurations.items() if one.succeeded
-    }  # with steps that were not reached, too
+    good = {name for name, one in state.configurations.items() if one.succeeded}  # some not reached, too
     if not good:
         raise UserError(f"{state.folder}: --steps {steps}: no configuration succeeded, so none can be trained further")
     rows = named_rows(result, state, only, good) if only else best_rows(result, len(good) if top is None else top, good)

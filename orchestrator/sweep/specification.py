@@ -13,8 +13,8 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import masked_spec
 from orchestrator.wording import command
 from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_sweep, parse_recorded
-from search_spaces.grammar.spec.values import make_store_absolute
 from search_spaces.grammar.spec.spec import PASSIVE
+from search_spaces.grammar.spec.values import make_store_absolute
 from search_spaces.grammar.text.overrides import overridden_key
 from trainers.files.atomic_file import write_atomic
 

@@ -48,8 +48,8 @@ from orchestrator.sweep.specification import (
     load_spec,
     refuse_changed,
     refuse_existing,
-    with_absolute_store,
     refuse_fixed,
+    with_absolute_store,
     with_settings_of,
     write_spec,
 )
