@@ -172,11 +172,11 @@ def plan_extension(
         )
     path = state.folder / SPEC_FILE
     if path.exists():
-        file = load_sweep(path)
+        file = load_sweep(path, recorded=True)
         if spec.spec_hash != file.spec_hash and not is_earlier(file, state):
             refuse_changed(file, state)
         passive = [one for one in overrides if section_of(one) in SETTINGS]
-        spec = with_settings_of(spec, load_sweep(path, passive) if passive else file)
+        spec = with_settings_of(spec, load_sweep(path, passive, recorded=True) if passive else file)
     lines = _describe(state, spec, added, more)
     if used:
         used = sorted(used)

@@ -98,7 +98,7 @@ def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
 def _load_kept(path: Path, overrides: Sequence[str] = ()) -> SweepSpec:
     """Read sweep.yaml; what is wrong in it is said with how to have it again."""
     try:
-        return load_sweep(path, overrides).as_recorded()
+        return load_sweep(path, overrides, recorded=True)
     except SweepFileError as error:
         if not any(problem.where.startswith(str(path)) for problem in error.problems):
             raise
@@ -131,7 +131,9 @@ def rewrite_spec(spec: dict[str, Any], folder: Path) -> Path | None:
     Raises LedgerError naming the path.
     """
     path, kept = folder / SPEC_FILE, None
-    if path.exists() and (text := path.read_text(encoding="utf-8")) != dump_yaml(load_sweep(path).resolved()):
+    if path.exists() and (text := path.read_text(encoding="utf-8")) != dump_yaml(
+        load_sweep(path, recorded=True).resolved()
+    ):
         names = (path.with_name(f"{SPEC_FILE}.before-{number}") for number in count(1))
         kept = next(name for name in names if not name.exists())
         with refuse_unwritable(kept, LedgerError):

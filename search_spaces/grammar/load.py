@@ -41,14 +41,21 @@ class Reading:
 
 
 def load_sweep(
-    path: str | Path, overrides: Sequence[str] = (), name: str | None = None, imports: Sequence[str] = ()
+    path: str | Path,
+    overrides: Sequence[str] = (),
+    name: str | None = None,
+    imports: Sequence[str] = (),
+    *,
+    recorded: bool = False,
 ) -> SweepSpec:
     """Read and check a sweep file, as far as possible without the registries of `trainers`.
 
     overrides: texts `dotted.key=value` with the value in YAML, applied in order; `space.KEY=null` removes a key from
-    the space. name: replaces the sweep's name. imports: added to the sweep's. Raises SweepFileError with all problems.
+    the space. name: replaces the sweep's name. imports: added to the sweep's. recorded: of a sweep that has begun,
+    perhaps before a check was added. Raises SweepFileError with all problems.
     """
-    return read_sweep(path, overrides, name, imports).sound()
+    spec = read_sweep(path, overrides, name, imports, recorded=recorded).sound()
+    return spec.as_recorded() if recorded else spec
 
 
 def parse_recorded(spec: Mapping[str, Any], source: str, overrides: Sequence[str] = ()) -> SweepSpec:
@@ -62,7 +69,12 @@ def parse_sweep(text: str, source: str, overrides: Sequence[str] = (), name: str
 
 
 def read_sweep(
-    path: str | Path, overrides: Sequence[str] = (), name: str | None = None, imports: Sequence[str] = ()
+    path: str | Path,
+    overrides: Sequence[str] = (),
+    name: str | None = None,
+    imports: Sequence[str] = (),
+    *,
+    recorded: bool = False,
 ) -> Reading:
     """Read a sweep file like `load_sweep`, but return problems instead of raising them."""
     findings = Findings(str(path))
@@ -72,16 +84,13 @@ def read_sweep(
     reading = _parse(text, findings, overrides, name, imports)
     if reading.spec is not None:
         reading.spec._folder = Path(path).resolve().parent
-        _check_file(reading.spec, findings)
+        if not recorded:
+            sections = {section: getattr(reading.spec, section) for section in SECTIONS}
+            check_conditions(reading.spec.space, sections, findings)
+        uri = reading.spec.tracking.uri
+        if uri is not None and (problem := store_problem(uri)):
+            findings.add("tracking.uri", problem, given=uri, allowed=STORES)
     return reading
-
-
-def _check_file(spec: SweepSpec, findings: Findings) -> None:
-    """Record problems of a file alone; a recorded specification may be older than these checks."""
-    check_conditions(spec.space, {section: getattr(spec, section) for section in SECTIONS}, findings)
-    uri = spec.tracking.uri
-    if uri is not None and (problem := store_problem(uri)):
-        findings.add("tracking.uri", problem, given=uri, allowed=STORES)
 
 
 def _parse(

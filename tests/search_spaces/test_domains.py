@@ -241,6 +241,7 @@ def test_a_condition_on_a_part_of_what_is_drawn_is_refused_in_a_file(sweep_file,
     (problem,) = refused.value.problems
     assert problem.key == f"space.{key}" and f"overlaps with {outer}, which the space draws" in str(problem)
     assert parse_recorded(yaml.safe_load(text), "the specification").space
+    assert load_sweep(sweep_file(text), recorded=True).is_recorded
 
 
 @pytest.mark.parametrize(
