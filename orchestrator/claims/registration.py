@@ -40,6 +40,8 @@ def register(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
     if spec.claims is None:
         return None
     path = (spec.folder or Path()) / spec.claims
+    if not path.exists():
+        raise SweepFileError([Problem(spec.where("claims"), "claims", f"{path}: there is no such file")])
     file = load_claims(path)
     about = {claim.id: digest(deciding_values(claim)) for claim in file.claims if claim.sweep == spec.name}
     if not about:

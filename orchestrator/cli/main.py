@@ -79,8 +79,9 @@ def validate(
     codes = {0}
     for file in files:
         try:
-            register(spec := _load(file, overrides, imports=imports))
+            spec = _load(file, overrides, imports=imports)
             *warnings, good = validate_sweep(spec, smoked=smoke)
+            register(spec)
         except (SweepFileError, LengthwiseError) as error:
             if os.environ.get(DEBUG_VARIABLE) and not isinstance(error, SweepFileError):
                 raise
@@ -112,8 +113,9 @@ def plan(
     from orchestrator.claims.registration import register
     from orchestrator.preview.forecast import forecast
 
-    register(spec := _load(file, overrides, name, imports))
+    spec = _load(file, overrides, name, imports)
     plan = forecast(spec, workers, working_dir)
+    register(spec)
     _say(f"{spec.name} would be kept in {place_of((storage or default_storage()) / spec.name)}")
     _say(align_rows(plan.rows))
     for warning in plan.warnings:

@@ -36,7 +36,10 @@ def find_sweep(named: str | Path) -> Path:
         fetch_sweep(default_storage() / folder)
     fetch_sweep(folder)
     if is_address(named) and not has_ledger(folder):
-        raise NotASweep(f"{address_of(folder)} holds no sweep: there is no ledger below it")
+        address = str(address_of(folder))
+        if address.startswith("file://") and has_ledger(Path(here := address.removeprefix("file://"))):
+            raise NotASweep(f"{address} was written as a folder; give it as one: {here}")
+        raise NotASweep(f"{address} holds no sweep: there is no ledger below it")
     found = find_in_storage(named)
     if found != Path(named):
         refuse_deleted(found)

@@ -94,9 +94,9 @@ def plan_confirmation(
             f"configurations); resume it with: {command('resume', state.folder)}\n"
             "--allow-unfinished confirms the best of those that are"
         )
-    chosen = (
-        named_rows(result, state, configurations) if configurations else best_rows(result, TOP if top is None else top)
-    )
+    if top is None:
+        top = min(TOP, max(1, sum(_is_good(row, None) for row in result.rows)))
+    chosen = named_rows(result, state, configurations) if configurations else best_rows(result, top)
     used = used_seeds(state)
     which = ", ".join(label(row.number) for row in chosen) if configurations else f"its first {len(chosen)}"
     header = {

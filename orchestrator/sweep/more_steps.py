@@ -104,22 +104,27 @@ def plan_more_steps(
     origin: dict[str, Any] = {"sweep": state.name, "spec_hash": state.spec_hash, "folder": state.folder.resolve().name}
     origin |= {"steps": steps, "configurations": continued}
     lines = (
-        f"{counted(len(rows), 'configuration')} of {state.name} with seeds {spans(spec.seeds)} are trained up to step "
-        f"{steps}, from step {spans(kept)}",
+        f"{counted(len(rows), 'configuration')} of {state.name} with seeds {spans(spec.seeds)} will be trained up to "
+        f"step {steps}, from step {spans(kept)}",
         f"{state.name} stays as it is",
     )
     return SweepBeside(spec=spec, origin={CONTINUES: origin}, lines=(*lines, *_describe_untrained(before, spec.seeds)))
 
 
 def _describe_untrained(before: Sequence[ConfigurationState], seeds: Sequence[int]) -> list[str]:
-    """Return a note if configurations lack some of the seeds, because a race over seeds ended for them."""
+    """Return notes of seeds that are not trained on, and of those that a race over seeds ended before."""
+    surplus = {label(one.number): sorted(set(one.members) - set(seeds)) for one in before}
+    notes = [
+        f"note: seeds {spans(more)} of {name} stay behind: not all have them" for name, more in surplus.items() if more
+    ]
     lacking = {label(one.number): sum(seed not in one.members for seed in seeds) for one in before}
     if not (number := sum(lacking.values())):
-        return []
+        return notes
     names = ", ".join(name for name, count in lacking.items() if count)
     return [
+        *notes,
         f"note: {number} of {counted(len(before) * len(seeds), 'member')} start from step 0, because {names} left the "
-        "race before it had all seeds; --top or --configuration can leave these out"
+        "race before it had all seeds; --top or --configuration can leave these out",
     ]
 
 

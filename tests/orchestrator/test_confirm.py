@@ -241,6 +241,8 @@ def test_failed_configurations_are_not_confirmed(searched):
     with pytest.raises(UserError, match=r"3 configurations of searched succeeded \(1 failed\)"):
         plan_confirmation(state, top=4)
     assert DRAWS[2] not in plan_confirmation(state, top=3).spec.search.listed
+    single = searched("single", failed={(number, seed): 60 for number in (0, 1, 3) for seed in range(3)})
+    assert plan_confirmation(single).spec.search.listed == (DRAWS[2],), "three unless there are fewer"
 
 
 def test_named_configurations_are_confirmed_instead_of_the_first(searched):

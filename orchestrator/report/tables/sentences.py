@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Sequence
 
 from orchestrator.record.state.lineage import CONFIRMS
+from orchestrator.record.state.parts import STOPPED
 from orchestrator.report.tables.columns import median_and_quartiles
 from orchestrator.results.analysis import DEPENDENT, compare_orders
 from orchestrator.results.confirmed import read_search_labels
@@ -46,8 +47,9 @@ def threshold_words(result: Summary) -> str:
 
 
 def state_sentence(result: Summary) -> str:
-    """Return whether the sweep is finished or running, or else the command that continues it."""
+    """Return whether the sweep is finished or running, or else a command: that continues it, or that names this one."""
     known = {"complete": "finished", "failed": "finished, and no configuration succeeded", "running": "running"}
+    known[STOPPED] = f"{STOPPED}; how to continue it: {command('status', result.folder)}"
     state = known.get(result.status, f"{result.status}; continue it with: {command('resume', result.folder)}")
     return f"Sweep {result.name} (study {result.study}): {state}"
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from orchestrator.record.ledger.lock import running
 from orchestrator.record.state.lineage import CONFIRMS
-from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.parts import STOPPED, ConfigurationState
 from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
@@ -137,7 +137,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
     owner, steps = running(state.folder), steps_done(state)
     total = sum(pack.member_steps(pack.steps) for pack in state.packs.values())
     standing = f"running, by {owner}" if owner else state.ended or "interrupted"
-    is_over = owner or state.ended in ("complete", "failed")
+    is_over = owner or state.ended in ("complete", "failed", STOPPED)  # whose message has the command
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
     finished = sum(found.is_done for found in state.configurations.values())
     rows = [

@@ -113,6 +113,8 @@ def test_a_claims_file_that_cannot_be_used_is_refused_by_every_verb(
         lengthwise.refuses(
             begin, tiny, *words, "--set", "claims=nothere.yaml", said="nothere.yaml: there is no such file"
         )
+    wrong = ("--set", "claims=nothere.yaml", "--set", "model.widht=3")
+    lengthwise.refuses("validate", tiny, *wrong, said="model.widht: unknown key")
     write_claims(tiny.with_name("claims.yaml"), [claim(id="elsewhere")])
     for begin, *words in verbs:
         lengthwise.refuses(begin, tiny, *words, said="is about sweep tiny")

@@ -287,6 +287,7 @@ def test_configurations_of_sweeps_at_addresses_are_compared(machine, tmp_path, l
     for others in ([f"{two}/x"], ["0", f"{two}s/1"], [two, f"{two}s"]):
         missing = next(name for name in others if "//" in name and name != two).removesuffix("/1")
         lengthwise.refuses("compare", one, *others, said=f"{missing} holds no sweep: there is no ledger below it")
+    lengthwise.refuses("status", f"file://{FINISHED}", said=f"was written as a folder; give it as one: {FINISHED}")
 
 
 def test_a_copy_of_a_sweep_that_another_machine_has_deleted_is_neither_shown_as_if_it_were_there_nor_lost(

@@ -205,6 +205,14 @@ def test_a_schedule_that_depends_on_the_steps_is_refused(tmp_path: Path) -> None
         plan_more_steps(SweepState.load(folder), 11)
 
 
+def test_seeds_that_not_all_configurations_have_are_named(done: Path) -> None:
+    state = SweepState.load(done)
+    assert not [line for line in plan_more_steps(state, 11).lines if "stay behind" in line]
+    one = next(iter(state.configurations.values()))
+    one.members[7] = one.members[0]
+    assert f"note: seeds 7 of #{one.number} stay behind: not all have them" in plan_more_steps(state, 11).lines
+
+
 def test_a_sweep_in_which_nothing_succeeded_is_refused(done: Path) -> None:
     state = SweepState.load(done)
     for one in state.configurations.values():
