@@ -95,7 +95,7 @@ def plan_confirmation(
             "--allow-unfinished confirms the best of those that are"
         )
     if top is None:
-        top = min(TOP, max(1, sum(_is_good(row, None) for row in result.rows)))
+        top = min(TOP, max(1, sum(map(_is_good, result.rows))))
     chosen = named_rows(result, state, configurations) if configurations else best_rows(result, top)
     used = used_seeds(state)
     which = ", ".join(label(row.number) for row in chosen) if configurations else f"its first {len(chosen)}"
@@ -230,7 +230,7 @@ def named_rows(
     return [row for row in result.rows if row.config_id in asked]
 
 
-def _is_good(row: Row, good: Collection[str] | None) -> bool:
+def _is_good(row: Row, good: Collection[str] | None = None) -> bool:
     if good is not None:
         return row.config_id in good
     return row.rank is not None and row.score is not None and math.isfinite(row.score)

@@ -191,7 +191,7 @@ def resume_same(spec: SweepSpec, storage: Path, console: Console, *, max_seconds
 
     Raises what `resume_sweep` raises, SpecChanged also if the sweep file has changed since.
     """
-    folder = storage / spec.name
+    spec, folder = with_absolute_store(spec), storage / spec.name
     state = SweepState.load(folder)
     if not is_earlier(spec, state):
         refuse_changed(spec, state)

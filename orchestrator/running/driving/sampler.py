@@ -90,8 +90,8 @@ def lacking_members(
     new, continued = list[Waiting](), list[Waiting]()
     for found in (one for name, one in state.configurations.items() if name in names):
         lacking = [seed for seed in state.planned_seeds(found.config_id) if seed not in found.members]
-        for is_continued, waiting in ((False, new), (True, continued)):
-            seeds = [seed for seed in lacking if continues_member(state, found.config_id, seed) == is_continued]
+        kept = [seed for seed in lacking if continues_member(state, found.config_id, seed)]
+        for waiting, seeds in ((new, [seed for seed in lacking if seed not in kept]), (continued, kept)):
             if seeds:
                 waiting.append((built.get(found.config_id) or as_configuration(found), seeds))
     return new, continued
