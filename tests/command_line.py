@@ -65,10 +65,11 @@ class CommandLine:
         assert done.returncode == 0, done.stdout + done.stderr
         return done
 
-    def refuses(self, *arguments: Any, said: str, **options: Any) -> None:
+    def refuses(self, *arguments: Any, said: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a verb here, which must end with exit code 2 and a message in which this is said."""
         done = self(*arguments, **options)
         assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done
+        return done
 
     def start(
         self, *arguments: Any, cwd: Path = REPOSITORY, program: str | None = None, anew: bool = False, **more: str

@@ -6,7 +6,7 @@ orchestrator/README.md says what the exit codes mean.
 
 import os
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ from orchestrator.addresses import place_of
 from orchestrator.cli import continuing, options, results, upkeep
 from orchestrator.cli.help import BEGIN, LOOK, VerbGroup, show_version
 from orchestrator.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
-from orchestrator.errors import LengthwiseError, UserError
+from orchestrator.errors import LengthwiseError, SpecChanged, UserError
 from orchestrator.record.ledger.folders import default_storage, has_ledger
 from orchestrator.redaction import masked_traceback, redact, redact_log_records
 from orchestrator.running.with_ray import start as ray_start
@@ -172,7 +172,8 @@ def run(
     ):  # else only the task knows the metric
         from orchestrator.sweep.specification import refuse_existing
 
-        refuse_existing(early, storage / early.name)  # before torch is imported
+        with suppress(SpecChanged):  # said below, unless the difference is a mistake
+            refuse_existing(early, storage / early.name)  # before torch is imported
     with ExitStack() as opens:
         children = None
         if early is not None and not (storage / early.name).exists():  # else it is refused

@@ -115,7 +115,8 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     ]
     warnings = _upload_warnings(spec, working_dir)
     if len(distinct) < len(configurations):
-        warnings.append(f"{len(configurations) - len(distinct)} configurations repeat earlier ones and run once")
+        repeated = len(configurations) - len(distinct)
+        warnings.append(f"draws that repeat a configuration: {repeated}; each configuration runs once")
     warnings += [*loop_warnings(spec, examples.values()), *warn_of_few_seeds(spec)]
     warnings += [f"`run` refuses this here: {problem}" for problem in find_missing_resources(spec).problems]
     return Forecast([(label, text) for label, text in rows if text is not None], warnings)

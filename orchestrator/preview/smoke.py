@@ -37,7 +37,7 @@ def validate_sweep(spec: SweepSpec, *, smoked: bool) -> list[str]:
     return [
         *(f"warning: {warning}" for warning in sample.warnings),
         *(f"note: `run` refuses this here: {problem}" for problem in find_missing_resources(spec).problems),
-        f"good; {sample.built} configurations were built{tried}{evaluated}",
+        f"good; built {counted(sample.built, 'configuration')}{tried}{evaluated}",
     ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists, UserError, refuse_unwritable
-from orchestrator.plan.extension import extension_of
+from orchestrator.plan.extension import Extension, extension_of
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
@@ -42,20 +42,38 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
         state = SweepState.load(folder)
         if spec.direction_is_assumed:
             spec = spec.with_direction(recorded_spec(state).objective.direction)
-        extended = is_earlier(spec, state)
-        if not extended:
-            refuse_changed(spec, state)
-        since = ", which was extended since" if extended else " already"
+        refuse_changed_file(spec, state)
+        since = ", which was extended since" if is_earlier(spec, state) else " already"
         raise SweepExists(f"{folder} holds this sweep{since}; resume it with: {command('resume', folder)}")
 
 
 def refuse_changed(spec: SweepSpec, state: SweepState) -> None:
-    """Raise SpecChanged when a sweep was begun with what computes something else."""
-    recorded = recorded_spec(state)
-    if changes := differences(recorded, spec):
-        added = extension_of(recorded, spec)
-        way_on = f"{command('extend', state.folder)} {added.options}" if added else ""
-        raise SpecChanged(state.folder, changes, way_on)
+    """Raise SpecChanged when sweep.yaml computes something else than the sweep does."""
+    _refuse_difference(recorded_spec(state), spec, state)
+
+
+def refuse_changed_file(spec: SweepSpec, state: SweepState) -> None:
+    """Raise SpecChanged when a user's file computes something else than the sweep does, or did before an extension.
+
+    `extend` does not rewrite that file, so its differences are those from the nearest specification that the sweep has
+    had; on a tie, from the last one.
+    """
+    if differences(recorded_spec(state), spec) and not is_earlier(spec, state):
+        had = [recorded_spec(state, place) for place in range(-1, len(state.specs) - 1)]
+        nearest = min(had, key=lambda one: (extension_of(one, spec) is None, len(differences(one, spec))))
+        _refuse_difference(nearest, spec, state)
+
+
+def _refuse_difference(recorded: SweepSpec, spec: SweepSpec, state: SweepState) -> None:
+    """Raise SpecChanged where `spec` differs from a specification of the sweep, with how to add what is more."""
+    if not (changes := differences(recorded, spec)):
+        return
+    added, last = extension_of(recorded, spec), recorded_spec(state)
+    if added and differences(recorded, last):  # the rest of an earlier specification would take away what was added
+        seeds = tuple(seed for seed in added.seeds if seed not in last.seeds)
+        added = Extension(seeds=seeds) if seeds and not added.grids and not added.configurations else None
+    way_on = f"{command('extend', state.folder)} {added.options}" if added else ""
+    raise SpecChanged(state.folder, changes, way_on)
 
 
 def section_of(override: str) -> str:

@@ -5,7 +5,7 @@ in the ledger before anything else uses it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from orchestrator.consoles import say
 from orchestrator.ending.ending import Outcome, finish, interruption_recorded, record_end, run_and_record_end
 from orchestrator.ending.finisher import Finisher
 from orchestrator.ending.notice import Notice
+from orchestrator.errors import SpecChanged
 from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored import create_ledger, open_ledger
 from orchestrator.plan import search
-from orchestrator.plan.checks.soundness import check
+from orchestrator.plan.checks.soundness import check, drawn_configurations
 from orchestrator.plan.configurations import Configuration, warnings_for
 from orchestrator.plan.packing.packs import Packer
 from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_too_large, refuse_without_data
@@ -44,9 +45,8 @@ from orchestrator.sweep.specification import (
     SETTINGS,
     SPEC_FILE,
     differing_settings,
-    is_earlier,
     load_spec,
-    refuse_changed,
+    refuse_changed_file,
     refuse_existing,
     refuse_fixed,
     with_absolute_store,
@@ -80,7 +80,8 @@ def run_sweep(
     """
     spec, folder = with_absolute_store(spec), storage / spec.name
     fetch_sweep(folder)
-    refuse_existing(spec, folder)
+    with _mistakes_first(spec):
+        refuse_existing(spec, folder)
     find_missing_resources(spec).raise_any()
     registered = register(spec)
     with begin_reading(spec.folder) as reading:  # git, beside what follows
@@ -112,6 +113,16 @@ def run_sweep(
         return drive_packs(spec, ledger, state, console, interrupts, configurations, children, max_seconds=max_seconds)
 
     return run_and_record_end(lambda: create_ledger(folder, first), console, drive, Notice(spec.notify))
+
+
+@contextmanager
+def _mistakes_first(spec: SweepSpec) -> Iterator[None]:
+    """Raise SweepFileError for a mistake in `spec` in place of SpecChanged, which would show it as a difference."""
+    try:
+        yield
+    except SpecChanged:
+        drawn_configurations(spec)
+        raise
 
 
 def resume_sweep(
@@ -193,8 +204,8 @@ def resume_same(spec: SweepSpec, storage: Path, console: Console, *, max_seconds
     """
     spec, folder = with_absolute_store(spec), storage / spec.name
     state = SweepState.load(folder)
-    if not is_earlier(spec, state):
-        refuse_changed(spec, state)
+    with _mistakes_first(spec):
+        refuse_changed_file(spec, state)
     return resume_sweep(folder, console, settings=spec, max_seconds=max_seconds)
 
 

@@ -75,9 +75,16 @@ def progress_rows(
         ("best so far", describe_best(state)),
         ("member-steps", f"{100 * done / total:.0f} %, {rate:,.0f} per second" if total else "-"),
         ("elapsed", duration(elapsed)),
-        ("time left", f"about {duration((total - done) / speed)}" if speed else "-"),
+        ("time left", _describe_time_left(total - done, speed)),
         ("phase", phase),
     ]
+
+
+def _describe_time_left(steps: int, speed: float) -> str:
+    """Return how long these member-steps take at a speed; the last evaluation comes after all of them."""
+    if not speed:
+        return "-"
+    return f"about {duration(steps / speed)}" if steps else "the last evaluation"
 
 
 def seconds_to_first_evaluation(state: SweepState, running: Mapping[str, Running]) -> float | None:

@@ -49,7 +49,7 @@ def test_the_best_configuration_is_a_sweep_file_that_gives_the_same_curves(train
     file = tmp_path / "best.yaml"
     assert export(trained_sweep, best=file) == [f"wrote {file}", f"run it with: lengthwise run {file}"]
     *_, good = validate_sweep(load_sweep(file), smoked=False)
-    assert good == "good; 1 configurations were built"
+    assert good == "good; built 1 configuration"
     before, again = open_sweep(trained_sweep), run(file, storage=tmp_path / "again")
     assert again.best.config_id == before.best.config_id and again.best.score == before.best.score
     curves = before.curves[before.curves["number"] == before.best.number].reset_index(drop=True)

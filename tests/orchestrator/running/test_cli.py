@@ -54,12 +54,19 @@ def test_a_sweep_that_exists_or_runs_is_refused_before_torch_is_imported(lengthw
     with SweepLock(tmp_path / "tiny"):
         for words, said in (
             (("run", tiny, "--storage", tmp_path), "tiny holds this sweep already; resume it with"),
-            (("run", tiny, "--storage", tmp_path, "--set", "seeds=1"), "this sweep started with other values"),
             (("resume", tmp_path / "tiny"), "is being run by"),
             (("extend", tmp_path / "tiny", "--seeds", "3"), "is being run by"),
         ):
             done = lengthwise.process(*words, program=program, anew=True)
             assert done.stdout == "2 False\n" and said in done.stderr
+
+
+def test_a_mistake_in_the_file_of_a_sweep_that_exists_is_said_as_a_mistake(lengthwise, tiny, tmp_path):
+    assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
+    again = ("run", tiny, "--storage", tmp_path, "--set")
+    lengthwise.refuses(*again, "seeds=1", said="this sweep started with other values")
+    mistaken = lengthwise.refuses(*again, "model.widht=3", said="unknown key")
+    assert "started with other values" not in mistaken.stderr
 
 
 @pytest.mark.parametrize(
@@ -565,7 +572,7 @@ def test_a_sweep_outlives_its_output(lengthwise, tiny, tmp_path):
 def test_validate_tries_a_sweep_and_shows_the_lines_of_a_fault(lengthwise, study, own_code_forgotten):
     good = lengthwise("validate", study / "own.yaml", "--smoke")
     assert (good.returncode, good.stderr) == (0, "")
-    assert good.stdout.endswith("4 configurations were built; 2 structures trained for a step and evaluated\n")
+    assert good.stdout.endswith("good; built 4 configurations; 2 structures trained for a step and evaluated\n")
     shipped = lengthwise("validate", "search_spaces/quickstart.yaml")
     assert shipped.returncode == 0 and "trained for a step" not in shipped.stdout
 

@@ -229,6 +229,28 @@ def test_run_and_resume_say_how_a_changed_file_is_added(lengthwise, run, tmp_pat
     file.write_text(tiny_text.replace("steps: 60", "steps: 61").replace("seeds: 2", "seeds: 4"))
     other = lengthwise("run", file, "--storage", folder.parent)
     assert other.returncode == 2 and "extend" not in other.stderr
+    assert "steps: was 60, now 61" in other.stderr
+
+
+def test_a_file_is_compared_with_the_specification_of_the_sweep_that_is_nearest(lengthwise, run, tmp_path, tiny_text):
+    folder = run()
+    lengthwise.succeeds("extend", folder, "--seeds", "5-6")
+    file = tmp_path / "tiny.yaml"
+    file.write_text(tiny_text.replace("seeds: 2", "seeds: [0, 1, 5, 9]"))
+    for words in (("run", file, "--storage", folder.parent), ("run", file, "--storage", folder.parent, "--resume")):
+        text = lengthwise.refuses(*words, said="seeds: was [0, 1], now [0, 1, 5, 9]").stderr
+        assert text.rstrip().endswith(f"or add this to the sweep by: lengthwise extend {folder} --seeds 9-9")
+    file.write_text(tiny_text.replace("seeds: 2", "seeds: [0, 1, 5]"))
+    text = lengthwise.refuses("run", file, "--storage", folder.parent, said="now [0, 1, 5]").stderr
+    assert "extend" not in text
+    file.write_text(tiny_text.replace("steps: 60", "steps: 61"))
+    text = lengthwise.refuses("run", file, "--storage", folder.parent, said="training.steps: was 60, now 61").stderr
+    assert "seeds: was" not in text
+    lengthwise.succeeds("extend", folder, "--configurations", "5")
+    file.write_text(tiny_text.replace("seeds: 2", "seeds: 4").replace("configurations: 4", "configurations: 6"))
+    text = lengthwise.refuses("run", file, "--storage", folder.parent, said="configurations: was 4, now 6").stderr
+    assert "extend" not in text  # it would take away seeds 5 and 6
+    lengthwise.refuses("resume", folder, "--set", "seeds=2", said="seeds: was [0, 1, 5, 6], now [0, 1]")
 
 
 def test_a_driver_that_dies_before_sweep_yaml_is_written_is_mended(lengthwise, run, monkeypatch):

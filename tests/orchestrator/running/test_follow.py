@@ -81,6 +81,7 @@ def test_speed_is_that_of_the_times_in_the_ledger(unfinished):
     state.updated = began + 10.0
     rows = dict(LedgerMeter(state).rows(state, "ada"))
     assert (rows["member-steps"], rows["elapsed"], rows["phase"]) == ("100 %, 40 per second", "10 s", "run by ada")
+    assert rows["time left"] == "the last evaluation"
     state.sessions.spans.append([began + 10.0, began + 10.0])  # resumed: what was done before does not count
     assert dict(LedgerMeter(state).rows(state, "ada"))["member-steps"] == "100 %, 0 per second"
 
