@@ -1,21 +1,21 @@
 """The errors of the orchestrator. Their messages are written for users.
 
 LengthwiseError                 printed as one message without a traceback; exit code 1: it ran and failed
-├── UserError                   bad input, exit code 2, as for the sweep folders below that are marked with 2
+├── UserError                   bad input; exit code 2, as for the errors below that are marked with 2
 │   ├── SweepExists             a new sweep would overwrite an existing one
 │   ├── NotASweep               the folder holds no ledger
 │   ├── SpecChanged             the sweep file is no longer the one the ledger was begun with
 │   ├── SweepLocked             another driver is running this sweep
 │   ├── DivergedLedger          a local copy and its address have different continuations of a sweep
 │   ├── DeletedSweep            a sweep was deleted at its address, by another machine
-│   └── StorageRefused          wrong credentials, bucket or address of a storage
+│   └── StorageRefused          wrong credentials, bucket or address of a storage, or a missing object
 ├── LedgerError                 the ledger cannot be read or written: full disk, read-only folder
 │   ├── OddEntry                2: a link, a pipe or a folder where a sweep has its own files
 │   ├── TakenLedger             another driver writes it, without a working lock
 │   ├── DamagedLedger           2: its bytes do not match its checksums
 │   ├── NewerLedger             2: it was written by a newer version
 │   └── OlderLedger             2: it was written before the first version whose ledgers are read
-├── StorageError                an object store does not answer, or lacks an object it should have
+├── StorageError                an object store does not answer, or lacks a segment of a ledger
 ├── OutOfSpace                  the disk of the sweep is full
 ├── DamagedCurves               2: a parquet part is missing or differs from its checksum
 ├── DamagedWeights              2: a file of kept weights is missing or differs from its checksum
@@ -59,7 +59,7 @@ class NotASweep(UserError):  # noqa: N818
 class SpecChanged(UserError):  # noqa: N818
     """The sweep file has changed since the sweep was begun; `differences` are (key, before, now).
 
-    `extending` is the command that adds what they add, if that is all they do.
+    `extending` is the `extend` command that makes these changes; empty if they are more than additions.
     """
 
     def __init__(self, folder: Path, differences: Sequence[tuple[str, object, object]], extending: str = "") -> None:

@@ -41,7 +41,7 @@ def remember_all_of(address: str | None) -> None:
 
 
 def mask_all_but_host(address: str) -> str:
-    """Return an address with everything but scheme and host masked; one of nothing else is returned unchanged.
+    """Return an address with everything but scheme and host masked; unchanged if it has nothing else.
 
     mask_all_but_host("https://ada:pw@host/x") -> "https://host/***"
     """
@@ -95,7 +95,7 @@ def masked_record(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def masked_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a specification with its tracking address masked, and of that of `notify` only the host."""
+    """Return a specification with the secrets of its tracking address masked, and all but the host of `notify`."""
     if isinstance(notify := spec.get("notify"), str):
         spec = {**spec, "notify": mask_all_but_host(notify)}
     tracking = spec.get("tracking") or {}

@@ -95,7 +95,7 @@ class Store:
         return f"{self._root}/{name}" if name else self._root
 
     def _ask(self, call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
-        """Return the answer of fsspec; its errors are as different as its file systems."""
+        """Return the result of a call of fsspec; raises its errors, which differ by file system, as ours."""
         try:
             return call(*arguments, **more)
         except FileExistsError:
@@ -118,14 +118,14 @@ def fetch_missing(folder: Path) -> None:
 
 
 def fetch_file(path: Path) -> None:
-    """Write a file that is missing here, if its address has it; otherwise who reads it says that it is missing."""
+    """Download a missing file if its address has it; otherwise reading the file will report that it is missing."""
     if not path.exists() and address_of(path) is not None:
         with suppress(StorageRefused):
             Store.for_copy(path.parent).fetch(path.parent, [path.name])
 
 
 def patiently(call: Callable[..., _Answer], *arguments: Any, seconds: float = PATIENCE, **more: Any) -> _Answer:
-    """Return the answer of a call that is repeated after errors of the storage, for so long at most."""
+    """Return the result of a call, which is retried after storage errors for up to `seconds`."""
     end, pause = time.monotonic() + seconds, 0.5
     while True:
         try:

@@ -1,6 +1,7 @@
 """The command line: verbs that take a sweep file or a sweep directory. Imports little, so that `--help` is quick.
 
-This module has the verbs that take a sweep file or train; `results` has those that read existing sweeps.
+This module has the verbs that take a sweep file, and `list`; `continuing` has those that train more of a sweep,
+`results` and `upkeep` those that read or look after existing ones.
 orchestrator/README.md says what the exit codes mean.
 """
 
@@ -215,7 +216,7 @@ def submit(
     resume_begun: options.JobResume = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not follow the log.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Follow the log of the job; submit nothing.")] = False,
-    status: Annotated[bool, typer.Option("--status", help="Say how the job is; submit nothing.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Show the state of the job; submit nothing.")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="Stop the job, as Ctrl-C stops a sweep.")] = False,
 ) -> None:
     """Run a sweep as a job of a Ray cluster. Uploads the folder of the file and follows the log."""

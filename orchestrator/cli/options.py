@@ -218,7 +218,7 @@ class SweepVerb(TyperCommand):
         self.params += self._added
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the folder that --name means before the other arguments. Raises UserError for --storage and a path."""
+        """Put the folder that --name means before the other arguments. Raises UserError for a path not in --storage."""
         parsed, *_ = self.make_parser(ctx).parse_args(args=list(args))
         given: dict[str, str] = {str(one.name): parsed.get(one.name) or "" for one in self._added}
         if storage := given.get("storage"):

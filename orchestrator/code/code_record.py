@@ -108,7 +108,8 @@ def copy_folder(sha256: str) -> str:
 def changed_code(recorded: Mapping[str, Any]) -> list[str]:
     """Return a sentence for each part of the engine and each imported file that has changed since it was recorded.
 
-    Not for another version of lengthwise, and not for a folder that is gone: that of a job is a copy and was removed.
+    The engine is not compared if the version of lengthwise differs, nor a folder that no longer exists: the folder of a
+    job is a temporary copy.
     """
     changes = []
     if recorded["version"] == version("lengthwise"):

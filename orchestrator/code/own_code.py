@@ -1,8 +1,8 @@
 """The user's own modules, which a sweep names under `imports`: find them, digest their files and import them.
 
-Their tasks, models, positions, averages and schedules register as shipped ones do. A module is searched beside the
+Their tasks, models, positions, averages and schedules register as shipped ones do. A module is looked for beside the
 sweep file, in the current folder, then on Python's path. Its digest covers its Python files and those beside it that
-they import, directly or not; for an installed package only the files of the package.
+they import, directly or indirectly; for an installed package only the files of the package.
 
 OwnCodeError (a UserError)    a module cannot be found, read or imported, or has changed
 """

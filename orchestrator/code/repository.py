@@ -83,7 +83,7 @@ class RepositoryReader:
         self._roots = list(roots)
 
     def read(self) -> list[Repository]:
-        """Return every folder once, in order; not one that has no repository and lies in another of them."""
+        """Return every work tree once, in order; leaves out folders without a commit inside another one of them."""
         found = [self._repository(root) for root in self._roots]
         return [tree for tree in found if tree.source or not any(root in tree.root.parents for root in self._roots)]
 

@@ -139,9 +139,9 @@ def finish(
     interrupts: Interrupts,
     finisher: Finisher | None,
 ) -> Outcome:
-    """Record and say how the sweep ended, after its report, files and MLflow are as complete as they can be.
+    """Record how the sweep ended, complete its report, files and MLflow runs, then print the outcome and return it.
 
-    This process does what `finisher` has not done, and everything without one.
+    This process does whatever `finisher` has not done; everything if there is none.
     """
     record_end(ledger, state, interrupts)
     status, message = str(state.ended), state.message

@@ -57,7 +57,7 @@ def serve(descriptor: int, tracking: str = "") -> None:
                 follower = _fork_follower(connection, **address)
         request = _receive(connection)
         if follower is not None:
-            os.kill(follower, signal.SIGTERM)  # it ends its pass first: the last one waits for the lock
+            os.kill(follower, signal.SIGTERM)  # it finishes its pass; the final publishing waits for the publish lock
         _finish(connection, address, **request)
     except Exception:  # the driver is gone, or will meet the same error and explain it
         _log.debug("the driver ends the sweep by itself", exc_info=True)

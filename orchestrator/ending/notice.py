@@ -1,4 +1,4 @@
-"""Tells an address how a sweep has ended: one JSON POST, which Slack takes as well, and never a reason to fail."""
+"""Notifies an address that a sweep has ended: one JSON POST, which Slack accepts too; no failure fails the sweep."""
 
 import base64
 import json

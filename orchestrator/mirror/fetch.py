@@ -1,4 +1,4 @@
-"""Bring the local copy of a sweep up to its address: the ledger, the curves, the copies of code, sweep.yaml."""
+"""Update the local copy of a sweep from its address: the ledger, the curves, the copies of code, sweep.yaml."""
 
 import shlex
 from contextlib import suppress
@@ -28,8 +28,8 @@ SEEN_FILE = ".mirror-seen"  # in a local copy whose sweep was at its address
 def find_sweep(named: str | Path) -> Path:
     """Return the folder of a sweep that is given by its folder, its address, or its name in the storage folder.
 
-    Where that is a local copy, it is brought up to its address. Raises what `fetch_sweep` raises, and DeletedSweep
-    unless the folder itself is given.
+    A local copy is first updated from its address. Raises what `fetch_sweep` raises, NotASweep for an address without a
+    sweep, and DeletedSweep unless the folder itself is given.
     """
     folder = local_copy(named)
     if len(folder.parts) == 1:
@@ -47,7 +47,7 @@ def find_sweep(named: str | Path) -> Path:
 
 
 def fetch_sweep(folder: Path) -> None:
-    """Bring the local copy of a sweep up to its address; does nothing for other folders, and while a driver uses it.
+    """Update the local copy of a sweep from its address; does nothing for other folders, and while a driver uses it.
 
     Checkpoints and weights are left to those who need them (`fetch_missing`). Raises StorageRefused, StorageError, and
     DivergedLedger if the local ledger is not the beginning of the one at the address, or the other way round.
@@ -97,7 +97,7 @@ def refuse_deleted(folder: Path) -> None:
 
 
 def fetch_storage(storage: Path) -> None:
-    """Bring the local copy of every sweep of a storage up to its address; does nothing for a folder."""
+    """Update the local copy of every sweep of a storage from its address; does nothing for a folder."""
     if address_of(storage) is not None:
         for name in Store.for_copy(storage).folders():
             fetch_sweep(storage / name)
@@ -106,8 +106,8 @@ def fetch_storage(storage: Path) -> None:
 def missing_records(store: Store, folder: Path, content: bytes) -> bytes:
     """Return the lines of the ledger at an address that a local one, without a torn last line, lacks.
 
-    Compared is the last segment that both have: records have their times, so ledgers that were continued apart differ
-    there. Raises DivergedLedger, and StorageError where a segment is missing.
+    Only the last segment that both have is compared: records contain their times, so ledgers that were continued apart
+    differ there. Raises DivergedLedger, and StorageError where a segment is missing.
     """
     have, ends = content.rfind(b"\n") + 1, {name: _first_byte(name) + size for name, size in _segments(store).items()}
     read = [name for name, end in ends.items() if end >= have] or list(ends)[-1:]

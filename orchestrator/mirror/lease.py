@@ -1,7 +1,7 @@
 """Who drives a sweep at an address: numbered owners with a heartbeat, of which the last one counts.
 
-An owner is created only where there is none of its number, so of two drivers one is refused. An owner whose heartbeat
-stands still for SILENCE seconds, by the clock of the one who looks, is dead and is taken over.
+No two owners can be created with one number, so of two drivers one is refused. An owner without a new heartbeat for
+SILENCE seconds, by the clock of the driver that waits for it, counts as dead and is replaced.
 """
 
 import logging
@@ -65,7 +65,7 @@ class Lease:
         return f"{OWNERS}/{self._number:06d}.json"
 
     def _is_alive(self, name: str) -> bool:
-        """Return whether an owner is alive. The lock of this folder, which we hold, was that of its last driver."""
+        """Return whether an owner is alive; an owner that drove from this folder is not, because we hold its lock."""
         with suppress(OSError):
             if self._file.read_text() == str(int(Path(name).stem)):
                 return False
@@ -80,7 +80,7 @@ class Lease:
 
     def _send_heartbeats(self) -> None:
         while not self._stop.wait(HEARTBEAT_SECONDS):
-            with suppress(StorageError, StorageRefused):  # said by the mirror, which has it too
+            with suppress(StorageError, StorageRefused):  # the mirror meets the same error and logs it
                 if max(self._store.sizes(OWNERS), default=self._name) != self._name:
                     self.taken_by = describe_owner(self._store)
                     return

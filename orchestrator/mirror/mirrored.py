@@ -41,7 +41,7 @@ def create_ledger(folder: Path, first_fields: Mapping[str, Any]) -> Ledger:
 
 
 def open_ledger(folder: Path) -> Ledger:
-    """Open a sweep as `Ledger.open` does, after its local copy is brought up to its address, and continue both.
+    """Open a sweep as `Ledger.open` does, after updating its local copy from its address, and append to both.
 
     Raises what `refuse_deleted`, `fetch_sweep` and `Ledger.open` raise.
     """
@@ -87,7 +87,7 @@ class MirroredLedger(Ledger):
         return super().append_all(kind, entries)
 
     def close(self) -> None:
-        """Copy missing records, then close the ledger; `problem` names those that could not be copied."""
+        """Copy missing records and files, then close the ledger; `problem` is set if not everything could be copied."""
         lease, self._lease = self._lease, None
         if lease is not None:
             self._closing.set()

@@ -53,8 +53,8 @@ def refuse_extension(before: SweepSpec, now: SweepSpec, what: str) -> Extension:
     changes = differences(before, now)
     if others := _changes_not_added(changes):
         raise UserError(
-            f"{what} cannot be extended so: only seeds, configurations and values of a grid can be added, and nothing "
-            "can be taken away\n"
+            f"{what} cannot be extended like this: only seeds, configurations and values of a grid can be added, and "
+            "nothing can be taken away\n"
             + "\n".join(f"  {key}: was {as_yaml(old)}, now {as_yaml(new)}" for key, old, new in others)
             + "\nfor another sweep: lengthwise run FILE --name NAME"
         )

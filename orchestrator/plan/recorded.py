@@ -34,9 +34,9 @@ class Recorded(Protocol):
 
 
 def names_today(recorded: Iterable[Recorded]) -> dict[str, str]:
-    """By the config_id that today's code would give it, the config_id that each recorded configuration has.
+    """Return the recorded config_ids, by the config_id that today's code gives the same configuration.
 
-    Raises UserError for one that today's code does not build any more.
+    Raises UserError for a configuration that today's code cannot build.
     """
     names: dict[str, str] = {}
     for one in recorded:
@@ -45,7 +45,10 @@ def names_today(recorded: Iterable[Recorded]) -> dict[str, str]:
 
 
 def refuse_corrected(recorded: Iterable[Recorded], what: str) -> None:
-    """Raise UserError where training the configurations again would give other numbers; `what` is what cannot be."""
+    """Raise UserError if training the configurations again would give other results.
+
+    `what` begins the message: "SWEEP cannot be resumed".
+    """
     found = [sentence for one in recorded for sentence in _build(one, partial(corrections, one.resolved))]
     if found:
         raise UserError(
@@ -56,14 +59,14 @@ def refuse_corrected(recorded: Iterable[Recorded], what: str) -> None:
 
 
 def refuse_without_data(recorded: Iterable[Recorded], what: str) -> None:
-    """Raise UserError where data that these were trained on are missing or others here; `what` is what cannot be."""
+    """Raise UserError if data that these configurations train on are missing or differ; `what` begins the message."""
     tasks = dict.fromkeys(member_of(one).task for one in recorded)
     if found := list(dict.fromkeys(problem.message for task in tasks for problem in task.data_problems())):
         raise UserError(f"{what}:\n  " + "\n  ".join(found))
 
 
 def refuse_too_large(recorded: Iterable[Recorded], what: str) -> None:
-    """Raise UserError where a seed of one of these takes more memory than `run` allows; `what` is what cannot be."""
+    """Raise UserError if a seed of a configuration takes more memory than `run` allows; `what` begins the message."""
     size = max((member_bytes(member_of(one)) for one in recorded), default=0)
     if size > LARGEST_MEMBER:
         raise UserError(
@@ -103,7 +106,7 @@ def with_recorded_defaults(spec: SweepSpec, recorded: Sequence[Recorded]) -> Swe
 
 
 def refuse_changed(spec: SweepSpec, recorded: Iterable[Recorded], what: str) -> None:
-    """Raise UserError where today's code builds other configurations from the recorded values than were recorded."""
+    """Raise UserError if a changed default makes today's code build other configurations from the recorded values."""
     keys = dict.fromkeys(key for one in recorded for key in changed_defaults(spec, one))
     if keys:
         raise UserError(

@@ -15,8 +15,8 @@ SMALL_WEIGHTS = 64 * 2**20  # bytes of all members together; resources.keep_weig
 class PlannedRound:
     """A round: how many configurations are in it at most, and the seeds that are new to them.
 
-    `rungs` has the step and the configurations left of every stretch of training, the last one to its end; it is empty
-    where all train to the end.
+    `rungs` has for every stretch of training the step at which it ends and the number of configurations that train in
+    it; the last stretch ends with the training. It is empty if all configurations train to the end.
     """
 
     configurations: int
@@ -46,8 +46,8 @@ class PlannedRound:
 def plan_rounds(spec: SweepSpec, configurations: int) -> list[PlannedRound]:
     """Return the rounds of a sweep with this many different configurations; one of all seeds without a race.
 
-    A test may keep every configuration, which is what is returned. Ties, and what the guard of rungs keeps, are not
-    foreseen.
+    A round that is decided by a test is assumed to keep every configuration. Ties, and configurations that the guard of
+    rungs keeps, are not counted.
     """
     racing, seeds = spec.search.racing, spec.seeds
     if racing is None:

@@ -217,5 +217,5 @@ def _study(sampler: BaseSampler, direction: str = "minimize") -> optuna.Study:
 
 
 def _derive_seed(seed: int, index: int) -> int:
-    """Return a 32-bit seed for (sweep seed, index), the same on every machine and in every Python."""
+    """Return a 32-bit seed for (search seed, index), the same on every machine and in every Python."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{index}".encode()).digest()[:4], "big")

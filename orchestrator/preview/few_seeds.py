@@ -11,7 +11,7 @@ from search_spaces.grammar.space.domains import Choice, value_key
 
 
 def warn_of_few_seeds(spec: SweepSpec) -> Iterator[str]:
-    """Yield a warning for each categorical key of which no two values can differ with p < 0.05, and how many seeds can.
+    """Yield a warning for each categorical key whose seeds are too few for p < 0.05, with the number that is enough.
 
     The comparison is that of the report: exact, by pairs of seeds, with Holm's correction over all pairs of values. In
     a race only the seeds of the first round are counted: two configurations share no more if one leaves after it.

@@ -44,9 +44,9 @@ class Forecast(NamedTuple):
 def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecast:
     """Build the whole plan without running it, and measure a few steps of its most expensive structures.
 
-    Steps, operations and time of a race are without ties and without what the guard of its rungs keeps, and a test may
-    keep fewer configurations than the plan counts. Raises SweepFileError with every problem of the sweep file,
-    UserError for too many workers.
+    For a race, steps, operations and time leave out ties and configurations that the guard of rungs keeps; a test may
+    keep fewer configurations than are counted. Raises SweepFileError with every problem of the sweep file, UserError
+    for too many workers.
     """
     configurations = check(spec)
     distinct = [configuration for configuration in configurations if configuration.duplicate_of is None]
@@ -171,7 +171,10 @@ def _upload_warnings(spec: SweepSpec, working_dir: Path) -> list[str]:
 
 
 def _uses(used: Mapping[str, tuple[float | None, float | None]]) -> str:
-    """Return how much of each quantity a sweep uses, None if unknown, and the share beyond the budget for it."""
+    """Return how much a sweep uses of each quantity, as text, with the share that exceeds its budget.
+
+    `used` has (use, budget) by unit: a use is None if it is unknown, a budget if there is none.
+    """
     known = {unit: (value, most) for unit, (value, most) in used.items() if value is not None}
     text = ", ".join(f"{value:.3g} {unit}" for unit, (value, _) in known.items())
     passed = [

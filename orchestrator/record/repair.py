@@ -35,7 +35,7 @@ def repair(folder: Path) -> list[str]:
     LedgerError where nothing can be written.
     """
     path = folder / LEDGER_FILE
-    ledger_bytes(folder)  # a folder without a ledger is left without a lock
+    ledger_bytes(folder)  # raises for a folder without a ledger, before a lock file is made in it
     with SweepLock(folder):
         content = ledger_bytes(folder)
         good, damage = _split_at_damage(path, content)
@@ -93,9 +93,9 @@ def _has_sound_curves(folder: Path, record: Record) -> bool:
 def _take_out(
     state: SweepState, records: Sequence[Record], damaged: Sequence[Record]
 ) -> tuple[list[Record], list[Record]]:
-    """Return the records that do not rest on damaged ones, numbered anew, and those that do.
+    """Return the records that do not depend on damaged ones, numbered anew, and those that do.
 
-    On the curves of a pack rest its later ones, its end, the scores of its configurations and the end of the sweep.
+    The later curves of a pack, its end, the scores of its configurations and the end of the sweep depend on its curves.
     """
     steps: dict[str, int] = {}  # the first damaged one of each pack
     numbers = {record.seq for record in damaged}

@@ -1,4 +1,4 @@
-"""The job server of a Ray cluster; every error of Ray is one of ours. The only module here that imports Ray."""
+"""The job server of a Ray cluster; raises every error of Ray as a UserError. The only module here that imports Ray."""
 
 import asyncio
 import logging
@@ -90,7 +90,7 @@ class JobServer:
             return str(self._client.get_job_logs(id))
 
     def follow(self, id: str, write: Callable[[str], object]) -> Job:
-        """Pass on what a job prints until it has ended; return it then."""
+        """Pass the output of a job to `write` until the job ends; return the ended job."""
 
         async def read() -> None:
             async for text in self._client.tail_job_logs(id):

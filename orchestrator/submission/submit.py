@@ -33,7 +33,7 @@ _PASSWORDS = (
     "environment (cluster/README.md, MLflow for a team)"
 )
 _NOTICES = (
-    "write it into a sweep file that git does not track (of tracked files, a variable of the job has what was changed)"
+    "write it into a sweep file that git does not track (the changes of tracked files are in a variable of the job)"
 )
 
 
@@ -55,8 +55,8 @@ class Submission:
     def entrypoint(self) -> str:
         """Return the command of the job.
 
-        Raises UserError if a file that it needs is not in the uploaded folder, if it has the password of an address,
-        and for a SQLite file in the job's folder, which is a temporary copy.
+        Raises UserError if a file that the job needs is not in the uploaded folder, if an argument has a password or
+        the address for notices, and for a SQLite file in the job's folder, which is a temporary copy.
         """
         for word in self.arguments:
             if secret_value(word) is not None:

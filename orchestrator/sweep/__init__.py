@@ -1,1 +1,1 @@
-"""The story of a sweep: begin, resume, confirm."""
+"""The story of a sweep: begin, resume, extend, confirm."""

@@ -1,6 +1,6 @@
 """Confirmation: the best configurations of a sweep trained again, on seeds that no selection has seen.
 
-A score that was selected is too good: of many configurations the one that comes first was also lucky with its seeds.
+The score of a selected configuration is optimistic: the best of many was also lucky with its seeds (selection bias).
 A confirmation is a sweep like any other, of the sampler `listed`, beside the one it confirms.
 """
 
@@ -79,9 +79,9 @@ def plan_confirmation(
     """Return the confirmation of a sweep; writes nothing.
 
     `seeds` is a number of fresh seeds, or a list such as "100,101"; `configurations` are labels of those to confirm,
-    instead of the `top` ones, by default three. Raises UserError for both, an unfinished sweep without
-    `allow_unfinished`, a configuration that is not there or did not succeed, more configurations than succeeded, seeds
-    that were used before, overrides of anything but SETTINGS; SweepExists when the name is taken;
+    instead of the `top` ones, by default three. Raises UserError for `top` with `configurations`, an unfinished sweep
+    without `allow_unfinished`, a configuration that does not exist or did not succeed, more configurations than
+    succeeded, seeds that were used before, overrides of anything but SETTINGS; SweepExists when the name is taken;
     SweepFileError for a wrong name or override.
     """
     if top is not None and configurations:

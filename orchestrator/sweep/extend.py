@@ -131,8 +131,8 @@ def plan_extension(
 ) -> Planned:
     """Return how a sweep is to be extended; writes nothing.
 
-    `seeds` are written as SEEDS_ALLOWED says. With `top` (the number ranked first) or `only` (labels) they
-    concern these configurations alone. Raises UserError for what cannot be added, or where nothing is added;
+    `seeds` are written as SEEDS_ALLOWED says. With `top` (how many of those ranked first) or `only` (labels) they are
+    added to these configurations only. Raises UserError for what cannot be added, or if nothing is added;
     SweepFileError for a wrong override; SpecChanged when sweep.yaml was changed to something else.
     """
     what, recorded = str(state.folder), recorded_spec(state)

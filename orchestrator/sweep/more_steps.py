@@ -1,4 +1,4 @@
-"""More steps: configurations of a sweep are trained on, in a new sweep beside it, from the states that it has kept.
+"""More steps: configurations of a sweep are trained further, in a new sweep beside it, from their checkpoints.
 
 The number of steps is part of what identifies a configuration, so the new sweep has configurations of its own. Its
 members end with the bits of members that trained for this many steps from the beginning; anything else is refused.
@@ -71,7 +71,7 @@ def plan_more_steps(
         )
     if top is not None and only:
         raise UserError("--top and --configuration both say which configurations get more steps; give one of them")
-    good = {name for name, one in state.configurations.items() if one.succeeded}  # some not reached, too
+    good = {name for name, one in state.configurations.items() if one.succeeded}  # also infinite scores
     if not good:
         raise UserError(f"{state.folder}: --steps {steps}: no configuration succeeded, so none can be trained further")
     rows = named_rows(result, state, only, good) if only else best_rows(result, len(good) if top is None else top, good)
@@ -112,7 +112,7 @@ def plan_more_steps(
 
 
 def _describe_untrained(before: Sequence[ConfigurationState], seeds: Sequence[int]) -> list[str]:
-    """Return notes of seeds that are not trained on, and of those that a race over seeds ended before."""
+    """Return notes about seeds that are not trained further, and members that start from step 0 because of a race."""
     surplus = {label(one.number): sorted(set(one.members) - set(seeds)) for one in before}
     notes = [
         f"note: seeds {spans(more)} of {name} stay behind: not all have them" for name, more in surplus.items() if more
@@ -141,7 +141,7 @@ def _with_steps(spec: SweepSpec, steps: int) -> SweepSpec:
 
 
 def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configuration, device: str) -> None:
-    """Raise UserError where the members of a configuration are not on the way to those with more steps."""
+    """Raise UserError if the training of a configuration is not the beginning of that with more steps."""
     from trainers.training.earlier import step_dependence
 
     was, steps = member_of(old), new.member(0).training.steps

@@ -23,7 +23,7 @@ SETTINGS = ("resources", "budget", "tracking", "notify")  # may differ in every 
 
 
 def recorded_spec(state: SweepState, place: int = -1) -> SweepSpec:
-    """Return the specification that a sweep was last extended to; of another `place`, an earlier one.
+    """Return the latest specification of a sweep, or the one at `place` among all that it has had.
 
     Raises DamagedLedger where this version cannot read it.
     """
@@ -65,7 +65,7 @@ def refuse_changed_file(spec: SweepSpec, state: SweepState) -> None:
 
 
 def _refuse_difference(recorded: SweepSpec, spec: SweepSpec, state: SweepState) -> None:
-    """Raise SpecChanged where `spec` differs from a specification of the sweep, with how to add what is more."""
+    """Raise SpecChanged if `spec` differs from `recorded`, with the command that adds the difference, if any."""
     if not (changes := differences(recorded, spec)):
         return
     added, last = extension_of(recorded, spec), recorded_spec(state)
@@ -114,7 +114,7 @@ def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
 
 
 def _load_kept(path: Path, overrides: Sequence[str] = ()) -> SweepSpec:
-    """Read sweep.yaml; what is wrong in it is said with how to have it again."""
+    """Return the specification in sweep.yaml; an error in it also says how to get the file back."""
     try:
         return load_sweep(path, overrides, recorded=True)
     except SweepFileError as error:

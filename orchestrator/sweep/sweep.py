@@ -74,9 +74,9 @@ def run_sweep(
 
     After `max_seconds` it stops, to be resumed.
 
-    Raises SweepFileError for anything in the spec that cannot be built, resources that are not here among them,
-    SweepExists or SpecChanged when the folder holds a sweep already, LedgerError when it cannot be written. Nothing is
-    written before all but the last are ruled out.
+    Raises SweepFileError for anything in the spec that cannot be built, including resources that this machine lacks,
+    SweepExists or SpecChanged when the folder holds a sweep already, LedgerError when it cannot be written. All but
+    LedgerError are raised before anything is written.
     """
     spec, folder = with_absolute_store(spec), storage / spec.name
     fetch_sweep(folder)

@@ -1,1 +1,1 @@
-"""Keeping the storage folder: which sweeps are there, deleting one, training one member again."""
+"""Looks after existing sweeps: lists and deletes them, trains a member again, evaluates kept weights again."""

@@ -131,9 +131,9 @@ def delete_sweep(planned: Deletion, delete_runs: Callable[[], None] = lambda: No
 
 
 def _delete_objects(store: Store, planned: Deletion, delete_runs: Callable[[], None]) -> None:
-    """Delete the runs and the objects of a sweep; of its ledger the last segment first, so that its beginning is left.
+    """Delete the runs and the objects of a sweep; its ledger from the last segment, so that its beginning stays valid.
 
-    They are those that are there now: another machine may have continued the sweep while the user was asked.
+    The objects are listed again: another machine may have continued the sweep while the user was asked.
     """
     lease = Lease(store, planned.folder)
     lease.acquire()

@@ -1,4 +1,4 @@
-"""Train one member of a sweep again from its record, in this process, and hold its curves against the recorded ones."""
+"""Train one member of a sweep again from its record, in this process, and compare its curves with the recorded ones."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -74,8 +74,8 @@ class Replay:
 def replay(folder: Path, configuration: str, seed: int) -> Replay:
     """Train a member again, alone, up to its last recorded evaluation, and compare; writes nothing.
 
-    Its own modules are the copies in the sweep folder; lengthwise itself is the installed one. Raises UserError for a
-    member that is not there, has no recorded curves, or that this version would train with other results.
+    The user's own modules are the copies in the sweep folder; lengthwise itself is the installed one. Raises UserError
+    for a member that does not exist, has no recorded curves, or would have other results with this version.
     """
     state = SweepState.load(folder)
     found = find_configuration(state, configuration)
@@ -111,7 +111,7 @@ def replay(folder: Path, configuration: str, seed: int) -> Replay:
 
 
 def _recorded(state: SweepState, pack: PackState, config_id: str, seed: int) -> dict[int, pd.DataFrame]:
-    """Return the recorded curves of a member by step; without the stand-ins of a pack that died."""
+    """Return the recorded curves of a member by step, without the NaN rows that `read_curves` adds for a dead pack."""
     curves = read_curves(state, packs={pack.pack_id})
     mine = curves[(curves["config_id"] == config_id) & (curves["seed"] == seed)]
     steps = sorted(set(mine["step"].tolist()) & pack.evaluations.keys())

@@ -221,7 +221,7 @@ def _check_claim(claim: Claim, address: str, file: ClaimsFile, findings: Finding
     if claim.question == "trend" and any(arm.configurations != "all" for arm in claim.arms.values()):
         findings.add(f"{address}.arms", "must have configurations: all for a trend question")
     if claim.question == "share" and not 0 <= (claim.bound or 0) <= 1:
-        findings.add(f"{address}.bound", "is no share", given=claim.bound, allowed="0 to 1")
+        findings.add(f"{address}.bound", "is not a share", given=claim.bound, allowed="0 to 1")
     if claim.category is not None and not claim.hold_others:
         findings.add(f"{address}.category", "needs hold_others: true")
     for key in ("success", "learned"):

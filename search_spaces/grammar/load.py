@@ -51,8 +51,8 @@ def load_sweep(
     """Read and check a sweep file, as far as possible without the registries of `trainers`.
 
     overrides: texts `dotted.key=value` with the value in YAML, applied in order; `space.KEY=null` removes a key from
-    the space. name: replaces the sweep's name. imports: added to the sweep's. recorded: of a sweep that has begun,
-    perhaps before a check was added. Raises SweepFileError with all problems.
+    the space. name: replaces the sweep's name. imports: modules added to those of the file. recorded: whether the
+    sweep has begun already, so that newer checks are skipped. Raises SweepFileError with all problems.
     """
     spec = read_sweep(path, overrides, name, imports, recorded=recorded).sound()
     return spec.as_recorded() if recorded else spec
@@ -114,7 +114,7 @@ def _parse(
     overridden = [apply_override(text, data, findings) for text in overrides]
     if name is not None:
         if name != data.get("name"):
-            data.pop("claims", None)  # they are registered for the file's own name
+            data.pop("claims", None)  # claims are registered under the file's own name
         data["name"] = name
         findings.relocate("name", {"name": Place("--name")})
     written = data.get("imports", [])
@@ -143,10 +143,10 @@ def _parse(
 
 
 def _fill_objective(data: dict[str, Any]) -> bool:
-    """Put what is left out of the objective into `data`; return whether its direction is only assumed.
+    """Fill in a missing average and direction of the objective in `data`; return whether the direction is assumed.
 
-    The average is filled in where `training.averages` has one label everywhere. What the direction is, only the
-    task knows: see `orchestrator.plan.checks.soundness`.
+    The average is filled in if all configurations have the same single label in `training.averages`. Only the task
+    knows the direction: see `orchestrator.plan.checks.soundness`.
     """
     objective = data.get("objective")
     if not isinstance(objective, dict):
@@ -196,7 +196,7 @@ def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
 
 
 def _check_step_names(value: Any, address: str, findings: Findings) -> None:
-    """Record keys of the open sections that contain dots, because they are parts of dotted keys."""
+    """Record keys of the open sections that cannot be part of a dotted key, such as keys that contain dots."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             _check_step_names(item, child(address, index), findings)

@@ -20,7 +20,7 @@ from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.batch import Batch
 from trainers.training.step import compute_gradients, sample_batches, step_once
 
-ROUNDING = 2**8  # units in the last place of a gradient's norm, which the order of sums may change
+ROUNDING = 2**8  # tolerance for another order of sums, in units in the last place of a gradient's norm
 ROWS = 4
 SMALL: dict[str, Any] = {  # the configuration of a trial
     "task": {"name": "set_complement", "vocabulary": 6, "train_length": 4},
@@ -160,7 +160,7 @@ def _draw_problems(task: Task) -> Iterator[str]:
 
 
 def _row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Iterator[str]:
-    """Yield tokens, widths and groups of rows that do not agree with the task's declarations."""
+    """Yield problems of rows whose tokens, widths or groups contradict the task's declarations."""
     if any(int(batch.tokens.max()) >= task.inputs or int(batch.tokens.min()) < 0 for batch in batches):
         yield f"{kind} tokens are not in 0..{task.inputs - 1}, as declared by `inputs`"
     if (widest := max((batch.tokens.shape[2] for batch in batches), default=0)) > task.positions:

@@ -120,7 +120,7 @@ class MemberConfig(Settings):
         return member
 
     def _problems_of_new(self) -> Iterator[Problem]:
-        """Yield problems of settings without their effect; a recorded member was trained with them."""
+        """Yield problems for which only a new member is refused; a recorded one was trained with them."""
         yield from late_evaluation_problems(self.criteria, self.evaluation.every, self.training.steps)
         if self.training.curriculum is not None:
             yield from ineffective_stage_problems(self.training.curriculum, self.task)

@@ -1,6 +1,6 @@
 """Attention weights of every layer and head of one trained member, for one input of an evaluation.
 
-The input is an evaluated row, with the same random numbers as in the evaluation. Of a task that generates texts it is
+The input is an evaluated row, with the same random numbers as in the evaluation. If the task generates texts, it is
 the row with the true tokens. Shapes: H heads, T positions.
 """
 
@@ -18,7 +18,7 @@ from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.noise import Noise
 from trainers.tensors.position_maps import Map, Weights
 
-MAX_POSITIONS = 1024  # of an input that is drawn; in larger maps no cell could be seen
+MAX_POSITIONS = 1024  # of an input; cells of larger maps would be too small to see
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,7 +92,7 @@ def compute_input_attention(
 
 
 def _problem(member: MemberConfig, name: str, length: int) -> Problem | None:
-    """Return why there is no such evaluation, None if there is."""
+    """Return why a distribution or length was not evaluated, None if it was."""
     named = {one.name: one for one in member.task.distributions}
     if name not in named:
         allowed = ", ".join(map(repr, named)) if len(named) > 1 else "no name, since this task has only one"

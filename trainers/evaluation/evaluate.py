@@ -71,7 +71,7 @@ def evaluate_weights(pack: Pack, weights: Sequence[Tensor]) -> tuple[tuple[str, 
 
 @torch.no_grad()
 def validate(pack: Pack, state: State, beat: Callable[[], None] = lambda: None) -> Validation | None:
-    """Return the scores for early stopping and the curriculum, of the current weights; None without both.
+    """Return the scores for early stopping and the curriculum, of the current weights; None if the pack has neither.
 
     The inputs come from each seed's validation stream and are the same at every evaluation. Raises ValueError if the
     task does not return a metric for them, and the errors of `evaluate` for its batches.
@@ -161,7 +161,7 @@ def _scores(
 ) -> dict[str, Tensor]:
     """Return the metrics (M, L) of some members on a batch, evaluated in pieces of `rows` rows.
 
-    `some` counts all members with the first average, then all with the next, so small packs are one pass.
+    `some` numbers all members with the first average, then all with the second and so on; a small pack is one pass.
     """
     slices = [
         (max(some.start - first, 0), max(some.stop - first, 0))
@@ -194,11 +194,11 @@ def _join(pieces: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
 def count_at_once(pack: Pack, batch: Batch) -> tuple[int, int]:
     """Return how many rows of a batch, and how many members on so many rows, are evaluated together.
 
-    The rows are limited by memory for one member, not by the pack. On a CPU their attention scores stay in the cache; a
-    generated token has few. Keys and values are kept only where texts are generated.
+    The number of rows is limited by the memory for one member, not by the pack, and on a CPU by the CPU cache, in which
+    attention scores should stay. Generated tokens have few scores, and only generation needs a KV cache.
     """
     on_cpu, generates, positions = pack.device.type == "cpu", pack.task.passes > 1, batch.tokens.shape[-1]
-    logits = positions * pack.task.outputs  # of a row of one member, as the following
+    logits = positions * pack.task.outputs  # for one row of one member, like the next three values
     kept = positions * pack.model.cache_size_per_token if generates else 0
     scores = pack.model.scores_per_pair * positions**2 if on_cpu and not generates else 0
     operations = pack.model.operations(pack.task, 1, positions)

@@ -1,4 +1,4 @@
-"""Curves of stored weights: of members that may be evaluated otherwise than they were in training.
+"""Curves of stored weights, whose members may be evaluated at other lengths or task settings than in training.
 
 Shapes: M members, A averages, K metrics, L lengths, P parameters.
 """
@@ -36,8 +36,8 @@ def evaluate_stored(
 ) -> StoredCurves:
     """Evaluate the weights {average: {parameter: array}} of each member at its own task and evaluation settings.
 
-    Members have one structural key and the same averages. Raises ConfigError, with the key `model`, for weights whose
-    shapes differ from those that the model needs for the task, and the errors of `evaluate` for its batches.
+    Members have one structural key and the same averages. Raises ConfigError, with keys that start with `model`, for
+    weights whose shapes differ from those that the model needs for the task, and the errors of `evaluate`.
     """
     pack = Pack(members, torch.device(device))
     averages = tuple(weights[0])

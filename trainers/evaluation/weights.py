@@ -1,7 +1,7 @@
 """The final weights of a member in one .safetensors file, written atomically with a checksum for each tensor.
 
-A tensor has the name `<average>/<parameter>`. The file's metadata has one entry, `lengthwise`, because the order of
-several is random: JSON with the schema, the member, the step, and the SHA-256 of every tensor by average and parameter.
+A tensor has the name `<average>/<parameter>`. The file's metadata has one entry, `lengthwise`, because safetensors
+writes several in random order: JSON with schema, member, step, and the SHA-256 of each tensor by average and parameter.
 The ledger records the checksum of the header, so one tensor can be read and verified without the others. Files are
 named by member and checksum, so none is overwritten with other content.
 """

@@ -22,7 +22,7 @@ def write_atomic(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
 def write_all_atomic(folder: Path, files: Iterable[tuple[str, Iterable[bytes | memoryview]]]) -> None:
     """Write files, (name, pieces), into a folder as `write_atomic` does, and sync them when all are written.
 
-    That takes a fraction of the time of one sync after another. If it raises, some of the files may be there.
+    This takes a fraction of the time of syncing them one by one. If it raises, some files may already be renamed.
     """
     unique = f"{os.getpid()}-{threading.get_ident()}"
     written: dict[Path, Path] = {}

@@ -88,7 +88,7 @@ def attention_weights(context: Context, scores: Scores | None, drop: Drop | None
         logits = logits if allowed is None else logits.masked_fill(~allowed, -torch.inf)
         return torch.softmax(logits, dim=-1)
     dropped = ~given.keep if allowed is None else ~(given.keep & allowed)
-    if torch.compiler.is_compiling():  # a compiled step keeps what it needs anyway
+    if torch.compiler.is_compiling():  # the compiler chooses which tensors to save for the gradient
         return _masked_softmax(logits, dropped)
     weights: Tensor = _MaskedSoftmax.apply(logits, dropped)  # type: ignore[no-untyped-call]
     return weights
@@ -101,7 +101,7 @@ def _masked_softmax(logits: Tensor, dropped: Tensor) -> Tensor:
 
 
 class _MaskedSoftmax(torch.autograd.Function):
-    """`_masked_softmax` with the same bits that keeps only its result for the gradient: dropped weights are zero there.
+    """`_masked_softmax`, bit for bit, that saves only its result for the gradient: its dropped weights are zero.
 
     Autograd would keep the softmax with and without the mask, and the mask twice.
     """
@@ -121,7 +121,7 @@ class _MaskedSoftmax(torch.autograd.Function):
 
 
 def _mixed(context: Context, position: Position, drop: Drop | None) -> Tensor:
-    """Return the mixed values (M, B, H, T, E)."""
+    """Return the attention output of each head, (M, B, H, T, E), before the output map."""
     scores = position.score(context)
     if scores is None and drop is None and not position.has_mix and context.watcher is None:
         return _fused(context)

@@ -138,7 +138,7 @@ class AttentionOnly(Model):
     ) -> dict[str, Tensor]:
         """Return sum and number of the largest attention weights of the scored queries of each length, (M, B, L) each.
 
-        Each weight is multiplied by the number of keys that the query sees over s.
+        Each weight is multiplied by the number of keys that its query sees, divided by s.
         """
         passes = zip(recorded.get("tokens", ()), recorded.get("largest", ()), strict=True)
         largest = [weights for tokens, weights in passes if tokens is batch.tokens]  # not of a pass over other rows

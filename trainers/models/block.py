@@ -25,9 +25,9 @@ class Form:
 
     norm: none; pre, before each branch; post, after each sum; or residual, which normalises the residual stream itself
     before each branch. norm_type: layer; layer_unbiased, with a gain only; rms; or rms_unscaled, without a gain. mlp:
-    gelu or gated. biases: of which maps. init: normal, matrices start normal(0, std^2) and biases zero; depth, the
-    same, but maps onto the residual stream start normal(0, std^2 / branches); or torch, as torch.nn.Linear. branches:
-    number of branches in the model, two per block.
+    gelu or gated. biases: the maps that have one. init: normal, matrices start normal(0, std^2) and biases zero; depth,
+    the same, but maps onto the residual stream start normal(0, std^2 / branches); or torch, as torch.nn.Linear.
+    branches: number of branches in the model, two per block.
     """
 
     norm: str

@@ -85,7 +85,7 @@ class Model(Settings, ABC):
         return iter(())
 
     def problems_of_new(self) -> Iterator[Problem]:
-        """Yield problems that a recorded configuration may have: by default those of its field `position`."""
+        """Yield problems for which only a new configuration is refused; by default those of its field `position`."""
         position = getattr(self, "position", None)
         return position.problems_of_new() if isinstance(position, Position) else iter(())
 
@@ -117,7 +117,7 @@ class Model(Settings, ABC):
         noise: Noise | None,
         form: str,
     ) -> tuple[Tensor, "Cache"]:
-        """Return the logits of the following tokens, and the extended cache; by default all tokens pass again.
+        """Return the logits of the following tokens, and the extended cache; by default all tokens are computed again.
 
         ids_MBT: their position ids, if the batch had any. visible_MBK: mask of the positions they see, including
         themselves. The old `cache` must not be used again. A cache of tokens only raises ValueError for `visible_MBK`,
@@ -140,7 +140,7 @@ class Model(Settings, ABC):
     def measure_rows(
         self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
     ) -> dict[str, Tensor]:
-        """Return values of each row for its own metrics, (M, B, ...); `recorded` by its layers in the last pass."""
+        """Return values of each row for its own metrics, (M, B, ...); `recorded` has the values of the last pass."""
         return {}
 
     def reduce(

@@ -57,8 +57,8 @@ class Transformer(Model):
     init: str = setting(
         "normal",
         choices=("normal", "depth", "torch"),
-        help="of the maps of blocks: normal with init_std; depth: divided by sqrt(2 layers) where a branch ends; "
-        "or as torch.nn.Linear",
+        help="initial values in blocks. normal: with init_std; depth: divided by sqrt(2 layers) where a branch ends; "
+        "torch: as torch.nn.Linear",
     )
     embedding_range: float | None = setting(
         None, above=0.0, help="embeddings start uniform up to this size; null: normal with init_std"

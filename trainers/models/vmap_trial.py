@@ -22,7 +22,7 @@ _DRAWS = "draws random numbers, which all members would share; remove dropout an
 
 
 class Trial(NamedTuple):
-    """What a trial of a module found: why it cannot be trained, and why vmap cannot run it (None if it can)."""
+    """Result of a trial: problems that prevent training, and why vmap cannot run the module (None if it can)."""
 
     problems: tuple[str, ...]
     gap: str | None = None
@@ -55,7 +55,7 @@ def call_members(
 
 
 def try_module(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int], causal: bool) -> Trial:
-    """Call a module on a few random tokens with the weights of two members, by vmap and otherwise one after another.
+    """Call a module on a few random tokens with the weights of two members, by vmap, or one by one if vmap fails.
 
     `other` is the same module built with another seed. sizes: input tokens, output tokens, positions.
     """

@@ -1,7 +1,8 @@
 """Models of your own as plain torch modules, called for all members at once by torch.func.vmap where it can.
 
 A module takes tokens (B, T) and returns logits (B, T, V) of one member. A module that vmap cannot run, such as nn.GRU,
-is called for one member after another. Torch's random numbers, which members would share, are an error before training.
+is called for one member after another. A module that draws torch's random numbers, which members would share, is
+refused before training.
 Shapes: S seeds, M members, B rows, T positions, V output tokens.
 """
 

@@ -37,7 +37,7 @@ class Average(Settings, ABC):
         return self
 
     def problems_of_new(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
-        """Yield problems of a new configuration, whose model has these parameters; a recorded one was trained."""
+        """Yield problems for which only a new configuration is refused; its model has these parameters."""
         return iter(())
 
     @abstractmethod

@@ -19,7 +19,7 @@ class Schedule(Settings, ABC):
     """Base of every schedule."""
 
     warmup: int = setting(0, low=0, help="steps of linear warm-up")
-    warmup_share: float = setting(0.0, low=0.0, high=1.0, help="the same as a share of all steps, such as 0.05")
+    warmup_share: float = setting(0.0, low=0.0, high=1.0, help="linear warm-up as a share of all steps, such as 0.05")
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem if the warm-up is given twice."""

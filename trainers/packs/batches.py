@@ -18,7 +18,7 @@ from trainers.tensors.batch import Batch
 
 MAX_STEPS = 64
 ELEMENTS = 2**17  # of the batches of a draw: 1 MiB of int64; intermediate tensors take several times that
-ELEMENTS_GPU = 2**22  # larger, because the time is that of the kernel launches
+ELEMENTS_GPU = 2**22  # larger, because kernel launches take most of the time
 _SEEDS, _STEPS, _ROWS = (3, 2**40), (1, 2, 10**6), 4  # of the draws that `elements_per_row` compares
 
 
@@ -67,8 +67,8 @@ def _drawn(task: Task, seeds_S: Tensor, first: int, last: int, rows: int, stage_
 def elements_per_row(task: Task, staged: bool = False) -> int | None:
     """Return the number of elements per row of a task's training batches.
 
-    None if several steps cannot be drawn at once with the same numbers, because the task uses the step as one number,
-    or counts the seeds. A few draws are compared; if `staged`, one seed at the first stage and one at the last.
+    None if several steps cannot be drawn at once with the same numbers, because the task uses the step as a scalar, or
+    depends on the number of seeds. A few draws are compared; if `staged`, with seeds at the first and the last stage.
     """
     seeds, steps = torch.tensor(_SEEDS), torch.tensor(_STEPS)
     stages = torch.tensor([0, len(task.stages) - 1]) if staged else None

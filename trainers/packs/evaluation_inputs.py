@@ -26,7 +26,7 @@ def validation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
 
 
 def evaluation_stream(pack: Pack, name: str) -> Stream:
-    """Return a stream at step 0: `eval` and `validation` draw inputs, `dropout` what else is random in evaluation."""
+    """Return a stream at step 0: `eval` and `validation` draw inputs, `dropout` all other random numbers."""
     return Stream(pack.seeds_S, name, torch.zeros((), dtype=torch.int64, device=pack.device))
 
 

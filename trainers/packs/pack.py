@@ -53,7 +53,7 @@ class Pack:
         self.averages = tuple(first.training.averages[label] for label in self.labels)
         sources = [tuple(member.training.averages[label].source for member in members) for label in self.labels]
         distinct = list(dict.fromkeys(sources))
-        self.buffers_at = tuple(distinct.index(source) for source in sources)  # by label, its place among the sources
+        self.buffers_at = tuple(distinct.index(source) for source in sources)  # the index of the source of each label
         self.sources = tuple(of[0] for of in distinct)
         self.average_h = tuple(self._average_columns(of) for of in distinct)
         self.cached_inputs: dict[str, tuple[EvaluationBatch, ...]] = {}  # see trainers.packs.evaluation_inputs
@@ -105,14 +105,14 @@ class Pack:
     def _average_columns(self, members: Sequence[Average]) -> dict[str, Tensor]:
         """Return the columns of an average, without those that are neutral in all members."""
         defined_in = next(cls for cls in type(members[0]).__mro__ if "update" in vars(cls))
-        neutral = vars(defined_in).get("neutral", {})  # of the class with `update`: an override may need the columns
+        neutral = vars(defined_in).get("neutral", {})  # a subclass that overrides `update` may need these columns
         unused = {name for name, value in neutral.items() if all(getattr(one, name) == value for one in members)}
         return {name: column for name, column in self._columns(members).items() if name not in unused}
 
 
 @dataclass(kw_only=True)
 class State:
-    """The tensors that training changes: weights, moments, averages, failures and stops, loss since an evaluation."""
+    """Tensors that training changes: weights, moments, averages, failures and stops, loss since the last evaluation."""
 
     step: Tensor  # () int64, optimiser steps done
     theta: Tensor  # (M, P)

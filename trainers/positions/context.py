@@ -17,9 +17,9 @@ from trainers.tensors.precision import product, wide
 Recorder = Callable[[str, Tensor], None]
 Watcher = Callable[["Context", Tensor], None]
 
-# Random sites of a pass: 0 for the embedding of the model, 1 + 3 layer + place for its blocks, from HIDDEN_SITE on one
-# for each MLP. The sites between are for encodings, from _LAYER_SITES on _SITES_PER_LAYER per layer. A chunk of queries
-# has its own copy of all sites, CHUNK_SITES further.
+# Sites of the random numbers of a pass: 0 for the token embedding, 1 + 3 * layer + place for the blocks, HIDDEN_SITE +
+# layer for the MLPs. Encodings use sites in between: EMBED_SITE, PLACE_SITE, and _SITES_PER_LAYER for each layer from
+# _LAYER_SITES on. The n-th chunk of queries adds n * CHUNK_SITES to its sites.
 EMBED_SITE, PLACE_SITE, GENERATION_SITE = 1000, 1001, 1002
 _LAYER_SITES, _SITES_PER_LAYER = 1024, 16
 HIDDEN_SITE = 7168

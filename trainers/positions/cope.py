@@ -48,7 +48,7 @@ class Cope(Position):
         places = (places + gates).clamp(0.0, self.npos_max - 1.0)
         of_places = product(context.q, table.mT[:, None, None]).to(scores.dtype)  # (M, B, H, T, npos_max)
         rises = torch.cat([of_places.diff(dim=-1), torch.zeros_like(of_places[..., :1])], dim=-1)
-        if torch.compiler.is_compiling():  # a compiled step keeps what it needs anyway
+        if torch.compiler.is_compiling():  # the compiler chooses which tensors to save for the gradient
             term = _interpolate(of_places, rises, places)
         else:
             term = _Interpolate.apply(of_places, rises, places)  # type: ignore[no-untyped-call]
@@ -64,10 +64,10 @@ def _interpolate(of_places: Tensor, rises: Tensor, places: Tensor) -> Tensor:
 
 
 class _Interpolate(torch.autograd.Function):
-    """`_interpolate` with the same bits that keeps only the places for the gradient.
+    """`_interpolate`, bit for bit, that saves only `rises` and `places` for the gradient.
 
-    Autograd would keep the indices, which are int64, the fractions and the rises, too, each of them for all pairs. On a
-    CPU they are made for some rows at a time, which stay in the cache.
+    Autograd would also save the indices (int64), the fractions and the rises of all pairs. On a CPU these are computed
+    for some rows at a time, which stay in the CPU cache.
     """
 
     @staticmethod
@@ -93,7 +93,7 @@ def _gradients(gradient: Tensor, rises: Tensor, places: Tensor) -> tuple[Tensor,
 
 
 def _in_pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Yield some rows of tensors (M, B, ...) after another, the last of which has an entry for each pair."""
+    """Yield slices of rows of tensors (M, B, ...); the last tensor, with an entry for each pair, sets their size."""
     pairs = tensors[-1]
     count = pairs.shape[1]
     if pairs.device.type == "cpu":

@@ -90,7 +90,7 @@ class Position(Settings):
         return iter(())
 
     def problems_of_new(self) -> Iterator[Problem]:
-        """Yield problems of a new configuration; one that is recorded with them was trained."""
+        """Yield problems for which only a new configuration is refused; a recorded one was trained with them."""
         return iter(())
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
@@ -118,7 +118,7 @@ class Position(Settings):
         return context.q, context.k
 
     def key_state(self, context: Context) -> Mapping[str, Tensor]:
-        """Return values of the queries' tokens as keys, (M, B, H, T) by name; `context.state` has those of all keys."""
+        """Return values to cache with each new key, (M, B, H, T) by name; `context.state` has those of all keys."""
         return {}
 
     def score(self, context: Context) -> Scores | None:
@@ -126,11 +126,11 @@ class Position(Settings):
         return None
 
     def mix(self, context: Context, attention_MBHTK: Tensor) -> Tensor | None:
-        """Return a term to add to the mixed values of each query, (M, B, H, T, E), or None."""
+        """Return a term to add to the attention output of each query, (M, B, H, T, E), or None."""
         return None
 
     def measure_rows(self, lengths: tuple[int, ...], recorded: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
-        """Return its metrics of every row, (M, B, L), from what each layer recorded, (M, B, H, T), by name.
+        """Return its metrics of every row, (M, B, L), from the values that each layer recorded, (M, B, H, T).
 
         Layers and heads are reduced by their mean, or their maximum (`max_metrics`). Each of several lengths has the
         value at its last position; a single length has the mean or maximum over all positions.
@@ -144,7 +144,7 @@ class Position(Settings):
         return found
 
     def reduce(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return its metrics, (M, L), from what `measure_rows` gave of all rows, (M, B, L)."""
+        """Return its metrics, (M, L), from the results of `measure_rows` for all rows, (M, B, L)."""
         return {name: self._reduction(name)(value, dim=1) for name, value in rows.items()}
 
     def _reduction(self, name: str) -> Callable[..., Any]:

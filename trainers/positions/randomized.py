@@ -18,12 +18,12 @@ from trainers.tensors.parameters import Parameter
 
 
 def _property_of_base(name: str) -> Any:
-    """Return a property of an encoding with a `base`: that of the base."""
+    """Return a property that reads the same property of `base`."""
     return property(lambda self: getattr(self.base, name))
 
 
 def _hook_of_base(name: str) -> Any:
-    """Return a hook of an encoding with a `base`, which calls that of the base."""
+    """Return a hook that calls the same hook of `base`."""
     return lambda self, *arguments: getattr(self.base, name)(*arguments)
 
 
@@ -54,7 +54,7 @@ class Randomized(Position):
     mix = _hook_of_base("mix")
 
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
-        """Those of the base."""
+        """Yield the problems of the base."""
         yield from map(_under_base, self.base.head_problems(heads, head_width))
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:

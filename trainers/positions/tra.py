@@ -37,7 +37,7 @@ class ThresholdRelative(Position):
 
     threshold: bool = setting(True, help="drop keys without a positive score; otherwise all keys count")
     distance: str = setting("contextual", choices=("contextual", "absolute"), help="in remaining keys, or in positions")
-    gate: str = setting("query", choices=("query", "head", "off"), help="per query and head, per head, or none")
+    gate: str = setting("query", choices=("query", "head", "off"), help="a gate per query and head, per head, or none")
     qk_norm: bool = setting(True, help="normalise queries and keys, without a gain")
     dropout_on: str = setting(
         "logits", choices=("logits", "weights"), help="where dropout of attention acts; logits: the notebook's"

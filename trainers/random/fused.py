@@ -19,7 +19,7 @@ from trainers.random import reference
 
 @dataclass
 class _Outcome:
-    """Whether draws are fused, and why they cannot be, for the user."""
+    """Whether draws are fused, and the failure that prevents it, as a message for the user."""
 
     enabled: bool = False
     failure: str | None = None

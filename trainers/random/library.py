@@ -46,7 +46,7 @@ class _UnusableError(Exception):
 
 @dataclass
 class _Outcome:
-    """The library, or why it cannot be used, for the user; neither before the first draw."""
+    """The loaded library, or the failure as a message for the user; both are None before the first draw."""
 
     tried: bool = False
     library: ctypes.CDLL | None = None

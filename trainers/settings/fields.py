@@ -162,7 +162,7 @@ def _rename_key(plain: Mapping[str, Any], before: str, after: str) -> dict[str, 
 
 
 def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -> list[Problem]:
-    """Return unknown keys, missing keys and wrong values, each checked by itself; `nested` fields too, or not."""
+    """Return problems of unknown keys, missing keys and wrong values, each by itself; nested fields if `nested`."""
     known = {item.name: item for item in settings_fields(cls)}
     problems = [
         Problem(key=str(key), given=value, message="unknown key", allowed=", ".join(known), nearest=nearest(key, known))

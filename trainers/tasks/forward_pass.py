@@ -1,4 +1,4 @@
-"""What tasks and text generation call of the models that are evaluated: `trainers.evaluation.forward.Forward` has it.
+"""The interface of evaluated models for tasks and generation; `trainers.evaluation.forward.Forward` implements it.
 
 Shapes: M members, B rows, T positions, K positions of the KV cache, P tokens of a prompt, G generated ones, V outputs.
 """
@@ -14,7 +14,7 @@ from trainers.tensors.noise import Noise
 
 
 class EvaluatedModel(Protocol):
-    """What generation costs with a model depends on: its KV cache and its operations."""
+    """The properties of a model that determine the cost of generation: its KV cache and its operations."""
 
     @property
     def supports_masked_cache(self) -> bool:
@@ -47,7 +47,7 @@ class ForwardPass(Protocol):
         """Return the logits (M, B, T, V)."""
 
     def logits(self, batch: Batch) -> Tensor:
-        """Return the logits (M, B, T, V), and record nothing of the layers."""
+        """Return the logits (M, B, T, V), without recording values of the layers."""
 
     def start(self, batch: Batch, width: int) -> tuple[Tensor, Any]:
         """Return the logits (M, B, T, V) and a KV cache of up to `width` positions."""

@@ -21,9 +21,9 @@ class RingRegression(Task):
     """Gaussian vectors on a ring of n positions; out, at each position, a fixed combination of its neighbourhood.
 
     y_i = alpha <theta, x_i> + sum_k beta_k (<theta, x_(i-k)> + <theta, x_(i+k)>) with ||theta|| = 1. In training only
-    the vectors of a window are not zero, and only its positions are scored; in tests all are. Nothing is sampled: a
-    model gives its coefficients, and losses are their expectations over the Gaussian inputs. "Length" is the position,
-    1..n; the trained ones are the window's, in the middle. Read as a matrix, target and window of a ring of five:
+    the vectors of a window are not zero, and only its positions are scored; in tests all vectors and positions count.
+    Nothing is sampled: a model returns coefficients, and losses are expectations over the Gaussian inputs. "Length" is
+    the position, 1..n; the trained ones are in the window, in the middle. First row of the target matrix, and window:
 
     >>> RingRegression(ring=5, window=2, alpha=2.0, betas=(0.5,)).target(torch.float32).tolist()[0]
     [2.0, 0.5, 0.0, 0.0, 0.5]

@@ -50,7 +50,7 @@ class Task(Settings, ABC):
     """Base of every task: its training batches, evaluation batches, loss and metrics.
 
     A subclass is a frozen dataclass; its fields are the options of the YAML file. It needs `inputs`, `lengths`,
-    `trained_lengths` and `draw_rows`; what it does not override is cross-entropy, accuracy and exact match.
+    `trained_lengths` and `draw_rows`; the defaults are cross-entropy, accuracy and exact match.
     """
 
     causal: ClassVar[bool] = True  # scored after every prefix, so models must be causal
@@ -135,7 +135,7 @@ class Task(Settings, ABC):
         return supervised.loss(logits_MBTV, batch)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """Yield batches with the lengths they measure: in each distribution those of `lengths` that it has.
+        """Yield batches that measure `lengths`, in each distribution those that it has.
 
         By default a batch of every length from `draw_rows`, all of one distribution.
         """
@@ -218,7 +218,7 @@ class Task(Settings, ABC):
     def passes(self) -> float:
         """Cost of an evaluation in passes over its rows: more than one if models generate texts.
 
-        Then models that look ahead are refused, and the KV cache counts as memory.
+        If they do, models that look ahead are refused, and the KV cache counts as memory.
         """
         return 1.0
 

@@ -20,8 +20,8 @@ class Noise:
     """The noise of a pass of M members, from a stream of their S seeds.
 
     rate_M: dropout rates, float64 (M,); None means no dropout. training: False in evaluation, which has no dropout;
-    only encodings that are random by definition draw then. first, total: the pass has the rows from `first` on of a
-    batch of `total` rows, with the numbers of a pass over all rows. part: the number of the batch in its step.
+    only encodings that are random by definition draw then. first, total: the rows of the pass start at row `first` of
+    a batch of `total` rows and get the numbers of a pass over all. part: the number of the batch in its step.
     """
 
     stream: Stream

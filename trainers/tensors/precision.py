@@ -60,7 +60,7 @@ def sigmoid(values_M: Tensor) -> Tensor:
 
 @cache
 def mkl_order_problem() -> str | None:
-    """Return why MKL ignores MKL_CBWR, which it reads at its first product; None if it does not, or is absent."""
+    """Return why MKL ignores MKL_CBWR, which it reads at its first product; None if it obeys or is absent."""
     wanted = os.environ.get("MKL_CBWR", "")
     try:
         branch = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")).mkl_serv_cbwr_get(-1)

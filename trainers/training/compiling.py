@@ -41,7 +41,7 @@ _POLL_SECONDS = 0.1  # between attempts to take a lock that another process hold
 
 
 def should_compile(member: MemberConfig, device: str = "cpu") -> bool:
-    """Whether the step is compiled: as configured, or by the work of one member, never by its pack.
+    """Whether the step is compiled: as configured, or from the estimated time of one member, never of its pack.
 
     `compile: auto` compiles only on a CPU.
     """

@@ -31,7 +31,7 @@ class Cost:
 
 
 def estimate(member: MemberConfig) -> Cost:
-    """Estimate the cost of a member without training; memory is counted with one row and with two."""
+    """Estimate the cost of a member without training; activation memory is extrapolated from one and two rows."""
     pack = Pack([member], torch.device("cpu"))
     width = 8 if member.training.dtype == "float64" else 4
     buffers = sum(len(average.start(torch.zeros(1, 1))) for average in pack.sources)

@@ -16,8 +16,8 @@ from trainers.tensors.batch import Batch
 
 Learn = Callable[[State, Sequence[Batch]], None]
 
-# Share of the GPU memory that the process may use: such a step keeps the GPU busy anyway, and a captured graph, which
-# has memory of its own beside that of the eager steps, does not free it.
+# Steps that use more than this share of the process's GPU memory stay eager: they keep the GPU busy anyway, and a
+# captured graph needs memory of its own in addition to that of the eager steps.
 LARGE = 0.25
 MAX_GRAPHS = 8  # shapes of batches that are captured
 

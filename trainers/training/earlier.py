@@ -1,7 +1,7 @@
 """The states of members that were trained before for fewer steps, joined from the checkpoints of their packs.
 
 A longer training that starts from them ends with the same bits as one from step 0, because no member depends on its
-pack. What must not depend on the number of steps is checked by `step_dependence`.
+pack, and `step_dependence` checks that the common steps do not depend on the number of all steps.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,9 +44,9 @@ def step_dependence(before: MemberConfig, after: MemberConfig, device: str) -> I
 def join_earlier(
     earlier: Earlier, notices: Sequence[str], *, compiled: bool, most: int
 ) -> tuple[Snapshot | None, list[str]]:
-    """Return the states of members as the checkpoint of one pack, None if they cannot be joined; and more notices.
+    """Return the states of members as the checkpoint of one pack, None if they cannot be joined; and all notices.
 
-    compiled: whether the pack is compiled, as their packs must have been. most: the steps of the longer training.
+    compiled: whether the pack is compiled, as the earlier packs must have been. most: the steps of the longer training.
     """
     rows, notices = list[tuple[Snapshot, int]](), list(notices)
     newest = {folder: Checkpoints(folder=folder).read_newest() for folder in dict.fromkeys(one for one, _ in earlier)}
@@ -78,7 +78,7 @@ def _factor(member: MemberConfig, step: int) -> float:
 
 
 def _join(parts: Sequence[tuple[Evaluation, int]]) -> Evaluation:
-    """Return one evaluation of members that are given by an evaluation of their pack and their place in it.
+    """Return one evaluation of members of several packs, each given by an evaluation of its pack and its place there.
 
     Its time is 0: it was spent in another training.
     """

@@ -120,7 +120,7 @@ class _Run:
         return member_results(self.pack.members[: self.count], self.evaluations[-1])
 
     def evaluate_if_due(self) -> None:
-        """Evaluate at a step at which an evaluation is due and lacking, and remove members that finished by it."""
+        """Evaluate if an evaluation is due and not yet done, and remove the members that have finished."""
         every, last = self.pack.evaluation.every, self.evaluations[-1].step if self.evaluations else 0
         if self.done > last and (self.done == self.pack.training.steps or (every and self.done % every == 0)):
             self.evaluate()
@@ -220,7 +220,7 @@ class _Run:
         )
 
     def report_final(self) -> None:
-        """Report the final evaluation of a pack without active members: their last values."""
+        """Report the final evaluation of a pack without active members: the last values of each member."""
         kept, last, steps = self.write_weights_files(), self.evaluations[-1], self.pack.training.steps
         self.report(
             replace(last, step=steps, final=True, loss_M=last.final_loss_M, seconds=self.seconds(), weights=kept)
@@ -254,7 +254,7 @@ class _Run:
         return values if places == list(range(len(values))) else values[places]
 
     def history(self) -> list[Evaluated]:
-        """Return the earlier evaluations of active members, sliced once and again when members finish."""
+        """Return the earlier evaluations of active members, cached until members finish."""
         rows = self.active.pack_rows
         for one in self.evaluations[len(self.past) :]:
             values = self.select_members(one.values_MAKL, rows)

@@ -135,8 +135,9 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     _write_active(on, state.m, m)
     _write_active(on, state.v, v)
     for source, buffers, h in zip(pack.sources, state.averages, pack.average_h, strict=True):
+        # Clone an update that aliases another buffer, which is overwritten before it is read.
         updates = [
-            new.clone() if any(new is other for other in buffers if other is not own) else new  # else overwritten first
+            new.clone() if any(new is other for other in buffers if other is not own) else new
             for own, new in zip(buffers, source.update(buffers, state.theta, step, h), strict=True)
         ]
         for buffer, updated in zip(buffers, updates, strict=True):

@@ -24,7 +24,7 @@ def members_to_stop(pack: Pack, validation: Validation, stage_M: Ints) -> NDArra
 
 
 def ended_members(last: Evaluation, ends_at_M: Ints) -> NDArray[np.bool_]:
-    """Return which members have ended by an evaluation, (M,): at `ends_at_M`; with early stopping stopped or failed."""
+    """Return which members have ended, (M,): at the step `ends_at_M`, or, with early stopping, stopped or failed."""
     ended = ends_at_M <= last.step
     return ended if last.stopped_at_M is None else ended | (last.stopped_at_M >= 0) | (last.failed_at_M >= 0)
 

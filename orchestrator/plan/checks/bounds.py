@@ -1,7 +1,7 @@
 """A domain checked against the field it fills: whatever is drawn from it must be a value that the field takes.
 
 The verdict rests on every value that can be drawn, not on those that were: an end counts as drawn, because numbers are
-rounded to six digits, and a normal domain without a clip reaches as far as its tails (`search.TAIL`).
+rounded to six digits, and a normal domain without a clip reaches as far as its tails (`domains.TAIL`).
 """
 
 import operator

@@ -1,8 +1,8 @@
 """Every value a sweep file gives or can draw, checked against the field it fills: key by key, not draw by draw.
 
-So nothing depends on which values happen to be drawn, and a space of a million grid points costs no more than its
-lists are long. Where names are drawn (`model.name`), a value must fit every class that it can meet under its
-conditions. What is wrong between values that are each right alone is left to the building of configurations.
+So nothing depends on which values happen to be drawn, and the cost grows with the lists of a space, not with its grid
+points. Where names are drawn (`model.name`), a value must fit every class that it can meet under its conditions.
+Building configurations reports what is wrong between values that are each valid alone.
 """
 
 import itertools
@@ -169,7 +169,7 @@ def _with_conditions(spec: SweepSpec, keys: Iterable[str]) -> list[str]:
 
 
 def _values(spec: SweepSpec, key: str, relevant: Iterable[str], *, every: bool) -> list[Any]:
-    """Return the values of a choice or grid; unless `every`, one of those that no condition distinguishes."""
+    """Return the values of a choice or grid; unless `every`, only one of all values that no condition tells apart."""
     domain = spec.space[key]
     assert isinstance(domain, (Choice, Grid))
     if every:

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a sweep file, in one round: its grammar, its values, and what is wrong between them."""
+"""Reports everything that is wrong with a sweep file at once: grammar, single values, and values that do not fit."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -36,12 +36,12 @@ def load_checked(
 
 
 def checked(reading: Reading) -> SweepSpec:
-    """Return a sweep that was read, after importing the user's modules that it names.
+    """Return the specification of a sweep file that was read, after importing the user's modules that it names.
 
-    A file with problems is looked through to the end before it is refused.
+    A file with grammar problems is checked to its end before it is refused.
 
     Raises SweepFileError with the problems of the grammar and those that `trainers` finds, in the order of lines. A
-    file without problems of grammar comes back: `configurations_of` has the rest to say about it.
+    file without grammar problems is returned: `configurations_of` checks the rest.
     """
     spec, findings, unchecked = reading.spec, reading.findings, reading.unchecked
     if spec is not None and not _imported(spec, findings):
@@ -118,8 +118,10 @@ def _imported(spec: SweepSpec, findings: Findings) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """How many configurations were built, what is seldom meant, and the lengths evaluated where they have several
-    distributions (that of the first configuration)."""
+    """What `build_sample` found: the number of built configurations, warnings, and the evaluated lengths.
+
+    `evaluated` is that of the first configuration as text, None unless it has several distributions.
+    """
 
     built: int
     warnings: list[str]
@@ -139,7 +141,7 @@ def build_sample(spec: SweepSpec) -> Sample:
 
 
 def configurations_of(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Configuration]:
-    """Build (number, values) draws into configurations, and hold everything the sweep can draw against its field.
+    """Build (number, values) draws into configurations, and check every value that the sweep can draw.
 
     Raises SweepFileError with every problem found, also of values that none of these draws has.
     """

@@ -12,8 +12,8 @@ from trainers.check.trial import check_member, check_task, collect_problems
 from trainers.config.member import MemberConfig
 from trainers.settings.fields import Settings
 
-STRUCTURES, CONFIGURATIONS = 3, 50  # how many are tried of a sweep, among its first CONFIGURATIONS
-ROWS = 3  # of a batch, and samples of a length
+STRUCTURES, CONFIGURATIONS = 3, 50  # structures that are tried, among the first CONFIGURATIONS of a sweep
+ROWS = 3  # rows of a batch, and samples of each length
 
 
 def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findings: Findings) -> None:

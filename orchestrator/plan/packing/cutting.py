@@ -25,7 +25,7 @@ def end_together(
     workers: int,
     begun: Sequence[float] = (),
 ) -> Sizes:
-    """Cut structures so that all workers end about together, where their packs then end a good deal sooner.
+    """Cut structures so that all workers end about together, if the last pack then ends sooner by WORTHWHILE.
 
     `begun` is the remaining work of packs that stay as they are. Workers are filled one after the other up to the
     earliest common end at which everything has a place; a structure that does not fit into the rest of one continues in
@@ -96,8 +96,11 @@ def _remaining_work(begun: Iterable[float], workers: int) -> list[float]:
 
 
 def cut(members: Sequence[tuple[str, int]], sizes: Sequence[int], largest: int) -> list[list[tuple[str, int]]]:
-    """Cut into runs of about these sizes, none above `largest`. A cut moves to the nearest border between two
-    configurations when that shifts no more than a tenth of the runs at its sides."""
+    """Cut members into runs of about these sizes, none above `largest`.
+
+    A cut moves to the nearest border between two configurations if that shifts at most SNAP of the smaller run beside
+    it.
+    """
     borders = [index for index in range(1, len(members)) if members[index][0] != members[index - 1][0]]
     ideal = [0, *itertools.accumulate(sizes)]
     cuts = [0]

@@ -18,13 +18,13 @@ from trainers.training.cost import Cost, estimate
 # Smaller packs would reach their first evaluation sooner but take longer in all: on a CPU 12 members of the quickstart
 # train a fifth fewer member-steps per second than 24.
 LARGEST_PACK_CPU, LARGEST_PACK_GPU = 64, 1024
-LEAST_BYTES_GPU = 8 * 2**20  # for each member, however small: what draws and evaluations take on the way
-# Operations in the time that a step takes however few its members: 2 ms on a CPU, and on an H100 half a millisecond in
-# which 150 members of a small model are trained, too (1 to 256 members of the benchmark W1, recorded).
+LEAST_BYTES_GPU = 8 * 2**20  # for each member, however small: temporary memory of draws and evaluations
+# The fixed time of a step, as the operations that fit into it: 2 ms on a CPU; on an H100 half a millisecond, in which a
+# captured step trains 150 members of a small model (benchmark W1 with 1 to 256 members).
 STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 4e8
-EVALUATED = 0.1  # what a row of an evaluation costs of one that is trained on: no gradient, and much of it is shared
-# Of what a worker has, for the members of one pack. A step that is recorded as a CUDA graph needs as much again, and is
-# only recorded up to a quarter of the GPU (`cuda_graph.LARGE`).
+EVALUATED = 0.1  # cost of an evaluated row over that of a trained one: it has no gradient, and much of it is shared
+# Share of a worker's memory for the members of one pack. A step that is captured as a CUDA graph needs as much again,
+# and is only captured up to a quarter of the GPU (`cuda_graph.LARGE`).
 MEMORY_SHARE = 0.5
 
 Waiting = tuple[Configuration, Sequence[int]]
@@ -38,9 +38,9 @@ Groups = dict[str, list[tuple[str, int]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """What packs can be run on: how many fit at once, memory in bytes for each, and a sentence about it.
+    """The workers for packs: how many packs run at once, the bytes of memory of each, and a description.
 
-    Where packs need GPUs it is the memory of these.
+    If packs need GPUs, it is GPU memory.
     """
 
     workers: int
@@ -183,11 +183,11 @@ def recut_packs(
     *,
     even: bool = True,
 ) -> list[Pack]:
-    """Cut packs that no worker has begun again, for this many workers; return them the longest first.
+    """Cut packs anew for this many workers; return them, the longest first.
 
-    They are cut where one holds more members than its capacity, and with `even` where they end a good deal sooner by it
-    (`cutting.WORTHWHILE`); otherwise the result is empty. `begun` are the packs that stay as they are, each with
-    the share of its steps that is left; `configurations` has those of all members, by config_id.
+    A pack is cut if it holds more members than its capacity, and with `even` also if all packs then end sooner
+    (`cutting.WORTHWHILE`); if none is cut, the result is empty. `begun` are the packs that stay as they are, each with
+    the share of its steps that is left; `configurations` has the configurations of all members, by config_id.
     """
     if not packs:
         return []

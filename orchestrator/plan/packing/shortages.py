@@ -14,6 +14,6 @@ class Shortage:
     bytes: int
 
     def most_members(self, bytes_per_worker: float) -> int:
-        """Return the most members of a pack of this structure: half, and in proportion where memory is another."""
+        """Return the most members of a pack of this structure: half as many, scaled if workers have other memory."""
         half, ratio = (self.members + 1) // 2, bytes_per_worker / max(1, self.bytes)
         return half if abs(ratio - 1) <= UNSTEADY else max(1, int(half * ratio))

@@ -79,15 +79,15 @@ def write_curves(state: SweepState, curves: pd.DataFrame | None = None) -> Path:
 def read_curves(
     state: SweepState, final_only: bool = False, *, packs: Container[str] | None = None, keep: Keep | None = None
 ) -> pd.DataFrame:
-    """Return every curve of the sweep, tidy: config_id, number, searched values, and from `seed` on those of a part.
+    """Return every curve of the sweep as a tidy table: config_id, number, searched values, then the columns of a part.
 
     A searched value has the column of its dotted key, such as `training.learning_rate` (see `searched_columns`).
     Rows of failed members are NaN. A pack that died before its end has NaN rows at its last step, so that its members
-    are not mistaken for ones that never were. A metric has no rows at lengths that it does not have, and a pruned
-    configuration none after its rung. `final_only` keeps each pack's last step alone, `packs` those of these pack_ids;
-    `keep` says which rows to keep, of as many packs at a time as fit in memory. Rows come by configuration number, seed
-    and step, whatever order the packs ran in; config_id, average and metric are categories. Raises
-    DamagedCurves naming the file that is missing or not what the ledger says.
+    are not missing. A metric has no rows at lengths that it does not have, and a pruned configuration none after its
+    rung. `final_only` keeps only the last step of each pack, `packs` only the packs with these ids; `keep` chooses
+    rows, about _ROWS_AT_ONCE at a time. Rows are sorted by configuration number, seed and step, whatever order the
+    packs ran in; config_id, average and metric are categories. Raises DamagedCurves naming the file that is missing or
+    not what the ledger says.
     """
     order = {name: configuration.number for name, configuration in state.configurations.items()}
     chosen = [pack for pack in state.packs.values() if packs is None or pack.pack_id in packs]

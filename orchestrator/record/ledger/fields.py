@@ -1,7 +1,7 @@
-"""What the fields of each kind of record are: a sweep folder may have been made by somebody else, or by hand.
+"""The fields of each kind of record, which are checked when a ledger is read: another program may have written it.
 
-A right checksum says that a line is as it was written, not that it was written by lengthwise. Fields that are not named
-here may be anything: newer versions add some. Names that become part of file names are checked against a pattern.
+A correct checksum shows that a line is unchanged, not that lengthwise wrote it. Fields that are not named here may have
+any value: newer versions add some. Names that become part of file names are checked against a pattern.
 """
 
 from __future__ import annotations

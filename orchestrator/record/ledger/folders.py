@@ -74,7 +74,7 @@ def is_name(named: str | Path) -> bool:
 
 
 def has_ledger(folder: Path) -> bool:
-    """Whether something in the folder is called as a ledger is, good or not; False where nothing may be known."""
+    """Whether the folder has an entry with the name of the ledger, valid or not; False if it cannot be read."""
     return _file_mode(folder / LEDGER_FILE) != 0
 
 

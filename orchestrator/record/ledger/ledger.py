@@ -84,7 +84,7 @@ class Ledger:
 
         Raises NotASweep, SweepLocked, OddEntry, DamagedLedger, NewerLedger, LedgerError.
         """
-        ledger_bytes(folder)  # a folder without a ledger is left without a lock
+        ledger_bytes(folder)  # raises for a folder without a ledger, before a lock file is made in it
         with ExitStack() as opened:
             ledger = cls(folder, opened.enter_context(SweepLock(folder)))
             opened.pop_all()  # `close` frees the lock

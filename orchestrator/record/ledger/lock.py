@@ -1,7 +1,8 @@
-"""The lock of a sweep directory: one driver at a time, and its name for the one that comes second.
+"""The lock of a sweep directory: one driver at a time; a second one is told who holds the lock.
 
-The operating system holds the lock (`flock` on `.lock`), so a killed driver frees it at once. Its holder is named in
-`.owner.json`, refreshed by a thread; that file is only for reading by people and never decides anything.
+The operating system holds the lock (`flock` on `.lock`), so a killed driver frees it at once. `.owner.json` names the
+holder with a heartbeat, refreshed by a thread. It is for people to read; only `running` also trusts it, where the lock
+cannot show a driver: in a folder that is read-only here, and for a sweep at an address.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ class SweepLock:
         self._thread.start()
 
     def describe_other_holder(self) -> str:
-        """Return the other process that holds the sweep, if the lock file cannot show it."""
+        """Describe the other process that writes the sweep although we hold its lock: not every file system locks."""
         self._look()
         return "another process" if self._other is None else self._other.describe(time.time())
 

@@ -153,7 +153,7 @@ def parsed(path: Path, content: bytes) -> tuple[list[Record], int]:
 
 
 def _has_text_after_record(torn: bytes) -> bool:
-    """Tell a lost newline from a write cut short: no write puts anything but a newline after a whole record."""
+    """Return whether a torn line has text after a complete record: only a lost newline leaves that, not a cut write."""
     digest, read = hashlib.sha256(), 0  # of all that is read, so that a long line is read once
     for end in re.finditer(rb',"sha":"([0-9a-f]{16})"}', torn[:-1]):
         digest.update(torn[read : end.start()])

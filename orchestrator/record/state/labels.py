@@ -12,8 +12,8 @@ SHORTEST = 4  # characters of a config_id that may stand for it
 def find_configuration(state: SweepState, name: str | int) -> ConfigurationState:
     """Return the configuration called `name`: a label such as "#7", a number, a config_id or a unique start of one.
 
-    A number counts before the start of a config_id, and that of a repeated draw stands for the first. Raises UserError
-    with what is allowed and the nearest one.
+    A number takes precedence over the start of a config_id; the number of a repeated draw means the configuration that
+    it repeats. Raises UserError with what is allowed and the nearest config_id.
     """
     text = str(name).strip()
     number = text.removeprefix("#")

@@ -105,10 +105,10 @@ def seeds_of_others(state: SweepState, *, strict: bool) -> dict[int, str]:
 
 
 def earlier_states(state: SweepState, pack: PackState) -> list[list[tuple[str, str, int]]]:
-    """Return where states of a pack's members may be: for each the checkpoint folder, its config_id and seed there.
+    """Return where members of a pack may have checkpoints, as lists of (folder, config_id there, seed), one per member.
 
-    The first of these lists whose folders have checkpoints counts: those of the packs in whose place it is, the newest
-    first, then those of the sweep that this one continues.
+    The first list whose folders all have checkpoints is used. First come the packs that this one replaces, the newest
+    first, then the packs of the sweep that this one continues.
     """
     folder = state.folder.resolve() / "checkpoints"
     own = [[(str(folder / name), config_id, seed) for config_id, seed in pack.members] for name in pack.earlier]

@@ -59,9 +59,9 @@ class ConfigurationState:
 
     @property
     def succeeded(self) -> bool:
-        """Whether its score says what its seeds did: it is finite, or infinite though fewer than half of them failed.
+        """Whether its score is a result: finite, or infinite although fewer than half of its seeds failed.
 
-        The second is a step that was never reached, and no failure.
+        An infinite score then means a step that was never reached, not a failure.
         """
         if self.score is None or math.isnan(self.score):
             return False
@@ -96,10 +96,10 @@ class Draw:
 class PackState:
     """One pack: its members as (config_id, seed), their states, its evaluations by step, how often and why it died.
 
-    `traces` has the traceback of every attempt, None where none was kept. `ran_under` has every record of the code
-    (by name; None if there is none) and environment (by digest). `pruned_at` is the step at which members of a
-    configuration were pruned, by config_id. `earlier` are the packs, removed since, from whose checkpoints its members
-    continue: the newest that has any.
+    `traces` has the traceback of every attempt, None if none was kept. `ran_under` has (code, environment) pairs: the
+    name of a code record, None without one, and the digest of an environment. `pruned_at` is the step at which members
+    of a configuration were pruned, by config_id. `earlier` are the packs that this one replaces, newest first: its
+    members continue from the checkpoints of the first that has any.
     """
 
     pack_id: str

@@ -37,7 +37,7 @@ class Decision(Outcome):
 
 @dataclass(frozen=True, kw_only=True)
 class RungOutcome:
-    """Who trains on at a rung. `guarded` are those of the survivors that the guard alone has kept.
+    """Which configurations continue after a rung. `guarded` are the survivors that only the guard has kept.
 
     By config_id of every configuration of the rung, None for one that failed: `values` are median scores at the rung,
     `improvements` the median over seeds of the improvement since an earlier step, `spreads` the interquartile range of

@@ -1,6 +1,6 @@
-"""Packs that were cut again: nobody had begun them and other workers were there, or one ran out of memory.
+"""Packs that were cut again: the workers changed before any worker had begun them, or a pack ran out of memory.
 
-Packs in the place of one that had begun continue from its newest checkpoint and report its evaluations again.
+Packs that replace one that had begun continue from its newest checkpoint and report its evaluations again.
 """
 
 from collections.abc import Mapping, Sequence

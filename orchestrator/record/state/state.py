@@ -1,8 +1,8 @@
-"""What a sweep has come to so far: a view replayed from its ledger, and nothing but a view.
+"""The state of a sweep, replayed from its ledger: a view that holds nothing of its own.
 
-Replaying is idempotent: a repeated record changes nothing, so a resumed sweep counts nothing
-twice. Three records revoke earlier ones: `retry` reopens packs that were given up, `extend` and `race`
-configurations that get more seeds. Their scores no longer count. `recut` replaces packs that no worker has begun.
+Replaying is idempotent: a repeated record changes nothing, so a resumed sweep counts nothing twice. Some records revoke
+earlier ones: `retry` reopens packs that were given up, `extend` and `race` reopen configurations that get more seeds,
+`rung` prunes configurations; their scores no longer count. `recut` replaces packs.
 """
 
 from __future__ import annotations

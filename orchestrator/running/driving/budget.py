@@ -1,7 +1,7 @@
 """The budget a running sweep has used, and which packs fit into the rest.
 
-How long a pack will take follows from packs of the same structure, else from all that have trained: seconds for a step
-of a member. Before anything is known a pack takes no time.
+The time of a pack is estimated from the seconds per member-step of packs of the same structure, or of all packs if none
+of that structure has trained. Before any pack has trained the estimate is zero.
 """
 
 import time

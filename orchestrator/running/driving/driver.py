@@ -35,9 +35,9 @@ RECORDS_AT_ONCE = 256  # of many configurations, packs and scores: signals wait 
 
 
 class SweepDriver:
-    """What `orchestrator.running.pack.protocol.Driver` asks for, over a ledger and the state replayed from it.
+    """Implements `orchestrator.running.pack.protocol.Driver` on a ledger and the state replayed from it.
 
-    `packer` cuts configurations with the seeds they lack into packs for the `workers` that are there;
+    `packer` cuts configurations with the seeds they lack into packs for the available `workers`;
     `max_seconds` is how long this driver may run, within the sweep's budget; `built` are the configurations of the
     first generation if `spec` has just been checked against today's code, which spares building them again; `held`
     keeps signals away while a record is written; `say` is called with every sentence for the user, `tick` ten times a
@@ -76,7 +76,9 @@ class SweepDriver:
     # What the scheduler asks ------------------------------------------------------------------------------------------
 
     def next_pack(self) -> tuple[str, str] | None:
-        """Return the next pack that fits into the budget; without one the sweep stops.
+        """Return the next pack that fits into the budget, None while there is none.
+
+        If no pack fits and none is running, the sweep stops.
 
         tpe draws a generation when every earlier configuration has its score. A rung of a race is decided when all
         packs have reached it, a round when all of its configurations have their scores.
@@ -114,7 +116,7 @@ class SweepDriver:
         self._tick(self)
 
     def resized(self, workers: int, memory: float | None = None) -> None:
-        """Cut packs again that no worker has begun, if the workers then end much sooner or now lack memory."""
+        """Cut waiting packs again if the workers then end much sooner, or now lack memory."""
         self._room = (workers, memory)
         self.queue = deque(self._cut_again(self.queue))
 

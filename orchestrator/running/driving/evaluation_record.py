@@ -8,8 +8,9 @@ from trainers.evaluation.results import Evaluation
 def evaluation_fields(pack_id: str, evaluation: Evaluation, file: str, sha256: str) -> dict[str, Any]:
     """Return the fields of the record of an evaluation, whose curves are in a file with this checksum.
 
-    Those that only early stopping and stages have are by member, in the order of the pack. stopped_at: the step, -1
-    before. stages: those trained at up to here. validation: by metric and average the score at each trained length.
+    Fields of early stopping and curriculum stages have a value for each member, in the order of the pack. stopped_at:
+    the step at which it stopped, -1 before that. stages: its stage up to this evaluation. validation: by metric and
+    average, its scores at the trained lengths.
     """
     fields: dict[str, Any] = {
         "pack_id": pack_id,

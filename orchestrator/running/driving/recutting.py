@@ -1,4 +1,4 @@
-"""When packs that no worker has begun are cut again, and one that ran out of memory; and the record of it."""
+"""Decides whether waiting packs, or a pack that ran out of memory, are cut again; makes the record of it."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
@@ -27,9 +27,9 @@ def recut_fields(
 ) -> tuple[dict[str, Any], list[str]] | None:
     """Return the fields of the record that cuts waiting packs again, and which packs wait then, begun ones first.
 
-    None where they had better stay as they are, as do packs that a worker has begun. `running` has every pack that a
-    worker is training, by pack_id. `shortage` has the fields of a pack that waits because it ran out of memory;
-    if it may have checkpoints it is cut alone, because a pack continues from the states of one.
+    None if cutting gains too little; packs that a worker has begun always stay as they are. `running` has every pack
+    that a worker is training, by pack_id. `shortage` has the fields of a pack that waits because it ran out of memory;
+    if it may have checkpoints it is cut alone, because a pack can continue from the checkpoints of only one pack.
     """
     short = state.packs[shortage["pack_id"]] if shortage else None
     earlier = [short.pack_id, *short.earlier] if short and _may_have_checkpoints(state, short) else []
@@ -78,7 +78,7 @@ def shortage_fields(
 
 
 def _may_have_checkpoints(state: SweepState, pack: PackState) -> bool:
-    """Return whether states of the pack may be kept; at an address those of an earlier driver have an empty folder."""
+    """Return whether a pack may have checkpoints; an empty folder stands for checkpoints that only the address has."""
     return bool(pack.evaluations or pack.earlier or checkpoint_folder(state.folder, pack.pack_id).exists())
 
 

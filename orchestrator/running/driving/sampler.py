@@ -19,7 +19,7 @@ from search_spaces import SweepSpec
 class ConfigurationSampler:
     """Draws the configurations that the ledger lacks, with the defaults that its configurations were built with.
 
-    `built` are those of the first generation where `spec` has just been held against today's code, which spares
+    `built` are those of the first generation if `spec` has just been checked against today's code, which spares
     building them again.
     """
 
@@ -82,10 +82,10 @@ class ConfigurationSampler:
 def lacking_members(
     state: SweepState, names: set[str], built: Mapping[str, Configuration]
 ) -> tuple[list[Waiting], list[Waiting]]:
-    """Return these configurations with the seeds of theirs that are in no pack; `built` spares building them.
+    """Return two lists of configurations with their seeds that are in no pack; `built` spares building them.
 
-    Members that start from step 0 come first, then those that continue from a state of another sweep: in a pack with
-    one that has none they would start from step 0, too.
+    The first list starts from step 0, the second continues from checkpoints of another sweep. They are packed apart,
+    because all members of a pack start from step 0 if one of them has no checkpoint.
     """
     new, continued = list[Waiting](), list[Waiting]()
     for found in (one for name, one in state.configurations.items() if name in names):

@@ -46,7 +46,7 @@ def count_gpu_packs(there: float, gpus: float) -> int:
 
 
 def hold_to_share(gpus: float) -> None:
-    """Hold torch, in this process, to the part of the GPU that a pack with a part of one may use."""
+    """Limit the GPU memory of torch in this process to the share of a pack, if packs share a GPU."""
     import torch
 
     torch.cuda.set_per_process_memory_fraction(ALLOCATED * gpus if gpus < 1 else 1.0)

@@ -68,7 +68,7 @@ class Driver(Protocol):
         """Called when the pack has died and will be retried; `trace` is the traceback of an exception."""
 
     def completed(self, pack_id: str) -> None:
-        """Called when the pack is trained."""
+        """Called when a worker has ended the pack without an error: trained, or stopped after an evaluation."""
 
     def failed(self, pack_id: str, error: str, trace: str | None) -> None:
         """Called when the pack has died and will not be retried; `trace` is the traceback of an exception."""

@@ -33,8 +33,8 @@ HEARTBEAT_SECONDS = 1.0  # a report costs the driver a few milliseconds; a perso
 class PackReporter:
     """Sends what `trainers.training.loop` reports, and before it the worker's environment, to the driver.
 
-    `send` gets the name of a method of `protocol.Driver` and what it is called with; of an evaluation it returns when
-    the driver has recorded it. Progress is sent at most every `seconds`.
+    `send` gets the name of a method of `protocol.Driver` and its argument; for an evaluation it returns when the driver
+    has recorded that. Progress is sent at most every `seconds`.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     import_on_worker(work["code"])
     keep_freed_memory()
     reporter.began(environment(work["code"], gpus=work["gpus"]))
-    import torch  # for a second or more
+    import torch  # takes a second or more
 
     from trainers.training.loop import train
 

@@ -58,9 +58,9 @@ class PackSilent(BaseException):
 class LocalWatchdog:
     """Raises PackSilent in the main thread after `seconds` without a heartbeat; first writes the stack of every thread.
 
-    For packs that share the process of their driver, which must live on. So it reaches a pack whenever Python code
-    runs, and never one that hangs inside a library. The file at `path` is left only where it says what hung. While a
-    debugger holds the pack the wait begins again and again.
+    For packs in the process of their driver, which must not end. It can therefore stop a pack only while that runs
+    Python code, not while it hangs inside a library. The file at `path` is kept only if it has stacks. While a debugger
+    holds the pack, the timeout is restarted.
     """
 
     def __init__(self, seconds: float, path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Who runs packs: this process, or processes of this machine; and which one is chosen."""
+"""The schedulers without Ray: this process, or local worker processes; and the choice of a scheduler."""

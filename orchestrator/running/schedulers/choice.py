@@ -78,7 +78,7 @@ def find_missing_resources(spec: SweepSpec) -> Findings:
 
 
 def count_lacking(cpus: int, gpus: float) -> dict[str, int]:
-    """Return how many CPUs and GPUs this machine has, those left out of which it has enough: {"GPUs": 1}."""
+    """Return how many CPUs and GPUs this machine has of those that it has too few of: {"GPUs": 1}."""
     have = {"CPUs": count_cores(), "GPUs": len(gpus_here()) if gpus else 0}
     return {name: have[name] for name, needed in (("CPUs", cpus), ("GPUs", gpus)) if needed > have[name]}
 

@@ -1,7 +1,7 @@
 """The scheduler that needs no Ray: packs run one after the other in this process. It knows nothing of sweeps.
 
-For tests, for sweeps that are shorter than the start of Ray, and for debugging: a breakpoint in a task stops there. A
-worker that dies takes this process with it; an exception in a pack costs only the pack.
+For tests, for sweeps that are shorter than the start of Ray, and for debugging: a breakpoint in a task works. A crash
+ends this process, because there is no worker process; an exception in a pack costs only the pack.
 """
 
 import os

@@ -30,7 +30,7 @@ StartWorker = Callable[[], "Connection[bytes, bytes]"]
 def this_machine(cpus: int, workers: int | None = None, most: int | None = None) -> Cluster:
     """Return this machine as a cluster of `workers`, or one for every `cpus` cores, with equal shares of its memory.
 
-    `most` limits the latter.
+    `most` limits the number of workers if `workers` is None.
     """
     workers = workers or min(max(1, count_cores() // cpus), most or sys.maxsize)
     memory = psutil.virtual_memory().total

@@ -109,7 +109,7 @@ def seconds_to_first_evaluation(state: SweepState, running: Mapping[str, Running
 def _total(state: SweepState) -> int:
     """Return the member-steps of the sweep; configurations not drawn yet count as the mean of the drawn ones.
 
-    At a rung of a race all that are in it count as trained to the end.
+    In a race, configurations that are not pruned yet count as trained to the end.
     """
     known = sum(pack.member_steps(pack.steps) for pack in state.packs.values())
     drawn = len(state.draws)

@@ -135,10 +135,10 @@ class NodeMemory:
 class Workers:
     """How many packs the nodes can run at once, at most `most` and at least 1, looked at every ASK_SECONDS.
 
-    `count` is how many it was at first, `bytes` what each has of its GPU, read from `memory`; None without it, and
-    until a node has said it. Nodes that join count when they have said it. With `may_grow` an autoscaler is asked for
-    more workers while packs wait, for one more than there are at most: it sees placement groups that wait for a node.
-    They hold no pack, and end with the driver.
+    The parameter `count` is the number at the start. The attribute `bytes` is the GPU memory of each, read from
+    `memory`: None without it, and until a node has answered. Nodes that join count once they have answered. With
+    `may_grow` an autoscaler is asked for more workers while packs wait, for at most `count` + 1 at once: it sees
+    placement groups that wait for a node. These hold no pack, and end with the driver.
     """
 
     def __init__(

@@ -35,9 +35,9 @@ def marked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def guarded(folder: Path) -> Iterator[int]:
-    """Kill the processes of the Ray in `folder` and remove it after the block, or when this process dies.
+    """Kill the processes of the Ray in `folder` and remove the folder after the block, or when this process dies.
 
-    Yields the number of the process that does so.
+    Yields the process id of the guardian, which does so.
     """
     guardian = subprocess.Popen(
         [sys.executable, "-m", "orchestrator.running.with_ray.processes", str(folder)],

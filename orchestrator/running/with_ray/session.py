@@ -14,8 +14,8 @@ from orchestrator.running.with_ray.start import QUIET, begun, set_environment
 def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
     """Join the cluster in RAY_ADDRESS, or a local Ray without dashboard, and leave it afterwards.
 
-    The local one may have been begun before. Raises UserError when no cluster answers there, or when no machine of a
-    local Ray could hold a single pack.
+    A local Ray whose start has begun is used. Raises UserError if Ray cannot be reached or started, and if neither this
+    machine nor a node of the cluster can hold a pack (`refuse_small_nodes`).
     """
     address = os.environ.get("RAY_ADDRESS") or None
     leave = _join(address)

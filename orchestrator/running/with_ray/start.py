@@ -1,7 +1,7 @@
-"""A local Ray, started by a thread of its own while the command imports and plans. Imports nothing until then.
+"""A local Ray, started by a thread of its own while the command imports and plans. Ray is imported only then.
 
-Starting Ray is mostly waiting for its daemons. They are tied to the thread that starts them: Linux kills them when it
-ends, so it stays until they are not needed any more.
+Starting Ray is mostly waiting for its daemons. Linux kills the daemons when the thread that started them ends, so that
+thread lives until Ray is no longer needed.
 """
 
 import atexit
@@ -67,9 +67,9 @@ class LocalRay:
             raise self._problem
 
     def end(self) -> None:
-        """Leave it and end its processes. Where its start was waited for and interrupted, this ends the driver.
+        """Disconnect from Ray and end its processes. Ends the driver if the wait for the start was interrupted.
 
-        The interpreter cannot end orderly while a thread starts Ray: it may crash, or take a minute.
+        The interpreter cannot exit cleanly while a thread starts Ray: it may crash, or take a minute.
         """
         if self._is_interrupted and not self._started.is_set():
             for stream in (sys.stdout, sys.stderr):

@@ -85,8 +85,8 @@ class _Unsaved:
 class PackSearcher(_Unsaved, Searcher):
     """Suggests packs in the driver's order, one for each worker; while all have one, Tune has to ask again.
 
-    A pack that Tune had to keep for a worker to come could not be cut again. While packs run there may be more: smaller
-    ones in their place.
+    A pack that waits inside Tune for a free worker could not be cut again. While packs run, the search is not finished:
+    smaller packs may replace them.
     """
 
     def __init__(self, driver: Driver, workers: Workers) -> None:
@@ -128,7 +128,7 @@ class Recorder(_Unsaved, TrialProgressCallback):
         self._replaced = set[str]()  # packs that ran out of memory: smaller ones are in their place
 
     def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
-        """Tell the driver, about ten times a second, and when there are more workers or fewer."""
+        """Call the driver's `tick` ten times a second or so, and `resized` if workers or their memory have changed."""
         call_driver(self.driver.tick)
         if self.workers.has_changed(0 if call_driver(self.driver.all_handed_out) else len(self.driver.queue)):
             call_driver(self.driver.resized, self.workers.count, self.workers.bytes)

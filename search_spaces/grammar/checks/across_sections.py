@@ -25,7 +25,7 @@ def check_across(data: dict[str, Any], space: dict[str, Domain], overridden: lis
                 f"take the key out of the space first with --set space.{drawn}=null",
             )
         elif listed and all(any(within(key, name) for name in values) for values in listed):
-            findings.add(key, "every configuration of search.listed gives it, so this value would never be used")
+            findings.add(key, "every configuration of search.listed sets this key, so this value would never be used")
 
 
 def note_random_search(search: Search, findings: Findings) -> None:

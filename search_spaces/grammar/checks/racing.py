@@ -36,18 +36,16 @@ def check_racing(data: dict[str, Any], findings: Findings) -> None:
     if "test" in rules and lookup(data, "objective.failed_seeds") == "exclude":
         findings.add(
             "objective.failed_seeds",
-            "a rank test needs a value of every seed, and this leaves those out that failed",
+            "a rank test needs a value of every seed, but exclude leaves out failed seeds",
             given="exclude",
             allowed="worst or fail, or search.racing.keep instead of search.racing.test",
         )
     if data.get("claims") is not None:
-        findings.add(
-            "claims", "claims are judged over seeds that are the same in all arms, and a race gives seeds by results"
-        )
+        findings.add("claims", "claims compare arms over the same seeds, but a race gives seeds by results")
 
 
 def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findings: Findings) -> None:
-    """Record problems of the rungs of the first round, in which every configuration has this many seeds."""
+    """Record problems of the rungs of the first round; `seeds`: number of seeds of every configuration in it."""
     key, guard = f"{KEY}.steps", rungs.get("guard", True) is True
     listed = lookup(data, "search.listed")
     varied = [lookup(data, "space"), *(listed if isinstance(listed, list) else ())]

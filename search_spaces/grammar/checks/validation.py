@@ -36,9 +36,9 @@ def build_spec(data: dict[str, Any], findings: Findings) -> tuple[SweepSpec, lis
 def report_faults(
     faults: Sequence[ErrorDetails], data: dict[str, Any], findings: Findings, model: type[BaseModel]
 ) -> set[tuple[int | str | None, ...]]:
-    """Record pydantic's errors about the data of a model; return the addresses of keys that misspelt ones mean.
+    """Record pydantic's errors about the data of a model; return the locations of the keys meant by misspelt ones.
 
-    A missing key is not reported if a misspelt key means it.
+    A missing key is not reported if a misspelt key probably means it.
     """
     unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
     if model is SweepSpec:

@@ -104,7 +104,7 @@ class Findings:
         )
 
     def report(self, problem: Any, address: str | None = None, place: Place | None = None) -> None:
-        """Record a problem found elsewhere, here or in another package, at an address, by default its own key."""
+        """Record a problem of another check or package at `address`, by default at the key of the problem."""
         details = {"given": problem.given, "allowed": problem.allowed, "nearest": problem.nearest}
         self.add(problem.key if address is None else address, problem.message, **details, place=place)
 

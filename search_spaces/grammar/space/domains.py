@@ -3,7 +3,7 @@
 `{choice: [a, b]}` `{grid: [a, b]}` `{uniform: [low, high]}` `{log_uniform: [low, high]}`
 `{one_minus_log_uniform: [low, high]}` `{int_uniform: [low, high], step: 1}`
 `{normal: [mean, std], low: ..., high: ...}`, each with an optional `when: {other.key: value or list of values}`.
-Every random domain is drawn anew for each configuration; every grid point is tried with each of them.
+All random domains are drawn together; each draw is combined with every grid point.
 """
 
 from abc import ABC, abstractmethod
@@ -31,7 +31,7 @@ def _pair(first: Schema, second: Schema) -> Schema:
 class Domain(ABC):
     """The values a key is drawn from, and `when`: values other keys must have for it to be drawn (empty: always).
 
-    `schema` is the JSON Schema of what is written behind `kind`, `options` has those of further keys.
+    `schema` is the JSON Schema of the value of the key `kind`, `options` has the schemas of further keys.
     """
 
     kind: ClassVar[str]

@@ -134,7 +134,7 @@ def _check_condition(
 
 
 def check_conditions(space: dict[str, Domain], sections: dict[str, Any], findings: Findings) -> None:
-    """Record conditions on a part of what the space draws as a whole, and note keys that are never drawn."""
+    """Record conditions on keys that overlap with a key of the space, and note keys that are never drawn."""
     for key, domain in space.items():
         for other, values in domain.when.items():
             address = child(f"space.{key}.when", other)
@@ -170,7 +170,7 @@ def _check_cycles(domains: dict[str, Domain], findings: Findings) -> None:
 
 
 def drawn_sections(data: dict[str, Any]) -> set[str]:
-    """Return the sections that the space, or every listed configuration, gives as a whole or by name."""
+    """Return the sections that the space, or every listed configuration, sets as a whole or through their `name`."""
     search, space = data.get("search"), data.get("space")
     listed = search.get("listed") if isinstance(search, dict) else None
     given = [space, *(listed if isinstance(listed, list) else [])]

@@ -57,7 +57,7 @@ class Rungs(Strict):
         return tuple(found[:-1])
 
     def count_kept(self, configurations: int) -> int:
-        """Return how many configurations train on, without ties and without those that the guard keeps."""
+        """Return how many configurations train on, not counting ties and configurations that the guard keeps."""
         return count_share(self.keep, configurations)
 
 
@@ -92,14 +92,14 @@ class Racing(Strict):
     )
 
     def next_count(self, count: int, total: int) -> int:
-        """Return how many seeds the round after one with `count` seeds has, of `total` in all.
+        """Return the number of seeds of the round after one with `count` seeds, at most `total`.
 
         Racing(first=2, keep=0.5, growth=1.5).next_count(3, 16) -> 5
         """
         return min(total, max(count + 1, math.ceil(round(min(self.growth * count, total), 6))))
 
     def count_kept(self, configurations: int) -> int:
-        """Return how many configurations stay at most, without ties: all of them without a share."""
+        """Return how many configurations stay at most, not counting ties; all of them if `keep` is None."""
         return configurations if self.keep is None else count_share(self.keep, configurations)
 
     def resolved(self) -> dict[str, Any]:

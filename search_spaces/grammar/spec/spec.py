@@ -81,7 +81,7 @@ class Search(Strict):
         return self.generation if self.startup is None else self.startup
 
     def informed(self, drawn: int, failed: Collection[int] = ()) -> int:
-        """Return how many of the first `drawn` configurations are drawn by results; those in `failed` have no score.
+        """Return how many of the first `drawn` configurations depend on results; those in `failed` have no score.
 
         Search(sampler="tpe", generation=8, startup=10).informed(20) -> 4; always 0 for samplers that read no results.
         """
@@ -208,16 +208,16 @@ class SweepSpec(Strict):
 
     @property
     def direction_is_assumed(self) -> bool:
-        """Whether the file leaves `objective.direction` out, so that the task has yet to say it."""
+        """Whether the file leaves out `objective.direction`, so that it must be read from the task's metric."""
         return self._direction_is_assumed
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it is that of a sweep that an earlier version may have accepted and begun; see `as_recorded`."""
+        """Whether the sweep has begun, perhaps with an earlier version that had fewer checks; see `as_recorded`."""
         return self._is_recorded
 
     def as_recorded(self) -> "SweepSpec":
-        """Return this specification, whose configurations are from now on checked less strictly."""
+        """Mark this specification as recorded, so that its configurations are checked less strictly; return it."""
         self._is_recorded = True
         return self
 

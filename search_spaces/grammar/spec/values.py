@@ -19,7 +19,7 @@ STORES = "sqlite:///FILE, http://HOST:PORT, https://HOST, postgresql://HOST/NAME
 WEB_ADDRESSES = "an address such as https://host/path"
 _STORE = re.compile(r"sqlite:///.+|(https?|(postgresql|mysql|mssql)(\+\w+)?)://[^/].*|databricks(://.+)?")
 
-_SQLITE = b"SQLite format 3\0"  # how every file of SQLite that is not empty begins
+_SQLITE = b"SQLite format 3\0"  # the first bytes of every non-empty SQLite file
 
 
 class Strict(BaseModel):
@@ -34,7 +34,7 @@ def value_error(message: str, allowed: str | None = None) -> PydanticCustomError
 
 
 def store_problem(uri: str) -> str | None:
-    """Return why MLflow cannot publish to an address: it has none of the forms STORES, or its file is no database."""
+    """Return why MLflow cannot publish to an address (unknown form, or a file that is no database); None if it can."""
     if not _STORE.fullmatch(uri):
         return "is not an address of MLflow"
     path = Path(uri.removeprefix("sqlite:///"))

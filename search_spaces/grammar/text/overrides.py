@@ -77,7 +77,7 @@ def _without_comment(written: str) -> str:
 
 
 def _whole_domain(key: str, data: dict[str, Any], value: Any) -> str | None:
-    """Return the override that is meant by one of a part of a domain, None for any other.
+    """Return the override of a whole domain that an override of one of its parts means, None for other overrides.
 
     `space.KEY.uniform=[0, 1]` -> `space.KEY={uniform: [0, 1]}`
     """

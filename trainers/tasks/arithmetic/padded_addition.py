@@ -50,7 +50,7 @@ class PaddedAddition(PaddedNumbers):
     distribution: str = setting(
         "uniform",
         choices=("uniform", "complexity", "mixed"),
-        help="training pairs uniform, over cascades, or half each",
+        help="training pairs: uniform, uniform over cascades, or half of each",
     )
     uniform_lengths: bool = setting(False, help="draw the number of digits of each uniform training number first")
     longest_cascade: int | None = setting(None, low=0, help="`complexity` is uniform over 0..this; null: train_digits")
@@ -154,7 +154,7 @@ class PaddedAddition(PaddedNumbers):
         return self._cut(pairs, draws, which > longest)
 
     def _cut(self, pairs: tuple[Tensor, Tensor], draws: Draws, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Leave each number (S, B, train_digits) of these rows (S, B), None for all, its lowest digits with 0 above."""
+        """Cut each number (S, B, train_digits) of these rows (S, B), None for all, to a random number of low digits."""
         if not self.uniform_lengths:
             return pairs
         batch, place = pairs[0].shape[1], torch.arange(self.train_digits, device=pairs[0].device)

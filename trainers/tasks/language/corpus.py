@@ -87,8 +87,8 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
         close = nearest(name, there)
         raise CorpusError(
             f"corpus {name!r} is not on this machine: there is no {folders[0] / name}.tokens; "
-            "`lengthwise data FILE --fetch` prepares it for the sweep of FILE where there is a network, "
-            f"{DATA_VARIABLE} names another folder; here are {', '.join(there)}"
+            "`lengthwise data FILE --fetch` prepares the corpus of the sweep file FILE (this needs a network), and "
+            f"{DATA_VARIABLE} sets another folder; available corpora: {', '.join(there)}"
             + (f"; did you mean {close}?" if close else "")
         )
     try:

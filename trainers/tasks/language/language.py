@@ -121,9 +121,9 @@ class Language(Task):
         return self.windows("train", stream.integers(0, (rows,), self.text.size("train") - self.train_window))
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """Yield the same windows for every seed: all that fit into the same first part of the text at every length.
+        """Yield the windows of the first part of the text, the same part at every length and for every seed.
 
-        That part has as many tokens as `samples` windows of the shortest length, or is the whole text.
+        This part has as many tokens as `samples` windows of the shortest length, or is the whole text.
         """
         for one in self.distributions:
             for length in (length for length in lengths if length in one.lengths):

@@ -55,7 +55,7 @@ class Strings(Task):
 
     @abstractmethod
     def draw_answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
-        """Draw the parts of prompts with strings of `count_SB` of `longest` symbols, and of their answers.
+        """Draw the parts of prompts and of answers; strings use `count_SB` of `longest` symbols.
 
         Random words come from `draws` at the SITES sites from `site` on.
         """

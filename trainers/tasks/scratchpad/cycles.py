@@ -26,7 +26,7 @@ from trainers.tensors.device_constants import constant
 
 @dataclass(frozen=True)
 class _Grown:
-    """Random words of seeds whose graphs have one cycle only up to the length `longest_S1`, and two above it."""
+    """Random words of seeds with both labels up to the length `longest_S1`, and only pairs of cycles above it."""
 
     draws: Draws
     longest_S1: Tensor
@@ -96,11 +96,11 @@ class Cycles(GraphTask):
         return 2 * length if self.nodes is None else self.nodes
 
     def question_width(self, length: int) -> int:
-        """Return the tokens of a question: four per edge, and four for the two nodes."""
+        """Return the number of tokens of a question: four per edge, and four for the two nodes."""
         return 4 * self.nodes_of(length) + 4
 
     def state_widths(self, length: int) -> tuple[int, ...]:
-        """Return the tokens of the states: a node and a mark each; the last one also has the label."""
+        """Return the number of tokens of each state: a node and a mark; the last one also has the label."""
         if self.scratchpad == NONE:
             return (2,)
         return (*[2] * length, 4)
@@ -123,7 +123,7 @@ class Cycles(GraphTask):
         size = torch.where(label > 0, nodes, torch.where(second, (nodes - length).clamp(min=1), length))
         graph = cycle_graph(
             first, size, nodes_SB, torch.zeros_like(length_SB), length_SB
-        )  # pairs: the first of the second
+        )  # with two cycles the target is the first node of the second
         name = draw_names(draws, site, length_SB.shape[1], most, self.names)
         step = torch.arange(longest + 1, device=length.device)
         way = name.gather(-1, torch.where(label > 0, step.clamp(max=most - 1), step % length))

@@ -84,7 +84,7 @@ def write_answers(
 
 
 def _read_label(text: Tensor) -> tuple[Tensor, Tensor]:
-    """Return whether there is an end mark after another token, and the token before the first one, (M, B)."""
+    """Return whether an end mark follows another token, and the token before the first end mark, (M, B)."""
     place = torch.arange(text.shape[-1], device=text.device)
     first = torch.where(text == END, place, text.shape[-1]).amin(dim=-1)
     before = (first - 1).clamp(min=0)

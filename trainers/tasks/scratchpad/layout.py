@@ -26,7 +26,7 @@ NO_STATE = -1
 
 @dataclass(frozen=True)
 class Widths:
-    """Tokens of the longest row: of its question, the start mark (0 or 1), and of each of its states."""
+    """Numbers of tokens of the longest row: in its question, its start mark (0 or 1) and each of its states."""
 
     question: int
     start: int
@@ -118,7 +118,7 @@ class Rows:
         return self.fill("token", PAD)
 
     def fill(self, name: str, of_pads: int) -> Tensor:
-        """Return an attribute of the tokens, and a value for the pads."""
+        """Return an attribute of the tokens, with the value `of_pads` at the pads."""
         return compact(self._joined(name), self._places, self._width, of_pads)
 
     def _joined(self, name: str) -> Tensor:
@@ -172,7 +172,7 @@ def transition_rows(text: Text, start: int | None, width: int, index_SB: Tensor)
 
 
 def make_batch(rows: Rows, *, loss_on_question: bool, ids: bool = False, groups: bool = False) -> Batch:
-    """Return the batch of rows: every token but the last in, every token but the first out.
+    """Return the batch of rows: inputs are all tokens but the last, targets all but the first.
 
     ids, groups: whether the batch has them. Targets of copies are masked; those of the question have weight only with
     `loss_on_question`.

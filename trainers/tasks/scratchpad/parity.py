@@ -70,11 +70,11 @@ class Parity(ScratchpadTask):
         return None if self.scratchpad == NONE else ":"
 
     def question_width(self, length: int) -> int:
-        """Return the tokens of the canvas and the equals sign."""
+        """Return the number of tokens of the canvas and the equals sign."""
         return self.canvas + 1
 
     def state_widths(self, length: int) -> tuple[int, ...]:
-        """Return the tokens of a state for each bit, and of the last one."""
+        """Return the number of tokens of each state: one state for each bit, and the last one."""
         return (2,) if self.scratchpad == NONE else (STATE_WIDTH,) * (length + 1)
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
@@ -139,11 +139,11 @@ class HalfParity(ScratchpadTask):
     lengths = trained_lengths = (1,)  # all rows are alike
 
     def question_width(self, length: int) -> int:
-        """Return the tokens of the bits and the equals sign."""
+        """Return the number of tokens of the bits and the equals sign."""
         return 2 * self.size + 1
 
     def state_widths(self, length: int) -> tuple[int, ...]:
-        """Return the tokens of the parities and the end mark."""
+        """Return the number of tokens of the parities and the end mark."""
         return (2,) if self.scratchpad == NONE else (self.size + 1,)
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:

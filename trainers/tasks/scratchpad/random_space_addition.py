@@ -75,15 +75,15 @@ class RandomSpaceAddition(Sums):
 
     @property
     def filler_width(self) -> int:
-        """`$` and filler."""
+        """Number of tokens of `$` and filler."""
         return self.canvas + 2
 
     def question_width(self, length: int) -> int:
-        """Return the tokens of the canvas and the equals sign, and of `$` and filler with states."""
+        """Return the number of tokens of canvas and equals sign and, with states, of `$` and filler."""
         return 2 * self.canvas + 2 + (0 if self.scratchpad == NONE else self.filler_width)
 
     def state_widths(self, length: int) -> tuple[int, ...]:
-        """Return the tokens of a state for each digit, and one for the carry out of the last."""
+        """Return the number of tokens of each state: one for each digit, and one for the carry out of the last."""
         return (length + 2,) if self.scratchpad == NONE else (len(_PARTS) + self.canvas + 2,) * (length + 1)
 
     def written(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
@@ -99,7 +99,7 @@ class RandomSpaceAddition(Sums):
         return make_states(numbers, places, torch.cat([written(STOP, filler), filler], dim=-1), longest)
 
     def sources(self, longest: int) -> tuple[int, ...]:
-        """Return which token of the answer to numbers of `longest` digits each token repeats."""
+        """Return, for each token of the answer to `longest` digits, the index of the token it repeats, or NOWHERE."""
         initial = self.filler_width
         found = [NOWHERE, *range(1, initial), NOWHERE]
         for state in range(longest + 1):

@@ -116,11 +116,11 @@ class Reachability(GraphTask):
         return (distance, distance, *others), (2 * distance, *others)
 
     def question_width(self, length: int) -> int:
-        """Return the tokens of a question."""
+        """Return the number of tokens of a question."""
         return 4 * self.edges + 4
 
     def state_widths(self, length: int) -> tuple[int, ...]:
-        """Return the tokens of the label and the end mark."""
+        """Return the number of tokens of the label and the end mark."""
         return (2,)
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:

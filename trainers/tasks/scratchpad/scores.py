@@ -18,9 +18,9 @@ _TOTAL = "total of "
 def counts(
     logits_MBTV: Tensor, batch: ScratchpadBatch, fields: Sequence[str], states: int, *, questions: bool
 ) -> dict[str, Tensor]:
-    """Return numbers and right numbers of scored tokens, of states and of tokens of each field, (M, B, 1).
+    """Return how many scored tokens, states and tokens of each field there are, and how many are right, (M, B, 1).
 
-    Also numbers and losses of scored tokens, and, with `questions`, of trained tokens outside of states.
+    Also the counts and summed losses of scored tokens and, with `questions`, of trained tokens outside of states.
     """
     assert batch.weight is not None
     scored = batch.field != NOT_JUDGED

@@ -58,7 +58,7 @@ class ScratchpadTask(Task):
     random_offsets: bool = setting(False, help="in training a full scratchpad has random position offsets")
     slices: int = setting(1, low=1, help="parts of a training batch by length, each as wide as its longest row")
     fixed_set: int | None = setting(None, low=1, below=2**32, help="distinct training rows; null: always fresh ones")
-    temperature: float = setting(0.0, low=0.0, help="of generated tokens in tests; 0: the likeliest")
+    temperature: float = setting(0.0, low=0.0, help="temperature of generation in tests; 0: likeliest token")
     top_k: int | None = setting(None, low=1, help="number of likeliest tokens to sample from; null: all")
     solved: float = setting(0.95, above=0.0, high=1.0, help="share of exact matches that counts as solved")
 
@@ -74,7 +74,7 @@ class ScratchpadTask(Task):
 
     @abstractmethod
     def question_width(self, length: int) -> int:
-        """Return the tokens of the longest question of this length, visible to every state, without the start mark."""
+        """Return the number of tokens of the longest question of this length, without start mark; all states see it."""
 
     @abstractmethod
     def state_widths(self, length: int) -> tuple[int, ...]:
@@ -144,7 +144,7 @@ class ScratchpadTask(Task):
 
     @property
     def passes(self) -> float:
-        """One pass over the true tokens, plus generation with a KV cache, in units of such a pass."""
+        """Cost of a test in passes over its true tokens: one such pass, plus generation with a KV cache."""
         return self._passes(cached=True, cost=lambda context: 1.0)
 
     def passes_with(self, model: EvaluatedModel) -> float:
@@ -250,7 +250,7 @@ class ScratchpadTask(Task):
         return {**right, **self.score_rows(forward(batch), batch, lengths)}
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Return numbers and right numbers of tokens, of states and of tokens of each field, (M, B, 1)."""
+        """Return the counts and summed losses of tokens, states and fields, (M, B, 1); see `scores.counts`."""
         assert isinstance(batch, ScratchpadBatch)
         states = len(self.state_widths(lengths[0]))
         return scores.counts(logits_MBTV, batch, self.fields, states, questions=self.loss_on_question)

@@ -52,15 +52,15 @@ class ShiftAddition(Sums):
 
     @property
     def filler_width(self) -> int:
-        """`$` and filler of the window."""
+        """Number of tokens of `$` and filler of the window."""
         return self.canvas + 1
 
     def question_width(self, length: int) -> int:
-        """Return the tokens of both numbers without a scratchpad; otherwise they are part of the first state."""
+        """Return the number of tokens of the question; 0 with a scratchpad, whose first state has the question."""
         return 2 * self.canvas + 4 if self.scratchpad == NONE else 0
 
     def state_widths(self, length: int) -> tuple[int, ...]:
-        """Return the tokens of the first state, of one for each digit, and of the answer."""
+        """Return the number of tokens of each state: the first, one for each digit, and the answer."""
         if self.scratchpad == NONE:
             return (length + 2,)
         return (*[3 * self.canvas + 8] * (length + 1), self.canvas + 3)
@@ -73,7 +73,7 @@ class ShiftAddition(Sums):
         return make_states(numbers, filler, longest)
 
     def sources(self, longest: int) -> tuple[int, ...]:
-        """Return which token of the answer to numbers of `longest` digits each token repeats.
+        """Return, for each token of the answer to `longest` digits, the index of the token it repeats, or NOWHERE.
 
         The answer begins after the question with `$` and the filler of the sum.
         """

@@ -35,7 +35,10 @@ from trainers.tensors.device_constants import constant
 
 @dataclass(frozen=True, kw_only=True)
 class SumBatch(ScratchpadBatch):
-    """source: which token of an answer each token repeats, (S, B, G); itself for new filler, NOWHERE for none."""
+    """A test batch of sums.
+
+    source: the index of the token that each token of an answer repeats, (S, B, G); itself for new filler, or NOWHERE.
+    """
 
     source: Tensor
 
@@ -63,7 +66,10 @@ class Sums(ScratchpadTask):
 
     @abstractmethod
     def sources(self, longest: int) -> tuple[int, ...]:
-        """Return which token of the answer to numbers of `longest` digits each token repeats."""
+        """Return, for each token of the answer to numbers of `longest` digits, the index of the token it repeats.
+
+        New filler repeats itself; NOWHERE marks a token that repeats none.
+        """
 
     @property
     @abstractmethod
@@ -87,12 +93,12 @@ class Sums(ScratchpadTask):
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
-        """1 to train_digits."""
+        """Numbers of digits seen in training."""
         return tuple(range(1, self.train_digits + 1))
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The trained ones and those of the tests."""
+        """Numbers of digits that can be evaluated: the trained ones and `test_digits`."""
         return (*self.trained_lengths, *self.test_digits)
 
     @property

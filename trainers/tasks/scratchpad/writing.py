@@ -1,6 +1,6 @@
-"""The cost of generating the answers of a test: how many tokens pass through a model, each with how long a context.
+"""The cost of generating the answers of a test: the number of tokens that pass through a model, and their contexts.
 
-It counts as `trainers.evaluation.generate` passes tokens, with every token of every state generated: no row ends early.
+Tokens are counted as in `trainers.evaluation.generate` if no row ends early: every token of every state is generated.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,8 +11,8 @@ from trainers.tasks.scratchpad.layout import Widths
 def count_passes(every: Iterable[Widths], *, by_state: bool, cached: bool, cost: Callable[[int], float]) -> float:
     """Return the cost of tests with these widths, in passes over their rows: one with the true tokens, and generation.
 
-    cached: whether there is a KV cache. cost: of one token in a pass over this many. A prompt that is longer than its
-    question is taken for the question alone, so that without a KV cache a few tokens more are counted.
+    cached: whether there is a KV cache. cost: the cost of one token in a pass over so many tokens. A prompt longer
+    than its question counts as the question alone, so without a KV cache the result is slightly too high.
     """
     generated = read = 0.0
     for widths in every:
