@@ -17,8 +17,8 @@ from orchestrator.claims.words import axis_words
 from orchestrator.figures.drawing import PALETTE, frame_axes
 from orchestrator.wording import NOT_REACHED
 
-WIDE = 8  # up to this many lengths, over at least so large a factor, have a logarithmic axis
-COLOURS = 64  # of a picture: a third of the bytes
+WIDE = 8  # a logarithmic axis for at most this many lengths, if the last is at least this many times the first
+COLOURS = 64  # of a PNG: a third of the bytes of one with all colours
 
 
 def draw_claim(judgement: Judgement) -> Figure | None:

@@ -64,7 +64,7 @@ class Members:
 
     @cached_property
     def registered(self) -> dict[str, dict[str, Any]]:
-        """What decided each claim when it was registered, by id."""
+        """The deciding values (`deciding_values`) of each registered claim, by id."""
         return registered_values(self.folder)
 
     @property
@@ -74,7 +74,7 @@ class Members:
 
     @property
     def failed(self) -> int:
-        """The number of members that diverged."""
+        """The number of members that failed: those that diverged, and those of a pack that was given up."""
         return sum(member.status == "failed" for member in self.state.members)
 
     @property
@@ -108,7 +108,7 @@ class Members:
         raise UserError(f"sweep {self.name}: no configuration has all of {dict(where)}")
 
     def _near_key(self, key: str) -> str:
-        """Return the key that was meant, as a question, else the searched ones."""
+        """Return a hint for an unknown key: the nearest known key as a question, else the searched keys."""
         found = self.state.configurations.values()
         if nearest := nearest_name(key, {known for one in found for known in dotted_keys(one.resolved)}):
             return f"; did you mean {nearest}?"
@@ -124,7 +124,7 @@ class Members:
             name: score_over_seeds(values[judged.reduce].loc[name], judged.failed_seeds, judged.direction).median
             for name in config_ids
         }
-        known = {name: score for name, score in scores.items() if not math.isnan(score)}  # NaN if one failed as a whole
+        known = {name: score for name, score in scores.items() if not math.isnan(score)}  # NaN if policy is `fail`
         return (min if least else max)(known, key=lambda name: known[name]) if known else config_ids[0]
 
     def resolve_lengths(
@@ -133,7 +133,7 @@ class Members:
         """Return the lengths of a group or list at which these configurations measure all of the metrics.
 
         Raises UserError for a metric that the sweep does not have, a listed length that is not measured, or a group
-        without any.
+        without a measured length.
         """
         measured = {s for name in config_ids for s in self.measured[name].lengths}
         for name in config_ids:

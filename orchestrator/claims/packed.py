@@ -1,8 +1,8 @@
 """Packed sweeps: the ledger of a sweep and the curves that its claims read, in one file that a repository can keep.
 
 `results/NAME.tar.xz` beside a claims file holds `events.jsonl` as it is and `curves.parquet` with the metrics and
-weight averages that the claims name, at the last and at the chosen evaluation of each member. `claims.json` holds what
-decided the registered claims then; files of lengthwise 1.0 lack it.
+weight averages that the claims name, at the last and at the chosen evaluation of each member. `claims.json` holds the
+deciding values of the registered claims; files written by lengthwise 1.0 lack it.
 """
 
 import io
@@ -51,7 +51,7 @@ def pack_sweep(members: Members, claims: Iterable[Claim], path: Path) -> int:
 
 
 def read_packed(path: Path) -> Members:
-    """Return the members of a packed sweep. Raises DamagedCurves when the file is not one, or is damaged."""
+    """Return the members of a packed sweep. Raises DamagedCurves when the file is damaged or no packed sweep."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             with tarfile.open(path, "r:xz") as archive:

@@ -42,7 +42,7 @@ PICTURE = re.compile(r"(!\[[^\]]*\])\((?!\w+:)([^)\s]+)")  # of Markdown, by a p
 def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) -> list[Path]:
     """Write the page and, in a folder beside it, the figures; return the paths.
 
-    Raises OSError when it cannot be written, UserError for a picture of the closing words that does not exist.
+    Raises OSError when it cannot be written, UserError for a missing picture in the `closing` text.
     """
     closing, written = copy_pictures(file, page)
     parts = [
@@ -67,7 +67,7 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
 
 
 def find_pictures(file: ClaimsFile) -> list[str]:
-    """Return the pictures that the closing words link to, as they name them: relative to the claims file.
+    """Return the paths of the pictures in the `closing` text as written there, relative to the claims file.
 
     Raises UserError for one that does not exist or has the name of another figure of the page.
     """
@@ -83,7 +83,7 @@ def find_pictures(file: ClaimsFile) -> list[str]:
 
 
 def copy_pictures(file: ClaimsFile, page: Path) -> tuple[str, list[Path]]:
-    """Return the closing words with links to copies of their pictures among the page's figures, and the copies.
+    """Copy the pictures of the `closing` text to the page's figures; return the text with new links, and the copies.
 
     Raises OSError, and UserError as `find_pictures` does.
     """
@@ -110,7 +110,7 @@ def overview(judgements: Sequence[Judgement]) -> str:
 
 
 def section(one: Judgement, file: ClaimsFile, picture: Path | None) -> str:
-    """Return everything about one claim."""
+    """Return the section of one claim as Markdown: verdict, question, effect, figure and table of arms."""
     claim, members = one.claim, one.members
     lines = [f"## {claim.id}: {_sentence(claim)}", "", f"**{one.words}**", ""]
     note = [claim.note.strip(), ""] if claim.note else []
@@ -156,7 +156,7 @@ def _pooled_words(one: Judgement) -> str:
 
 
 def _learned_words(claim: Claim) -> str:
-    """Return which seeds count."""
+    """Return the sentence that says which seeds count as having learned the task."""
     assert claim.learned is not None
     rule, how = claim.learned, {"mean": "", "min": "the smallest ", "max": "the largest "}
     what = f"{how[rule.reduce]}{metric_words(rule.metric)} at {lengths_words(rule.lengths)} {threshold_words(rule)}"
@@ -209,7 +209,7 @@ def _value_words(value: object) -> str:
 
 
 def what_would_decide(one: Judgement) -> str:
-    """Return what would decide an open claim; empty for a decided one."""
+    """Return a sentence on how an undecided claim could be decided; empty for a decided one."""
     if one.verdict != NOT_TESTED or one.answer is None:
         return ""
     if one.claim.control and one.reason.startswith("its control"):

@@ -23,9 +23,10 @@ from search_spaces.grammar.claims import Claim
 class Answer:
     """An effect, its 95 % interval, and its two-sided p-value against `null`; missing numbers are NaN.
 
-    `n` counts the `unit`, of `ran` that were trained; an interval needs `needed` of them. `least_effect` is given where
-    the effect is only known to lie between it and `effect`. `detail` adds further numbers in words. `ask_more(n)` is
-    the answer if each arm had at least n seeds, with the values of these in their shares; None where that is not known.
+    `n` is the number of values used (of the `unit`: seeds or configurations), `ran` how many were trained, `needed` how
+    many an interval needs. `least_effect` is given if the effect is only known to lie between it and `effect`. `detail`
+    adds further numbers in words. `ask_more(n)` returns the answer for at least n seeds per arm, with these values in
+    the same proportions; None if that is unknown.
     """
 
     effect: float = math.nan
@@ -173,7 +174,8 @@ def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
 def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """Answer by the rank correlation of a searched key with the median over seeds of each configuration.
 
-    With `hold_others` its effect with the other searched keys held fixed, in standard deviations of ranks.
+    With `hold_others` its effect with the other searched keys, except those of weight averages, held fixed, in standard
+    deviations of ranks.
     """
     key, arm = str(claim.key), arms[0]
     drawn = {name: dict(members.state.configurations[name].values) for name in arm.config_ids}
@@ -242,7 +244,7 @@ def _answer(ask_seeds: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
 
 
 def _repeat_values(seeds: NDArray[Any], n: int) -> NDArray[Any]:
-    """Return at least n values, those of the seeds in their shares; between two of them always the outer one."""
+    """Return max(n, len(seeds)) values in the proportions of the given ones; between two of these the outer one."""
     count = max(n, len(seeds))
     places = (np.arange(count) + 0.5) * len(seeds) / count
     outer = np.where(places < len(seeds) / 2, np.ceil(places) - 1, np.floor(places))

@@ -1,6 +1,6 @@
 """Pre-registration: a ledger records the digest of every claim about its sweep before training.
 
-It also compares the ledger with the sweep file beside the claims file.
+This module also compares the ledger with the sweep file beside the claims file.
 """
 
 import json
@@ -25,7 +25,7 @@ def deciding_values(claim: Claim) -> dict[str, Any]:
 
 
 def registered_values(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return what decided each claim, by id, in the sweep folder's copy of its claims file; empty if unreadable."""
+    """Return the deciding values of each claim by id, from the claims file in the sweep folder; empty if unreadable."""
     try:
         return {claim.id: deciding_values(claim) for claim in load_claims(folder / KEPT).claims}
     except SweepFileError:
@@ -53,7 +53,7 @@ def register(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
 def describe_registration(claim: Claim, state: SweepState, values: Mapping[str, Mapping[str, Any]]) -> str:
     """Return in words whether a claim was registered in the sweep's ledger before it ran, and what has changed.
 
-    `values` has what decided each registered claim, by id (see `registered_values`).
+    `values` are the deciding values of each registered claim, by id (see `registered_values`).
     """
     if claim.id not in state.claims:
         return "written after the sweep ran, or without being registered"

@@ -16,7 +16,7 @@ from search_spaces.grammar.claims import Claim, Lengths, Names, Threshold
 
 Values = NDArray[np.float64]
 UNIT = ["rest", "seed"]
-"""Rows of two arms with these values in common are a pair: other searched values (may be empty), and the seed."""
+"""The index levels of an arm's rows, equal in paired rows: other searched values, possibly empty, and seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +131,7 @@ def _reduce(table: pd.DataFrame, how: str) -> "pd.Series[float]":
 def _by_unit(table: pd.DataFrame, rests: Mapping[str, str]) -> pd.DataFrame:
     """Return the rows of the seeds that all of these configurations have, indexed by rest and seed.
 
-    Some may have more of them, after an extension or in a confirmation of chosen ones; these say nothing of the others.
+    A configuration may have more seeds than others after an extension or a confirmation; the extra ones are left out.
     """
     names, seeds = (table.index.get_level_values(level) for level in ("config_id", "seed"))
     rows = table.copy()
@@ -148,7 +148,7 @@ def _rest(members: Members, config_id: str, keys: set[str]) -> str:
 
 
 def pair(claim: Claim, arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.Series[float]"]:
-    """Return the paired values of two arms, without the seeds of which a member failed.
+    """Return the paired values of two arms, without seeds that have a failed member in either arm.
 
     Raises UserError if a configuration of one arm has no partner in the other.
     """

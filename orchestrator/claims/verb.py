@@ -19,7 +19,7 @@ from search_spaces.grammar.claims import ClaimsFile, load_claims
 
 
 def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: bool = False) -> Iterator[str]:
-    """Yield three lines per claim, the number of decided claims, and the written files.
+    """Yield the title, three lines per claim, the number of decided claims, and the written files.
 
     With `keep` every finished sweep of the storage folder is packed beside the claims file. Raises SweepFileError for
     the claims file, UserError for a claim that does not fit its sweep, or a page that cannot be written.
@@ -48,7 +48,7 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
 
 
 def check_page(file: ClaimsFile, page: Path) -> None:
-    """Raise UserError for a page over a file that is no page, and for a picture that its closing words cannot show."""
+    """Raise UserError if the page would replace a file that is no page, or a picture of `closing` cannot be shown."""
     check_ending("page", page, ".md")
     if page.exists() and markdown_table(HEAD, []).strip() not in page.read_text(encoding="utf-8", errors="replace"):
         raise UserError(f"--page {page}: exists and is no page that lengthwise wrote; choose another name")
@@ -56,7 +56,7 @@ def check_page(file: ClaimsFile, page: Path) -> None:
 
 
 def run_missing(path: Path, storage: Path, say: Callable[[str], None], page: Path | None = None) -> int:
-    """Run or resume every unfinished sweep of a claims file, one process each; return the first exit code but 0.
+    """Run or resume every unfinished sweep of a claims file, one process each; return the first nonzero exit code or 0.
 
     The file of a sweep is beside the claims file and has its name. Raises SweepFileError for the claims file, UserError
     if a sweep that was never run has no file or the page could not be written afterwards, SpecChanged if a sweep was

@@ -18,7 +18,7 @@ from search_spaces import nearest_name
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
 HELD, CONTRADICTED, NOT_TESTED = "held", "contradicted", "not tested"
-UNDECIDED = "undecided"  # how the reason begins where only the numbers leave a claim open
+UNDECIDED = "undecided"  # how the reason begins if the result is inconclusive
 LEVEL = 0.05
 SEEDS = (9, 12, 17, 24, 36, 48)  # that a sweep is asked to have
 
@@ -28,8 +28,8 @@ class Judgement:
     """The verdict of one claim.
 
     `answer` is over the seeds that learned, `all_seeds` over all of them; `holm` is the p-value after Holm's correction
-    over the tested claims of the page. `members` is None if the sweep is missing. `enough` says of an undecided claim
-    how many seeds with values like these would decide it: one of SEEDS, 0 if none of them, None if that is not known.
+    over the tested claims of the page. `members` is None if the sweep is missing. `enough` is the number of
+    seeds with values like these that would decide an undecided claim: one of SEEDS, 0 if none would, None if unknown.
     """
 
     claim: Claim
@@ -44,7 +44,7 @@ class Judgement:
 
     @property
     def words(self) -> str:
-        """The verdict, with the reason why nothing was tested."""
+        """The verdict, with the reason if it is NOT_TESTED: no test was made, or its result is inconclusive."""
         return f"{self.verdict}: {self.reason}" if self.reason else self.verdict
 
 
@@ -72,9 +72,9 @@ def judge(file: ClaimsFile, members: Mapping[str, Members | str]) -> list[Judgem
 
 
 def count_enough(one: Judgement, page: Sequence[Judgement]) -> Judgement:
-    """Return a claim; if it is undecided, with the number of seeds that would be enough, and a note if none are.
+    """Return the judgement; if undecided, with the number of seeds that would decide it, or a note if none would.
 
-    Not for a claim that is asked again.
+    A judgement whose claim is asked again is returned unchanged.
     """
     if one.answer is None or one.answer.ask_more is None or not one.reason.startswith(UNDECIDED):
         return one
@@ -95,7 +95,7 @@ def count_enough(one: Judgement, page: Sequence[Judgement]) -> Judgement:
 
 
 def _name_repetition(one: Judgement) -> Judgement:
-    """Return a claim; if it is open, its reason names the claim that asks it again."""
+    """Return the judgement; if it is NOT_TESTED, its reason names the claim that asks it again."""
     again = one.claim.asked_again
     return replace(one, reason=f"{one.reason}; asked again: {again}") if again and one.verdict == NOT_TESTED else one
 

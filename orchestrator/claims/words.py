@@ -24,7 +24,7 @@ def metric_words(metrics: Sequence[str]) -> str:
 
 
 def value_words(claim: Claim, name: str) -> str:
-    """Return which value of a seed an arm has: metric and lengths, minus and over another arm."""
+    """Return the value of a seed in an arm as words: metric, lengths, the subtracted arm and the divisor."""
     arm = claim.arms[name]
     what, minus = _metric(claim, arm), ""
     if arm.minus is not None:

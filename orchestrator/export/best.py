@@ -15,8 +15,8 @@ KEPT = ("objective", "resources", "tracking")
 def best_file(state: SweepState, result: Summary) -> str:
     """Return the sweep file of the configuration ranked first, every value written out, with the seeds it had.
 
-    Its members are those that were trained, whatever today's defaults are. Raises UserError while no configuration has
-    a score, and for one that this version would train with other results.
+    It trains the same members as the sweep, even if defaults have changed since. Raises UserError if no configuration
+    has a score yet, and for a configuration that this version would train to other results.
     """
     row = next((row for row in result.rows if row.rank == 1), None)
     if row is None:

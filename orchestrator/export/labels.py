@@ -1,4 +1,4 @@
-"""Own names for what figures and tables show: a small YAML file of texts."""
+"""The user's own names for keys, metrics and configurations in figures and tables, from a small YAML file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ WORDS = ("length", "score", "trained", "selection", "test", "seeds")
 def read_labels(path: Path, result: Summary) -> dict[str, str]:
     """Return the texts of a labels file by what they replace: metrics, searched keys, "#3", and WORDS.
 
-    Raises SweepFileError with the line of everything that is not in the sweep, and what is allowed.
+    Raises SweepFileError, with its line, for each key that the sweep does not have, and says which are allowed.
     """
     findings = Findings(str(path))
     written = read_text(path, findings, "YAML file of labels")

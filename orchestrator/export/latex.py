@@ -18,8 +18,8 @@ _ESCAPED = {
 def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
     """Return a `tabular` of configurations: values, medians with quartiles over seeds, seeds failed.
 
-    They are those that `labels` names, in that order, otherwise all by score. `labels` are the names of searched keys,
-    of configurations ("#3") and of the columns trained, selection, test and seeds. The document needs
+    The rows are the configurations that `labels` names, in that order, otherwise all by score. `labels` also renames
+    searched keys, configurations ("#3") and the columns trained, selection, test and seeds. The document needs
     \\usepackage{booktabs}.
     """
     keys = [key for key in result.searched if any(key in row.values for row in result.rows)]

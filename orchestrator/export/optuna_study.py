@@ -26,8 +26,8 @@ def study_file(state: SweepState, result: Summary) -> bytes:
     """Return an Optuna storage (SQLite) with one study of the sweep's name and a trial for each drawn configuration.
 
     Trial numbers are those of configurations. `value` is the score, the median over seeds; params are the searched
-    values by their dotted keys, lists and mappings as JSON. COMPLETE has a score, FAIL failed, RUNNING has begun, and
-    WAITING has not. Seeds that ran and failed, config_id and quartiles are user attributes.
+    values by their dotted keys, lists and mappings as JSON. COMPLETE has a score, FAIL failed, PRUNED was
+    pruned, RUNNING has begun, WAITING has not. Seeds run and failed, config_id and quartiles are user attributes.
     """
     distributions = _distributions(state)
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -28,7 +28,7 @@ def export(
     labels: Path | None = None,
     force: bool = False,
 ) -> list[str]:
-    """Write the files that are asked for and return what to tell the user of them, line by line.
+    """Write the requested files and return the lines to print about them.
 
     Figures go into `to`, `size` is in inches. Raises UserError for options that do not fit together, for files that
     exist (unless `force`) and for what the sweep does not have, SweepFileError for a wrong labels file; then nothing is

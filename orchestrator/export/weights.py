@@ -20,7 +20,7 @@ def weights_files(state: SweepState, folder: Path) -> dict[Path, Callable[[], by
     """Return the kept weights of every member as `configuration-<number>-seed-<seed>.safetensors` below `folder`.
 
     A tensor is called `<average>/<parameter>`. Raises UserError if the sweep has kept none, and DamagedWeights for a
-    file that is not what was written.
+    file that differs from its checksum.
     """
     kept = kept_weights(state)
     if not kept:

@@ -41,10 +41,10 @@ def draw_configurations(
     crosses: bool,
     styles: Sequence[tuple[Any, str]] = SOLID,
 ) -> list[Artist]:
-    """Draw those configurations that have a band, by config_id: the first in colour and on top, `grey` as medians.
+    """Draw the configurations that have a band: `coloured` with band and seeds, the first on top, `grey` as medians.
 
-    `crosses` mark infinite medians; `styles` are line styles and markers, used in turn.
-    Returns the medians that were drawn in the order of `coloured`, then one of the grey ones.
+    `bands` are by config_id; `crosses` mark infinite medians; `styles` are line styles and markers, used in turn.
+    Returns the drawn medians in the order of `coloured`, then one artist for all grey ones.
     """
     lines: list[Artist] = []
     if medians := [np.column_stack(finite_line(bands[row.config_id])) for row in grey if row.config_id in bands]:

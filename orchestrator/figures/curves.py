@@ -63,9 +63,9 @@ def draw_all(summary: Summary, folder: Path) -> Drawn:
 
 
 def comparison_figure(summary: Summary, path: Path) -> Path:
-    """Draw the judged curve of every configuration: the first ones in colour, the best with band and seeds.
+    """Draw the judged curve of every configuration: the first ones in colour with band and seeds, the others in grey.
 
-    There is one panel for each distribution of the judged metric. The other configurations are grey medians.
+    There is one panel for each distribution of the judged metric. Grey curves are medians alone.
     """
     average = summary.objective.average
     rows = [row for row in summary.rows if (row.config_id, *summary.objective_curve) in summary.bands]

@@ -105,7 +105,7 @@ def deferred_figures() -> Iterator[list[FigureFile]]:
 class DrawingForks:
     """Begins to draw `drawings` in `forks` processes; `finish` waits for them.
 
-    A process with threads is not forked; there, and with fewer than two forks, `finish` draws everything.
+    `finish` draws everything if the process has threads, with fewer than two forks, and with few figures.
     """
 
     def __init__(self, drawings: Sequence[FigureFile], forks: int) -> None:
@@ -170,10 +170,10 @@ def spans_decades(values: np.ndarray[Any, Any]) -> bool:
 
 
 def is_logarithmic(scale: str, direction: str, values: np.ndarray[Any, Any]) -> bool:
-    """Return whether an axis of these values is logarithmic: if asked, or for `auto` if they span decades.
+    """Return whether an axis of these values is logarithmic: if `scale` is log, or if it is auto and they span decades.
 
-    Values to be maximized are not, unless asked: there the good ones would be pressed together, and a share of 0 has no
-    place. Without a positive value no axis is.
+    With auto, an axis of values to be maximized is linear: a logarithmic one would press the good values together and
+    has no place for a share of 0. Without a positive value the axis is linear.
     """
     if scale == "auto":
         return direction != "maximize" and spans_decades(values)

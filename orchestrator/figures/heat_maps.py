@@ -35,7 +35,7 @@ WANTED = "wanted by the task"
 
 
 def map_figures(result: Summary, folder: Path) -> tuple[Path, ...]:
-    """Draw maps of the first configurations and of others with an old figure; missing ones are left out."""
+    """Draw maps of the first configurations and of others that already have a figure; leave out those without maps."""
     return tuple(path for row in _select_rows(result, folder) if (path := _figure(result, row, folder)))
 
 

@@ -1,6 +1,6 @@
-"""Figures of steps until a level was reached against a searched number: median, quartiles and every seed.
+"""Figures of the steps until a threshold was reached, against a searched number: median, quartiles and every seed.
 
-Seeds that never reached the level are crosses at the upper edge, with their number.
+Crosses at the upper edge stand for the seeds that never reached it, with their number.
 """
 
 import math
@@ -55,7 +55,7 @@ def steps_figure(summary: Summary, found: StepsTo, path: Path) -> Path:
         axes.set_xlabel(printable(found.key))
         axes.set_ylabel(printable(f"{found.metric} ({summary.objective.average}), at all trained lengths"), fontsize=9)
         crosses = (
-            f"; ×: {NOT_REACHED}, with how many of how many seeds" if any(point.never for point in found.points) else ""
+            f"; ×: {NOT_REACHED}, by this share of the seeds" if any(point.never for point in found.points) else ""
         )
         axes.set_title(printable(f"median and quartiles over seeds{crosses}"), fontsize=9, loc="left")
         if len(lines) > 1:

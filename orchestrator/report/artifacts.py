@@ -30,7 +30,7 @@ def sweep_files(result: Summary) -> dict[Path, str]:
 
 
 class ReportArtifacts:
-    """The same for a report that another thread writes: waits for its files instead of making them."""
+    """The functions of this module for a report that another thread writes: they wait for its files, and draw none."""
 
     sentences, detailed_rows = staticmethod(sentences), staticmethod(detailed_rows)
 

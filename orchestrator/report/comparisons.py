@@ -87,11 +87,11 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
     yield from map(rich_table, lay_out(cells, console.width, keys=1))
     notes = [f"Here {meaning(comparisons)}", *difference_notes(comparisons)]
     if len(comparisons) > 1:
-        notes.append("Each group of lengths has its own p, without a correction.")
+        notes.append("Each group of lengths has its own p, not corrected for their number.")
     if compared.first.result is compared.second.result and 1 in (compared.first.row.rank, compared.second.row.rank):
         notes.append(
-            "One of them was ranked first by the selection lengths, so its difference there favours it, and at other "
-            "lengths as far as the same seeds are good at both."
+            "One of them was ranked first by the selection lengths, so differences there favour it, and differences at "
+            "other lengths too as far as seeds that are good at one are good at the other."
         )
     yield from (prose(note, console, result, "dim") for note in notes)
 

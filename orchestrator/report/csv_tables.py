@@ -62,9 +62,9 @@ def configuration_lines(result: Summary) -> Lines:
 def effect_lines(result: Summary) -> Lines:
     """Return a line for every outcome and key, for categories one for each value that is compared with the first.
 
-    Empty for a sweep that shows no effects. n counts the unit. correlation: Spearman with its interval; p: of the test;
-    difference, of a key compared within units, at value from the first one; partial: with the other drawn keys held
-    fixed.
+    Empty for a sweep that shows no effects. n is the number of units. correlation is Spearman's, with the interval low
+    to high; p is that of test; difference is the outcome at value minus that at the first value, for a key compared
+    within units; partial is the slope with the other drawn keys held fixed.
     """
     columns: Columns = {
         **fields("outcome=outcome.group"),
@@ -130,7 +130,7 @@ def seed_comparison_lines(comparisons: Sequence[SeedComparison]) -> Lines:
 def value_lines(result: Summary) -> Lines:
     """Return a line for every pair of values of a categorical key, with the columns of seed_comparisons.csv.
 
-    The difference is first - second, which is the value that is ranked higher.
+    Differences are first - second; the second value is the one ranked higher.
     """
     return [
         {
@@ -196,7 +196,10 @@ def validation_lines(result: Summary) -> Lines:
 
 
 def steps_lines(result: Summary) -> Lines:
-    """Return steps until something was reached against a searched key; infinite if half never reached it."""
+    """Return a line for each steps metric, searched key and value, with the median and quartiles of the steps.
+
+    The median is infinite if half of the seeds or more never reached the threshold.
+    """
     return [
         {
             **_line(one, fields("metric key")),

@@ -18,11 +18,11 @@ from orchestrator.report.tables.sentences import headlines
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import command
 
-Figures = Iterable[tuple[Path, str]]  # files, and the text that replaces a figure that is not shown
+Figures = Iterable[tuple[Path, str]]  # image files with their alt texts
 
 PAIRS = (
-    "Each point is one configuration at one length, median over seeds: upwards what was measured, to the right what "
-    "the theory of the task predicts; on the dashed line both are equal."
+    "Each point is one configuration at one length, median over seeds: the measured value on the vertical axis, the "
+    "prediction of the task's theory on the horizontal one; on the dashed line both are equal."
 )
 DETAILED = 3  # configurations with a figure of their own
 _INTERVAL = re.compile(r"\[[^\[\]]{,40}\]")

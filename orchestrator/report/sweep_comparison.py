@@ -79,7 +79,7 @@ def _parts(compared: SweepComparison, console: Console) -> Iterator[RenderableTy
             yield Text(f"... and {counted(more, 'more line')} with --csv", style="dim")
     notes = [f"Here {meaning(compared.configurations)}"] if compared.configurations else []
     notes.append(
-        "All together: one value a seed, the mean over the matched configurations, of the seeds that all of them have."
+        "All together: one value per seed, the mean over the matched configurations; only seeds that all of them have."
     )
     notes += difference_notes(compared.configurations)
     left_out = max((one.unmatched for one in compared.together), default=0)

@@ -60,7 +60,7 @@ class OrderAgreement:
 
 
 def shows_effects(summary: Summary) -> bool:
-    """Return whether effects of hyperparameters are meaningful; not if configurations were picked by score."""
+    """Return whether effects are meaningful; not for a confirmation, whose configurations were picked by score."""
     return _has_search(summary) and why_no_effects(summary) is None
 
 
@@ -99,9 +99,10 @@ def effects_at_test_lengths(summary: Summary) -> tuple[Effect, ...]:
 def _effects_at(
     summary: Summary, lengths: Sequence[int], how: str, outcomes: Mapping[str, float | None]
 ) -> tuple[Effect, ...]:
-    """Return the effects on an outcome by config_id; with unequal seeds it is the median over the shared ones.
+    """Return the effect of every searched key on an outcome, which is given by config_id.
 
-    A configuration that failed has the worst possible value, or NaN, as its score would.
+    If configurations have unequal seeds, the outcome is replaced by the median over the seeds that all have. A failed
+    seed counts as the worst possible value, or is NaN, as `objective.failed_seeds` says.
     """
     policy, direction = summary.objective.failed_seeds, summary.objective.direction
     values, design, of_seeds = searched_values(summary), summary.design, shared_seed_values(summary, lengths, how)
@@ -150,7 +151,7 @@ def order_agreement(
 
 @lru_cache(REMEMBERED)
 def compare_weight_averages(summary: Summary) -> tuple[Comparison, ...]:
-    """Compare every weight average with the objective's, on the same trajectories, by group of lengths.
+    """Compare every weight average with the objective's, on the same trained members, by group of lengths.
 
     Groups without a member are left out.
     """
@@ -166,5 +167,5 @@ def compare_weight_averages(summary: Summary) -> tuple[Comparison, ...]:
 
 @lru_cache(REMEMBERED)
 def read_confirmations(summary: Summary) -> tuple[Confirmed, ...]:
-    """Read the confirmations of the sweep among those beside it, and its own comparison if it is a confirmation."""
+    """Return the confirmations of the sweep that are in its storage folder; if it is one itself, it comes first."""
     return summary.read_confirmed(summary)

@@ -29,10 +29,10 @@ class ConfirmedRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmed:
-    """One confirmation of a sweep; `unfinished` is its state, empty at its end. The search has since used `again_used`.
+    """One confirmation of a sweep; `unfinished` is its state, empty if it has finished.
 
-    `searched` counts the configurations of the search. `other_code` names the parts of the code that differ between the
-    confirmation and the search.
+    `again_used` are the seeds that the search has used since. `searched` counts the configurations of the search.
+    `other_code` names the parts of the code that differ between the confirmation and the search.
     """
 
     name: str

@@ -108,8 +108,8 @@ def read_pack_code(state: SweepState) -> dict[str, Code]:
 def differing_code(first: Mapping[int, Code], second: Mapping[int, Code]) -> dict[str, tuple[str | None, str | None]]:
     """Return the parts of the code, with both digests, in which seeds of two configurations differ.
 
-    Seeds that both have are compared with each other; without any, all are. A part that only one has did not train the
-    other, unless the other has a part of its own instead.
+    Seeds that both have are compared with each other; if there are none, all with all. A part that only one
+    configuration has is ignored, since it did not train the other, unless the other has another part instead.
     """
     common = sorted(first.keys() & second.keys())
     pairs = [(first[seed], second[seed]) for seed in common] or list(product(_unlike(first), _unlike(second)))

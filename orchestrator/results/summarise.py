@@ -113,8 +113,8 @@ def _extended(state: SweepState) -> list[str]:
     first, times = state.specs[0], len(state.specs) - 1
     return [
         f"Extended {'once' if times == 1 else f'{times} times'}; begun with {planned_size(first)} configurations and "
-        f"seeds {spans(first.get('seeds', ()))}. Intervals and p-values do not allow for an extension that was decided "
-        "by results"
+        f"seeds {spans(first.get('seeds', ()))}. Intervals and p-values do not account for an extension that was "
+        "decided by results"
     ]
 
 

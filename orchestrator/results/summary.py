@@ -171,7 +171,7 @@ class Summary:
 
     @cached_property
     def unreached(self) -> frozenset[str]:
-        """Metrics that a seed never reached: smaller is better, and its value is infinite."""
+        """Metrics to be minimized that are infinite for a seed: it never reached their threshold."""
         falling = {name for name, one in self.metrics.items() if one.direction == "minimize"}
         return frozenset(
             metric

@@ -1,1 +1,1 @@
-"""Statistics that know no sweep: medians, pairs, importance, resampling, effects, trends."""
+"""Statistics that know no sweep: quartiles, intervals, exact tests, effects, importance, trends."""

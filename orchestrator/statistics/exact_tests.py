@@ -20,7 +20,7 @@ ALPHA = 0.05
 
 
 class Exact(NamedTuple):
-    """A two-sided p, and the smallest p that samples of these sizes and ties can have."""
+    """A two-sided p, and the smallest p that samples of these sizes can have; of rank tests, with their ties."""
 
     p: float
     smallest: float
@@ -38,7 +38,7 @@ def sign_test(differences: Floats) -> Exact:
 
 
 def signed_rank_test(differences: Floats) -> Exact:
-    """Test whether paired differences (n,), without NaN, are spread alike on both sides of zero.
+    """Test whether paired differences (n,), without NaN, are distributed symmetrically around zero.
 
     Wilcoxon's signed-rank statistic over all 2^n assignments of signs (Wilcoxon 1945; Pitman 1937 for the principle).
     This is not a test of the median alone: it also rejects if as many differences are above zero as below it, but
@@ -59,7 +59,7 @@ def signed_rank_test(differences: Floats) -> Exact:
 def rank_sum_test(first: Floats, second: Floats) -> Exact:
     """Test whether two independent samples, without NaN, come from one distribution.
 
-    The rank sum of Wilcoxon, Mann and Whitney over all ways to deal the values out, by its distance from the mean.
+    The rank sum of Wilcoxon, Mann and Whitney over all permutations; p counts those at least as far from the mean.
     """
     count, n = len(first), len(first) + len(second)
     if not count or count == n:

@@ -26,7 +26,7 @@ class NotRuledOut(NamedTuple):
 
 
 def rule_out_treatments(values_BK: Floats, level: float) -> NotRuledOut:
-    """Return the treatments that are not worse than the best one; small values (blocks, treatments) are good.
+    """Return the treatments that are not significantly worse than the best; small values (blocks, treatments) are good.
 
     If Friedman's test (1937, with its correction for ties) is significant, those are ruled out whose rank sum differs
     from the best one by more than Conover's critical difference (1999, section 5.8). Two treatments are compared by

@@ -18,7 +18,7 @@ from scipy import stats
 from orchestrator.statistics.quartiles import Floats
 
 LEVEL = 0.95
-FEWEST_FOR_MEDIAN = 6  # all of five values lie on one side of their median in more than 5 % of samples
+FEWEST_FOR_MEDIAN = 6  # all five values lie on one side of the true median in more than 5 % of samples
 FEWEST_FOR_CORRELATION = 8
 PAIRS_AT_ONCE = 4_000_000  # compared at once, to limit memory
 LEAST_RATIO = 0.8  # of the jackknife's standard error to that of the formula: with few values it is too small by chance
@@ -31,7 +31,7 @@ Whole = npt.NDArray[np.int64]
 class Estimate:
     """A number with its interval, from `n` independent values; a missing number is NaN, and `reason` says why.
 
-    The interval of a median covers in at least 95 % of all samples (or at the level it was asked for), that of a
+    The interval of a median covers the true value in at least 95 % of samples (or the level asked for), that of a
     correlation in about 95 %.
     """
 
@@ -80,7 +80,7 @@ def correlation_intervals(samples_RN2: Floats) -> tuple[Floats, Floats]:
     n = samples_RN2.shape[1]
     r_R = rank_correlations(samples_RN2)
     r_R = np.where(np.abs(r_R) > 1 - 1e-9, np.nan, r_R)
-    nearest = 1 - 12 / ((n - 1) * ((n - 1) ** 2 - 1))  # to 1, for n - 1 values: a perfect order would be infinitely far
+    nearest = 1 - 12 / ((n - 1) * ((n - 1) ** 2 - 1))  # largest correlation of n - 1 values below 1; arctanh(1) is inf
     z_RN = np.arctanh(np.clip(np.nan_to_num(_leaving_one_out(samples_RN2)), -nearest, nearest))
     jackknife_R = (n - 1) * z_RN.var(axis=1)
     formula_R = (1 + r_R**2 / 2) / (n - 3)
@@ -140,7 +140,7 @@ def _places(rank_RN: Whole) -> tuple[Whole, Whole]:
 
 
 def median(values: Iterable[float] | Floats, *, level: float = LEVEL) -> Estimate:
-    """Return the median of independent values with the interval between two of them that covers in at least `level`.
+    """Return the median of independent values, and an interval between two of them with coverage of at least `level`.
 
     They follow from the binomial distribution (David and Nagaraja, Order Statistics, 7.1), for any distribution of the
     values: they may be tied or infinite. The interval excludes 0 if the sign test rejects 0. NaN values are left out.

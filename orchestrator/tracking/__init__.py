@@ -2,4 +2,4 @@
 
 import os
 
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before mlflow is imported: clusters often have no way out
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before mlflow is imported: nodes often lack internet

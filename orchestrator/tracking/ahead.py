@@ -1,4 +1,4 @@
-"""Everything that publishing to a SQLite store imports, for a process that imports it before it is needed."""
+"""Import ahead of time everything that publishing to a SQLite store needs."""
 
 import mlflow.store.artifact.local_artifact_repo
 import mlflow.store.tracking.sqlalchemy_store  # noqa: F401

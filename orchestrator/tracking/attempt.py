@@ -32,7 +32,7 @@ class Published:
 class Attempt:
     """What an attempt published, or its problem in words; one of them is None.
 
-    `is_refused`: whether the problem stays until the user does something, as a wrong password does and an outage not.
+    `is_refused`: whether the problem stays until the user acts: true for a wrong password, false for an outage.
     """
 
     published: Published | None = None

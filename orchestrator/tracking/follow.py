@@ -22,9 +22,9 @@ def follow(
 ) -> None:
     """Call `publish` after new scores of the sweep in `folder`, until `is_running` returns False.
 
-    Each pass reads the whole ledger, so passes keep a distance of four times their duration, and of half a minute
-    during an outage. `check` is called first, to notice at once what would make every pass fail. `report` is called
-    with what came of it and of every pass.
+    Each pass reads the whole ledger, so the pause after it is at least four times its duration, and half a minute
+    during an outage. `check` is called first, so that a problem of every pass is reported at once. `report` is called
+    with the results of the check and of every pass.
     """
     report(attempt(folder, check))
     distance, read = pause, 0  # bytes of complete lines whose scores are published

@@ -1,7 +1,7 @@
 """From the ledger to MLflow: idempotent, and as far as the sweep has come.
 
 `publish` may be repeated and may be cut short anywhere: runs are found by their tags, times come from the ledger, and
-only missing records are sent.
+only missing parts of runs are sent.
 """
 
 import os
@@ -50,14 +50,14 @@ def publish(
     """Bring MLflow at `uri` up to date with the ledger of `folder`; unfinished sweeps as far as they are.
 
     `uri` and `experiment` default to the sweep file's `tracking` section, then to SQLite beside the sweep and to the
-    study; "" is SQLite beside the sweep and the study, whatever the file names. An experiment that a later driver
-    published to comes before that of the file. An address that is named by a sweep of another machine is not used:
-    there `uri` defaults to MLFLOW_TRACKING_URI. `artifacts` makes figures and report where they are to be uploaded.
+    study; "" is SQLite beside the sweep and the study, whatever the file names. The experiment that a later driver
+    published to takes precedence over the file's. An address that is named by a sweep of another machine is not used:
+    then `uri` defaults to MLFLOW_TRACKING_URI. `artifacts` makes figures and report when they are to be uploaded.
     `sweep_files=False` leaves artifacts made from all configurations (comparison, report, curves.parquet, figures of
     the first ones) to a later call. `summarised` and `curves` (all of `read_curves`, written to curves.parquet) save
     reading a sweep that has ended; `on_progress` is called with the number of configurations sent and of all. Raises
-    TrackingError when MLflow cannot be reached or refuses, UserError where there is only the address of another
-    machine's sweep, and what reading the sweep raises.
+    TrackingError when MLflow cannot be reached or refuses, UserError if the only known address is named by a
+    sweep of another machine, and what reading the sweep raises.
     """
     records = read_records(folder)
     state = SweepState.replay(folder, records)
@@ -82,7 +82,7 @@ def record_address(folder: Path, uri: str) -> None:
 
 
 def check_access(folder: Path, uri: str | None = None) -> None:
-    """Ask the MLflow server to which a sweep is published for something; does nothing for another kind of store.
+    """Send a small request to the MLflow server of a sweep, to check access; do nothing for another kind of store.
 
     Raises what `publish` raises, TrackingRefused if the server rejects the user.
     """
@@ -95,7 +95,7 @@ def check_access(folder: Path, uri: str | None = None) -> None:
 def tracking_uri_of(state: SweepState, uri: str | None = None) -> str:
     """Return the address that a sweep is published to, with its password; `uri` if one is given, "" for the default.
 
-    Raises UserError.
+    Raises UserError if only a sweep of another machine names an address, TrackingError if the password is not known.
     """
     if uri is None:
         uri = _named_address((state.spec.get("tracking") or {}).get("uri"), state)
@@ -113,8 +113,8 @@ def _experiment_of(state: SweepState, records: Sequence[Record]) -> str:
 def _named_address(named: str | None, state: SweepState) -> str | None:
     """Return the tracking address that a folder names if the sweep ran on this machine, else that of MLflow's variable.
 
-    Whoever wrote a folder may have named any address, which would be sent the user's own token. A machine is known by
-    its host name; a container has another one each time, and is then asked to give the address.
+    The author of a folder may have named any address, to which the user's own token would be sent. A machine is known
+    by its host name; a container has another one each time, and must then be given the address.
     """
     if named is None or is_from_this_machine(state):
         return named

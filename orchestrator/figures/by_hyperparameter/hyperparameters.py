@@ -151,7 +151,7 @@ def _against_category(axes: Axes, key: str, panel: Panel, worst: float) -> None:
     values = sorted({json.dumps(dot.value) for dot in panel.dots}, key=_category_order)
     for place, value in enumerate(values):
         members = [dot for dot in panel.dots if json.dumps(dot.value) == value]
-        width = 0.4 if len(members) > 1 else 0.0  # scattered, and the same every time
+        width = 0.4 if len(members) > 1 else 0.0  # jitter, the same in every run
         _points(axes, [place + width * ((i * GOLDEN) % 1.0 - 0.5) for i in range(len(members))], members)
         outcomes = np.array([dot.outcome.median for dot in members if not math.isnan(dot.outcome.median)])
         finite = outcomes[np.isfinite(outcomes)]
@@ -210,7 +210,7 @@ def _legend(figure: Figure, panels: Sequence[Panel], numeric: bool, none: str) -
     drawn = [label for axes in figure.axes for label in axes.get_legend_handles_labels()[1]]
     if numeric and "trend" in drawn:
         handles.append((Patch(color=TREND_COLOUR, alpha=0.12), Line2D([], [], color=TREND_COLOUR, linewidth=1.8)))
-        names.append("median and quartiles of neighbours")
+        names.append("binned median and quartiles")
     elif not numeric:
         handles.append(Line2D([], [], color=TREND_COLOUR, linewidth=2))
         names.append("median; box: quartiles of the configurations")

@@ -83,7 +83,7 @@ def pair_figure(summary: Summary, measured: str, predicted: str, path: Path) -> 
                     s=22,
                     linewidths=0,
                     alpha=0.85,
-                    label=f"{name} lengths" if name == "trained" else "lengths beyond",
+                    label=f"{name} lengths" if name == "trained" else "untrained lengths",
                     zorder=3,
                     **shades,
                 )
@@ -105,5 +105,5 @@ def _title(summary: Summary, points: list[PairPoint]) -> str:
     above = sum(point.measured >= point.predicted for point in beyond)
     return (
         f"{summary.name} ({summary.objective.average}): one point per configuration and length, median over seeds;\n"
-        f"beyond the trained lengths {above} of {len(beyond)} points are on or above equality"
+        f"at untrained lengths {above} of {len(beyond)} points are on or above equality"
     )

@@ -39,12 +39,12 @@ def average_note(result: Summary) -> str:
     dropped = max((one.dropped for one in comparisons), default=0)
     sentences = [
         f"Differences of {objective.metric}, average minus the objective's ({objective.average}), of the same trained "
-        f"member. Members of one of the n {unit} are not independent of each other, so each counts with the median "
-        f"difference of its members: the number, interval and tests are over {unit}. An interval is between two of "
-        "these medians, and covers in 95 % or more, whatever their distribution. Quartiles, lower and higher are over "
-        "members.",
+        f"member. Members of one of the n {unit} are not independent of each other, so each of the {unit} counts once, "
+        f"with the median difference of its members: difference, interval and tests are over {unit}. An interval lies "
+        "between two of these medians and contains the true median in 95 % of samples or more, for any distribution. "
+        "Quartiles, lower and higher are over members.",
         f"Without {counted(dropped, 'member')} that failed." if dropped else "",
         "Both are taken at the evaluation chosen by the objective's average." if objective.evaluation == BEST else "",
-        *(f"Numbers that are not given: {reason}." for reason in reasons),
+        *(f"Missing numbers: {reason}." for reason in reasons),
     ]
     return " ".join(filter(None, sentences))

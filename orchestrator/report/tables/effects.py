@@ -148,8 +148,8 @@ def effect_notes(result: Summary) -> list[str]:
     if number := sum(1 for _ in shown_intervals(effects)):
         shown = f"{number} intervals of effects are" if number > 1 else "1 interval of effects is"
         notes.append(
-            f"{shown} shown, each by itself: if nothing has an effect, about {0.05 * number:.2g} of {number} would "
-            "exclude 0 by chance."
+            f"{shown} shown, uncorrected for their number: if nothing has an effect, about {0.05 * number:.2g} of "
+            f"{number} would exclude 0 by chance."
         )
     if not effects_at_test_lengths(result):
         notes.append("There are no test lengths that all configurations were evaluated at.")
@@ -157,8 +157,8 @@ def effect_notes(result: Summary) -> list[str]:
         notes.append(
             f"Difference from the first value: the median over {unit} of the outcome at one value minus that at the "
             "first, all else that is compared being the same (keys that only some configurations have are averaged "
-            "over). Its interval is between two of these differences, so it covers in 95 % or more, whatever their "
-            f"distribution. p is over the same {unit}."
+            "over). Its interval lies between two of these differences and contains the true median in 95 % of samples "
+            f"or more, for any distribution. p is over the same {unit}."
         )
     if any(effect.differences and not math.isnan(effect.correlation) for effect in effects):
         notes.append(f"Rank correlation of a key with differences: the median of those within {unit}.")
@@ -175,8 +175,8 @@ def effect_notes(result: Summary) -> list[str]:
     )
     if any(not math.isnan(effect.importance.share) for effect in effects):
         notes.append(
-            "Importance: the share of fANOVA (a random forest on ranks). Shares add up to 1 even if nothing has an "
-            "effect, so trust one only beside an interval that excludes 0."
+            "Importance: the share of the variance that a key explains alone, by fANOVA (a random forest on ranks). "
+            "Shares add up to 1 even if nothing has an effect, so trust one only beside an interval that excludes 0."
         )
     return [*notes, *_missing("Importance (fANOVA)", [(e.key, e.importance.reason) for e in effects])]
 

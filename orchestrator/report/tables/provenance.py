@@ -1,4 +1,4 @@
-"""Where a sweep came from: code, machine and versions, and those that its packs ran under."""
+"""The code, machine and versions with which a sweep was begun, and those with which its packs ran."""
 
 import json
 
@@ -39,4 +39,4 @@ def environment_section(result: Summary) -> Section | None:
         cells[str(place)] = [packs, group.code or "-", *(str(group.environment.get(key, "-")) for key in keys)]
     more = len(result.ran_under.groups) - MOST_GROUPS
     notes = [f"{more} more groups of packs are in the ledger"] if more > 0 else []
-    return Section(heading="What the packs ran under", cells=cells, notes=[*result.ran_under.sentences, *notes])
+    return Section(heading="Code and environment of packs", cells=cells, notes=[*result.ran_under.sentences, *notes])

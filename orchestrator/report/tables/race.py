@@ -11,17 +11,18 @@ from orchestrator.wording import label, spans
 
 NAMED = 12  # survivors of a round that are listed
 NOTES = (
-    "Members: trained in the round. A decision goes by the judged values at the selection lengths of all seeds up to "
-    "its round, and by nothing else.",
-    "The first configurations were chosen by the scores that they are shown with, which are too good therefore; fresh "
-    "seeds (confirm) are not.",
+    "Members: how many were trained in the round. A decision depends only on the judged values at the selection "
+    "lengths, of all seeds up to its round.",
+    "The configurations ranked first were chosen by the scores shown here, which are therefore optimistic; scores on "
+    "fresh seeds (confirm) are not.",
 )
 
 
 RUNG_NOTES = (
     "Packs pause at a rung, and configurations are compared by the median over the seeds of the judged value at the "
-    "selection lengths. The guard keeps who still improves by more than its seeds differ: the median over the seeds of "
-    "the improvement since the step in the second column, against the interquartile range at the rung.",
+    "selection lengths. The guard keeps configurations that still improve by more than their seeds differ: the median "
+    "over the seeds of the improvement since the step in the second column is above the interquartile range at the "
+    "rung.",
     "A pruned configuration keeps its curves up to its rung, and has no score.",
 )
 

@@ -81,7 +81,7 @@ def comparison_notes(result: Summary, comparisons: Sequence[SeedComparison]) -> 
     families = list(dict.fromkeys(one.family for one in comparisons))
     which = ", and: ".join(COMPARED[family] for family in families)
     if families != [FIRST_TWO] and any(kind not in ("grid", "listed") for kind in result.searched.values()):
-        which += " (of configurations of a grid those that have the drawn values of the first)"
+        which += " (in a grid, only configurations with the same drawn values as the first)"
     return [
         f"{which}; {meaning(comparisons)}",
         *difference_notes(comparisons),
@@ -101,7 +101,7 @@ def difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
         none = f"; there is none with fewer than {FEWEST_FOR_MEDIAN} pairs" if few else ""
         notes.append(
             "Difference: the median over pairs of seeds. Its interval lies between two of the sorted differences: it "
-            f"assumes nothing about their distribution, and its level is at least the one given{none}."
+            f"assumes nothing about their distribution, and its coverage is at least the level given{none}."
         )
         tests = max(one.tests for one in paired)
         if tests > 1 and len(few) < len(paired):
@@ -112,7 +112,7 @@ def difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
     if any(not one.outcome.paired for one in comparisons):
         notes.append(
             "Seeds that are not paired: the difference of the medians, without an interval, which would assume that "
-            "both configurations spread alike."
+            "both configurations have the same spread over seeds."
         )
     notes += _test_notes([one for one in comparisons if not math.isnan(one.outcome.p)])
     if any(one.first_failed or one.second_failed for one in comparisons):
@@ -150,11 +150,11 @@ def meaning(comparisons: Sequence[SeedComparison]) -> str:
 
 
 def pairs_needed(tested: Sequence[SeedComparison]) -> int | None:
-    """Return how many pairs of seeds a p below ALPHA takes, None if there are as many or seeds are not paired."""
+    """Return how many pairs of seeds a p below ALPHA needs; None if there are enough, or if seeds are not paired."""
     if any(not one.outcome.paired or one.tests * one.outcome.smallest_p < ALPHA for one in tested):
         return None
     needed = fewest_pairs(max(one.tests for one in tested))
-    return needed if max(one.outcome.n for one in tested) < needed else None  # otherwise ties keep p up
+    return needed if max(one.outcome.n for one in tested) < needed else None
 
 
 def _first_two(result: Summary, one: SeedComparison) -> str:
@@ -189,7 +189,7 @@ def _test_notes(tested: Sequence[SeedComparison]) -> list[str]:
     if not tested:
         return []
     kinds = ["of the sign test, which the interval inverts"] if any(one.outcome.paired for one in tested) else []
-    kinds += ["by ranks over all ways to deal out the labels"] if any(not one.outcome.paired for one in tested) else []
+    kinds += ["of the rank-sum test over all permutations"] if any(not one.outcome.paired for one in tested) else []
     smallest, tests = min(one.outcome.smallest_p for one in tested), max(one.tests for one in tested)
     lines = [
         f"p: two-sided and exact, {' or '.join(kinds)}; with this many seeds no p can be below "

@@ -47,7 +47,7 @@ def threshold_words(result: Summary) -> str:
 
 
 def state_sentence(result: Summary) -> str:
-    """Return whether the sweep is finished or running, or else a command: that continues it, or that names this one."""
+    """Return the state of the sweep; if neither finished nor running, with the command to continue it or to see how."""
     known = {"complete": "finished", "failed": "finished, and no configuration succeeded", "running": "running"}
     known[STOPPED] = f"{STOPPED}; how to continue it: {command('status', result.folder)}"
     state = known.get(result.status, f"{result.status}; continue it with: {command('resume', result.folder)}")
@@ -138,9 +138,9 @@ def best_sentence(result: Summary, code: str = "") -> list[str]:
 
 
 def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
-    """Return how far the test lengths order configurations as the scores do; empty for fewer than two.
+    """Return how well the order at the test lengths agrees with the order by score; empty for fewer than two.
 
-    `complete` names the configurations that are better there than the first. Nothing is chosen by them.
+    `complete` names the configurations that are better than the first at the test lengths, which choose nothing.
     """
     labels = {row.config_id: label(row.number) for row in result.rows if row.complete and row.rank is not None}
     if len(labels) < 2:

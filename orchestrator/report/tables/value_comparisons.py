@@ -82,8 +82,8 @@ def _how_to_read(result: Summary, one: SeedComparison) -> str:
     sign = "worse" if one.question.direction == "minimize" else "better"
     return (
         "Each value has its configuration ranked first by the selection lengths "
-        f"{spans(result.objective.lengths)}; 'of' counts its configurations with a score, and more of them are more "
-        f"attempts. Differences are this value minus the one ranked first, of {one.question.metric} "
+        f"{spans(result.objective.lengths)}; 'of' counts its configurations with a score: a value with more of "
+        f"them had more attempts. Differences are this value minus the one ranked first, of {one.question.metric} "
         f"({one.question.average}); + means that this value is {sign}. Holm's correction is for all pairs of values of "
         "the key, since scores decide which one is first. Only fresh seeds (lengthwise confirm) favour none."
     )
@@ -96,7 +96,7 @@ def _over_seeds(result: Summary, group: str, short: bool) -> Callable[[Line], st
 
 
 def _against_first(columns: Columns, short: bool) -> Columns:
-    """Return columns of a comparison for lines of values; that of the first value has none."""
+    """Return columns that compare each value with the first one; the cells of the first are empty."""
     corrected = "p (Holm)" if "p (Holm)" in columns else "p"
     names: Sequence[str] = ("difference", corrected)
     if not short:

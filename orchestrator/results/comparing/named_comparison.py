@@ -37,14 +37,15 @@ def compare_named(
 ) -> NamedComparison:
     """Compare two configurations of the sweep in `folder`; one of another sweep is named FOLDER/CONFIGURATION.
 
-    A configuration is named as in `load`. The default of `metric` and `average` is the objective of the first sweep.
+    A configuration is named as in `find_configuration`. `metric` and `average` default to those of the first sweep's
+    objective.
     `lengths`, such as "5,8", replace its trained, selection and test lengths. Raises UserError for a configuration,
     metric, average or length that does not exist, for seeds that have not ended, and the errors of reading sweeps.
     """
     read: dict[Path, tuple[SweepState, Summary]] = {}
     one, other = (_side(folder, name, read) for name in (first, second))
     if one == other:
-        raise UserError(f"{first} and {second} are one configuration, {one.row.config_id}; allowed: two")
+        raise UserError(f"{first} and {second} are one configuration, {one.row.config_id}; name two different ones")
     asked = [question for (question,) in make_questions([(one, other)], metric, average, lengths)]
     if not asked:
         raise UserError(f"{first} and {second} have no lengths of {metric or one.result.objective.metric} in common")

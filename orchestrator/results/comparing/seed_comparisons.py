@@ -47,8 +47,8 @@ class SeedComparison:
     """Two configurations at one group of lengths; `outcome` is first - second.
 
     `first` and `second` are config_ids, empty for the mean of several configurations. `unmatched` counts the seeds of
-    both that have no partner. `family` names the comparisons at the same lengths that
-    `holm_p` corrects for, `tests` is how many of them have a p. Medians are over seeds, as everywhere.
+    both that have no partner. `family` is the name of the comparisons at the same lengths that `holm_p` is corrected
+    for, `tests` the number of these with a p. Medians are over seeds.
     """
 
     question: Question

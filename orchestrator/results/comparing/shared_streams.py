@@ -50,9 +50,9 @@ def shared_streams(
 ) -> Shared:
     """Return which randomness members of one seed share between two configurations.
 
-    If tasks or models differ, today's classes tell, after `import_code`, whether the parameters are the same (as for
-    another dropout rate). Data of different tasks are not compared: they may differ, and so may everything that was
-    drawn by different code.
+    If the task or the model differs, the current classes are built after `import_code` to see whether the parameters
+    are the same (as for another dropout rate). Data of different tasks are not compared: they are `apart` but `unsure`,
+    like everything that was drawn by different code.
     """
     differing = dict(differing_values(first.resolved, second.resolved))
     code = differing_code(first.code, second.code)

@@ -20,9 +20,9 @@ from search_spaces.grammar.space.domains import value_key
 
 @dataclass(frozen=True, kw_only=True)
 class RankedValue:
-    """A value of a key with its configuration ranked first; `configurations` is how many have a score.
+    """A value of a key with its configuration ranked first; `configurations` counts those of the value with a score.
 
-    `against_first` is this value minus the one that is ranked first; None for that one.
+    `against_first` compares this value with the value ranked first (this - first); None for the first itself.
     """
 
     value: Any

@@ -1,1 +1,1 @@
-"""What kept weights show: vectors of positions, attention."""
+"""Results from kept weights: maps of the weights, and attention weights for one input."""

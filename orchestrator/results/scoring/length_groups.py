@@ -55,9 +55,9 @@ def few_lengths(groups: LengthGroups, present: Iterable[int]) -> tuple[int, ...]
 
 
 def parse_lengths(asked: str, known: Collection[int] | None, allowed: str) -> tuple[int, ...]:
-    """Return the lengths of --lengths, ascending; raises UserError with what is allowed for equal or unknown ones.
+    """Return the lengths given by --lengths, ascending; raises UserError, with `allowed`, for repeated or unknown ones.
 
-    None allows all.
+    If `known` is None, every length is allowed.
     """
     numbers = read_numbers(asked)
     if not numbers or not (known is None or set(numbers) <= set(known)):

@@ -1,8 +1,8 @@
-"""Which configurations of a round of a race get further seeds: by the scores of its seeds, and nothing else.
+"""Which configurations of a race get further seeds after a round: by the scores of their seeds so far, nothing else.
 
-A configuration whose round has failed leaves. With `keep` the share with the best medians stays, rounded up, and
-whatever ties with the last of them: at least one. With `test` those stay that the test does not rule out, and at least
-two, so that the first always has a rival with as many seeds. With neither all stay.
+A configuration that failed leaves. With `keep` the share with the best medians stays, rounded up, with those that tie
+with the last of them: at least one. With `test` those stay that the test does not rule out, and at least two, so that
+the first always has a rival with as many seeds. With neither all stay.
 """
 
 import math

@@ -1,11 +1,11 @@
-"""Which configurations of a race train on at a rung: by their scores in the course of training, and nothing else.
+"""Which configurations of a race train on at a rung: by their scores in the course of training alone.
 
-The share with the best medians over the seeds trains on, rounded up, with whatever ties with the last of them. Medians
-cross, so that this alone would lose who learns late. The guard keeps, too, who still improves by more than its seeds
-differ: the median over the seeds of the improvement since an earlier step, each seed compared with itself, is larger
-than the interquartile range of their scores at the rung. Pairs cancel what is constant in a seed, and the
-interquartile range is robust: a quarter of the seeds may be anywhere (Rousseeuw and Croux, 1993, "Alternatives to the
-Median Absolute Deviation"). A configuration that failed ends.
+The share with the best medians over the seeds trains on, rounded up, with those that tie with the last of them.
+Training curves cross, so this rule alone would prune configurations that learn late. The guard also keeps those that
+still improve by more than their seeds differ: the median over the seeds of the improvement since an earlier step, each
+seed compared with itself, is larger than the interquartile range of their scores at the rung. Pairing cancels what is
+constant in a seed, and the interquartile range is robust: a quarter of the seeds may be anywhere (Rousseeuw and Croux,
+1993, "Alternatives to the Median Absolute Deviation"). A configuration that failed is pruned.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def scores_at_step(
 
 
 def decide_rung(now: Scores, before: Scores, rungs: Rungs, objective: Objective) -> RungOutcome:
-    """Return who trains on, from the scores at the rung and at the step from which improvement counts.
+    """Return which configurations train on, from the scores at the rung and at the step from which improvement counts.
 
     Failed seeds count as `objective.failed_seeds` says, and as the worst improvement where they are not left out.
     """

@@ -1,1 +1,1 @@
-"""Metrics against the number in their name, and against each other."""
+"""Views of the results: families of metrics, steps to a threshold, rounds of a race."""

@@ -13,7 +13,7 @@ from orchestrator.statistics.failed_seeds import over_seeds
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyPoint:
-    """Median and quartiles over the seeds of one configuration, and the values of its seeds that have one."""
+    """Median and quartiles over `counted` seeds of one configuration, and the values of the seeds that have one."""
 
     config_id: str
     index: int

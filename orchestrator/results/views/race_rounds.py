@@ -32,7 +32,7 @@ def race_sentence(race: Race) -> str:
         seeds += len(one.new_seeds)
         parts.append(f"{counted(seeds, 'seed')} of {counted(len(one.contenders), 'configuration')}")
     share = f"{race.members:,} of {race.members_without:,} members ({100 * race.members / race.members_without:.0f} %)"
-    rank = "Who left in an earlier round is ranked behind those that stayed, whatever the medians"
+    rank = "Configurations that left in an earlier round are ranked behind those that stayed, whatever their medians"
     state = "" if race.is_over else ", and is not over"
     return f"A race over seeds had {', then '.join(parts)}: {share}{state}. {_pruned_sentence(race)}{rank}"
 

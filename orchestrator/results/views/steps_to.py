@@ -1,6 +1,6 @@
-"""Metrics named steps_to_... against the searched numbers: after how many steps a level was reached.
+"""Metrics named steps_to_... against the searched numbers: after how many steps a threshold was reached.
 
-A seed has one number, the step by which it had reached the level at all trained lengths; infinite if it never did.
+A seed has one number, the step by which it had reached the threshold at all trained lengths; infinite if it never did.
 """
 
 import math
@@ -21,8 +21,8 @@ MOST_LINES = 8  # of a figure
 class Reached:
     """Steps at one value of a searched key: quartiles over seeds, and the `steps` of every seed, ascending.
 
-    `line` has the values of the keys that separate lines. Seeds that never reached the level have infinite steps; those
-    that failed are only counted in `failed`.
+    `line` has the values of the keys that separate lines. Seeds that never reached the threshold have infinite steps;
+    those that failed are only counted in `failed`.
     """
 
     line: tuple[Any, ...]
@@ -33,7 +33,7 @@ class Reached:
 
     @property
     def never(self) -> int:
-        """How many seeds never reached the level."""
+        """The number of seeds that never reached the threshold."""
         return sum(map(math.isinf, self.steps))
 
 
@@ -63,7 +63,7 @@ def steps_to(summary: Summary) -> tuple[StepsTo, ...]:
 
 
 def seed_steps(summary: Summary, row: Row, metric: str) -> dict[int, float]:
-    """Return the step by which each seed had reached the level at all trained lengths, NaN if it failed.
+    """Return the step by which each seed had reached the threshold at all trained lengths, NaN if it failed.
 
     A metric without trained lengths counts at all lengths. Empty if the metric was not recorded.
     """

@@ -36,7 +36,7 @@ def importances(values_by_config: Values, scores: Scores, design: Design | None 
     """Return the fANOVA importance of each hyperparameter, from Optuna.
 
     A random forest predicts the ranks of the scores from the ranks of the values; the importance is the share of its
-    variance that one hyperparameter causes alone. Shares add up to 1 even if nothing has an effect: with 40
+    variance that one hyperparameter explains alone. Shares add up to 1 even if nothing has an effect: with 40
     configurations and five hyperparameters without effect, the largest share was 0.26 (mean of eight samples). With
     fewer than 20 configurations, or 8 per hyperparameter, one without effect is often first, and there is a `reason`
     instead. If each draw was tried at several grid points (`design`), n counts the draws.

@@ -22,7 +22,8 @@ class Paired:
 
     `difference` is the median over the `n` units (configurations, draws or seeds) of the median over the members of
     each, with its interval over units; the tests are two-sided, over the same medians. `q25` and `q75` are quartiles
-    over `members`. The first is `better` on some members, `worse` on others, and some tie; `dropped` ones lack a score.
+    over `members`. `better`, `worse` and `ties` count the members on which the first is better, worse or equal,
+    `dropped` those that lack a score.
     """
 
     members: int
@@ -52,7 +53,7 @@ def compare_members(
 
     Members of one unit of the `design` (default: a configuration) depend on each other, so a unit counts once, with the
     median difference of its members. The tests are Wilcoxon's signed-rank test and the sign test; both leave out
-    differences of zero and need two others.
+    differences of zero and need two nonzero ones.
     """
     both = {member: (first.get(member, math.nan), second.get(member, math.nan)) for member in {**first, **second}}
     kept = {member: pair for member, pair in both.items() if not any(map(math.isnan, pair))}

@@ -24,7 +24,7 @@ from orchestrator.statistics.effects.rank_effects import (
 from orchestrator.statistics.intervals import LEVEL
 from orchestrator.statistics.quartiles import Floats
 
-LEFT_OVER = 4  # observations more than effects of a fit; with fewer its intervals cover too rarely
+LEFT_OVER = 4  # residual degrees of freedom that a fit needs; with fewer its intervals cover too rarely
 
 Column = tuple[str, str]  # a key and one of its values, "" for numbers
 
@@ -33,8 +33,8 @@ Column = tuple[str, str]  # a key and one of its values, "" for numbers
 class Slope:
     """An effect with the other drawn hyperparameters held fixed, with its interval; least squares on ranks.
 
-    In standard deviations of the score's rank, per standard deviation of the hyperparameter's rank. `value` is "" for
-    numbers, else a category against the first one.
+    In standard deviations of the score's rank: for numbers, whose `value` is "", per standard deviation of their rank;
+    for the category `value`, its difference from the first category.
     """
 
     value: str

@@ -146,10 +146,10 @@ def _correlations(blocks: Floats) -> Floats:
 
 
 def _friedman(blocks: Floats) -> float:
-    """p of Friedman's test in the form of Iman and Davenport (1980); NaN without any difference.
+    """Return p of Friedman's test in the form of Iman and Davenport (1980); NaN without any difference.
 
-    Below six units too, since its distribution does not hold there: of three units with three values 18 in 100 would
-    have p below 0.05 by chance.
+    NaN below six units too, where the F approximation does not hold: with three units of three values, 18 % of samples
+    without an effect would have p below 0.05.
     """
     n, k = blocks.shape
     if n < FEWEST_FOR_MEDIAN or k < 3:

@@ -25,7 +25,7 @@ from orchestrator.tracking.contents.run_contents import Point, RunContents
 from orchestrator.tracking.store.outages import OUTAGE, LimitedClient, TrackingError
 from orchestrator.tracking.store.sqlite_store import artifact_folder, initialise, sqlite_file
 
-METRICS_PER_BATCH, TEXTS_PER_BATCH, BYTES_PER_BATCH = 800, 100, 300_000  # 1,000 and 1 MB for all three of a request
+METRICS_PER_BATCH, TEXTS_PER_BATCH, BYTES_PER_BATCH = 800, 100, 300_000  # a request may have 1,000 items and 1 MB
 DIGEST_TAG = "lengthwise.published"
 FILES_TAG, DETAIL_TAG = "lengthwise.published_files", "lengthwise.published_detail"
 IDENTITY = (
@@ -44,13 +44,13 @@ def open_client(uri: str) -> MlflowClient:
 
 
 def search_tagged(client: MlflowClient, experiment_ids: list[str], tag: str, value: str) -> Iterator[Run]:
-    """Yield the runs of experiments that have the value of a tag of lengthwise."""
+    """Yield the runs of these experiments whose tag `lengthwise.<tag>` has this value."""
     tagged = f"tags.`lengthwise.{tag}` = '{value}'"
     return _every_page(partial(client.search_runs, experiment_ids, tagged, max_results=1000))
 
 
 def search_everywhere(client: MlflowClient, tag: str, value: str) -> Iterator[Run]:
-    """Yield the runs of all experiments that have the value of a tag of lengthwise."""
+    """Yield the runs of all experiments whose tag `lengthwise.<tag>` has this value."""
     experiments = [one.experiment_id for one in _every_page(client.search_experiments)]
     return search_tagged(client, experiments, tag, value)
 

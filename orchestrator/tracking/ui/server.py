@@ -97,7 +97,7 @@ class UiServer:
         """Start the server and wait until it answers or `stopped` is true; `close` must follow."""
         if not _is_free(self.host, self.port):
             raise UiServerError(
-                f"port {self.port} on {self.host} is taken; give another one or none (a free one is found)"
+                f"port {self.port} on {self.host} is taken; choose another --port, or leave it out to use a free one"
             )
         environment = {
             **os.environ,
