@@ -15,7 +15,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.measured import read_measured
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import BEST, select_steps
-from orchestrator.results.scoring.objective import choose_evaluations, recorded_objective
+from orchestrator.results.scoring.objective import choose_evaluations, recorded_objective, reduce_rows
 from orchestrator.statistics.failed_seeds import score_over_seeds
 from orchestrator.wording import spans
 from search_spaces import ABSENT, nearest_name
@@ -117,15 +117,24 @@ class Members:
 
     def best_configuration(self, config_ids: Sequence[str], average: str) -> str:
         """Return the configuration ranked first by the objective, at the selection lengths alone."""
-        judged, least = self.objective, self.objective.direction == "minimize"
-        table = self.table((judged.metric,), average, judged.evaluation)[list(judged.lengths)]
-        values = {"mean": table.mean(axis=1, skipna=False), "max": table.max(axis=1), "last": table.iloc[:, -1]}
-        scores = {
-            name: score_over_seeds(values[judged.reduce].loc[name], judged.failed_seeds, judged.direction).median
-            for name in config_ids
-        }
-        known = {name: score for name, score in scores.items() if not math.isnan(score)}  # NaN if policy is `fail`
-        return (min if least else max)(known, key=lambda name: known[name]) if known else config_ids[0]
+        return self._best({name: self._score([name], average) for name in config_ids})
+
+    def best_average(self, averages: Sequence[str], config_ids: Sequence[str]) -> str:
+        """Return the weight average with the best score over the seeds of all of these configurations."""
+        return self._best({average: self._score(config_ids, average) for average in averages})
+
+    def _score(self, config_ids: Sequence[str], average: str) -> float:
+        """Return the score of configurations over all of their seeds, by the objective; NaN if policy is `fail`."""
+        judged = self.objective
+        table = self.table((judged.metric,), average, judged.evaluation)[sorted(judged.lengths)]
+        values = table[table.index.get_level_values("config_id").isin(config_ids)].to_numpy()
+        return score_over_seeds(reduce_rows(values, judged.reduce), judged.failed_seeds, judged.direction).median
+
+    def _best(self, scores: Mapping[str, float]) -> str:
+        """Return the name with the best score; the first one if all scores are NaN."""
+        known = {name: score for name, score in scores.items() if not math.isnan(score)}
+        best = min if self.objective.direction == "minimize" else max
+        return best(known, key=known.__getitem__) if known else next(iter(scores))
 
     def resolve_lengths(
         self, lengths: str | Sequence[int], metrics: Sequence[str], config_ids: Sequence[str]

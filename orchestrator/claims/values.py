@@ -61,7 +61,8 @@ def read_arms(claim: Claim, members: Members) -> dict[str, ArmValues]:
 def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmValues:
     arm = claim.arms[name]
     config_ids = members.find_configurations(arm.where)
-    average = _choose_average(arm.average or claim.average, members, config_ids)
+    averages = arm.average or claim.average
+    average = averages[0] if len(averages) == 1 else members.best_average(averages, config_ids)
     if arm.configurations == "best":
         config_ids = [members.best_configuration(config_ids, average)]
     rests = {one: "" if arm.configurations == "best" else _rest(members, one, keys) for one in config_ids}
@@ -99,19 +100,6 @@ def _read_members(
     table = members.table(metrics, average, evaluation)
     wanted = members.resolve_lengths(lengths, metrics, config_ids)
     return table[table.index.get_level_values("config_id").isin(config_ids)][wanted]
-
-
-def _choose_average(averages: tuple[str, ...], members: Members, config_ids: list[str]) -> str:
-    """Return the average with the best median of the objective's metric at the selection lengths."""
-    if len(averages) == 1:
-        return averages[0]
-    judged = members.objective
-
-    def median(average: str) -> float:
-        table = members.table((judged.metric,), average, judged.evaluation)[list(judged.lengths)]
-        return float(table[table.index.get_level_values("config_id").isin(config_ids)].mean(axis=1).median())
-
-    return (min if judged.direction == "minimize" else max)(averages, key=median)
 
 
 def passes(rule: Threshold, values: "pd.Series[float]") -> "pd.Series[bool]":

@@ -195,7 +195,7 @@ def _compare_together(
     """Compare the means over all pairs of configurations, seed by seed; with the level of a band of `lengths`.
 
     `first_seeds` and the like count members: seeds of all configurations. `unmatched` counts the seeds that not all
-    configurations have, and those whose differences are infinite in both directions.
+    configurations have.
     """
     one, other = ([values_by_seed(pair[side], question) for pair in pairs] for side in (0, 1))
     seeds = [sorted(set.intersection(*map(set, values))) for values in (one, other)]
@@ -217,7 +217,7 @@ def _compare_together(
         second_seeds=y_CS.size,
         first_failed=int(np.isnan(x_CS).sum()),
         second_failed=int(np.isnan(y_CS).sum()),
-        unmatched=len(every) - outcome.n if paired else 0,
+        unmatched=len(every) - len(common) if paired else 0,
         shared=replace(shared[0], same=tuple(same), apart={}, differing={}),
         outcome=outcome,
         family=family,

@@ -119,6 +119,29 @@ def test_a_configuration_that_failed_as_a_whole_is_never_the_best(put: Put, monk
         assert members.setting(chosen, "training.learning_rate") != 0.001
 
 
+@pytest.mark.parametrize(
+    ("policy", "reduce", "chosen"),
+    [("worst", "mean", "raw"), ("exclude", "mean", "ema"), ("worst", "last", "raw"), ("exclude", "max", "ema")],
+)
+def test_configuration_and_average_are_the_best_by_the_objective(put: Put, monkeypatch, policy, reduce, chosen) -> None:
+    """The average ema is better in four of nine seeds and fails in five; the rate 0.003 fails at length 5 alone."""
+
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        if average == "ema" and member.seed > 3:
+            return math.nan
+        if rate(member) == 0.003:
+            return math.nan if length == 5 else 0.05
+        return 0.2 if average == "raw" else 0.1
+
+    members = put(value, claim())["pre_norm"].members
+    found = members.objective.model_copy(update={"failed_seeds": policy, "reduce": reduce})
+    monkeypatch.setattr(members, "objective", found)
+    names = members.find_configurations({"model.norm": "pre"})
+    others = [name for name in names if members.setting(name, "training.learning_rate") != 0.003]
+    assert members.best_average(["raw", "ema"], others) == chosen
+    assert members.setting(members.best_configuration(names, "raw"), "training.learning_rate") != 0.003
+
+
 @pytest.mark.parametrize(("evaluation", "expected"), [("last", 0.9), ("best", 0.2)])
 def test_the_best_evaluation_of_a_seed_is_chosen_at_the_selection_lengths(put: Put, evaluation, expected) -> None:
     def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:

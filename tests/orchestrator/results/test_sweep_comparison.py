@@ -175,7 +175,7 @@ def test_failed_seeds_follow_the_policy(build, policy):
     lost = {(0, 3): 10, (2, 5): 60}
     first, second = build("first", failed=lost, **spec), build("second", 0.04, failed={(0, 3): 10}, **spec)
     one = compare_sweeps(first, second).together[0]
-    assert (one.first_seeds, one.first_failed, one.second_failed) == (36, 2, 1)
+    assert (one.first_seeds, one.first_failed, one.second_failed, one.unmatched) == (36, 2, 1, 0)
     difference = (table(first) - table(second))[list(range(8, 12))].mean(axis=1, skipna=False)
     if policy == "fail":
         assert one.outcome.n == 0 and "objective.failed_seeds: fail" in str(one.outcome.reason)
