@@ -74,8 +74,8 @@ class Lease:
             _log.warning(f"waiting up to {SILENCE:g} s for a heartbeat of {describe_owner(self._store)}")
         while before and time.monotonic() < end:
             time.sleep(_LOOK)
-            if self._store.read([name])[name] not in (before, b""):
-                return True
+            if (now := self._store.read([name])[name]) != before:
+                return bool(now)  # empty: it has ended
         return False
 
     def _send_heartbeats(self) -> None:

@@ -59,7 +59,7 @@ def decide_rung(now: Scores, before: Scores, rungs: Rungs, objective: Objective)
     scored = {name: score_configuration(scores, objective) for name, scores in now.items()}
     alive = {name: sign * one.median for name, one in scored.items() if not one.is_failed}
     improvements, spreads = dict[str, float](), dict[str, float]()
-    with np.errstate(invalid="ignore"):  # inf - inf: nothing was reached at either step, and the seed did not improve
+    with np.errstate(invalid="ignore"):  # inf - inf, nothing was reached at either step: counts as a failed seed
         for name in alive:
             gains = sign * (np.array(before[name]) - np.array(now[name]))
             improvements[name] = over_seeds(gains, policy, "maximize").median

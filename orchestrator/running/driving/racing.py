@@ -48,7 +48,7 @@ def race_fields(spec: SweepSpec, state: SweepState, scores: Scores) -> dict[str,
     """Return the fields of the record that ends a round and begins the next one.
 
     None while a configuration of the round has no score, and if no further round follows. All configurations must be
-    drawn. The decision depends on the scores of the seeds of the round alone.
+    drawn. The decision depends only on the scores of the seeds of this round and the earlier ones.
     """
     race, racing = state.race, spec.search.racing
     if race is None or racing is None or race.next_rung is not None or not race.seeds_left:

@@ -3,8 +3,10 @@
 import os
 import shutil
 import signal
+import threading
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -190,6 +192,25 @@ def test_of_two_that_take_over_at_once_one_is_refused(machine, others):
         store.create = create
         with pytest.raises(SweepLocked):
             late.acquire()
+
+
+def test_a_driver_that_waits_for_a_heartbeat_continues_when_the_other_one_ends(machine, tmp_path, monkeypatch):
+    with machine("a") as folder:
+        folder.mkdir(parents=True)
+        (tmp_path / "elsewhere").mkdir()
+        first = Lease(Store.for_copy(folder), tmp_path / "elsewhere")
+        first.acquire()
+        first._stop.set()  # no heartbeat comes before its end
+        first._thread.join()
+        monkeypatch.setattr(lease, "_LOOK", 0.05)
+        ended = partial(Store.for_copy(folder).write, first._name, b"")
+        began, ending = time.monotonic(), threading.Timer(0.2, ended)
+        ending.start()
+        second = Lease(Store.for_copy(folder), folder)
+        second.acquire()
+        second.release()
+        ending.join()
+        assert time.monotonic() - began < lease.SILENCE / 2
 
 
 def test_an_unknown_kind_of_address_is_refused(machine):
