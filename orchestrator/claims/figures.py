@@ -14,6 +14,7 @@ from orchestrator.claims.members import Members
 from orchestrator.claims.values import ArmValues, by_seed
 from orchestrator.claims.verdicts import Judgement
 from orchestrator.claims.words import axis_words
+from orchestrator.figures.bands import consecutive_runs
 from orchestrator.figures.drawing import PALETTE, frame_axes
 from orchestrator.wording import NOT_REACHED
 
@@ -30,12 +31,15 @@ def draw_claim(judgement: Judgement) -> Figure | None:
     figure = Figure(figsize=(5.6, 3.6), layout="constrained")
     axes = figure.subplots()
     frame_axes(axes)
-    if claim.figure == "curves":
+    by_length = claim.figure == "curves" and not any(
+        claim.arms[name].minus or claim.arms[name].over for name in claim.compare
+    )
+    if by_length:
         _draw_curves(axes, judgement, members, arms)
     else:
         _draw_seeds(axes, judgement, arms)
     axes.set_ylabel(axis_words(claim, claim.compare))
-    words = "every seed thin" if claim.figure == "curves" else "every seed a dot"
+    words = "every seed thin" if by_length else "every seed a dot"
     several = max(len(arm.config_ids) for arm in arms)
     pooled = f", each the median of {several} configurations" if several > 1 else ""
     figure.suptitle(f"{claim.id} ({members.name})\nmedian over seeds, {words}{pooled}", fontsize=9)
@@ -69,8 +73,9 @@ def _draw_curves(axes: Axes, judgement: Judgement, members: Members, arms: Seque
         (f"trained{inside}", trained, "#E6E9ED"),
         ("selection", () if inside else selection, "#F4F1E4"),
     ):
-        if shaded:
-            axes.axvspan(min(shaded) - 0.5, max(shaded) + 0.5, zorder=0, linewidth=0, label=name, facecolor=colour)
+        for first, last in consecutive_runs(shaded, members.groups["all"]):
+            axes.axvspan(first - 0.5, last + 0.5, zorder=0, linewidth=0, label=name, facecolor=colour)
+            name = ""  # in the legend once
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if lengths[-1] >= WIDE * lengths[0] and len(lengths) <= WIDE:
         axes.set_xscale("log", base=2)

@@ -45,16 +45,7 @@ class Members:
         self.objective = recorded_objective(self.state.spec)
         digests = {name: found.measured for name, found in state.configurations.items()}
         self.measured = read_measured(state.measured, digests)
-        first = next(iter(self.measured.values()))
-        trained, selection = first.metrics[self.objective.metric].trained_lengths, self.objective.lengths
-        every = sorted({s for one in self.measured.values() for metric in one.metrics.values() for s in metric.lengths})
-        self.groups = {
-            "all": tuple(every),
-            "trained": tuple(s for s in every if s in trained),
-            "selection": selection,
-            "unseen": tuple(s for s in every if s not in trained),
-            "test": tuple(s for s in every if s not in {*trained, *selection}),
-        }
+        self.groups = self._length_groups((self.objective.metric,))
         self._tables: dict[tuple[str, str, str], pd.DataFrame] = {}
 
     @cached_property
@@ -136,6 +127,26 @@ class Members:
         best = min if self.objective.direction == "minimize" else max
         return best(known, key=known.__getitem__) if known else next(iter(scores))
 
+    def _length_groups(self, metrics: Sequence[str]) -> dict[str, tuple[int, ...]]:
+        """Return the groups of lengths of some metrics, the same for all configurations of the sweep.
+
+        Trained lengths occur in training of every configuration, by any of the metrics; unseen and test lengths in that
+        of none. A metric of another distribution, without trained lengths, has those of the judged one.
+        """
+        every = sorted({s for one in self.measured.values() for metric in one.metrics.values() for s in metric.lengths})
+        trained = []
+        for one in self.measured.values():
+            judged, known = one.metrics[self.objective.metric], [one.metrics[name] for name in metrics]
+            trained.append({s for metric in known for s in metric.trained_lengths or judged.trained_lengths})
+        always, ever, selection = set.intersection(*trained), set.union(*trained), self.objective.lengths
+        return {
+            "all": tuple(every),
+            "trained": tuple(s for s in every if s in always),
+            "selection": selection,
+            "unseen": tuple(s for s in every if s not in ever),
+            "test": tuple(s for s in every if s not in {*ever, *selection}),
+        }
+
     def resolve_lengths(
         self, lengths: str | Sequence[int], metrics: Sequence[str], config_ids: Sequence[str]
     ) -> list[int]:
@@ -151,7 +162,8 @@ class Members:
                 if metric not in known:
                     raise self._unknown("metric", metric, list(known))
                 measured &= set(known[metric].lengths)
-        found = [s for s in (self.groups[lengths] if isinstance(lengths, str) else lengths) if s in measured]
+        wanted = self._length_groups(metrics)[lengths] if isinstance(lengths, str) else lengths
+        found = [s for s in wanted if s in measured]
         which = " and ".join(metrics)
         if isinstance(lengths, str):
             if not found:

@@ -13,6 +13,8 @@ from scipy import stats
 from orchestrator.claims.members import Members
 from orchestrator.claims.values import ArmValues, Values, by_seed, divide, pair, passes
 from orchestrator.errors import UserError
+from orchestrator.results.scoring.objective import ROUNDING
+from orchestrator.results.scoring.search_design import read_design
 from orchestrator.statistics.effects.partial_effects import partial_effects
 from orchestrator.statistics.effects.rank_effects import effects
 from orchestrator.statistics.intervals import FEWEST_FOR_CORRELATION, FEWEST_FOR_MEDIAN, median
@@ -91,6 +93,7 @@ def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answe
     least, most = middle - half, middle + half
 
     def ask_seeds(seeds: Values) -> Answer:
+        seeds = _exact(seeds, least, most)
         answer = median_answer(seeds, null=middle)
         if answer.high < least or answer.low > most:
             return replace(answer, p=_sign_p(seeds, least if answer.high < least else most))
@@ -174,35 +177,48 @@ def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
 def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """Answer by the rank correlation of a searched key with the median over seeds of each configuration.
 
-    With `hold_others` its effect with the other searched keys, except those of weight averages, held fixed, in standard
-    deviations of ranks.
+    What is independent follows from the design of the search, as in reports: `n` counts its units. With `hold_others`
+    its effect with the other searched keys, except those of weight averages, held fixed, in standard deviations of
+    ranks.
     """
     key, arm = str(claim.key), arms[0]
     drawn = {name: dict(members.state.configurations[name].values) for name in arm.config_ids}
     if not any(key in one for one in drawn.values()):
         raise UserError(f"sweep {members.name}: {key} was not searched")
-    by_name = {name: float(np.median(arm.values.xs(rest, level="rest"))) for name, rest in arm.rests.items()}
+    design, by_rest = read_design(members.state), dict(list(arm.values.groupby(level="rest")))
+    seeds: dict[str, dict[int, float]] = {
+        name: {int(str(seed)): float(value) for seed, value in by_rest[rest].droplevel("rest").items()}
+        for name, rest in arm.rests.items()
+        if rest in by_rest
+    }
+    by_name = {name: float(np.median(list(seeds[name].values()))) if name in seeds else math.nan for name in arm.rests}
     if claim.hold_others:
         averages = {k for one in drawn.values() for k in one if ".averages." in k and k != key}
         drawn = {name: {k: v for k, v in one.items() if k not in averages} for name, one in drawn.items()}
-        held = partial_effects(drawn, by_name)[key]
+        if design.compares_within_units(key):
+            raise UserError(
+                f"sweep {members.name}: the values of {key} are compared within {design.unit}, in which the other keys "
+                "are the same; leave hold_others out"
+            )
+        held = partial_effects(drawn, by_name, design)[key]
         slopes = [one for one in held.slopes if claim.category in (None, one.value)]
         if held.slopes and len(slopes) != 1:
             raise UserError(f"sweep {members.name}: {key} is a category: name one of its values as `category`")
         effect, low, high = (slopes[0].coefficient, slopes[0].low, slopes[0].high) if slopes else (math.nan,) * 3
-        n = held.n
+        n, p = held.n, _interval_p(effect, low, high)
     else:
-        (alone,) = effects({name: {key: one[key]} for name, one in drawn.items() if key in one}, by_name)
+        alone = next(one for one in effects(drawn, by_name, design, seeds) if one.key == key)
         effect, low, high, n = alone.correlation, alone.low, alone.high, alone.n
+        p = alone.correlation_p if design.compares_within_units(key) else _interval_p(effect, low, high)
     return Answer(
         effect=effect,
         low=low,
         high=high,
-        p=_interval_p(effect, low, high),
+        p=p,
         n=n,
-        ran=len(drawn),
-        needed=FEWEST_FOR_CORRELATION,
-        unit="configurations",
+        ran=len({design.member_unit(name, 0) for name in drawn}),
+        needed=FEWEST_FOR_MEDIAN if design.compares_within_units(key) else FEWEST_FOR_CORRELATION,
+        unit=design.unit,
     )
 
 
@@ -226,8 +242,16 @@ def _succeeded(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
 
 def median_answer(seeds: Values, null: float) -> Answer:
     """Return the median over seeds, its interval, and the sign test against `null`, ties left out."""
+    seeds = _exact(seeds, null)
     found = median(seeds)
     return Answer(effect=found.value, low=found.low, high=found.high, p=_sign_p(seeds, null), null=null, n=found.n)
+
+
+def _exact(seeds: Values, *bounds: float) -> Values:
+    """Return the values, those that differ from a bound only by the rounding of float32 as this bound."""
+    for bound in bounds:
+        seeds = np.where(np.abs(seeds - bound) <= ROUNDING * abs(bound), bound, seeds)
+    return seeds
 
 
 def _sign_p(seeds: Values, null: float) -> float:

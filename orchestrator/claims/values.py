@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from orchestrator.claims.members import Members
 from orchestrator.errors import UserError
+from orchestrator.results.scoring.objective import meets
 from search_spaces import ABSENT
 from search_spaces.grammar.claims import Claim, Lengths, Names, Threshold
 
@@ -81,7 +82,7 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
     if arm.minus is not None:
         other = _read_arm(claim, arm.minus, members, keys)
         learned &= other.learned.reindex(learned.index, fill_value=False)
-        if list(other.lengths.columns) == list(table.columns):
+        if claim.arms[arm.minus].over is None and list(other.lengths.columns) == list(table.columns):
             table = table - other.lengths.reindex(table.index)
         else:
             table = table.sub(other.values.reindex(table.index), axis=0)
@@ -105,9 +106,9 @@ def _read_members(
 def passes(rule: Threshold, values: "pd.Series[float]") -> "pd.Series[bool]":
     """Return whether each value reaches a threshold; NaN does not."""
     if rule.least is not None:
-        return values >= rule.least
+        return meets(values, rule.least, "maximize")
     assert rule.most is not None, "the loader asks for one of the two"
-    return values <= rule.most
+    return meets(values, rule.most, "minimize")
 
 
 def _reduce(table: pd.DataFrame, how: str) -> "pd.Series[float]":

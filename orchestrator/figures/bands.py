@@ -98,7 +98,8 @@ def draw_band(axes: Axes, band: Band, colour: str, *, prominent: bool, style: An
 
 def shape_axes(axes: Axes, bands: Sequence[Band], lengths: Iterable[Sequence[int]], scale: str, direction: str) -> None:
     """Set scales, limits and grid of axes that show `bands` at `lengths`; `direction` is that of the metric."""
-    scale_values(axes, scale, direction, np.concatenate([finite_line(band)[1] for band in bands]))
+    others = (value for band in bands for line in (band.q25, band.q75, *band.seeds.values()) for value in line)
+    scale_values(axes, scale, direction, np.concatenate([finite_line(band)[1] for band in bands]), others)
     every = sorted({length for run in lengths for length in run})
     axes.set_xlim(every[0] - 0.5, every[-1] + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))

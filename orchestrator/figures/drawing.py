@@ -9,7 +9,7 @@ import json
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -180,16 +180,19 @@ def is_logarithmic(scale: str, direction: str, values: np.ndarray[Any, Any]) -> 
     return scale == "log" and bool((values[np.isfinite(values)] > 0).any())
 
 
-def scale_values(axes: Axes, scale: str, direction: str, values: np.ndarray[Any, Any]) -> None:
+def scale_values(
+    axes: Axes, scale: str, direction: str, values: np.ndarray[Any, Any], others: Iterable[float] = ()
+) -> None:
     """Set the scale of the y axis for these values (see `is_logarithmic`).
 
-    An axis of values to be maximized that are all between 0 and 1, such as accuracies, goes from 0 to 1.
+    An axis of values to be maximized goes from 0 to 1 if all of them, and of the `others` on the axes, are between 0
+    and 1, such as accuracies.
     """
     finite = values[np.isfinite(values)]
     if is_logarithmic(scale, direction, values):
         axes.set_yscale("log", nonpositive="mask")
         axes.set_ylim(bottom=finite[finite > 0].min() / 2)
-    elif direction == "maximize" and len(finite) and finite.min() >= 0 and finite.max() <= 1:
+    elif direction == "maximize" and len(finite) and all(0 <= v <= 1 for v in (*finite, *others) if math.isfinite(v)):
         axes.set_ylim(*SHARES)
 
 

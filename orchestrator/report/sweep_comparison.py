@@ -183,7 +183,8 @@ def _configuration_sentence(compared: SweepComparison) -> Iterator[str]:
     matched = counted(len(tested), "matched configuration")
     sentence = f"Of {matched} {len(differ) or 'none'} {'differs' if len(differ) < 2 else 'differ'}"
     sentence += f" at the {group} lengths {lengths} with p < {ALPHA:g} after Holm's correction"
-    better = sum(one.first_better > one.second_better for one in tested if one.holm_p < ALPHA)
+    sign = -1 if tested[0].question.direction == "maximize" else 1
+    better = sum(sign * one.outcome.difference < 0 for one in tested if one.holm_p < ALPHA)
     how = "lower" if tested[0].question.direction == "none" else "better"
     named = f": {first_few(differ, 8)} of the first sweep, which is {how} in {better}" if differ else ""
     needed = pairs_needed(tested)

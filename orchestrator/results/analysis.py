@@ -138,6 +138,7 @@ def order_agreement(
     """
     names = [name for name in scores if name in test]
     first, sign = test[names[0]], 1.0 if direction == "minimize" else -1.0
+    first = sign * math.inf if math.isnan(first) else first
     gains = {name: sign * (first - test[name]) for name in names[1:] if sign * test[name] < sign * first}
     correlation = spearman([scores[name] for name in names], [test[name] for name in names])
     if not math.isnan(correlation.low) and design.kind in DEPENDENT:

@@ -16,7 +16,7 @@ from orchestrator.record.ledger.lock import running
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.lineage import CONFIRMS, confirmations_of, planned_seeds, searches_of
 from orchestrator.record.state.measured import Measured, read_measured
-from orchestrator.record.state.parts import STOPPED, ConfigurationState
+from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmed import Confirmed, ConfirmedRow, match_search
@@ -78,7 +78,7 @@ def summary(
         status=state.ended or ("running" if running(state.folder) else "interrupted"),
         finished=state.ended in ("complete", "failed"),
         planned=len(state.configurations)
-        if state.ended and state.ended != STOPPED
+        if state.ended in ("complete", "failed")
         else max(planned_size(state.spec), len(state.configurations)),
         objective=objective,
         measured=measured,

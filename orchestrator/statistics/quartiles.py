@@ -40,6 +40,15 @@ def fast_median(values: Sequence[float]) -> float:
     return low if math.isinf(low) else (low + high) / 2
 
 
+def median_or_nan(values: Sequence[float] | Floats) -> float:
+    """Return the median of values without NaN; NaN without any, and if it lies between two opposite infinities."""
+    if not len(values):
+        return math.nan
+    ordered: list[float] = sorted(map(float, values))
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return low if low == high else (low + high) / 2
+
+
 def _quantile_of_one(ordered: Sequence[float], fraction: float, worst: float) -> float:
     """Return the result of `_quantile` for one row, twenty times faster for a few values."""
     place = fraction * (len(ordered) - 1)

@@ -12,7 +12,7 @@ import numpy as np
 
 from orchestrator.statistics.exact_tests import rank_sum_test, sign_test
 from orchestrator.statistics.intervals import LEVEL, coverage, median, order_statistic
-from orchestrator.statistics.quartiles import Floats
+from orchestrator.statistics.quartiles import Floats, median_or_nan
 
 UNPAIRED_INTERVAL = (
     "seeds that are not paired have no interval without assumptions about the spread of both configurations"
@@ -111,9 +111,3 @@ def compare_groups(first: Floats, second: Floats) -> TwoSamples:
         smallest_p=test.smallest,
         reason=UNPAIRED_INTERVAL,
     )
-
-
-def median_or_nan(values: Floats) -> float:
-    """Return the median of values without NaN; NaN if it lies between two opposite infinities."""
-    with np.errstate(invalid="ignore"):
-        return float(np.median(values))

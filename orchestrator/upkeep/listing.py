@@ -68,7 +68,8 @@ def _row(folder: Path) -> tuple[str, ...]:
     state = SweepState.load(folder)
     age = max(0.0, time.time() - (state.started or time.time()))
     done = sum(one.is_done for one in state.configurations.values())
-    planned = len(state.configurations) if state.ended else max(planned_size(state.spec), len(state.configurations))
+    over = state.ended in ("complete", "failed")
+    planned = len(state.configurations) if over else max(planned_size(state.spec), len(state.configurations))
     return (
         folder.name,
         state.study,

@@ -30,7 +30,7 @@ from orchestrator.figures.drawing import (
     spans_decades,
 )
 from orchestrator.results.analysis import Effect, effects_at_test_lengths, effects_on_score
-from orchestrator.results.outcomes import outcomes_at_test_lengths
+from orchestrator.results.outcomes import outcomes_at_test_lengths, searched_values
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.failed_seeds import worst_value
@@ -109,7 +109,8 @@ def _is_axis_of_numbers(domain: str, panel: Panel) -> bool:
 
 
 def _panels(summary: Summary, key: str) -> list[Panel]:
-    rows = [row for row in summary.rows if row.score is not None and key in row.values]
+    values = searched_values(summary)
+    rows = [row for row in summary.rows if row.score is not None and key in values.get(row.config_id, {})]
     scores = {row.config_id: row.scored for row in rows if row.scored is not None}
     wanted = [(summary.score_label, scores, effects_on_score(summary))]
     if outcomes_at_test_lengths(summary):
@@ -118,7 +119,7 @@ def _panels(summary: Summary, key: str) -> list[Panel]:
     return [
         Panel(
             label=label,
-            dots=tuple(Dot(row.values[key], outcome[row.config_id], row.rank == 1) for row in rows),
+            dots=tuple(Dot(values[row.config_id][key], outcome[row.config_id], row.rank == 1) for row in rows),
             effect=next((effect for effect in effects if effect.key == key), None),
         )
         for label, outcome, effects in wanted

@@ -73,7 +73,7 @@ def _sentence(result: Summary, found: ValueComparison) -> str:
 def _relation(other: RankedValue) -> str:
     """Return how the value that is ranked first compares with another one."""
     one = other.against_first
-    if one is None or not one.holm_p < ALPHA:
+    if one is None or not one.holm_p < ALPHA or not one.outcome.difference:
         return UNCLEAR
     return BETTER if (one.outcome.difference > 0) == (one.question.direction == "minimize") else WORSE
 

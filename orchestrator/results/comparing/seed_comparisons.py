@@ -197,5 +197,7 @@ def values_by_seed(side: Side, question: Question) -> dict[int, float]:
 
 def _same_draw(result: Summary, first: Row, other: Row) -> bool:
     """Return whether two configurations have the same drawn values: keys that are neither of a grid nor listed."""
+    if result.design.kind == "grid_by_random":
+        return result.design.draw[first.config_id] == result.design.draw[other.config_id]
     drawn = [key for key, kind in result.searched.items() if kind not in ("grid", "listed")]
     return all(first.values[key] == other.values[key] for key in drawn if key in first.values and key in other.values)

@@ -24,12 +24,11 @@ from orchestrator.results.comparing.shared_streams import Shared, differing_valu
 from orchestrator.results.ran_under import differing_environment
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.intervals import LEVEL
-from orchestrator.statistics.quartiles import Floats
+from orchestrator.statistics.quartiles import Floats, median_or_nan
 from orchestrator.statistics.two_samples import (
     TwoSamples,
     compare_groups,
     describe_differences,
-    median_or_nan,
     subtract_pairs,
 )
 from search_spaces import ABSENT
@@ -208,7 +207,11 @@ def _compare_together(
     )
     outcome = _outcome(x_CS, y_CS, question, paired, band_level(lengths))
     same = [name for name in shared[0].same if all(name in each.same for each in shared)]
-    first, second = (_mean_over_configurations(count_failed(table, question)) for table in (x_CS, y_CS))
+    first_CS, second_CS = (count_failed(table, question) for table in (x_CS, y_CS))
+    if paired:  # medians of what the difference is made of
+        gone = np.isnan(first_CS) | np.isnan(second_CS)
+        first_CS, second_CS = (np.where(gone, np.nan, table) for table in (first_CS, second_CS))
+    first, second = map(_mean_over_configurations, (first_CS, second_CS))
     return SeedComparison(
         question=question,
         first_median=median_or_nan(first[~np.isnan(first)]),
@@ -235,7 +238,7 @@ def _outcome(x_CS: Floats, y_CS: Floats, question: Question, paired: bool, level
         differences = _mean_over_configurations(subtract_pairs(x_CS, y_CS))
         return describe_differences(differences[~np.isnan(differences)], level=level)
     first, second = (_mean_over_configurations(values) for values in (x_CS, y_CS))
-    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+    if lost or not (np.isfinite(first).all() and np.isfinite(second).all()):
         return TwoSamples(n=len(first), n_second=len(second), reason=UNPAIRED_FAILED)
     return compare_groups(first, second)
 

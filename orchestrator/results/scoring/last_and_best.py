@@ -97,9 +97,12 @@ def _compared(
     groups: LengthGroups,
 ) -> LastAndBest:
     seeds, evaluated = np.unique(curves["seed"]), np.unique(curves["step"])
-    trained, test = (_means(curves, seeds, evaluated, lengths) for lengths in (groups.trained, groups.test))
-    selection = np.full((len(seeds), len(evaluated)), np.nan)
+    present_SE = np.zeros((len(seeds), len(evaluated)), dtype=bool)
+    present_SE[np.searchsorted(seeds, curves["seed"]), np.searchsorted(evaluated, curves["step"])] = True
+    selection = np.full(present_SE.shape, np.nan)
     selection[np.searchsorted(seeds, judged["seed"]), np.searchsorted(evaluated, judged["step"])] = judged["value"]
+    means = (_means(curves, seeds, evaluated, lengths) for lengths in (groups.trained, groups.test))
+    selection, trained, test = (_fill_absent(values, present_SE) for values in (selection, *means))
     at, place = {}, {}
     for evaluation, (score, steps) in chosen.items():
         here = dict(zip(steps["seed"].tolist(), steps["step"].tolist(), strict=True))
@@ -137,6 +140,14 @@ def _means(curves: pd.DataFrame, seeds: Any, evaluated: Any, lengths: tuple[int,
     values_SEL[(*places, np.searchsorted(lengths, rows["length"]))] = rows["value"]
     with np.errstate(invalid="ignore"):  # inf - inf, both in one curve: no number
         return np.asarray(values_SEL.sum(axis=2) / len(lengths)) if lengths else np.full(values_SEL.shape[:2], np.nan)
+
+
+def _fill_absent(values_SE: Floats, present_SE: np.ndarray[Any, Any]) -> Floats:
+    """Return the values with those of the next evaluation where a seed has none: it had stopped early."""
+    filled = values_SE.copy()
+    for place in reversed(range(filled.shape[1] - 1)):
+        filled[:, place] = np.where(present_SE[:, place], filled[:, place], filled[:, place + 1])
+    return filled
 
 
 def _by_configuration(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -21,6 +21,8 @@ from orchestrator.statistics.failed_seeds import OverSeeds, over_seeds, score_ov
 from orchestrator.statistics.quartiles import Floats, Quartiles
 from search_spaces import Objective
 
+ROUNDING = 1e-6  # relative, of a value at its threshold: curves are kept in float32, where 0.9 is 0.89999998
+
 if TYPE_CHECKING:
     import pandas as pd  # slow to import, and a driver scores what its workers report without it
 
@@ -117,14 +119,19 @@ def rank(scores: Mapping[str, OverSeeds], direction: str) -> list[str]:
     return sorted(goodness, key=lambda name: goodness[name])
 
 
+def meets(values: Any, threshold: float, direction: str) -> Any:
+    """Return whether values are at most a threshold (minimize) or at least (maximize), up to ROUNDING; NaN is not."""
+    sign = _sign(direction)
+    return sign * values <= sign * threshold + ROUNDING * abs(threshold)
+
+
 def generalization_length(
     lengths: Sequence[int], median_values: Sequence[float], threshold: float, direction: str
 ) -> int:
     """Return the greatest length at which the median meets the threshold, and at every shorter one too; 0 if none."""
-    sign = _sign(direction)
     reached = 0
     for length, value in sorted(zip(lengths, median_values, strict=True)):
-        if not sign * value <= sign * threshold:  # written so that NaN does not meet it
+        if not meets(value, threshold, direction):
             break
         reached = length
     return int(reached)

@@ -4,8 +4,8 @@ The share with the best medians over the seeds trains on, rounded up, with those
 Training curves cross, so this rule alone would prune configurations that learn late. The guard also keeps those that
 still improve by more than their seeds differ: the median over the seeds of the improvement since an earlier step, each
 seed compared with itself, is larger than the interquartile range of their scores at the rung. Pairing cancels what is
-constant in a seed, and the interquartile range is robust: a quarter of the seeds may be anywhere (Rousseeuw and Croux,
-1993, "Alternatives to the Median Absolute Deviation"). A configuration that failed is pruned.
+constant in a seed, and the interquartile range is robust: fewer than a quarter of the seeds may be anywhere (Rousseeuw
+and Croux, 1993, "Alternatives to the Median Absolute Deviation"). A configuration that failed is pruned.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ A seed has one number, the step by which it had reached the threshold at all tra
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from orchestrator.results.outcomes import searched_values
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.failed_seeds import over_seeds
@@ -49,7 +50,8 @@ class StepsTo:
 
 def steps_to(summary: Summary) -> tuple[StepsTo, ...]:
     """Return every steps metric against every searched number with several values, over complete configurations."""
-    rows = [row for row in summary.rows if row.complete]
+    searched = searched_values(summary)
+    rows = [replace(row, values=searched[row.config_id]) for row in summary.rows if row.complete]
     found = []
     for metric, described in summary.metrics.items():
         if not described.base.startswith(PREFIX) or described.direction != "minimize":

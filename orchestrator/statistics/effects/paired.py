@@ -12,7 +12,7 @@ from scipy import stats
 
 from orchestrator.statistics.effects.design import ADAPTIVE, Design
 from orchestrator.statistics.intervals import median
-from orchestrator.statistics.quartiles import fast_median, quartiles
+from orchestrator.statistics.quartiles import median_or_nan, quartiles
 from orchestrator.statistics.two_samples import subtract_pairs
 
 
@@ -75,9 +75,9 @@ def compare_members(
     if not len(kept):
         return replace(result, reason="no member has both scores")
     q25, _, q75 = quartiles(difference)
-    medians = np.array([fast_median(unit) for unit in units.values()])
+    medians = np.array([median_or_nan(unit) for unit in units.values()])
     estimate = median(medians)
-    result = replace(result, difference=estimate.value, q25=q25, q75=q75, reason=estimate.reason)
+    result = replace(result, n=estimate.n, difference=estimate.value, q25=q25, q75=q75, reason=estimate.reason)
     if not design.units_are_independent:
         return replace(result, reason=ADAPTIVE)
     result = replace(result, low=estimate.low, high=estimate.high)

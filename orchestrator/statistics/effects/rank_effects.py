@@ -39,8 +39,8 @@ class KeyEffect:
     A drawn key has Spearman's `correlation` over units with its interval if it is numeric, else `p` of Kruskal-Wallis
     if every value has two units. A key whose values are compared within units (see `compare_within`) has `differences`
     from its first value, `p` of the sign test or Friedman's `test`, and from three numbers on the median `correlation`
-    within units. It is `matched` if all other compared keys were the same. Up to FEW_VALUES values have their median
-    outcome and their count of configurations.
+    within units with the sign test's `correlation_p`. It is `matched` if all other compared keys were the same. Up to
+    FEW_VALUES values have their median outcome and their count of configurations.
     """
 
     key: str
@@ -53,6 +53,7 @@ class KeyEffect:
     correlation: float = math.nan
     low: float = math.nan
     high: float = math.nan
+    correlation_p: float = math.nan
     test: str = ""
     p: float = math.nan
     differences: tuple[Difference, ...] = ()
@@ -103,7 +104,11 @@ def effects(
     effects_by_key = []
     for name in hyperparameters(values_by_config):
         having = [config for config in values_by_config if name in values_by_config[config] and config in scores]
-        used = {config: values_by_config[config] for config in having if not is_failed(scores[config])}
+        used = {
+            config: values_by_config[config]
+            for config in having
+            if not is_failed(scores[config]) and _has_members(config, design, members)
+        }
         values = [of_config[name] for of_config in used.values()]
         groups = group_scores(values, np.array([scores[config] for config in used], dtype=np.float64))
         numeric, few = is_numeric(values), groups if len(groups) <= FEW_VALUES else {}
@@ -125,6 +130,11 @@ def effects(
             )
         )
     return tuple(effects_by_key)
+
+
+def _has_members(config: str, design: Design, members: Members | None) -> bool:
+    """Return whether a configuration has the score of any seed; asked of a fixed design, which compares these."""
+    return design.kind != "fixed" or not all(map(math.isnan, ((members or {}).get(config) or {}).values()))
 
 
 def _drawn(name: str, used: Values, scores: Scores, design: Design, numeric: bool) -> dict[str, Any]:

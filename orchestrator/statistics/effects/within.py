@@ -15,7 +15,7 @@ from scipy import stats
 
 from orchestrator.statistics.exact_tests import sign_test
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, Estimate, median, rank_correlations
-from orchestrator.statistics.quartiles import Floats, fast_median
+from orchestrator.statistics.quartiles import Floats, fast_median, median_or_nan
 
 Cells = Mapping[
     Hashable, Mapping[str, Sequence[float]]
@@ -43,15 +43,17 @@ class Difference:
 class Within:
     """A key compared within units: differences from its first value, the order of all values, and their correlation.
 
-    `correlation` is the median over units of the rank correlation of value and score with its interval, for three
-    numbers or more, else NaN. `p` is of Friedman's test over the units with all values for three values or more, else
-    of the only difference. `matched` says whether all other compared keys were the same.
+    `correlation` is the median over units of the rank correlation of value and score with its interval and the sign
+    test's `correlation_p`, for three numbers or more, else NaN. `p` is of Friedman's test over the units with all
+    values for three values or more, else of the only difference. `matched` says whether all other compared keys were
+    the same.
     """
 
     differences: tuple[Difference, ...]
     correlation: float
     low: float
     high: float
+    correlation_p: float
     p: float
     test: str
     n: int
@@ -74,9 +76,10 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool)
     blocks = np.array(tables, dtype=np.float64).reshape(len(tables), len(labels))
     n = max((one.n for one in found), default=len(units))
     incomplete = "none of them has a score at every value" if not len(blocks) else None
-    correlation = Estimate(n=0)
+    correlation, correlation_p = Estimate(n=0), math.nan
     if numeric and len(labels) > 2:
-        correlation, n = median(_correlations(blocks)), len(blocks)
+        by_unit, n = _correlations(blocks), len(blocks)
+        correlation, correlation_p = median(by_unit), sign_test(by_unit).p if n else math.nan
     if len(labels) == 2:
         p, test = found[0].p, "sign test"
     else:
@@ -89,6 +92,7 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool)
         correlation=correlation.value,
         low=correlation.low,
         high=correlation.high,
+        correlation_p=correlation_p,
         p=p,
         test=test,
         n=n,
@@ -114,7 +118,7 @@ def _differences(units: Sequence[Cells], value: str, first: str) -> Difference:
             if by_value.get(value) and by_value.get(first)
         ]
         if in_unit:
-            differences.append(fast_median(in_unit))
+            differences.append(median_or_nan(in_unit))
     estimate = median(differences)
     known = np.array([one for one in differences if not math.isnan(one)])
     return Difference(
@@ -159,8 +163,10 @@ def _friedman(blocks: Floats) -> float:
     between = n * ((ranks.mean(axis=0) - (k + 1) / 2) ** 2).sum()
     if not total:
         return math.nan
-    if total - between < 1e-9 * total:  # every unit has the same order, one of k! orders without ties
-        return float(math.factorial(k) ** -(n - 1.0))
+    if total - between < 1e-9 * total:  # all units have the same order of all with these ties
+        ties = np.unique(ranks[0], return_counts=True)[1].tolist()
+        orders = math.factorial(k) / math.prod(map(math.factorial, ties))
+        return float(orders ** -(n - 1.0))
     return float(stats.f.sf((n - 1) * between / (total - between), k - 1, (n - 1) * (k - 1)))
 
 

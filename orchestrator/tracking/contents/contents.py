@@ -207,7 +207,9 @@ class ContentsOfSweep:
         packs = {member.pack_id: self.state.packs[member.pack_id] for member in configuration.members.values()}
         if not packs:
             return
-        steps = sorted(set.intersection(*(set(pack.evaluations) for pack in packs.values())))
+        end = math.inf if configuration.pruned_at is None else configuration.pruned_at
+        evaluated = set.intersection(*(set(pack.evaluations) for pack in packs.values()))
+        steps = sorted(step for step in evaluated if step <= end)
         metric, average = self.summary.objective_curve
         mine = curves[(curves["metric"] == metric) & (curves["average"] == average)]
         mine = mine[mine["length"].isin(self.summary.objective.lengths)]

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.claims.figures import draw_claim
 from orchestrator.claims.page import arms_table, what_would_decide
 from orchestrator.claims.verdicts import Judgement, count_enough
-from tests.orchestrator.claims.conftest import SWEEP, Put, claim
+from tests.orchestrator.claims.conftest import NONE, PRE, SWEEP, Put, claim, is_pre
 from trainers.config.member import MemberConfig
 
 POOLED = {"where": {"model.norm": "pre"}, "configurations": "all"}
@@ -124,3 +124,20 @@ def test_more_seeds_decide_only_what_their_interval_would(
         return values[member.seed] if member.model.norm == "pre" else 0.0
 
     assert put(value, claim(**asked))["pre_norm"].enough == enough
+
+
+@pytest.mark.parametrize("key", ["minus", "over"])
+def test_an_arm_computed_from_another_one_is_drawn_by_its_values(put: Put, key: str) -> None:
+    arms = {"pre": {**PRE, key: "none"}, "none": NONE}
+    axes, title = axes_of(put(lambda one, *_: 0.4 if is_pre(one) else 0.2, claim(arms=arms))["pre_norm"])
+    assert "every seed a dot" in title and axes.get_xlabel() == ""
+    (first, *_) = [line for line in axes.lines if line.get_marker() == "."]
+    assert first.get_ydata() == pytest.approx([0.2 if key == "minus" else 2.0] * 9, abs=1e-6)
+
+
+def test_selection_lengths_apart_are_shaded_apart(put: Put) -> None:
+    sweep = SWEEP.replace("lengths: [5, 6]", "lengths: [5, 8]")
+    axes, _ = axes_of(put(by_seed_and_rate, claim(), sweep=sweep)["pre_norm"])
+    edges = sorted((round(patch.get_x(), 1), round(patch.get_x() + patch.get_width(), 1)) for patch in axes.patches)
+    assert edges == [(0.5, 4.5), (4.5, 5.5), (7.5, 8.5)]
+    assert axes.get_legend_handles_labels()[1].count("selection") == 1

@@ -8,7 +8,10 @@ import pytest
 from scipy import stats
 
 from orchestrator.claims.questions import Answer
-from tests.orchestrator.claims.conftest import NONE, PRE, Put, Value, claim, is_pre
+from orchestrator.errors import UserError
+from orchestrator.results.analysis import effects_on_score
+from orchestrator.results.summarise import summary
+from tests.orchestrator.claims.conftest import NONE, PRE, SWEEP, Put, Value, claim, is_pre
 from trainers.config.member import MemberConfig
 
 ARMS = {"pre": PRE, "none": NONE}
@@ -242,3 +245,82 @@ def test_steps_that_are_not_known_exactly_have_two_ratios(put: Put, small, large
         assert (found.answer.low, found.answer.high) == pytest.approx((min(least), max(most)))
         between = (found.answer.least_effect, found.answer.effect)
         assert between == pytest.approx((np.median(least), np.median(most)))
+
+
+@pytest.mark.parametrize(
+    ("value", "changes", "verdict", "effect"),
+    [
+        (0.9, {"question": "share", "success": {"least": 0.9}, "expect": "larger"}, "held", 1.0),
+        (0.9, {"question": "bound", "bound": 0.9, "expect": "larger"}, "not tested", 0.9),
+        (0.1, {"question": "share", "success": {"most": 0.1}, "expect": "larger"}, "held", 1.0),
+        (0.1, {"question": "bound", "bound": 0.1, "expect": "smaller"}, "not tested", 0.1),
+        (0.9, {"question": "equivalence", "around": 1.0, "within": 0.1, "expect": None}, "not tested", 0.9),
+        (0.8999, {"question": "share", "success": {"least": 0.9}, "expect": "larger"}, "contradicted", 0.0),
+    ],
+)
+def test_values_at_a_threshold_meet_it_though_curves_are_float32(put: Put, value, changes, verdict, effect) -> None:
+    asked = claim(arms={"pre": PRE}, compare=["pre"], **changes)
+    found = put(lambda *_: value, asked)["pre_norm"]
+    assert (found.verdict, found.answer.effect) == (verdict, pytest.approx(effect))
+
+
+GRID = RANDOM.replace("model.norm: {choice: [none, post]}", "model.norm: {grid: [none, pre, post]}").replace(
+    "configurations: 30", "configurations: 24"
+)
+
+
+def test_a_trend_counts_the_units_of_the_search_as_reports_do(put: Put) -> None:
+    asked = claim(**TREND, key="model.dropout", expect="larger")
+    found = put(noisy, asked, seeds=3, sweep=GRID)["pre_norm"]
+    of_report = {one.key: one for one in effects_on_score(summary(found.members.state))}["model.dropout"]
+    assert (found.answer.n, found.answer.unit, found.answer.ran) == (8, "draws", 8) == (of_report.n, of_report.unit, 8)
+    tpe = RANDOM.replace("sampler: random, configurations: 30", "sampler: tpe, configurations: 30")
+    found = put(noisy, asked, seeds=3, sweep=tpe)["pre_norm"]
+    assert math.isnan(found.answer.low) and found.verdict == "not tested"
+
+
+LISTED = (
+    RANDOM.replace("{log_uniform: [1.0e-4, 1.0e-2]}", "{grid: [0.001, 0.002, 0.003, 0.004]}")
+    .replace("model.norm: {choice: [none, post]}\n", "model.norm: {grid: [none, post]}\n")
+    .replace("  model.dropout: {uniform: [0.0, 0.6]}\n", "")
+    .replace("sampler: random, configurations: 30", "sampler: grid")
+)
+
+
+def test_a_trend_over_a_grid_is_taken_seed_by_seed(put: Put) -> None:
+    def rising(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        up = member.training.learning_rate * (-1 if member.seed == 0 else 1)
+        return 0.5 + up + 0.001 * member.seed + 0.1 * (member.model.norm == "post")
+
+    asked = claim(**TREND, key="training.learning_rate", expect="larger")
+    found = put(rising, asked, seeds=9, sweep=LISTED)["pre_norm"]
+    assert (found.answer.effect, found.answer.n, found.answer.unit) == (1.0, 9, "seeds")
+    assert found.answer.p == pytest.approx(stats.binomtest(8, 9).pvalue) and found.verdict == "held"
+    with pytest.raises(UserError, match="are compared within seeds.*leave hold_others out"):
+        put(rising, claim(**TREND, key="training.learning_rate", hold_others=True), seeds=9, sweep=LISTED)
+
+
+def test_a_trend_leaves_out_configurations_in_which_no_seed_learned(put: Put) -> None:
+    rule = {"metric": "total_variation", "most": 0.1}
+    found = put(lambda *_: 0.5, claim(**TREND, key="model.dropout", learned=rule), seeds=3, sweep=RANDOM)["pre_norm"]
+    assert found.words.startswith("not tested: not learned")
+
+
+def test_groups_of_lengths_leave_out_what_any_configuration_has_trained_on(put: Put) -> None:
+    for lengths in ("[3, 6]", "[6, 3]"):
+        sweep = SWEEP.replace("  model.norm: {grid: [none, pre]}\n", f"  task.train_length: {{grid: {lengths}}}\n")
+        sweep = sweep.replace("objective: {metric: total_variation, average: raw, lengths: [5, 6]",
+                              "objective: {metric: total_variation, average: raw, lengths: [7]")  # fmt: skip
+        arms = {name: {"where": {"task.train_length": one, "training.learning_rate": 0.001}}
+                for name, one in (("six", 6), ("three", 3))}  # fmt: skip
+        found = put(lambda *_: 0.1, claim(arms=arms, compare=["six", "three"]), sweep=sweep)["pre_norm"]
+        assert found.arms["six"].lengths.columns.tolist() == found.arms["three"].lengths.columns.tolist() == [8, 9]
+        groups = found.members.groups
+        assert (groups["trained"], groups["unseen"]) == ((1, 2, 3), (7, 8, 9))
+
+
+def test_minus_takes_the_ratio_of_an_arm_that_has_over(put: Put) -> None:
+    arms = {"a": {**PRE, "lengths": [8, 9], "minus": "b"}, "b": {**PRE, "lengths": [8, 9], "over": "c"}, "c": NONE}
+    asked = claim(question="bound", bound=0.0, arms=arms, compare=["a"])
+    found = put(by_seed([0.5] * 9, [0.2] * 9), asked)["pre_norm"]
+    assert found.answer.effect == pytest.approx(0.5 - 0.5 / 0.2, abs=1e-6)

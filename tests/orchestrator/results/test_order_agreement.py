@@ -31,6 +31,9 @@ def test_it_follows_the_direction_and_equals_are_not_better():
 def test_a_first_without_a_finite_median_is_worse_by_infinity():
     found = order_agreement({"a": 1.0, "b": 2.0, "c": 3.0}, {"a": math.inf, "b": 0.5, "c": math.inf}, "minimize", DRAWN)
     assert found.better == (("b", math.inf),)
+    for direction, sign in (("minimize", 1), ("maximize", -1)):
+        found = order_agreement({"a": sign, "b": 2 * sign}, {"a": math.nan, "b": 0.5}, direction, DRAWN)
+        assert found.better == (("b", math.inf),)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from scipy import stats
 from orchestrator.errors import UserError
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.sweep_comparison import noise_sentences
 from orchestrator.results.comparing.sweep_comparison import TOGETHER, band_level, compare_sweeps
 from orchestrator.results.summarise import summary
 from orchestrator.statistics.intervals import median
@@ -216,3 +217,36 @@ def test_a_part_that_is_drawn_by_its_name_is_matched_with_the_fixed_one(build):
     fixed = build("fixed", values=[{}], space={"training.schedule": {"name": "cosine"}})
     found = compare_sweeps(replace(drawn, rows=rows), fixed)
     assert [(one.row.number, other.row.number) for one, other in found.matching.pairs] == [(1, 0)]
+
+
+def levels(number, seed, average, metric, lengths, step):
+    return (0.1 if number == 0 else 10.0) + 0.001 * seed + 0.0 * lengths
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_configurations_without_their_failed_seeds_are_not_mixed(tmp_path, synthetic_sweep, paired):
+    """Of one configuration five of eight seeds failed in the first sweep; without them both sweeps are alike."""
+    spec = {"objective.failed_seeds": "exclude", "space": {"model.dropout": {"grid": [0.1, 0.2]}}}
+    values, failed = [{"model.dropout": 0.1}, {"model.dropout": 0.2}], {(1, seed): 10 for seed in range(5)}
+    first = synthetic_sweep(tmp_path / "first", values, 8, levels, failed, spec={**spec, "task.vocabulary": 12})
+    other = {"task.vocabulary": 12, "training.weight_decay": 0.02} if paired else {"task.vocabulary": 13}
+    second = synthetic_sweep(tmp_path / "second", values, 8, levels, spec={**spec, **other})
+    one = compare_sweeps(summary(first), summary(second)).together[0]
+    assert one.outcome.paired == paired
+    if paired:
+        assert (one.outcome.difference, one.first_median) == (0.0, one.second_median)
+    else:
+        assert math.isnan(one.outcome.difference) and "cannot be averaged without it" in str(one.outcome.reason)
+
+
+def test_unpaired_sweeps_are_better_by_their_medians(tmp_path, synthetic_sweep):
+    values, spec = [{"model.dropout": 0.1}], {"space": {"model.dropout": {"grid": [0.1]}}}
+
+    def build(name, level, vocabulary):
+        curve = lambda number, seed, average, metric, lengths, step: level + 0.0 * lengths  # noqa: E731
+        return synthetic_sweep(tmp_path / name, values, 8, curve, spec={**spec, "task.vocabulary": vocabulary})
+
+    low, high = summary(build("low", 0.1, 12)), summary(build("high", 0.5, 13))
+    (sentence,) = [s for s in noise_sentences(compare_sweeps(low, high)) if "better in" in s]
+    assert sentence.endswith("of the first sweep, which is better in 1.")
+    assert "better in 0." in " ".join(noise_sentences(compare_sweeps(high, low)))

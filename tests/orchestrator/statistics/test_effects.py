@@ -14,6 +14,7 @@ from scipy import stats
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.partial_effects import partial_effects
 from orchestrator.statistics.effects.rank_effects import effects
+from orchestrator.statistics.effects.within import compare_within
 
 inf, nan = math.inf, math.nan
 
@@ -265,3 +266,27 @@ def test_no_test_where_a_value_has_one_configuration() -> None:
     values = {f"c{n}": {"norm": "a" if n else "b"} for n in range(12)}
     (row,) = effects(values, {f"c{n}": float(n) for n in range(12)})
     assert math.isnan(row.p) and row.reason == "a value has only one of the configurations"
+
+
+def test_a_unit_whose_contexts_differ_by_opposite_infinities_has_no_difference() -> None:
+    units = [{("A",): {"x": [1.0], "y": [inf]}, ("B",): {"x": [inf], "y": [1.0]}} for _ in range(6)]
+    found = compare_within(units, ["x", "y"], numeric=False).differences[0]
+    assert (found.n, math.isnan(found.p), math.isnan(found.difference)) == (0, True, True)
+
+
+def test_friedman_of_one_order_in_all_units_allows_for_its_ties() -> None:
+    for row, orders in (([1.0, inf, inf], 3), ([1.0, 2.0, 3.0], 6), ([1.0, 1.0, 2.0, 2.0], 6)):
+        units = [{(): {str(place): [value] for place, value in enumerate(row)}} for _ in range(6)]
+        labels = [str(place) for place in range(len(row))]
+        assert compare_within(units, labels, numeric=False).p == pytest.approx(orders**-5.0)
+
+
+def test_a_value_of_which_every_seed_failed_does_not_hide_the_others() -> None:
+    values = {name: {"dropout": rate} for name, rate in (("a", 0.0), ("b", 0.1), ("c", 0.2))}
+    seeds = {"a": 0.5, "b": nan, "c": 0.4}
+    members = {name: {seed: level + 0.001 * seed for seed in range(8)} for name, level in seeds.items()}
+    scores = {"a": 0.5, "b": inf, "c": 0.4}
+    (found,) = effects(values, scores, Design(kind="fixed"), members)
+    assert (found.matched, found.dropped, found.reason) == (True, 1, None)
+    (difference,) = found.differences
+    assert (difference.value, difference.difference, difference.n) == ("0.2", pytest.approx(-0.1), 8)

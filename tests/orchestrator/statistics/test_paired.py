@@ -65,3 +65,10 @@ def test_more_seeds_make_a_pairing_no_surer() -> None:
         compare_members(members([[0.0] * s] * 3).to_dict(), members([[1.0] * s] * 3).to_dict()) for s in (1, 50)
     )
     assert few.sign_p == many.sign_p == pytest.approx(0.25) and few.wilcoxon_p == many.wilcoxon_p
+
+
+def test_a_unit_with_opposite_infinities_has_no_difference() -> None:
+    first, second = members([[100.0, inf]] * 6 + [[1.0, 1.0]] * 6), members([[inf, 100.0]] * 6 + [[2.0, 2.0]] * 6)
+    for one, other, sign in ((first, second, -1.0), (second, first, 1.0)):
+        result = compare_members(one.to_dict(), other.to_dict())
+        assert (result.n, result.difference, result.low, result.high) == (6, sign, sign, sign)
