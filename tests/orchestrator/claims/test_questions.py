@@ -296,7 +296,7 @@ def test_a_trend_over_a_grid_is_taken_seed_by_seed(put: Put) -> None:
     found = put(rising, asked, seeds=9, sweep=LISTED)["pre_norm"]
     assert (found.answer.effect, found.answer.n, found.answer.unit) == (1.0, 9, "seeds")
     assert found.answer.p == pytest.approx(stats.binomtest(8, 9).pvalue) and found.verdict == "held"
-    with pytest.raises(UserError, match="are compared within seeds.*leave hold_others out"):
+    with pytest.raises(UserError, match=r"are compared within seeds.*leave hold_others out"):
         put(rising, claim(**TREND, key="training.learning_rate", hold_others=True), seeds=9, sweep=LISTED)
 
 

@@ -206,3 +206,10 @@ def test_nothing_of_an_arranged_figure_is_cut_and_no_panel_covers_a_label(eleven
 
 def test_names_are_drawn_as_they_are_and_never_as_mathematics():
     assert drawing.printable("$長\n") == r"\$□" + "\n"
+
+
+@pytest.mark.parametrize(("others", "limited"), [([0.2, 1.0, math.inf], True), ([0.2, 3.0], False), ([-0.1], False)])
+def test_an_axis_of_shares_hides_no_quartile_and_no_seed(others, limited):
+    axes = Figure().subplots()
+    drawing.scale_values(axes, "auto", "maximize", np.array([0.4, 0.6, math.nan]), others)
+    assert (axes.get_ylim() == drawing.SHARES) == limited

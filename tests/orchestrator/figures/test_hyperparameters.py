@@ -6,6 +6,7 @@ from scipy.stats import spearmanr
 from orchestrator.figures.by_hyperparameter.hyperparameters import score_figures
 from orchestrator.figures.drawing import EDGE
 from orchestrator.results.analysis import effects_on_score
+from orchestrator.results.summarise import summary
 
 KEYS = ("training.learning_rate", "training.batch_size", "training.averages.ema.decay")
 
@@ -45,3 +46,13 @@ def test_failed_configurations_stand_at_the_edge_and_the_best_is_a_star(eleven, 
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in stars] == [
         (eleven.rows[0].values["training.learning_rate"], eleven.rows[0].score)
     ]
+
+
+def test_a_listed_configuration_that_leaves_a_key_out_is_drawn_at_its_fixed_value(
+    tmp_path, synthetic_sweep, simple_curve, drawn
+):
+    values = [{"model.dropout": 0.1}, {"model.dropout": 0.2, "model.norm": "pre"}, {"model.norm": "post"}]
+    spec = {"search.sampler": "listed", "search.listed": values}
+    result = summary(synthetic_sweep(tmp_path / "listed", values, 6, simple_curve, spec=spec))
+    axes = drawn[score_figures(result, tmp_path)["model.norm"].name].axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["none", "post", "pre"]

@@ -18,6 +18,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.analysis import compare_weight_averages
+from orchestrator.results.scoring.last_and_best import compare_last_and_best
 from orchestrator.results.scoring.objective import choose_evaluations, recorded_objective
 from orchestrator.results.summarise import summary
 
@@ -278,3 +279,22 @@ def test_an_unfinished_sweep_chooses_for_what_is_done(tmp_path, synthetic_sweep,
     state = synthetic_sweep(tmp_path / "begun", VALUES, 2, restless, spec=MANY | BEST, ended=False, stop_after_step=50)
     assert summary(state).last_and_best == () and "chosen step" not in full_text(summary(state), 1000)
     assert len(choose_evaluations(read_curves(state), recorded_objective(state.spec))) == 6
+
+
+def test_a_seed_that_stopped_early_keeps_its_last_values(tmp_path, synthetic_sweep):
+    """Two of four seeds stop at step 30: until the last step their pack reports nothing of them."""
+    state = synthetic_sweep(tmp_path / "stopped", VALUES, 4, restless, spec=MANY)
+    curves, objective = read_curves(state), recorded_objective(state.spec)
+    ended = {seed: curves[(curves.seed == seed) & (curves.step == 30)].value.to_numpy() for seed in (0, 1)}
+    for seed, values in ended.items():
+        curves.loc[(curves.seed == seed) & (curves.step == 100), "value"] = values
+    whole = curves.copy()
+    for seed, values in ended.items():
+        for step in range(40, 100, 10):
+            whole.loc[(whole.seed == seed) & (whole.step == step), "value"] = values
+    reported = curves[~(curves.seed.isin([0, 1]) & curves.step.between(40, 90))]
+    groups = {row.config_id: row.groups for row in summary(state).rows}
+    seeds = state.seeds()
+    assert compare_last_and_best(reported, objective, groups, seeds) == compare_last_and_best(
+        whole, objective, groups, seeds
+    )

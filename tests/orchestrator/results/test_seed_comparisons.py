@@ -290,3 +290,20 @@ def test_a_configuration_that_has_not_ended_is_refused(tmp_path, synthetic_sweep
     with pytest.raises(UserError, match="has not ended"):
         compare_named(state.folder, "0", "1")
     assert compare_seeds(summary(state)) == () and compare_orders(summary(state)) is None
+
+
+def test_configurations_of_other_draws_are_not_compared_at_other_grid_points(tmp_path, synthetic_sweep):
+    """Each grid point has a drawn key of its own, so equal values do not tell draws apart."""
+    space = {
+        "model.norm": {"grid": ["none", "pre"]},
+        "training.learning_rate": {"log_uniform": [1e-4, 1e-1], "when": {"model.norm": ["none"]}},
+        "model.dropout": {"uniform": [0, 0.5], "when": {"model.norm": ["pre"]}},
+    }
+    values = []
+    for draw in range(3):
+        values.append({"model.norm": "none", "training.learning_rate": 0.01 / (1 + draw)})
+        values.append({"model.norm": "pre", "model.dropout": 0.1 * draw + 0.05})
+    result = summary(synthetic_sweep(tmp_path / "draws", values, 6, by_seed, spec={"space": space}))
+    draw = {row.config_id: row.number // 2 for row in result.rows}
+    found = [one for one in compare_seeds(result) if one.family != FIRST_TWO]
+    assert all(draw[one.first] == draw[one.second] for one in found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -10,10 +12,11 @@ from scipy import stats
 
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.tables.value_comparisons import value_sentences
+from orchestrator.report.tables.value_comparisons import UNCLEAR, _relation, value_sentences
 from orchestrator.results.comparing import value_comparisons
 from orchestrator.results.comparing.value_comparisons import compare_values
 from orchestrator.results.summarise import summary
+from orchestrator.statistics.two_samples import compare_groups
 
 NORMS, RATES = ("none", "pre", "post"), (0.001, 0.003, 0.01)
 SPEC = {
@@ -141,3 +144,14 @@ def test_a_value_without_a_score_is_named(tmp_path, synthetic_sweep, simple_curv
     result = summary(synthetic_sweep(tmp_path / "lost", points, 6, simple_curve, lost, spec=spec))
     (found,) = compare_values(result)
     assert found.unranked == ("pre",) and value_sentences(result)[0].endswith("; no score: pre")
+
+
+def test_medians_that_are_equal_do_not_say_which_value_is_better(nine):
+    """Of unpaired seeds: 9 of 20 reached a threshold with one value and none with the other."""
+    found = next(one for one in compare_values(nine) if one.values[1].against_first is not None)
+    other = found.values[1]
+    some, none = np.array([*range(100, 109), *[math.inf] * 11]), np.full(20, math.inf)
+    outcome = compare_groups(none, some)
+    assert outcome.p < 0.05 and outcome.difference == 0
+    compared = replace(other.against_first, outcome=outcome, holm_p=outcome.p)
+    assert _relation(replace(other, against_first=compared)) == UNCLEAR

@@ -19,6 +19,7 @@ from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.scoring.objective import recorded_objective
 from orchestrator.results.scoring.rung_decision import decide_rung, scores_at_step
 from orchestrator.results.summarise import summary
+from orchestrator.tracking.contents.contents import ContentsOfSweep
 from search_spaces import Objective, Rungs, load_sweep
 from tests.orchestrator.running.deaths import INLINE, kill
 from tests.orchestrator.running.ledgers import (
@@ -395,3 +396,11 @@ def test_workers_of_ray_decide_alike(lengthwise, tiny, stage):
     assert done.returncode == 0, done.stdout + done.stderr
     state, whole = SweepState.load(tiny.parent / "tiny"), stage("whole", *RATES, HALVING, pack=32).play()
     assert state.rungs == whole.rungs and same_curves(state, whole)
+
+
+@pytest.mark.slow
+def test_mlflow_shows_a_pruned_configuration_up_to_its_rung(stage):
+    state = stage("race", *RATES, HALVING, "resources.pack=32").play()
+    contents = ContentsOfSweep(state, summary(state), read_records(state.folder), read_curves(state))
+    for row, run in contents.children():
+        assert max(point.step for point in run.points if point.key == "progress/loss") == (row.pruned_at or 40)
