@@ -400,7 +400,7 @@ def test_workers_of_ray_decide_alike(lengthwise, tiny, stage):
 
 @pytest.mark.slow
 def test_mlflow_shows_a_pruned_configuration_up_to_its_rung(stage):
-    state = stage("race", *RATES, HALVING, "resources.pack=32").play()
+    state = stage("race", *RATES, HALVING, pack=32).play()
     contents = ContentsOfSweep(state, summary(state), read_records(state.folder), read_curves(state))
     for row, run in contents.children():
         assert max(point.step for point in run.points if point.key == "progress/loss") == (row.pruned_at or 40)
