@@ -140,8 +140,8 @@ def _check_scores(pack: Pack, test: EvaluationBatch, scores: Iterable[str], fill
             declared = ", ".join([*pack.task.metrics, *pack.model.metrics])
             where = f"{pack.task.name} or its model"
             raise ValueError(f"{where} returns the undeclared metric {name}; declared: {declared}")
-        new = {(recorded, length) for length in test.lengths if name in pack.task.metrics}
-        if new & filled:
+        new = {(recorded, length) for length in test.lengths}
+        if name in pack.task.metrics and new & filled:
             lengths = sorted(length for _, length in new & filled)
             raise ValueError(
                 f"{pack.task.name} returns {name} at lengths {lengths} for two batches, and the second would replace "

@@ -46,7 +46,10 @@ class Cope(Position):
         sums, own = cumulative_sums(gates, context)
         places = own - sums if context.causal else (own - sums).abs()
         places = (places + gates).clamp(0.0, self.npos_max - 1.0)
-        of_places = product(context.q, table.mT[:, None, None]).to(scores.dtype)  # (M, B, H, T, npos_max)
+        tables = table.mT[:, None, None]
+        if len(table) == 1 and not torch.compiler.is_compiling():  # else a lone member's gradient rounds differently
+            tables = tables.expand(*context.q.shape[:3], -1, -1).contiguous()
+        of_places = product(context.q, tables).to(scores.dtype)  # (M, B, H, T, npos_max)
         rises = torch.cat([of_places.diff(dim=-1), torch.zeros_like(of_places[..., :1])], dim=-1)
         if torch.compiler.is_compiling():  # the compiler chooses which tensors to save for the gradient
             term = _interpolate(of_places, rises, places)

@@ -55,6 +55,9 @@ def mistakes(logits_MBTV: Tensor, batch: Batch) -> Tensor:
 
 
 def row_scores(logits_MBTV: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Return the share of counted targets that are right, and whether all of them are, by metric, (M, B, 1)."""
+    """Return the share of counted targets that are right, and whether all of them are, by metric, (M, B, 1).
+
+    Both are 1 for a row without a counted target.
+    """
     wrong, targets = mistakes(logits_MBTV, batch).sum(dim=-1, keepdim=True), counted(batch).sum(dim=-1, keepdim=True)
-    return {"accuracy": 1 - wrong / targets, "exact_match": (wrong == 0).float()}
+    return {"accuracy": 1 - wrong / targets.clamp(min=1), "exact_match": (wrong == 0).float()}

@@ -68,7 +68,7 @@ def compute_gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step:
 
         def mean(theta: Tensor) -> tuple[Tensor, Tensor]:
             loss_M, weight_M = compute_losses(pack, theta, rows, noise)
-            loss_M = loss_M / weight_M
+            loss_M = loss_M / _divisor(weight_M)
             return loss_M.sum(), loss_M.detach()
 
         return _differentiate(mean, theta)
@@ -86,7 +86,13 @@ def compute_gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step:
 
         more, both = _differentiate(summed, theta)
         gradient, loss_M, weight_M = gradient + more, loss_M + both[0], weight_M + both[1]
-    return gradient / weight_M[:, None], loss_M / weight_M
+    divisor_M = _divisor(weight_M)
+    return gradient / divisor_M[:, None], loss_M / divisor_M
+
+
+def _divisor(weight_M: Tensor) -> Tensor:
+    """Return the weights; 1 for a member without a counted target, whose loss and gradient are then 0."""
+    return torch.where(weight_M == 0, 1.0, weight_M)
 
 
 def _differentiate(function: Callable[[Tensor], tuple[Tensor, Tensor]], theta: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.decoder import Decoder
 from trainers.packs.pack import Pack, State
+from trainers.tensors.batch import Batch
 from trainers.training.cost import estimate
 from trainers.training.step import compute_gradients, compute_losses, sample_batches, training_noise
 
@@ -111,3 +112,22 @@ def test_the_cost_counts_the_tokens_of_the_batch(member) -> None:
     wide, both = (replace(member(training__batch_size=10), task=Ragged(two=two), model=Bag()) for two in (False, True))
     assert estimate(wide).flops_per_step == 3 * 2 * 10 * 4 * TOKENS
     assert estimate(both).flops_per_step == 3 * 2 * (5 * 2 + 5 * 4) * TOKENS
+
+
+class Seldom(Last):
+    """Only rows that begin with token 0 have a target, so that a small batch may have none."""
+
+    def batch_of(self, tokens: torch.Tensor) -> Batch:
+        whole = super().batch_of(tokens)
+        return replace(whole, weight=whole.weight * (tokens[..., :1] == 0))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_batch_without_any_target_has_no_loss_and_no_gradient(member, count: int) -> None:
+    pack = sliced(member, count, Seldom(), seeds=range(8), training__batch_size=2)
+    batches = sample_batches(pack, torch.tensor(3), 2)
+    empty = sum(batch.weight.sum(dim=(1, 2)) for batch in batches) == 0
+    gradients, losses = compute_gradients(pack, State.initial(pack).theta, batches, torch.tensor(3))
+    assert empty.any() and not empty.all()
+    assert torch.isfinite(gradients).all() and torch.equal(losses == 0, empty)
+    assert torch.equal((gradients == 0).all(dim=1), empty)

@@ -84,6 +84,31 @@ def test_every_model_and_encoding_is_alone_what_it_is_in_a_pack(name: str) -> No
     assert torch.equal(*found) and torch.isfinite(found[0]).all()
 
 
+LONE = {
+    "contextual positions": {
+        "task": {"name": "flip_flop", "pairs": 8},
+        "model": {"name": "decoder", "layers": 2, "width": 32, "heads": 4, "position": "cope"},
+        "training": {"steps": 20, "batch_size": 32, "learning_rate": 0.003, "compile": False},
+    },
+    "a ring at its default width": {
+        "task": {"name": "ring_regression"},
+        "model": {"name": "linear_attention", "encoding": "rpe"},
+        "training": {"steps": 20, "batch_size": 1, "learning_rate": 0.1, "compile": False},
+    },
+}
+
+
+@pytest.mark.parametrize("sections", LONE.values(), ids=LONE)
+def test_a_lone_member_is_what_it_is_among_others_after_many_steps(sections) -> None:
+    """Products with a factor that rows share, or with one column, round differently for one member alone."""
+    members = [MemberConfig.from_dict({**sections, "seed": seed, "evaluation": {"samples": 4}}) for seed in range(3)]
+    found = []
+    for some in (members[:1], members[:2], members):
+        pack = Pack(some, CPU)
+        found.append(everything(pack, stepped(pack, 12), 0))
+    assert all(torch.equal(found[0], other) for other in found[1:])
+
+
 @pytest.mark.parametrize("changes", [*CASES.values(), OTHERS], ids=[*CASES, "othello"])
 def test_curves_do_not_depend_on_how_many_members_are_evaluated_at_once(member, monkeypatch, changes) -> None:
     """One at a time, some of one average and some of the next, all: the same bits."""

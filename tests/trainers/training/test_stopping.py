@@ -1,20 +1,25 @@
 """Members that stop early: when, what is repeated of them, and that nobody's bits change by it."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from tests.trainers.own_tasks import Bag, Echo
 from tests.trainers.runs import killed, same, train_recorded
 from trainers import Checkpoints, Evaluation
 from trainers.config.member import MemberConfig
 from trainers.evaluation.weights import StoredWeights
+from trainers.models.model import Recorded
 from trainers.optimization.criterion import Stop
+from trainers.tensors.batch import Batch
 
 SEEDS = (0, 1, 2, 3, 4, 5, 6, 7)
 EVERY, STEPS = 4, 60
@@ -261,3 +266,24 @@ def test_whenever_members_stop_what_is_repeated_is_right(member, eight, unstoppe
         assert there == [m for m in range(count) if at[m] is None or at[m] >= step]
     latest = max((24 if one is None else one) for one in at)
     assert max(seen) == latest and evaluations[-1].step == 24 and evaluations[-1].final
+
+
+class Measured(Bag):
+    """A bag with a metric of its own: its scale, which training raises."""
+
+    metrics: ClassVar[Mapping[str, str]] = {"scale": "maximize"}
+
+    def measure_rows(
+        self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
+    ) -> dict[str, Tensor]:
+        return {"scale": weights["scale"][:, None].expand(-1, batch.tokens.shape[1], len(lengths))}
+
+
+def test_a_member_stops_on_a_metric_of_its_model(member) -> None:
+    stop = Stop(metric="scale", threshold=1.2, samples=10)
+    evaluations, _ = train_recorded([replace(quick(member, seed, stop), model=Measured()) for seed in (0, 1)])
+    for member_at, step in enumerate(evaluations[-1].stopped_at_M.tolist()):
+        reached = [
+            one.step for one in evaluations if one.values_MAKL[member_at, 0, one.metrics.index("scale"), 0] >= 1.2
+        ]
+        assert step == reached[0] < STEPS
