@@ -12,7 +12,8 @@ from orchestrator.api.sweep import Sweep
 from orchestrator.consoles import make_console, say
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import default_storage
-from search_spaces import SweepSpec, dump_yaml, parse_sweep
+from search_spaces import SweepSpec
+from search_spaces.grammar.load import read_sections
 
 DICTIONARY = "the dictionary"
 
@@ -52,17 +53,15 @@ def _spec(
 
         return load_checked(file, overrides, name, imports)
     sections = json.loads(_plain(DICTIONARY, file))
-    if imports:
-        sections["imports"] = [*sections.get("imports", ()), *imports]
-    from orchestrator.plan.checks.soundness import completed
+    from orchestrator.plan.checks.soundness import checked
 
-    return completed(parse_sweep(dump_yaml(sections), DICTIONARY, overrides, name))
+    return checked(read_sections(sections, DICTIONARY, overrides, name, imports))
 
 
 def _plain(key: str, value: Any) -> str:
     """Return a value as JSON, which is YAML too; raises UserError for anything that is not plain data."""
     try:
-        return json.dumps(value, default=_as_plain, allow_nan=False)
+        return json.dumps(value, default=_as_plain, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise UserError(f"{key}: {error}; allowed: numbers, text, true, false, None, lists and dictionaries") from None
 

@@ -96,11 +96,20 @@ def refuse_deleted(folder: Path) -> None:
     )
 
 
-def fetch_storage(storage: Path) -> None:
-    """Update the local copy of every sweep of a storage from its address; does nothing for a folder."""
-    if address_of(storage) is not None:
-        for name in Store.for_copy(storage).folders():
+def fetch_storage(storage: Path, *, strict: bool = True) -> list[str]:
+    """Update the local copy of every sweep of a storage from its address; does nothing for a folder.
+
+    Unless `strict`, a sweep that cannot be fetched is left as it is, and a line about it is returned.
+    """
+    problems = []
+    for name in Store.for_copy(storage).folders() if address_of(storage) is not None else ():
+        try:
             fetch_sweep(storage / name)
+        except (DivergedLedger, StorageError) as error:
+            if strict:
+                raise
+            problems.append(f"{name}: cannot be fetched: {str(error).splitlines()[0]}")
+    return problems
 
 
 def missing_records(store: Store, folder: Path, content: bytes) -> bytes:

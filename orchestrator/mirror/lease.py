@@ -29,10 +29,13 @@ class Lease:
         self._started, self._stop, self.taken_by = time.time(), threading.Event(), ""
         self._thread = threading.Thread(target=self._send_heartbeats, daemon=True)
 
-    def acquire(self) -> None:
-        """Become the owner, after waiting for the heartbeat of the last one; raises SweepLocked naming it."""
+    def acquire(self, *, locked: bool = True) -> None:
+        """Become the owner, after waiting for the heartbeat of the last one; raises SweepLocked naming it.
+
+        locked: whether the caller holds the lock of the local folder, so that no other process drives from it.
+        """
         others = list(self._store.sizes(OWNERS))
-        if others and self._is_alive(others[-1]):
+        if others and self._is_alive(others[-1], locked):
             raise SweepLocked(f"the sweep in {self._store.address} is being run by {describe_owner(self._store)}")
         self._number = (int(Path(others[-1]).stem) if others else 0) + 1
         mine = Owner.this_process(self._started).encode()
@@ -64,16 +67,18 @@ class Lease:
     def _name(self) -> str:
         return f"{OWNERS}/{self._number:06d}.json"
 
-    def _is_alive(self, name: str) -> bool:
-        """Return whether an owner is alive; an owner that drove from this folder is not, because we hold its lock."""
+    def _is_alive(self, name: str, locked: bool) -> bool:
+        """Return whether an owner is alive; one that drove from this folder is not, if we hold the lock of it."""
         with suppress(OSError):
-            if self._file.read_text() == str(int(Path(name).stem)):
+            if locked and self._file.read_text() == str(int(Path(name).stem)):
                 return False
         before, end = self._store.read([name])[name], time.monotonic() + SILENCE
         if before:
             _log.warning(f"waiting up to {SILENCE:g} s for a heartbeat of {describe_owner(self._store)}")
         while before and time.monotonic() < end:
             time.sleep(_LOOK)
+            if not self._store.has(name):
+                return True  # another driver that waited, too, has taken its place
             if (now := self._store.read([name])[name]) != before:
                 return bool(now)  # empty: it has ended
         return False

@@ -32,7 +32,7 @@ def create_ledger(folder: Path, first_fields: Mapping[str, Any]) -> Ledger:
         return Ledger.create(folder, first_fields)
     store = Store.for_copy(folder)
     lease = Lease(store, folder)
-    lease.acquire()
+    lease.acquire(locked=False)  # a driver of this machine that has just begun has the lock
     try:
         return MirroredLedger.create(folder, first_fields).mirror_to(store, lease, 0)
     except BaseException:

@@ -21,7 +21,7 @@ from orchestrator.ending.ending import Outcome, finish, interruption_recorded, r
 from orchestrator.ending.finisher import Finisher
 from orchestrator.ending.notice import Notice
 from orchestrator.errors import SpecChanged
-from orchestrator.mirror.fetch import fetch_sweep
+from orchestrator.mirror.fetch import fetch_sweep, refuse_deleted
 from orchestrator.mirror.mirrored import create_ledger, open_ledger
 from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import check, drawn_configurations
@@ -80,6 +80,7 @@ def run_sweep(
     """
     spec, folder = with_absolute_store(spec), storage / spec.name
     fetch_sweep(folder)
+    refuse_deleted(folder)
     with _mistakes_first(spec):
         refuse_existing(spec, folder)
     find_missing_resources(spec).raise_any()

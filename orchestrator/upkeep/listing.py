@@ -1,6 +1,7 @@
 """The sweeps of a storage folder as a table: state, configurations done, best score, size, age."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.addresses import address_of, place_of
@@ -23,14 +24,13 @@ def list_sweeps(storage: Path) -> list[str]:
 
     Raises UserError if there is no such folder.
     """
-    fetch_storage(storage)
+    unread = fetch_storage(storage, strict=False)
     if not storage.is_dir() and address_of(storage) is None:
         raise UserError(f"{storage}: there is no such folder; --storage names the folder that holds the sweeps")
     folders = sweep_folders(storage)
     if not folders:
         return [f"there are no sweeps in {place_of(storage)}"]
     rows: list[tuple[str, ...]] = [HEAD]
-    unread: list[str] = []
     for folder in folders:
         try:
             rows.append(_row(folder))
@@ -55,7 +55,11 @@ def state_word(state: SweepState) -> str:
 
 def size_on_disk(folder: Path) -> int:
     """Return the bytes of all files of a folder."""
-    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # a running sweep replaces its checkpoints
+            total += 0 if path.is_dir() else path.lstat().st_size
+    return total
 
 
 def readable_size(count: int) -> str:
@@ -68,8 +72,7 @@ def _row(folder: Path) -> tuple[str, ...]:
     state = SweepState.load(folder)
     age = max(0.0, time.time() - (state.started or time.time()))
     done = sum(one.is_done for one in state.configurations.values())
-    over = state.ended in ("complete", "failed")
-    planned = len(state.configurations) if over else max(planned_size(state.spec), len(state.configurations))
+    planned = planned_size(state.spec) - len(state.draws) + len(state.configurations)  # a repeated draw is no other one
     return (
         folder.name,
         state.study,

@@ -193,13 +193,14 @@ def load_claims(path: str | Path) -> ClaimsFile:
         findings.raise_any()
         raise AssertionError from error
     for index, claim in enumerate(found.claims):
-        _check_claim(claim, f"claims[{index}]", found, findings)
+        _check_claim(claim, index, found, findings)
     findings.raise_any()
     found._path = path
     return found
 
 
-def _check_claim(claim: Claim, address: str, file: ClaimsFile, findings: Findings) -> None:
+def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings) -> None:
+    address = f"claims[{index}]"
     count, needed, allowed = _KEYS[claim.question]
     given = {key for key in _optional_keys() if getattr(claim, key) is not None}
     for key in sorted(needed - given):
@@ -229,7 +230,7 @@ def _check_claim(claim: Claim, address: str, file: ClaimsFile, findings: Finding
         if threshold is not None and (threshold.least is None) == (threshold.most is None):
             findings.add(f"{address}.{key}", "must have either least or most")
     ids = [one.id for one in file.claims]
-    if ids.count(claim.id) > 1 and ids.index(claim.id) != file.claims.index(claim):
+    if ids.count(claim.id) > 1 and ids.index(claim.id) != index:
         findings.add(f"{address}.id", "is the id of another claim", given=claim.id)
     others = [name for name in ids if name != claim.id]
     for key, named in (("control", claim.control), ("asked_again", claim.asked_again)):

@@ -84,13 +84,28 @@ def read_sweep(
     reading = _parse(text, findings, overrides, name, imports)
     if reading.spec is not None:
         reading.spec._folder = Path(path).resolve().parent
-        if not recorded:
-            sections = {section: getattr(reading.spec, section) for section in SECTIONS}
-            check_conditions(reading.spec.space, sections, findings)
-        uri = reading.spec.tracking.uri
-        if uri is not None and (problem := store_problem(uri)):
-            findings.add("tracking.uri", problem, given=uri, allowed=STORES)
+        _check_new(reading.spec, findings, recorded=recorded)
     return reading
+
+
+def read_sections(
+    sections: Mapping[str, Any], source: str, overrides: Sequence[str], name: str | None, imports: Sequence[str]
+) -> Reading:
+    """Read the sections of a new sweep from a dictionary, with the checks of a file; see `read_sweep`."""
+    findings = Findings(source)
+    reading = _parse(dump_yaml(dict(sections)), findings, overrides, name, imports)
+    if reading.spec is not None:
+        _check_new(reading.spec, findings, recorded=False)
+    return reading
+
+
+def _check_new(spec: SweepSpec, findings: Findings, *, recorded: bool) -> None:
+    """Record what only a file, or a dictionary, that may begin a sweep is checked for."""
+    if not recorded:
+        check_conditions(spec.space, {section: getattr(spec, section) for section in SECTIONS}, findings)
+    uri = spec.tracking.uri
+    if uri is not None and (problem := store_problem(uri)):
+        findings.add("tracking.uri", problem, given=uri, allowed=STORES)
 
 
 def _parse(

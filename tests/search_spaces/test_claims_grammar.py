@@ -214,6 +214,12 @@ def test_the_valid_file_is_read(tmp_path: Path) -> None:
     assert found.claims[1].metric == ("accuracy", "label") and found.claims[1].arms["first"].lengths == (1,)
 
 
+def test_a_claim_that_is_repeated_word_for_word_is_refused(tmp_path: Path) -> None:
+    first = VALID.index("  - id: better")
+    (problem,) = problems(tmp_path, VALID.rstrip("\n") + "\n" + VALID[first:])
+    assert problem.key == "claims[2].id" and "is the id of another claim" in str(problem)
+
+
 @pytest.mark.parametrize(
     ("changes", "key", "said"),
     [

@@ -64,7 +64,7 @@ def find_in_storage(named: str | Path) -> Path:
     stored = default_storage() / folder
     if _chosen and is_name(named):
         return stored
-    alone = len(folder.parts) == 1 and folder.name not in ("", "..")
+    alone = is_name(str(named).rstrip("/"))  # and not ./NAME, which is a folder here
     return stored if alone and not has_ledger(folder) and has_ledger(stored) else folder
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from orchestrator.errors import DamagedLedger, LedgerError
 from orchestrator.record.ledger.fields import wrong_field
+from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
@@ -83,9 +84,13 @@ def planned_seeds(state: SweepState) -> set[int]:
 def used_seeds(state: SweepState) -> dict[int, str]:
     """Return the seeds used by the sweep or its chain of confirmations, each with the sweep that used it.
 
+    So are those of the sweep that it continues, and of the confirmations of that one.
     A ledger in the storage folder that cannot be read is an error: whether its seeds are used cannot be known.
     """
-    return seeds_of_others(state, strict=True) | dict.fromkeys(sorted(planned_seeds(state)), state.name)
+    used, continues = seeds_of_others(state, strict=True), state.provenance.get(CONTINUES)
+    if continues and has_ledger(before := state.folder.resolve().parent / continues["folder"]):
+        used = used_seeds(SweepState.load(before)) | used
+    return used | dict.fromkeys(sorted(planned_seeds(state)), state.name)
 
 
 def seeds_of_others(state: SweepState, *, strict: bool) -> dict[int, str]:

@@ -125,8 +125,8 @@ class PackState:
 
     @property
     def is_pruned(self) -> bool:
-        """Whether all of its members are pruned."""
-        return all(name in self.pruned_at for name, _ in self.members)
+        """Whether all of its members are pruned, at steps up to which it has been evaluated."""
+        return all(self.step >= self.pruned_at.get(name, math.inf) for name, _ in self.members)
 
     @property
     def has_ended(self) -> bool:

@@ -99,11 +99,10 @@ def continue_pack(
     pack: PackState, earlier: Sequence[str] | None, short: PackState | None, rungs: Sequence[RungDecision]
 ) -> None:
     """Let a new pack continue as `short` would have, from the checkpoints of `earlier`, if any."""
-    if not earlier or short is None:
-        return
-    pack.earlier, pack.ran_under = list(earlier), list(short.ran_under)
-    for rung in rungs:
+    for rung in rungs:  # also packs that died before their first evaluation, and are tried again
         pack.prune(rung.pruned, rung.step)
+    if earlier and short is not None:
+        pack.earlier, pack.ran_under = list(earlier), list(short.ran_under)
 
 
 def total_seconds(packs: Mapping[str, PackState], recuts: Sequence[Recut]) -> float:

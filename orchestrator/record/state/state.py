@@ -220,7 +220,18 @@ class SweepState:
             pack.end(fields["status"], fields["error"], fields["seconds"])
 
     def _retry(self, record: Record) -> None:
-        """Reopen packs that were given up; their configurations are scored again."""
+        """Reopen packs that were given up; their configurations are scored again.
+
+        A decision of a race that nobody survived, because packs had died, is taken back: it is decided again.
+        """
+        if self.decisions and not self.decisions[-1].survivors:
+            self.decisions.pop()
+        elif self.rungs and not self.rungs[-1].survivors:
+            pruned = self.rungs.pop().pruned
+            for name in pruned:
+                self.configurations[name].pruned_at = None
+            for pack in self.packs.values():
+                pack.pruned_at = {name: step for name, step in pack.pruned_at.items() if name not in pruned}
         for pack_id in record.fields["pack_ids"]:
             pack = self._pack_of(record, pack_id)
             if pack.status == "failed":

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from orchestrator.plan.packing.packs import Pack, Packer
+from orchestrator.record.state.lineage import continues_member
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.recuts import has_begun
 from orchestrator.record.state.state import SweepState
@@ -38,9 +39,15 @@ def recut_fields(
     unbegun_or_short = [
         one
         for one in left
-        if one is short or (one.pack_id in waiting and not has_begun(one) and not _may_have_checkpoints(state, one))
+        if one is short
+        or (
+            one.pack_id in waiting
+            and not has_begun(one)
+            and not _may_have_checkpoints(state, one)
+            and not _continues(state, one)
+        )
     ]
-    cut_again = [short] if short and earlier else unbegun_or_short
+    cut_again = [short] if short and (earlier or _continues(state, short)) else unbegun_or_short
     unbegun = {pack.pack_id: as_pack(pack) for pack in cut_again}
     begun = [
         (as_pack(pack), 1 - max(pack.step, running.get(pack.pack_id, Running()).step) / pack.steps)
@@ -80,6 +87,11 @@ def shortage_fields(
 def _may_have_checkpoints(state: SweepState, pack: PackState) -> bool:
     """Return whether a pack may have checkpoints; an empty folder stands for checkpoints that only the address has."""
     return bool(pack.evaluations or pack.earlier or checkpoint_folder(state.folder, pack.pack_id).exists())
+
+
+def _continues(state: SweepState, pack: PackState) -> bool:
+    """Return whether the members of a pack continue those of another sweep: cut with others they would start at 0."""
+    return continues_member(state, *pack.members[0])
 
 
 def as_pack(pack: PackState) -> Pack:

@@ -103,7 +103,8 @@ def as_configuration(found: ConfigurationState) -> Configuration:
 
 
 def is_finished(spec: SweepSpec, state: SweepState) -> bool:
-    """Whether every configuration of the sweep is drawn, scored or pruned, and no round of a race follows."""
+    """Whether every configuration of the sweep is drawn, scored or pruned, all packs ended, and no round follows."""
     drawn = len(state.draws) == search.total(spec)
     scored = all(configuration.is_done for configuration in state.configurations.values())
-    return drawn and scored and is_race_over(state)
+    ended = all(pack.has_ended for pack in state.packs.values())  # also those of pruned configurations
+    return drawn and scored and ended and is_race_over(state)

@@ -26,7 +26,7 @@ def leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
         curves = curves[curves["config_id"] == best.config_id]
         chosen = curves[select_steps(curves, choose_evaluations(curves, objective))]
         band = make_bands(chosen, objective, {})[best.config_id, objective.metric, objective.average]
-    except LengthwiseError as error:
+    except (LengthwiseError, KeyError) as error:  # KeyError: a ledger whose metric was not measured
         return [("its median curve", f"cannot be read: {error}")]
     places = np.unique(np.linspace(0, len(band.lengths) - 1, min(MOST, len(band.lengths))).round().astype(int))
     values = ", ".join(f"{band.lengths[place]}: {three_digits(band.median[place])}" for place in places)

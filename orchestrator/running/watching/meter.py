@@ -152,7 +152,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         *_confirms_row(state),
         ("state", f"{standing}: {state.message}" if state.message else standing),
         *([] if is_over else [("continue with", command("resume", state.folder))]),
-        ("configurations", f"{finished}/{len(state.configurations)}"),
+        ("configurations", f"{finished}/{planned_size(state.spec) - len(state.draws) + len(state.configurations)}"),
         ("seeds", f"{ended['complete'] + ended['failed']}/{len(members)}"),
         ("seeds failed", f"{ended['failed']} ({crashed} crashed, {ended['failed'] - crashed} diverged)"),
         *_stopped_row(state, len(members)),

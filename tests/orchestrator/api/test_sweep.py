@@ -168,6 +168,7 @@ def test_a_dictionary_and_its_file_give_the_same_curves(tmp_path, capsys):
         ({"imports": ["no_such_module"]}, "no_such_module"),
         ({"seeds": float("nan")}, "allowed: numbers, text"),
         ({"model": object()}, "model: object is not plain data"),
+        ({"tracking.uri": "nonsense"}, "tracking.uri"),
     ],
 )
 def test_bad_input_is_one_error_and_writes_nothing(tmp_path, more, said):

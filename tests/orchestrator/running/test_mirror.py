@@ -26,6 +26,7 @@ from orchestrator.running.schedulers import inline
 from orchestrator.storage import Store
 from orchestrator.tracking.attempt import Published
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
+from orchestrator.upkeep.listing import list_sweeps
 from search_spaces import dump_yaml
 from tests.orchestrator.claims.conftest import CLAIM, write_claims
 from tests.orchestrator.conftest import TRAINED
@@ -459,3 +460,45 @@ def test_a_pack_is_resumed_on_another_machine_from_its_checkpoint(tmp_path, monk
     there = tmp_path / "b/lengthwise/storage/file" / str(storage)[1:] / "trained"
     assert curves(there).equals(curves(tmp_path / "alone/trained"))
     assert begun.name in SweepState.load(there).packs
+
+
+def test_a_second_run_does_not_take_over_the_one_that_has_just_begun(machine, monkeypatch):
+    """Both run on one machine: the second has seen no ledger, and has not the lock of the folder."""
+    with machine("a") as folder:
+        first = create_ledger(folder, FIRST)
+        with pytest.raises(SweepLocked):
+            create_ledger(folder, FIRST)
+        first.append("publish", uri=None, ok=True, message="a")
+        first.close()
+        assert first.problem is None
+    with machine("b") as other:
+        fetch_sweep(other)
+    assert len(read_records(other)) == 2
+
+
+def test_the_second_of_two_that_wait_for_a_dead_owner_is_told_who_took_over(machine, tmp_path, monkeypatch):
+    with machine("a") as folder:
+        folder.mkdir(parents=True)
+        (tmp_path / "elsewhere").mkdir()
+        store = Store.for_copy(folder)
+        dead = Lease(store, tmp_path / "elsewhere")
+        dead.acquire()
+        dead._stop.set()
+        dead._thread.join()
+        monkeypatch.setattr(lease, "_LOOK", 0.05)
+        taken = threading.Timer(0.2, lambda: (store.create("owners/000002.json", b"{}"), store.delete([dead._name])))
+        taken.start()
+        with pytest.raises(SweepLocked, match="is being run by"):
+            Lease(Store.for_copy(folder), folder).acquire()
+        taken.join()
+
+
+def test_a_sweep_that_cannot_be_fetched_hides_no_other_one(machine):
+    with machine("a") as folder:
+        create_ledger(folder, FIRST).close()
+        create_ledger(folder.parent / "other", FIRST | {"name": "other"}).close()
+        (segment, *_) = sorted((machine("a").bucket / "ledger").iterdir())
+        segment.write_bytes(segment.read_bytes()[:-9] + b"........\n")
+        lines = list_sweeps(folder.parent)
+        assert any(line.startswith("other ") for line in lines)
+        assert any(line.startswith(f"{folder.name}: cannot be fetched") for line in lines)

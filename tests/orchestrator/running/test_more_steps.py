@@ -15,6 +15,7 @@ from orchestrator.errors import SweepExists, UserError
 from orchestrator.figures import drawing
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.confirm import SweepBeside, plan_confirmation
+from orchestrator.sweep.extend import extend_sweep
 from orchestrator.sweep.more_steps import extend_steps, plan_more_steps
 from orchestrator.sweep.sweep import resume_sweep, run_sweep
 from search_spaces import SweepSpec, parse_sweep
@@ -225,3 +226,13 @@ def test_an_unfinished_sweep_and_unequal_asks_are_refused(tmp_path: Path) -> Non
     begin_ledger(tmp_path / "few", sweep()).close()
     with pytest.raises(UserError, match="is not finished"):
         plan_more_steps(SweepState.load(tmp_path / "few"), 11)
+
+
+def test_a_confirmation_uses_no_seed_of_the_sweep_that_was_continued(tmp_path):
+    folder = run(tmp_path)
+    extend_sweep(folder, QUIET, seeds="5", only=["0"])
+    assert extend_steps(folder, QUIET, plan(top=1)).exit_code == 0
+    longer = SweepState.load(tmp_path / "few-steps-11")
+    assert plan_confirmation(longer, top=1, seeds="2").spec.seeds == (5, 6)
+    with pytest.raises(UserError, match="3"):
+        plan_confirmation(longer, top=1, seeds="3,9")

@@ -19,6 +19,7 @@ from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.scoring.objective import recorded_objective
 from orchestrator.results.scoring.rung_decision import decide_rung, scores_at_step
 from orchestrator.results.summarise import summary
+from orchestrator.running.schedulers import inline
 from orchestrator.tracking.contents.contents import ContentsOfSweep
 from search_spaces import Objective, Rungs, load_sweep
 from tests.orchestrator.running.deaths import INLINE, kill
@@ -404,3 +405,37 @@ def test_mlflow_shows_a_pruned_configuration_up_to_its_rung(stage):
     contents = ContentsOfSweep(state, summary(state), read_records(state.folder), read_curves(state))
     for row, run in contents.children():
         assert max(point.step for point in run.points if point.key == "progress/loss") == (row.pruned_at or 40)
+
+
+@pytest.mark.slow
+def test_damaged_curves_of_a_pruned_configuration_are_trained_again(lengthwise, tiny):
+    sweep = ("--storage", tiny.parent, *sets(*RATES, HALVING, "resources.pack=4"))
+    lengthwise.succeeds("run", tiny, *sweep)
+    state = SweepState.load(folder := tiny.parent / "tiny")
+    before, pruned = read_curves(state), next(one for one in state.configurations.values() if one.pruned_at == 20)
+    pack = state.packs[pruned.members[0].pack_id]
+    (folder / pack.evaluations[10]["file"]).unlink()
+    lengthwise.succeeds("repair", folder)
+    assert sorted(SweepState.load(folder).packs[pack.pack_id].evaluations) == [5]
+    lengthwise.succeeds("resume", folder)
+    again = SweepState.load(folder)
+    assert again.ended == "complete" and again.rungs == state.rungs
+    pd.testing.assert_frame_equal(read_curves(again), before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("race", [HALVING, "search.racing={first: 2, keep: 0.5}"], ids=["rungs", "rounds"])
+def test_a_race_whose_first_packs_all_died_is_run_by_retrying_them(lengthwise, tiny, monkeypatch, race):
+    sweep = ("--storage", tiny.parent, *sets(*RATES, race, "resources.retries=0"))
+    lengthwise.succeeds("run", tiny, *sweep, "--name", "whole")
+
+    def die(work, reporter):
+        raise RuntimeError("the driver of the GPU is broken")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(inline, "train_pack", die)
+        assert lengthwise("run", tiny, *sweep).returncode == 1
+    folder = tiny.parent / "tiny"
+    assert not any(one.survivors for one in (*SweepState.load(folder).rungs, *SweepState.load(folder).decisions))
+    lengthwise.succeeds("resume", folder, "--retry-failed")
+    assert same_curves(SweepState.load(folder), SweepState.load(tiny.parent / "whole"))

@@ -1,6 +1,7 @@
 """The storage folder: a table of its sweeps, deleting one and nothing else, training one member again."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,9 +10,14 @@ import pandas as pd
 import pytest
 
 from orchestrator.errors import NotASweep, SweepLocked, UserError
+from orchestrator.record.ledger.folders import find_in_storage
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.lock import SweepLock
+from orchestrator.record.ledger.records import read_records
+from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
+from orchestrator.results.summarise import summary
+from orchestrator.running.watching.meter import status_rows
 from orchestrator.upkeep import replay as replaying
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from orchestrator.upkeep.listing import list_sweeps, readable_size
@@ -39,6 +45,28 @@ def test_the_table_says_where_each_sweep_stands(tmp_path, synthetic_sweep, simpl
     assert " 2 of 2 " in lines[0] and f"{min(c.score for c in one.configurations.values()):#.3g} (#0)" in lines[0]
     assert " 0 of 1 " in lines[1] and "KiB" in lines[0] and lines[0].endswith(" s")
     assert unread.startswith("cannot be read: ") and "events.jsonl:1" in unread
+
+
+def test_a_sweep_stopped_before_all_is_drawn_counts_all_that_is_planned(
+    tmp_path, synthetic_sweep, simple_curve, monkeypatch
+):
+    spec = {"space": {"model.dropout": {"uniform": [0, 0.5]}}, "search.sampler": "tpe"}
+    state = synthetic_sweep(tmp_path / "a", [{"model.dropout": 0.1}], 2, simple_curve, spec=spec)
+    records = read_records(state.folder)
+    records[0].fields["spec"]["search"]["configurations"] = 32
+    records[-1] = replace(records[-1], fields={"status": "interrupted", "message": ""})
+    state = SweepState.replay(state.folder, records)
+    assert dict(status_rows(state))["configurations"].endswith("/32") and summary(state).planned == 32
+    monkeypatch.setattr(SweepState, "load", lambda folder: state)
+    assert " of 32 " in list_sweeps(tmp_path)[1]
+
+
+def test_a_path_from_here_is_not_a_name_in_the_storage_folder(tmp_path, small_sweep, monkeypatch):
+    monkeypatch.setenv("LENGTHWISE_STORAGE", str(small_sweep.folder.parent))
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert find_in_storage("small") == find_in_storage("small/") == small_sweep.folder
+    assert find_in_storage("./small") == Path("small")
 
 
 def test_a_storage_folder_that_is_not_there_is_refused(tmp_path):
