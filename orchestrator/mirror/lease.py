@@ -75,12 +75,14 @@ class Lease:
         before, end = self._store.read([name])[name], time.monotonic() + SILENCE
         if before:
             _log.warning(f"waiting up to {SILENCE:g} s for a heartbeat of {describe_owner(self._store)}")
-        while before and time.monotonic() < end:
+        empty = 0
+        while before and empty < 2 and time.monotonic() < end:
             time.sleep(_LOOK)
             if not self._store.has(name):
                 return True  # another driver that waited, too, has taken its place
-            if (now := self._store.read([name])[name]) != before:
-                return bool(now)  # empty: it has ended
+            if (now := self._store.read([name])[name]) not in (before, b""):
+                return True
+            empty = 0 if now else empty + 1  # it has ended; once may be a file that is being written
         return False
 
     def _send_heartbeats(self) -> None:

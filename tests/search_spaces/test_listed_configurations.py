@@ -85,5 +85,5 @@ def test_an_empty_or_missing_list_is_refused() -> None:
 
 def test_an_override_that_no_configuration_would_use_is_refused() -> None:
     text = LISTED.replace("    - {}\n", "")
-    assert "every configuration of search.listed gives it" in refusal(text, "training.averages.ema.decay=0.5")
+    assert "every configuration of search.listed sets this key" in refusal(text, "training.averages.ema.decay=0.5")
     assert parse_sweep(text, "a", ["model.dropout=0.1"]).model["dropout"] == 0.1

@@ -47,7 +47,8 @@ class Cope(Position):
         places = own - sums if context.causal else (own - sums).abs()
         places = (places + gates).clamp(0.0, self.npos_max - 1.0)
         tables = table.mT[:, None, None]
-        if len(table) == 1 and not torch.compiler.is_compiling():  # else a lone member's gradient rounds differently
+        eager = not torch.compiler.is_compiling() and not torch.is_autocast_enabled(table.device.type)
+        if len(table) == 1 and eager:  # else the gradient of a lone member rounds in another order
             tables = tables.expand(*context.q.shape[:3], -1, -1).contiguous()
         of_places = product(context.q, tables).to(scores.dtype)  # (M, B, H, T, npos_max)
         rises = torch.cat([of_places.diff(dim=-1), torch.zeros_like(of_places[..., :1])], dim=-1)

@@ -6,11 +6,12 @@ round: its survivors get the next seeds. A race is over when its survivors have 
 are none.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any, TypeVar
 
+from orchestrator.record.state.parts import ConfigurationState, PackState
 from search_spaces import Rung, Rungs
 
 
@@ -145,6 +146,23 @@ def _add(decisions: list[_Kind], place: int, decision: _Kind, name: str) -> None
         decisions.append(decision)
     if decisions[place] != decision:
         raise ValueError(f"{name} is decided twice and differently")
+
+
+def retract_empty_decision(
+    decisions: list[Decision],
+    rungs: list[RungDecision],
+    configurations: Mapping[str, ConfigurationState],
+    packs: Iterable[PackState],
+) -> None:
+    """Take back the last decision if nobody survived it, because packs had died; it is then decided again."""
+    if decisions and not decisions[-1].survivors:
+        decisions.pop()
+    elif rungs and not rungs[-1].survivors:
+        pruned = rungs.pop().pruned
+        for name in pruned:
+            configurations[name].pruned_at = None
+        for pack in packs:
+            pack.pruned_at = {name: step for name, step in pack.pruned_at.items() if name not in pruned}
 
 
 class Race:

@@ -1,8 +1,8 @@
 """The state of a sweep, replayed from its ledger: a view that holds nothing of its own.
 
 Replaying is idempotent: a repeated record changes nothing, so a resumed sweep counts nothing twice. Some records revoke
-earlier ones: `retry` reopens packs that were given up, `extend` and `race` reopen configurations that get more seeds,
-`rung` prunes configurations; their scores no longer count. `recut` replaces packs.
+earlier ones: `retry` reopens packs that were given up, and a decision that nobody survived, `extend` and `race` reopen
+configurations that get more seeds, `rung` prunes some; their scores no longer count. `recut` replaces packs.
 """
 
 from __future__ import annotations
@@ -220,18 +220,8 @@ class SweepState:
             pack.end(fields["status"], fields["error"], fields["seconds"])
 
     def _retry(self, record: Record) -> None:
-        """Reopen packs that were given up; their configurations are scored again.
-
-        A decision of a race that nobody survived, because packs had died, is taken back: it is decided again.
-        """
-        if self.decisions and not self.decisions[-1].survivors:
-            self.decisions.pop()
-        elif self.rungs and not self.rungs[-1].survivors:
-            pruned = self.rungs.pop().pruned
-            for name in pruned:
-                self.configurations[name].pruned_at = None
-            for pack in self.packs.values():
-                pack.pruned_at = {name: step for name, step in pack.pruned_at.items() if name not in pruned}
+        """Reopen packs that were given up; their configurations are scored again."""
+        races.retract_empty_decision(self.decisions, self.rungs, self.configurations, self.packs.values())
         for pack_id in record.fields["pack_ids"]:
             pack = self._pack_of(record, pack_id)
             if pack.status == "failed":
