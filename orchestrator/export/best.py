@@ -28,7 +28,7 @@ def best_file(state: SweepState, result: Summary) -> str:
     score = f"score {three_digits(row.score)}, {row.seeds_run} seeds ran, {row.seeds_failed} failed"
     ranked = f"ranked 1 of {result.configurations_finished} by {result.score_label}"
     spec = {
-        "name": f"{state.name}-best",
+        "name": f"{state.name[:95]}-best",  # a name has at most 100 characters
         "study": state.study,
         "description": f"Configuration {label(row.number)} ({row.config_id}) of {state.name}, {ranked}: {score}.",
         **{key: state.spec[key] for key in ("imports",) if key in state.spec},

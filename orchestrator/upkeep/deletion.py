@@ -90,7 +90,7 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
         if not planned.entries + planned.objects:
             raise UserError(f"{folder}: has no checkpoints")
         lost = "packs that have not ended would begin at step 0 again, and extend --steps has nothing to continue from"
-        return replace(planned, relations=(lost,))
+        return replace(planned, relations=(lost, *_describe_continuing(folder)))
     try:
         state = SweepState.load(folder)
     except LengthwiseError:  # a damaged sweep can be deleted, too
@@ -100,8 +100,16 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
     copies = [one.folder.name for one in alike if one.folder.resolve() != folder.resolve()]
     relations = [f"{name} is the same sweep, with the same MLflow runs, and stays" for name in copies]
     relations += [f"its confirmation {one.folder.name} stays" for one in confirmations_of(state)]
+    relations += _describe_continuing(folder)
     relations += [f"the report of {one.folder.name} loses these confirmed scores" for one in searches_of(state)]
     return replace(planned, relations=tuple(relations), published_at=tuple(state.published_at))
+
+
+def _describe_continuing(folder: Path) -> list[str]:
+    """Return a sentence for each sweep beside `folder` that trains its members further."""
+    beside = read_relatives(folder.resolve().parent, strict=False)
+    names = [one.folder.name for one in beside if one.continues == folder.resolve().name]
+    return [f"what {name} has not begun to train further would start from step 0 there" for name in names]
 
 
 def delete_sweep(planned: Deletion, delete_runs: Callable[[], None] = lambda: None) -> None:

@@ -33,7 +33,8 @@ class Identity:
 class Relative:
     """A sweep beside another one: the one it confirms, None for a search, and where its chain of confirmations began.
 
-    `confirms` is what its first record has of that; a search is its own root.
+    `confirms` is what its first record has of that; a search is its own root. `continues` is the name of the folder of
+    the sweep whose members it trains further, None without one.
     """
 
     folder: Path
@@ -41,6 +42,7 @@ class Relative:
     confirms: dict[str, Any] | None
     parent: Identity | None
     root: Identity
+    continues: str | None
 
 
 def relative(folder: Path) -> Relative:
@@ -48,9 +50,10 @@ def relative(folder: Path) -> Relative:
     first = read_first_record(folder)
     if problem := wrong_field(first.kind, first.fields):
         raise DamagedLedger(folder / LEDGER_FILE, 1, problem)
-    own, confirms = Identity(first.fields["name"], first.fields["spec_hash"]), first.fields["provenance"].get(CONFIRMS)
+    own, origin = Identity(first.fields["name"], first.fields["spec_hash"]), first.fields["provenance"]
+    confirms, continues = origin.get(CONFIRMS), (origin.get(CONTINUES) or {}).get("folder")
     parent, root = (_identity(confirms), _identity(confirms["root"])) if confirms else (None, own)
-    return Relative(folder=folder, identity=own, confirms=confirms, parent=parent, root=root)
+    return Relative(folder=folder, identity=own, confirms=confirms, parent=parent, root=root, continues=continues)
 
 
 def _identity(named: dict[str, Any]) -> Identity:
@@ -87,10 +90,22 @@ def used_seeds(state: SweepState) -> dict[int, str]:
     So are those of the sweep that it continues, and of the confirmations of that one.
     A ledger in the storage folder that cannot be read is an error: whether its seeds are used cannot be known.
     """
-    used, continues = seeds_of_others(state, strict=True), state.provenance.get(CONTINUES)
-    if continues and has_ledger(before := state.folder.resolve().parent / continues["folder"]):
-        used = used_seeds(SweepState.load(before)) | used
-    return used | dict.fromkeys(sorted(planned_seeds(state)), state.name)
+    used: dict[int, str] = {}
+    for one in reversed(_continued_sweeps(state)):
+        used |= seeds_of_others(one, strict=True) | dict.fromkeys(sorted(planned_seeds(one)), one.name)
+    return used
+
+
+def _continued_sweeps(state: SweepState) -> list[SweepState]:
+    """Return the sweep, the one that it continues, the one that this continues, and so on."""
+    found, folders = [state], {state.folder.resolve()}
+    while (continues := found[-1].provenance.get(CONTINUES)) is not None:
+        before = (found[-1].folder.resolve().parent / continues["folder"]).resolve()
+        if before in folders or not has_ledger(before):
+            break
+        found.append(SweepState.load(before))
+        folders.add(before)
+    return found
 
 
 def seeds_of_others(state: SweepState, *, strict: bool) -> dict[int, str]:

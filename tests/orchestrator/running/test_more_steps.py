@@ -18,6 +18,7 @@ from orchestrator.sweep.confirm import SweepBeside, plan_confirmation
 from orchestrator.sweep.extend import extend_sweep
 from orchestrator.sweep.more_steps import extend_steps, plan_more_steps
 from orchestrator.sweep.sweep import resume_sweep, run_sweep
+from orchestrator.upkeep.deletion import plan_deletion
 from search_spaces import SweepSpec, parse_sweep
 from tests.command_line import CommandLine
 from tests.orchestrator.running.ledgers import begin_ledger, keyed, same_curves
@@ -236,3 +237,5 @@ def test_a_confirmation_uses_no_seed_of_the_sweep_that_was_continued(tmp_path):
     assert plan_confirmation(longer, top=1, seeds="2").spec.seeds == (5, 6)
     with pytest.raises(UserError, match="3"):
         plan_confirmation(longer, top=1, seeds="3,9")
+    told = "what few-steps-11 has not begun to train further would start from step 0 there"
+    assert told in plan_deletion(folder).sentence and told in plan_deletion(folder, checkpoints_only=True).sentence
