@@ -136,8 +136,9 @@ class Members:
         every = sorted({s for one in self.measured.values() for metric in one.metrics.values() for s in metric.lengths})
         trained = []
         for one in self.measured.values():
-            judged, known = one.metrics[self.objective.metric], [one.metrics[name] for name in metrics]
-            trained.append({s for metric in known for s in metric.trained_lengths or judged.trained_lengths})
+            judged = one.metrics[self.objective.metric].trained_lengths
+            if known := [one.metrics[name] for name in metrics if name in one.metrics]:
+                trained.append({s for metric in known for s in metric.trained_lengths or judged})
         always, ever, selection = set.intersection(*trained), set.union(*trained), self.objective.lengths
         return {
             "all": tuple(every),

@@ -319,6 +319,14 @@ def test_groups_of_lengths_leave_out_what_any_configuration_has_trained_on(put: 
         assert (groups["trained"], groups["unseen"]) == ((1, 2, 3), (7, 8, 9))
 
 
+def test_a_configuration_without_a_metric_has_no_part_in_its_lengths(put: Put) -> None:
+    members = put(lambda *_: 0.1, claim())["pre_norm"].members
+    first, *others = members.measured
+    lacking = {name: one for name, one in members.measured[first].metrics.items() if name != "invalid_mass"}
+    members.measured[first] = replace(members.measured[first], metrics=lacking)
+    assert members.resolve_lengths("unseen", ["invalid_mass"], others) == [5, 6, 7, 8, 9]
+
+
 def test_minus_takes_the_ratio_of_an_arm_that_has_over(put: Put) -> None:
     arms = {"a": {**PRE, "lengths": [8, 9], "minus": "b"}, "b": {**PRE, "lengths": [8, 9], "over": "c"}, "c": NONE}
     asked = claim(question="bound", bound=0.0, arms=arms, compare=["a"])
