@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,8 +35,6 @@ class Randomized(Position):
     own. Encodings that do not use position ids are unchanged.
     """
 
-    # Revision 1 drew a position for every token of a row, copies of states included, and used only the first ones.
-    revision: ClassVar[int] = 2
     draws_random_numbers = True  # its positions
 
     base: Position = setting("rope", kind="position", help="the encoding, by name or as {name: ...}")
@@ -88,21 +86,12 @@ class Randomized(Position):
         return self.base.layer_parameters(name, replace(sizes, longest=self.longest, ids=self.longest))
 
     def assign_ids(self, ids_MBT: Tensor | None, shape: tuple[int, int, int], noise: Noise | None) -> Tensor:
-        """Draw the positions; id t of a batch with ids becomes the t-th drawn position.
-
-        As many are drawn as the largest id of a row asks for, so that copies of a state move no position.
-        """
+        """Draw the positions; id t of a batch with ids becomes the t-th drawn position."""
         if noise is None:
             raise ValueError("randomized positions need noise in every pass, and noise is None")
         shared = self.draw == "batch"
         order = (self.longest,) if shared else (shape[1], self.longest)
         drawn = noise.integers(PLACE_SITE, order, 2**31, shared=shared).argsort(dim=-1, stable=True)
-        if ids_MBT is not None and ids_MBT.shape[-1] == shape[2]:  # not those of a KV cache, which has consecutive ones
-            rank = drawn.argsort(dim=-1)  # a place among the first `count` of the order is drawn
-            rank = rank[:, None] if shared else rank
-            count = ids_MBT.amax(dim=-1, keepdim=True) + 1
-            place = torch.arange(self.longest, device=ids_MBT.device)
-            return torch.gather(torch.where(rank < count, place, self.longest).sort(dim=-1).values, -1, ids_MBT)
         drawn = drawn[..., : shape[2]].sort(dim=-1).values
         drawn = (drawn[:, None] if shared else drawn).expand(shape)
         return drawn if ids_MBT is None else torch.gather(drawn, -1, ids_MBT)

@@ -46,20 +46,6 @@ def test_positions_are_distinct_ascending_and_all_of_them(draw: str) -> None:
 
 
 @pytest.mark.parametrize("draw", ["batch", "row"])
-def test_copies_of_states_move_no_position(draw: str) -> None:
-    """A row of T ids has the same positions whether some of its tokens repeat ids or not."""
-    position = Randomized(longest=40, draw=draw)
-    plain = torch.arange(T).expand(2, 5, T)
-    expected = position.assign_ids(None, (2, 5, T), noise(0, 1))
-    assert torch.equal(position.assign_ids(plain, (2, 5, T), noise(0, 1)), expected)
-    twice = torch.cat([plain, plain], dim=-1)
-    assert torch.equal(position.assign_ids(twice, (2, 5, 2 * T), noise(0, 1)), expected.repeat(1, 1, 2))
-    far = torch.arange(0, 3 * T, 3).expand(2, 5, T)  # more ids than tokens
-    found = position.assign_ids(far, (2, 5, T), noise(0, 1))
-    assert (found.diff(dim=-1) >= 3).all() and found.max() < 40
-
-
-@pytest.mark.parametrize("draw", ["batch", "row"])
 def test_positions_are_drawn_in_tests_too_and_pieces_have_those_of_the_whole(draw: str) -> None:
     model = Decoder(layers=1, width=D, heads=H, position=Randomized(longest=40, base="learned", draw=draw))
     same = Batch(*[tokens_of((1, 1, T), TASK.inputs).expand(M, 8, T)] * 2)
