@@ -12,9 +12,10 @@ import yaml
 from matplotlib import pyplot
 
 from orchestrator import Sweep, open_sweep, run
+from orchestrator.api.running import _plain
 from orchestrator.errors import NotASweep, UserError
 from orchestrator.record.state.state import SweepState
-from search_spaces import SweepFileError
+from search_spaces import SweepFileError, load_sweep
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
 TINY = {
@@ -157,6 +158,13 @@ def test_a_dictionary_and_its_file_give_the_same_curves(tmp_path, capsys):
     pd.testing.assert_frame_equal(one.curves, other.curves)
     assert set(one.curves["step"]) == {3, 6} and one.curves["number"].nunique() == one.curves["seed"].nunique() == 2
     assert one.resume().status == "complete"
+
+
+@pytest.mark.parametrize("text", ["plain", "Über", "🚀 'quoted' \\ #"])
+def test_any_text_reaches_the_specification(tmp_path, text):
+    file = tmp_path / "tiny.yaml"
+    file.write_text(yaml.safe_dump(TINY | {"seeds": 2}))
+    assert load_sweep(file, [f"description={_plain('description', text)}"]).description == text
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,13 @@ from hypothesis import strategies as st
 from orchestrator.errors import UserError
 from orchestrator.plan.packing.packs import LEAST_BYTES_GPU, Cluster, Pack, Packer, make_packs, recut_packs
 from orchestrator.record.ledger.records import Record, decode, encode
-from orchestrator.record.state.recuts import describe_recuts
+from orchestrator.record.state.parts import MemberState, PackState
+from orchestrator.record.state.race import RungDecision
+from orchestrator.record.state.recuts import continue_pack, describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.running.driving import driver as driver_module
-from orchestrator.running.driving import scores
+from orchestrator.running.driving import recutting, scores
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.recutting import Room
 from orchestrator.running.pack.train_pack import checkpoint_folder
@@ -285,6 +287,32 @@ def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage) -> N
     assert keyed(state).equals(keyed(whole))
     assert one.said[0] == describe_recuts([recut])[0] and ("packs cut again", one.said[0]) in status_rows(state)
     assert one.said[0] in summary(state).notes
+
+
+def test_packs_that_continue_another_sweep_are_not_cut_again(stage, monkeypatch) -> None:
+    """Cut with members that have no checkpoint they would start from step 0."""
+    one = stage("one")
+
+    def stop(driver: SweepDriver) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play(one, lambda workers: 4, 1, tick=stop)
+    continued = next(iter(SweepState.load(one.folder).packs.values()))
+    member = continued.members[0][0]
+    monkeypatch.setattr(recutting, "continues_member", lambda state, config_id, seed: config_id == member)
+    state = play(one, lambda workers: 1, 4)
+    assert continued.pack_id in state.packs and state.recuts
+
+
+def test_a_pack_that_is_cut_again_without_checkpoints_stays_pruned() -> None:
+    pack = PackState("p", [("a", 0), ("b", 0)], [MemberState(0, "p"), MemberState(0, "p")], steps=6, structural_key="k")
+    rung = RungDecision(
+        step=2, since=1, seeds=(0,), survivors=("b",), guarded=(), values={"a": 0.2, "b": 0.1},
+        improvements={"a": 0.0, "b": 0.0}, spreads={"a": 0.0, "b": 0.0},
+    )  # fmt: skip
+    continue_pack(pack, None, None, [rung])
+    assert pack.pruned_at == {"a": 2} and not pack.earlier
 
 
 RACE = (
