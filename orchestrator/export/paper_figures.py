@@ -4,6 +4,7 @@ import io
 import math
 import textwrap
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -82,8 +83,9 @@ def caption(result: Summary, labels: Mapping[str, str]) -> str:
     if len(rows) < len(result.rows):
         of_all = f"; of all {len(result.rows)} configurations {result.seeds_run} and {result.seeds_failed}"
     test = f"; lengths {spans(result.test_lengths)} were used for neither" if result.test_lengths else ""
+    seeds = replace(result, rows=tuple(rows)).seeds_in_words
     return (
-        f"Lines: median over {result.seeds_in_words}; bands: quartiles; thin lines: single seeds "
+        f"Lines: median over {seeds}; bands: quartiles; thin lines: single seeds "
         f"({ran} ran, {failed} failed{of_all}). Shaded: trained lengths; hatched: lengths "
         f"{spans(result.objective.lengths)}, by which configurations are ranked{test}."
     )

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import pytest
 from matplotlib.figure import Figure
@@ -136,6 +137,9 @@ def test_the_caption_says_how_many_seeds_ran_and_failed(result):
     ran = [row for row in result.rows if row.number in (0, 5)]
     said = f"(6 ran, {sum(row.seeds_failed for row in ran)} failed; of all 6 configurations 18 and 1)."
     assert said in caption(result, two)
+    fewer = tuple(row if row.number in (0, 5) else replace(row, seeds=row.seeds[:2]) for row in result.rows)
+    result = replace(result, rows=fewer)
+    assert "median over 3 seeds;" in caption(result, two) and "median over 2 to 3 seeds;" in caption(result, {})
 
 
 def test_a_sweep_without_curves_has_no_figures(tmp_path, synthetic_sweep, simple_curve):
