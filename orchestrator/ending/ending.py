@@ -18,7 +18,7 @@ from orchestrator.errors import LedgerError, LengthwiseError
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.scoring.search_design import planned_size
+from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.driving.budget import Limit
 from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts
 from orchestrator.shortages import out_of_memory, out_of_space
@@ -117,8 +117,7 @@ def record_end(ledger: Ledger, state: SweepState, interrupts: Interrupts, stoppe
             used = " and ".join(limit.words for limit in stopped_by)
             more = "".join(limit.option for limit in stopped_by)
             status = STOPPED
-            planned = planned_size(state.spec) - len(state.draws) + len(state.configurations)
-            message = f"{used} used, {finished} of {planned} configurations done; continue with: "
+            message = f"{used} used, {finished} of {count_planned(state)} configurations done; continue with: "
             message += f"{command('resume', state.folder)}{more}"
         with interrupts.held():
             state.apply(ledger.append("end", status=status, message=message))

@@ -23,7 +23,6 @@ from orchestrator.ending.notice import Notice
 from orchestrator.errors import SpecChanged
 from orchestrator.mirror.fetch import fetch_sweep, refuse_deleted
 from orchestrator.mirror.mirrored import create_ledger, open_ledger
-from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import check, drawn_configurations
 from orchestrator.plan.configurations import Configuration, warnings_for
 from orchestrator.plan.packing.packs import Packer
@@ -34,6 +33,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import remember
 from orchestrator.results.comparing.shared_streams import parameters_by_structure
+from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.driving.sampler import is_finished
@@ -169,8 +169,7 @@ def resume_sweep(
         if retry_failed:
             _reopen(ledger, state, console)
         done = sum(found.is_done for found in state.configurations.values())
-        duplicates = len(state.draws) - len(state.configurations)
-        share = f"{done} of {search.total(spec) - duplicates} configurations are done"
+        share = f"{done} of {count_planned(state)} configurations are done"
         say(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
         if going_on:
             state.apply(ledger.append("resume", provenance=provenance(), code=code.fields))

@@ -11,7 +11,7 @@ from orchestrator.record.ledger.folders import sweep_folders
 from orchestrator.record.ledger.lock import running
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.scoring.search_design import planned_size
+from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.watching.meter import describe_best
 from orchestrator.wording import duration
 
@@ -72,12 +72,11 @@ def _row(folder: Path) -> tuple[str, ...]:
     state = SweepState.load(folder)
     age = max(0.0, time.time() - (state.started or time.time()))
     done = sum(one.is_done for one in state.configurations.values())
-    planned = planned_size(state.spec) - len(state.draws) + len(state.configurations)  # a repeated draw is no other one
     return (
         folder.name,
         state.study,
         state_word(state),
-        f"{done} of {planned}",
+        f"{done} of {count_planned(state)}",
         describe_best(state, "-"),
         readable_size(size_on_disk(folder)),
         f"{int(age // 86400)} d" if age >= 86400 else duration(age),

@@ -1,4 +1,4 @@
-"""The lock of a sweep directory: one driver at a time; a second one is told who holds the lock.
+"""The lock of a sweep directory: only one driver at a time; the error for a second one names the first.
 
 The operating system holds the lock (`flock` on `.lock`), so a killed driver frees it at once. `.owner.json` names the
 holder with a heartbeat, refreshed by a thread. It is for people to read; only `running` also trusts it, where the lock

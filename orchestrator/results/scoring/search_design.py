@@ -54,3 +54,11 @@ def planned_size(spec: Mapping[str, Any]) -> int:
     search = spec.get("search", {})
     draws = len(search.get("listed") or ()) or search.get("configurations") or 1
     return int(draws * grid_size(spec))
+
+
+def count_planned(state: SweepState) -> int:
+    """Return how many configurations a sweep has when all are drawn; a draw that repeats one is not another one.
+
+    Repetitions among draws to come are not foreseen.
+    """
+    return planned_size(state.spec) - len(state.draws) + len(state.configurations)

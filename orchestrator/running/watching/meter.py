@@ -15,7 +15,7 @@ from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmed import read_search_labels
 from orchestrator.results.ran_under import RanUnder, code_sentence
-from orchestrator.results.scoring.search_design import planned_size
+from orchestrator.results.scoring.search_design import count_planned, planned_size
 from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
 from orchestrator.results.views.race_rounds import describe_round, describe_rung
 from orchestrator.running.driving.work import Running
@@ -61,7 +61,7 @@ def progress_rows(
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
     finished = sum(found.is_done for found in state.configurations.values())
     rows += [
-        ("configurations", f"{finished}/{planned - len(state.draws) + len(state.configurations)}"),
+        ("configurations", f"{finished}/{count_planned(state)}"),
         ("seeds", f"{ended['complete'] + ended['failed']}/{seeds}"),
         ("seeds failed", str(ended["failed"])),
     ]
@@ -152,7 +152,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         *_confirms_row(state),
         ("state", f"{standing}: {state.message}" if state.message else standing),
         *([] if is_over else [("continue with", command("resume", state.folder))]),
-        ("configurations", f"{finished}/{planned_size(state.spec) - len(state.draws) + len(state.configurations)}"),
+        ("configurations", f"{finished}/{count_planned(state)}"),
         ("seeds", f"{ended['complete'] + ended['failed']}/{len(members)}"),
         ("seeds failed", f"{ended['failed']} ({crashed} crashed, {ended['failed'] - crashed} diverged)"),
         *_stopped_row(state, len(members)),
