@@ -33,7 +33,7 @@ from trainers.training.compiling import should_compile, should_fuse_draws
 from trainers.training.earlier import Earlier, join_earlier
 from trainers.training.final_weights import write_pack_weights
 from trainers.training.step import make_learner
-from trainers.training.stopping import ended_members, members_to_stop, next_stages
+from trainers.training.stopping import ended_members, evaluations_left, members_to_stop, next_stages
 
 _HEARTBEAT_SECONDS = 1.0
 
@@ -111,13 +111,12 @@ class _Run:
             if self.checkpoints and self.checkpoints.enabled and self.done == steps:
                 self.save()  # before the last evaluation, so that a longer training can start from here
             self.evaluate_if_due()
-            if self.checkpoints and self.done < steps and (self.stopped or self.checkpoints.is_due(self.done)):
+            if self.checkpoints and self.done < steps and not self.stopped and self.checkpoints.is_due(self.done):
                 self.save()
-        if self.stopped and self.done < steps:
-            return []
-        if not self.evaluations[-1].final:
-            self.report_final()
-        return member_results(self.pack.members[: self.count], self.evaluations[-1])
+        self.report_rest()
+        if not (last := self.evaluations[-1]).final and self.checkpoints:
+            self.save()
+        return member_results(self.pack.members[: self.count], last) if last.final else []
 
     def evaluate_if_due(self) -> None:
         """Evaluate if an evaluation is due and not yet done, and remove the members that have finished."""
@@ -219,12 +218,15 @@ class _Run:
             )
         )
 
-    def report_final(self) -> None:
-        """Report the final evaluation of a pack without active members: the last values of each member."""
-        kept, last, steps = self.write_weights_files(), self.evaluations[-1], self.pack.training.steps
-        self.report(
-            replace(last, step=steps, final=True, loss_M=last.final_loss_M, seconds=self.seconds(), weights=kept)
-        )
+    def report_rest(self) -> None:
+        """Report the evaluations that are left to a pack without active members: the last values of each member."""
+        last, steps = self.evaluations[-1], self.pack.training.steps
+        for step in evaluations_left(self.pack, last.step):
+            if self.stopped:
+                return
+            kept = self.write_weights_files() if step == steps else ()
+            repeated = replace(last, step=step, final=step == steps, loss_M=last.final_loss_M, weights=kept)
+            self.report(replace(repeated, seconds=self.seconds()))
 
     def report(self, evaluation: Evaluation) -> None:
         self.evaluations.append(evaluation)
@@ -278,9 +280,8 @@ class _Run:
 
     def beat(self, phase: str) -> None:
         self.last_beat = time.monotonic()
-        failed, stopped = (
-            int((self.active.member_steps(name)[: self.count] >= 0).sum()) for name in ("failed_at", "stopped_at")
-        )
+        ended = (self.active.member_steps(name)[: self.count] >= 0 for name in ("failed_at", "stopped_at"))
+        failed, stopped = (int(ended_M.sum()) for ended_M in ended)
         self.reporter.progress(
             Progress(
                 step=self.done,

@@ -29,6 +29,16 @@ def ended_members(last: Evaluation, ends_at_M: Ints) -> NDArray[np.bool_]:
     return ended if last.stopped_at_M is None else ended | (last.stopped_at_M >= 0) | (last.failed_at_M >= 0)
 
 
+def evaluations_left(pack: Pack, done: int) -> list[int]:
+    """Return the steps of the evaluations after step `done` that a pack without active members has left to report.
+
+    With early stopping these are all, so that a member has the same curve in any pack; else only the last one.
+    """
+    every, steps = pack.evaluation.every, pack.training.steps
+    between = range((done // every + 1) * every, steps, every) if every and pack.stop else ()
+    return [*between, *([steps] if done < steps else [])]
+
+
 def next_stages(pack: Pack, validation: Validation, stage_M: Ints) -> Ints:
     """Return the next stages of the members, (M,). Raises PackError if a curriculum returns invalid stages."""
     rule, stages = pack.curriculum, pack.task.stages

@@ -50,8 +50,10 @@ def test_a_sweep_in_which_members_stop(ran, monkeypatch, full_text):
     curves, result = read_curves(state), summary(state)
     assert result.may_stop and result.seeds_failed == 0
     assert result.stopped_at == tuple(sorted(at for at in stopped.values() if at))
+    every_step = sorted(set(curves["step"]))
+    assert every_step[-1] == 60 and np.ptp(np.diff(every_step)) == 0
     for (name, seed), mine in curves.groupby(["config_id", "seed"], observed=True):
-        assert mine["step"].max() == 60
+        assert sorted(set(mine["step"])) == every_step
         if at := stopped[name, seed]:
             wide = mine.set_index(["average", "metric", "length", "step"])["value"].unstack()
             for step in wide.columns[wide.columns > at]:

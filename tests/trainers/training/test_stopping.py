@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.trainers.own_tasks import Bag, Echo
-from tests.trainers.runs import killed, same, train_recorded
-from trainers import Checkpoints, Evaluation
+from tests.trainers.runs import Recorder, killed, same, train_recorded
+from trainers import Checkpoints, Evaluation, train
 from trainers.config.member import MemberConfig
 from trainers.evaluation.weights import StoredWeights
 from trainers.models.model import Recorded
@@ -49,7 +49,7 @@ def test_members_stop_at_evaluations_of_their_own(eight) -> None:
     assert last.step == STEPS and last.final and [one.final for one in evaluations].count(True) == 1
     assert len({int(at) for at in last.stopped_at_M}) >= 3 and (last.stopped_at_M > 0).all()
     assert all(at % EVERY == 0 for at in last.stopped_at_M)
-    assert evaluations[-2].step == last.stopped_at_M.max(), "nothing was trained after the last had stopped"
+    assert last.stopped_at_M.max() < STEPS - EVERY
     assert [one.stopped_at for one in results] == last.stopped_at_M.tolist()
     assert {one.status for one in results} == {"complete"} and (last.failed_at_M == -1).all()
 
@@ -79,14 +79,13 @@ def test_curves_are_those_without_stopping_and_then_repeated(eight, unstopped) -
 @pytest.mark.parametrize("chosen", [(3,), (6, 0, 5), (7, 7, 2)], ids=str)
 def test_a_member_stops_in_any_pack_as_it_does_in_this_one(member, eight, chosen) -> None:
     evaluations, _ = train_recorded([quick(member, seed) for seed in chosen])
-    mine = {one.step: one for one in evaluations}
-    for one in eight[0]:
-        if one.step in mine:
-            places = list(chosen)
-            np.testing.assert_array_equal(mine[one.step].values_MAKL, one.values_MAKL[places])
-            np.testing.assert_array_equal(mine[one.step].loss_M, one.loss_M[places])
-            np.testing.assert_array_equal(mine[one.step].stopped_at_M, one.stopped_at_M[places])
-            np.testing.assert_array_equal(mine[one.step].validation.values_MDL, one.validation.values_MDL[places])
+    places = list(chosen)
+    for mine, one in zip(evaluations, eight[0], strict=True):
+        assert mine.step == one.step and mine.final == one.final
+        np.testing.assert_array_equal(mine.values_MAKL, one.values_MAKL[places])
+        np.testing.assert_array_equal(mine.loss_M, one.loss_M[places])
+        np.testing.assert_array_equal(mine.stopped_at_M, one.stopped_at_M[places])
+        np.testing.assert_array_equal(mine.validation.values_MDL, one.validation.values_MDL[places])
 
 
 def test_the_pack_becomes_smaller(member, eight, monkeypatch) -> None:
@@ -169,11 +168,14 @@ def test_a_compiled_pack_that_becomes_smaller_has_the_bits_of_its_members_alone(
 
 def test_a_failed_member_leaves_and_stays_failed(member) -> None:
     members = [quick(member, 0), quick(member, 1, training__learning_rate=1e38), quick(member, 2)]
-    evaluations, results = train_recorded(members)
+    recorder = Recorder()
+    results = train(members, recorder)
+    last = recorder.evaluations[-1]
     assert [one.status for one in results] == ["complete", "failed", "complete"]
     assert results[1].stopped_at is None and results[1].failed_at is not None
-    assert np.isnan(evaluations[-1].values_MAKL[1]).all() and np.isnan(evaluations[-1].loss_M[1])
-    assert evaluations[-2].step < STEPS, "the failed one did not keep the pack going"
+    assert np.isnan(last.values_MAKL[1]).all() and np.isnan(last.loss_M[1])
+    trained = max(beat.step for beat in recorder.beats)
+    assert trained == last.stopped_at_M.max() < STEPS, "the failed one did not keep the pack going"
 
 
 def test_weights_are_those_at_the_stop(member, eight, tmp_path) -> None:
@@ -198,6 +200,24 @@ def test_a_pack_resumed_in_the_middle_goes_on_bit_for_bit(member, eight, tmp_pat
     evaluations, results = train_recorded(members, checkpoints=Checkpoints(folder=tmp_path, every_steps=1000))
     same(evaluations, eight[0])
     assert results == eight[1]
+
+
+@pytest.mark.parametrize("every_steps", [None, 3])
+def test_a_pack_interrupted_after_all_have_stopped_goes_on_from_there(member, eight, tmp_path, every_steps) -> None:
+    members, ends = [quick(member, seed) for seed in SEEDS], int(eight[0][-1].stopped_at_M.max())
+
+    class Interrupts(Recorder):
+        def report(self, evaluation: Evaluation) -> bool:
+            super().report(evaluation)
+            return evaluation.step == ends + EVERY
+
+    recorder = Interrupts()
+    assert train(members, recorder, checkpoints=Checkpoints(folder=tmp_path, every_steps=every_steps)) == []
+    assert recorder.evaluations[-1].step == ends + EVERY < STEPS - EVERY and not recorder.evaluations[-1].final
+    rest = Recorder()
+    assert train(members, rest, checkpoints=Checkpoints(folder=tmp_path)) == eight[1]
+    same(rest.evaluations, eight[0])
+    assert {beat.step for beat in rest.beats} <= {ends}, "nothing is trained again"
 
 
 def test_a_metric_that_is_newer_than_a_checkpoint_is_measured_of_those_that_go_on(member, eight, tmp_path) -> None:
