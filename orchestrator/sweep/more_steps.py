@@ -81,7 +81,8 @@ def plan_more_steps(
         "description": f"{state.name} up to step {steps}: {', '.join(label(row.number) for row in rows)}.",
         "seeds": list(state.spec["seeds"]),
     }
-    spec = _with_steps(make_listed_spec(state, rows, header, overrides, "extended"), steps)
+    listed = make_listed_spec(state, rows, header, overrides, "extended")
+    spec = _with_steps(listed, steps, f"{state.folder}: --steps {steps}", [label(one.number) for one in before])
     after = configure(spec, [(one.number, one.values) for one in draw(spec, range(total(spec)))])
     device = "cuda" if spec.resources.gpus else "cpu"
     for old, new in zip(before, after, strict=True):
@@ -128,8 +129,11 @@ def _describe_untrained(before: Sequence[ConfigurationState], seeds: Sequence[in
     ]
 
 
-def _with_steps(spec: SweepSpec, steps: int) -> SweepSpec:
-    """Return the specification with this many steps in every listed configuration."""
+def _with_steps(spec: SweepSpec, steps: int, what: str, labels: Sequence[str]) -> SweepSpec:
+    """Return the specification with this many steps in every listed configuration.
+
+    Raises UserError, which begins with `what`, if two configurations, called by `labels`, differ in their steps alone.
+    """
     resolved = spec.resolved()
     resolved["training"]["steps"] = steps
     for values in resolved["search"]["listed"]:
@@ -137,6 +141,11 @@ def _with_steps(spec: SweepSpec, steps: int) -> SweepSpec:
             values["training.steps"] = steps
         if "training" in values:
             values["training"]["steps"] = steps
+    first = dict[str, str]()
+    for name, values in zip(labels, resolved["search"]["listed"], strict=True):
+        if (same := first.setdefault(dump_yaml(values), name)) != name:
+            one = f"{same} and {name} differ in training.steps alone, so both would be the same configuration"
+            raise UserError(f"{what}: {one}; allowed: one of them, by --configuration")
     return parse_sweep(dump_yaml(resolved), spec.where("training.steps"), name=spec.name).as_recorded()
 
 

@@ -207,6 +207,14 @@ def test_a_schedule_that_depends_on_the_steps_is_refused(tmp_path: Path) -> None
         plan_more_steps(SweepState.load(folder), 11)
 
 
+def test_configurations_that_differ_in_their_steps_alone_are_refused_together(tmp_path: Path) -> None:
+    folder = run(tmp_path, "space={training.steps: {grid: [5, 6]}}", "search={sampler: grid}", "seeds=1")
+    state = SweepState.load(folder)
+    with pytest.raises(UserError, match=r"#[01] and #[01] differ in training.steps alone.*by --configuration"):
+        plan_more_steps(state, 11)
+    assert plan_more_steps(state, 11, only=["1"]).spec.search.listed == ({"training.steps": 11},)
+
+
 def test_seeds_that_not_all_configurations_have_are_named(done: Path) -> None:
     state = SweepState.load(done)
     assert not [line for line in plan_more_steps(state, 11).lines if "stay behind" in line]
