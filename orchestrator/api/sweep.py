@@ -15,6 +15,7 @@ from orchestrator.consoles import make_console
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
@@ -200,7 +201,7 @@ class Sweep:
 
     def report(self) -> Path:
         """Write report.html, tables and figures; return the path of the page."""
-        from orchestrator.report.files import REPORT_HTML, present
+        from orchestrator.report.files import present
 
         present(self.folder, make_console(), quiet=True)
         return self.folder / REPORT_HTML

@@ -14,6 +14,7 @@ from orchestrator.figures.curves import configuration_figure, draw_all
 from orchestrator.figures.drawing import DrawingForks, deferred_figures
 from orchestrator.figures.heat_maps import explain_missing_maps
 from orchestrator.record.kept.curves import read_curves, write_curves
+from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import REPORT_CSV, csv_tables, write_csv
 from orchestrator.report.page import detailed_rows, figure_path, render_page
@@ -23,8 +24,6 @@ from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Summary
 from orchestrator.wording import command
 from trainers.files.atomic_file import write_atomic
-
-REPORT_HTML = "report.html"
 
 
 def present(folder: Path, console: Console, *, full: bool = False, quiet: bool = False, scale: str = "auto") -> None:

@@ -18,6 +18,7 @@ from orchestrator.record.ledger.folders import (
     FILES,
     FOLDERS,
     LEDGER_FILE,
+    REPORT_HTML,
     has_ledger,
     make_no_sweep_error,
 )
@@ -25,7 +26,6 @@ from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.state.lineage import confirmations_of, read_relatives, relative, searches_of
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import TABLES
-from orchestrator.report.files import REPORT_HTML
 from orchestrator.storage import Store
 from orchestrator.sweep.specification import SPEC_FILE
 from orchestrator.upkeep.listing import readable_size

@@ -18,6 +18,7 @@ PUBLISH_LOCK_FILE = ".publish.lock"
 FILES = (LEDGER_FILE, LOCK_FILE, OWNER_FILE, PUBLISH_LOCK_FILE)  # opened in place; all others are replaced whole
 WEIGHTS_FOLDER, CHECKPOINTS_FOLDER = "weights", "checkpoints"
 FOLDERS = (CHECKPOINTS_FOLDER, "code", "curves", "figures", WEIGHTS_FOLDER)
+REPORT_HTML = "report.html"
 STOP_FILE = f"{CHECKPOINTS_FOLDER}/stop"  # stops all packs at their next evaluation
 STORAGE_VARIABLE = "LENGTHWISE_STORAGE"
 _chosen = ""  # the storage that a command was given by --storage

@@ -93,9 +93,11 @@ def test_a_driver_imports_what_it_drives_with_and_a_report_what_it_shows(lengthw
         (driving, "report", ("ray", "mlflow", "pandas", "scipy", "matplotlib")),
         (verb, "report", ("torch", "ray", "mlflow")),
         (verb, "status", ("torch", "ray", "mlflow", "scipy", "optuna", "matplotlib")),
+        (verb, "delete", ("torch", "ray", "mlflow", "matplotlib")),
     ):
         program = f"{code}import sys; print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
-        done = lengthwise.process(what, tmp_path / "tiny", program=program, anew=True, FIGURES="drawn")
+        sure = ["--yes"] if what == "delete" else []
+        done = lengthwise.process(what, tmp_path / "tiny", *sure, program=program, anew=True, FIGURES="drawn")
         assert (done.returncode, done.stderr) == (0, "[]\n")
 
 
