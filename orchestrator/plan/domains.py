@@ -1,5 +1,6 @@
 """Domains as Optuna distributions, and values from what Optuna draws."""
 
+import math
 import statistics
 from decimal import Decimal
 from typing import Any
@@ -48,19 +49,22 @@ def value_range(domain: Any) -> tuple[Any, Any]:
 def to_value(domain: Any, inner: Any) -> Any:
     """Return the hyperparameter value of a value drawn by Optuna.
 
-    Numbers keep six significant digits: readable, and the same on machines whose logarithms differ in the last bit.
+    Numbers keep six significant digits, more if the ends differ by less than a thousandth: readable, and the same on
+    machines whose logarithms differ in the last bit.
     """
     match domain:
         case Choice():
             return domain.values[inner]
         case OneMinusLogUniform():
-            return _clamp(_one_minus(_short(inner)), domain.low, domain.high)
+            ends = _one_minus(domain.high), _one_minus(domain.low)
+            return _clamp(_one_minus(_short(inner, *ends)), domain.low, domain.high)
         case Normal():
-            drawn = statistics.NormalDist(domain.mean, domain.std).inv_cdf(inner)
-            return _clamp(_short(drawn), domain.low, domain.high)
+            mean, std = domain.mean, domain.std
+            drawn = statistics.NormalDist(mean, std).inv_cdf(inner)
+            return _clamp(_short(drawn, mean - 5 * std, mean + 5 * std), domain.low, domain.high)
         case IntUniform():
             return int(inner)
-    return _clamp(_short(inner), domain.low, domain.high)
+    return _clamp(_short(inner, domain.low, domain.high), domain.low, domain.high)
 
 
 def to_inner(domain: Any, value: Any) -> Any:
@@ -95,8 +99,10 @@ def _one_minus(value: float) -> float:
     return float(1 - Decimal(repr(value)))
 
 
-def _short(value: float) -> float:
-    return float(f"{value:.6g}")
+def _short(value: float, low: float, high: float) -> float:
+    """Return a value between two ends with six significant digits, or as many as tell a thousand values apart."""
+    zeros = -math.log10(max(1e-17, (high - low) / max(abs(low), abs(high))))  # after which the ends differ
+    return float(f"{value:.{min(17, 6 + max(0, math.ceil(zeros) - 3))}g}")
 
 
 def _clamp(value: float, low: float | None, high: float | None) -> float:

@@ -62,15 +62,16 @@ def generations(spec: SweepSpec) -> list[range]:
 def draw_sample(spec: SweepSpec, count: int) -> list[Draw]:
     """Return every grid point, and at least `count` configurations if the random domains have that many.
 
-    tpe draws its later generations from results; a sample of it is drawn at random.
+    tpe draws its later generations from results, so that `configurations` does not limit what it can draw: a sample of
+    it is drawn at random, and has at least `count`.
     """
     if spec.search.sampler == "listed":
         return draw(spec, range(total(spec)))
-    points = len(grid_points(spec))
-    numbers = range(points * min(_count_draws(spec), -(-count // points)))
     if spec.search.sampler == "tpe":
-        spec = spec.model_copy(update={"search": spec.search.model_copy(update={"sampler": "random"})})
-    return draw(spec, numbers)
+        changes = {"sampler": "random", "configurations": max(count, spec.search.configurations or 1)}
+        spec = spec.model_copy(update={"search": spec.search.model_copy(update=changes)})
+    points = len(grid_points(spec))
+    return draw(spec, range(points * min(_count_draws(spec), -(-count // points))))
 
 
 def draw(
@@ -85,7 +86,7 @@ def draw(
         return [Draw(number=number, values=listed[number], draw=0) for number in numbers]
     points = grid_points(spec)
     domains = {key: domain for key, domain in spec.space.items() if not isinstance(domain, Grid)}
-    places = _draw_places(points, total(spec), known or {})
+    places = _draw_places(points, total(spec), known) if known else {n: divmod(n, len(points)) for n in numbers}
     used = [places[number][0] for number in numbers]
     first, last = min(used, default=0), max(used, default=-1) + 1
     if spec.search.sampler == "tpe":

@@ -100,8 +100,9 @@ def is_earlier(spec: SweepSpec, state: SweepState) -> bool:
 def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
     """Return the specification of sweep.yaml, which is first written again where it is missing or out of date.
 
-    It is out of date when a driver died between the record of an extension and this file. Raises SweepFileError for
-    what is wrong in it, and SpecChanged when it or `overrides` change what is computed.
+    It is out of date when a driver died between the record of an extension and this file. Keys of the space have the
+    order of the ledger, on which draws depend. Raises SweepFileError for what is wrong in it, and SpecChanged when it
+    or `overrides` change what is computed.
     """
     path = state.folder / SPEC_FILE
     if not path.exists():
@@ -110,7 +111,7 @@ def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
         rewrite_spec(with_settings_of(recorded_spec(state), before).resolved(), state.folder)
     spec = _load_kept(path, overrides)
     refuse_changed(spec, state)
-    return spec
+    return spec.model_copy(update={"space": {key: spec.space[key] for key in recorded_spec(state).space}})
 
 
 def _load_kept(path: Path, overrides: Sequence[str] = ()) -> SweepSpec:

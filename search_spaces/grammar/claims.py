@@ -24,8 +24,10 @@ def _lengths(value: Any) -> str | tuple[int, ...]:
         if value in GROUPS:
             return value
     elif isinstance(value, list) and value and all(is_number(one, whole=True) and one >= 1 for one in value):
-        return tuple(value)
-    raise value_error("are not lengths", f"{', '.join(GROUPS)}, or a list of whole numbers from 1 on")
+        different = tuple(dict.fromkeys(value))
+        if len(different) == len(value):
+            return different
+    raise value_error("are not lengths", f"{', '.join(GROUPS)}, or a list of different whole numbers from 1 on")
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -35,7 +37,12 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-_LENGTHS_SCHEMA = {"anyOf": [{"enum": list(GROUPS)}, {"type": "array", "items": {"type": "integer", "minimum": 1}}]}
+_LENGTHS_SCHEMA = {
+    "anyOf": [
+        {"enum": list(GROUPS)},
+        {"type": "array", "items": {"type": "integer", "minimum": 1}, "uniqueItems": True},
+    ]
+}
 _NAMES_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
 Lengths = Annotated[str | tuple[int, ...], BeforeValidator(_lengths), WithJsonSchema(_LENGTHS_SCHEMA)]

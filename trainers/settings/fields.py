@@ -216,7 +216,7 @@ def check_value(cls: type, item: Field[Any], value: Any) -> tuple[Any, list[Prob
         check_bounds(item.metadata, converted)
     except ValueError as error:
         choices = item.metadata["choices"]
-        close = nearest(value, [str(choice) for choice in choices]) if choices else None
+        close = nearest(value, [str(choice) for choice in choices if choice != value]) if choices else None
         message, allowed = f"{value!r} {error}", allowed_values(cls, item)
         return value, [Problem(key=item.name, given=value, message=message, allowed=allowed, nearest=close)]
     return converted, []

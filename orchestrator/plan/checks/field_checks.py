@@ -80,7 +80,8 @@ def _section_problems(
 
 
 def _example_of_sections(key: str) -> str:
-    return f"space: {{{parent(key)}: {{grid: [{{name: ..., {key.rpartition('.')[2]}: ...}}, {{name: ...}}]}}}}"
+    name = "kind" if parent(key).startswith("training.averages.") else "name"
+    return f"space: {{{parent(key)}: {{grid: [{{{name}: ..., {key.rpartition('.')[2]}: ...}}, {{{name}: ...}}]}}}}"
 
 
 # Listed configurations ------------------------------------------------------------------------------------------------
@@ -131,7 +132,8 @@ def _misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any])
             if problem.key == key and problem.message == "unknown key":
                 return [replace(problem, key="", given=ABSENT)]
             if within(problem.key, key):
-                inner = problem.key.removeprefix(key) if isinstance(value, Mapping) else ""
+                named = not isinstance(value, Mapping) and problem.message != "is required"
+                inner = "" if named else problem.key.removeprefix(key)
                 at = f".{domain.kind}[{index}]{inner}" if listed else f".{domain.kind}"
                 found.append(replace(problem, key=at, given=lookup(sections, key + inner)))
             elif within(key, problem.key) and lookup(assigned(spec, case), problem.key) is ABSENT:

@@ -84,7 +84,7 @@ def _tasks(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> I
     for _, values in draws:
         sections = assigned(spec, values)
         with suppress(ConfigError):
-            yield sections, registry.build("task", sections["task"])
+            yield sections, registry.build("task", _as_section(sections["task"]))
 
 
 def _sample(spec: SweepSpec) -> list[tuple[int, Mapping[str, Any]]]:
@@ -169,8 +169,11 @@ def drawn_configurations(spec: SweepSpec) -> list[Configuration]:
 def check(spec: SweepSpec) -> list[Configuration]:
     """Build every configuration of the first generation, so that nothing is left to go wrong on a worker.
 
-    Raises SweepFileError with every problem found, data that are not on this machine among them.
+    What tpe will draw later is not known yet, so a sample of what it can draw is built, too. Raises SweepFileError with
+    every problem found, data that are not on this machine among them.
     """
+    if spec.search.sampler == "tpe":
+        drawn_configurations(spec)
     drawn = draw(spec, generations(spec)[0])
     built = configurations_of(spec, [(one.number, one.values) for one in drawn])
     check_data(spec, built)
@@ -196,7 +199,7 @@ def _collect(
     wrong = check_fields(spec, findings)
     try:
         built = configure(spec, draws)
-        if spec.direction_is_assumed:
+        if built and spec.direction_is_assumed:
             said = "is missing, and the task does not say it"
             findings.add("objective.direction", said, allowed="minimize, maximize")
         return built
@@ -211,6 +214,8 @@ def _collect(
 def _unmeasured_by_task(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Problem]:
     """Return problems for names of the objective that the first buildable task does not measure."""
     for sections, task in _tasks(spec, draws):
+        if not all(isinstance(sections[one], Mapping) for one in ("training", "evaluation")):
+            continue
         try:
             keys = [part.key for part in walk_parts(TrainingConfig, sections["training"], [])]
             averages = [key.removeprefix("averages.") for key in keys if key.startswith("averages.")] or ["raw"]
@@ -225,9 +230,14 @@ def _unmeasured_by_task(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str,
 def _model_metrics(section: Any) -> Mapping[str, str]:
     """Return the model's own metrics with their directions; none if it cannot be built."""
     try:
-        return dict(registry.build("model", section).metrics)
+        return dict(registry.build("model", _as_section(section)).metrics)
     except ConfigError:
         return {}
+
+
+def _as_section(value: Any) -> Any:
+    """Return a section that the space draws, which a plain name may stand for, as a mapping."""
+    return {"name": value} if isinstance(value, str) else value
 
 
 def _can_be_built(spec: SweepSpec, findings: Findings) -> bool:

@@ -28,7 +28,8 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
     for key, domain in domains.items():
         for other, values in domain.when.items():
             _check_condition(child(f"space.{key}.when", other), other, values, domains, list(raw), sections, findings)
-    _check_cycles(domains, findings)
+    for key in _check_cycles(domains, findings):
+        del domains[key]
     points = math.prod(len(domain.values) for domain in domains.values() if isinstance(domain, Grid))
     if points > MAX_GRID_POINTS:
         findings.add("space", f"its grids have {points} points together", allowed=f"at most {MAX_GRID_POINTS}")
@@ -152,7 +153,9 @@ def check_conditions(space: dict[str, Domain], sections: dict[str, Any], finding
                 )
 
 
-def _check_cycles(domains: dict[str, Domain], findings: Findings) -> None:
+def _check_cycles(domains: dict[str, Domain], findings: Findings) -> list[str]:
+    """Record circular conditions; return their keys."""
+    circular: list[str] = []
     waiting = {key: [other for other in domain.when if other in domains] for key, domain in domains.items()}
     while waiting:
         if free := [key for key, others in waiting.items() if not any(other in waiting for other in others)]:
@@ -165,8 +168,10 @@ def _check_cycles(domains: dict[str, Domain], findings: Findings) -> None:
         circle = trail[trail.index(following) :]
         message = f"conditions must not be circular: {' -> '.join([*circle, following])}"
         findings.add(f"space.{following}.when", message)
+        circular += circle
         for key in circle:
             del waiting[key]
+    return circular
 
 
 def drawn_sections(data: dict[str, Any]) -> set[str]:

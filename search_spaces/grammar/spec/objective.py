@@ -22,7 +22,7 @@ class Objective(Strict):
     )
     reduce: Literal["mean", "max", "last"] = Field(
         default="mean",
-        description="How the values at the lengths become one score: their mean, their largest, or the last one.",
+        description="How the values at the lengths become one score: the mean, the largest, or that at the longest.",
     )
     evaluation: Literal["last", "best"] = Field(
         default="last",
