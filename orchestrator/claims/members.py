@@ -1,7 +1,7 @@
 """Tables of the members of a sweep: one value for each configuration and seed, from its curves."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,24 @@ class Members:
     def steps(self) -> dict[str, int]:
         """The training steps of every configuration, by config_id."""
         return {name: int(one.resolved["training"]["steps"]) for name, one in self.state.configurations.items()}
+
+    def steps_between_evaluations(self, config_id: str) -> int:
+        """Return the steps from one evaluation of a configuration to the next: all of its training with only one."""
+        every = self.setting(config_id, "evaluation.every")
+        return self.steps[config_id] if every is ABSENT or every is None else int(every)
+
+    def median_over_seeds(self, values: Iterable[float], metrics: Sequence[str]) -> float:
+        """Return the median of these metrics over the seeds of a configuration, NaN if it has failed or has no seeds.
+
+        Failed seeds count as the objective says. Without metrics, as of a difference of two arms, or if these have no
+        common direction, no value is the worst, and one failed seed makes the median NaN.
+        """
+        seeds, known = list(values), next(iter(self.measured.values())).metrics
+        directions = {known[name].direction for name in metrics if name in known}
+        if not seeds or len(directions) != 1 or "none" in directions:
+            return float(np.median(seeds)) if seeds else math.nan
+        found = score_over_seeds(seeds, self.objective.failed_seeds, directions.pop())
+        return math.nan if found.is_failed else found.median
 
     def setting(self, config_id: str, key: str) -> Any:
         """Return the value of a dotted key in a configuration, ABSENT without one."""

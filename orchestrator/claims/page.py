@@ -32,8 +32,8 @@ Verdicts are about these sweeps and no others. **held** and **contradicted**: th
 of what is asked, and p is below .05 after Holm's correction over the claims of this page. **no effect within ±x**: the
 whole interval is that close to 0. **not tested** gives the reason. *Ours* marks controls, and questions that the paper
 does not ask. Values at several lengths are averaged. Intervals of medians lie between two of the seeds and need at
-least six of them. p is of the sign test (for no effect, of two one-sided ones), of the exact test for shares, and of
-least squares for a search. All choices were made at the selection lengths.
+least six of them. p is of the sign test (for no effect, of two one-sided ones), of the exact test for shares, and for a
+search of least squares or of the interval of the rank correlation. All choices were made at the selection lengths.
 """
 HEAD = ("name", "claim", "effect and 95 % interval", "verdict")  # since 1.0.0; it tells a page from another file
 PICTURE = re.compile(r"(!\[[^\]]*\])\((?!\w+:)([^)\s]+)")  # of Markdown, by a path

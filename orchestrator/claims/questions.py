@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from orchestrator.claims.members import Members
-from orchestrator.claims.values import ArmValues, Values, by_seed, divide, pair, passes
+from orchestrator.claims.values import ArmValues, Values, by_seed, divide, pair, passes, subtract
 from orchestrator.errors import UserError
 from orchestrator.results.scoring.objective import ROUNDING
 from orchestrator.results.scoring.search_design import read_design
 from orchestrator.statistics.effects.partial_effects import partial_effects
 from orchestrator.statistics.effects.rank_effects import effects
-from orchestrator.statistics.intervals import FEWEST_FOR_CORRELATION, FEWEST_FOR_MEDIAN, median
+from orchestrator.statistics.intervals import FEWEST_FOR_CORRELATION, FEWEST_FOR_MEDIAN, correlation_p, median
 from search_spaces.grammar.claims import Claim
 
 
@@ -26,9 +26,9 @@ class Answer:
     """An effect, its 95 % interval, and its two-sided p-value against `null`; missing numbers are NaN.
 
     `n` is the number of values used (of the `unit`: seeds or configurations), `ran` how many were trained, `needed` how
-    many an interval needs. `least_effect` is given if the effect is only known to lie between it and `effect`. `detail`
-    adds further numbers in words. `ask_more(n)` returns the answer for at least n seeds per arm, with these values in
-    the same proportions; None if that is unknown.
+    many an interval needs; `reason` says why there is none in spite of enough values. `least_effect` is given if the
+    effect is only known to lie between it and `effect`. `detail` adds further numbers in words. `ask_more(n)` returns
+    the answer for at least n seeds per arm, with these values in the same proportions; None if that is unknown.
     """
 
     effect: float = math.nan
@@ -42,6 +42,7 @@ class Answer:
     needed: int = FEWEST_FOR_MEDIAN
     unit: str = "seeds"
     detail: str = ""
+    reason: str = ""
     ask_more: "Callable[[int], Answer] | None" = field(default=None, compare=False)
 
 
@@ -77,7 +78,7 @@ def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer
             return replace(answer, p=_equivalence_p(seeds, -limit, limit))
         return answer
 
-    return _answer(ask_seeds, by_seed(first - second))
+    return _answer(ask_seeds, by_seed(subtract(first, second)))
 
 
 def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
@@ -88,7 +89,7 @@ def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answe
     rows = arms[0].values
     if len(arms) == 2:
         first, second = pair(claim, arms)
-        rows = first - second
+        rows = subtract(first, second)
     middle, half = claim.around or 0.0, claim.within or 0.0
     least, most = middle - half, middle + half
 
@@ -126,7 +127,9 @@ def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     null = _null(claim)
     if not claim.metric[0].startswith("steps_to_"):
         return _answer(lambda seeds: median_answer(seeds, null), by_seed(divide(first, second)))
-    (low_1, high_1), (low_2, high_2) = (_step_bounds(arm, members) for arm in (first, second))
+    (low_1, high_1), (low_2, high_2) = (
+        _step_bounds(steps, arm, members) for steps, arm in zip((first, second), arms, strict=True)
+    )
     reached = " and ".join(f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms)
 
     def ask_seeds(smallest: Values, largest: Values) -> Answer:
@@ -137,10 +140,14 @@ def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     return _answer(ask_seeds, by_seed(divide(low_1, high_2)), by_seed(divide(high_1, low_2)))
 
 
-def _step_bounds(steps: "pd.Series[float]", members: Members) -> tuple["pd.Series[float]", "pd.Series[float]"]:
-    """Return the fewest and the most steps that each seed may have needed."""
-    trained = min(members.steps.values())
-    return (steps - members.state.spec["evaluation"]["every"]).where(np.isfinite(steps), trained), steps
+def _step_bounds(
+    steps: "pd.Series[float]", arm: ArmValues, members: Members
+) -> tuple["pd.Series[float]", "pd.Series[float]"]:
+    """Return the fewest and the most steps that each seed of an arm may have needed."""
+    every = {rest: members.steps_between_evaluations(name) for name, rest in arm.rests.items()}
+    trained = {rest: members.steps[name] for name, rest in arm.rests.items()}
+    rests = steps.index.get_level_values("rest")
+    return (steps - rests.map(every)).where(np.isfinite(steps), rests.map(trained)), steps
 
 
 def _share(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
@@ -191,7 +198,9 @@ def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
         for name, rest in arm.rests.items()
         if rest in by_rest
     }
-    by_name = {name: float(np.median(list(seeds[name].values()))) if name in seeds else math.nan for name in arm.rests}
+    rule = claim.arms[arm.name]
+    metrics = () if rule.minus or rule.over else rule.metric or claim.metric
+    by_name = {name: members.median_over_seeds(seeds.get(name, {}).values(), metrics) for name in arm.rests}
     if claim.hold_others:
         averages = {k for one in drawn.values() for k in one if ".averages." in k and k != key}
         drawn = {name: {k: v for k, v in one.items() if k not in averages} for name, one in drawn.items()}
@@ -205,11 +214,12 @@ def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
         if held.slopes and len(slopes) != 1:
             raise UserError(f"sweep {members.name}: {key} is a category: name one of its values as `category`")
         effect, low, high = (slopes[0].coefficient, slopes[0].low, slopes[0].high) if slopes else (math.nan,) * 3
-        n, p = held.n, _interval_p(effect, low, high)
+        n, p, reason = held.n, slopes[0].p if slopes else math.nan, held.reason
     else:
         alone = next(one for one in effects(drawn, by_name, design, seeds) if one.key == key)
         effect, low, high, n = alone.correlation, alone.low, alone.high, alone.n
-        p = alone.correlation_p if design.compares_within_units(key) else _interval_p(effect, low, high)
+        p = alone.correlation_p if design.compares_within_units(key) else correlation_p(effect, low, high)
+        reason = alone.reason
     return Answer(
         effect=effect,
         low=low,
@@ -219,14 +229,8 @@ def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
         ran=len({design.member_unit(name, 0) for name in drawn}),
         needed=FEWEST_FOR_MEDIAN if design.compares_within_units(key) else FEWEST_FOR_CORRELATION,
         unit=design.unit,
+        reason=reason or "",
     )
-
-
-def _interval_p(effect: float, low: float, high: float) -> float:
-    """Return the p-value of a normal 95 % interval."""
-    if math.isnan(low) or high <= low:
-        return math.nan
-    return float(2 * stats.norm.sf(abs(effect) / ((high - low) / (2 * stats.norm.ppf(0.975)))))
 
 
 def _null(claim: Claim) -> float:

@@ -1,9 +1,10 @@
 """The arms of a claim: which configurations each one is, and one value for each of their seeds."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from search_spaces import ABSENT
 from search_spaces.grammar.claims import Claim, Lengths, Names, Threshold
 
 Values = NDArray[np.float64]
+Rows = TypeVar("Rows", pd.Series, pd.DataFrame)
 UNIT = ["rest", "seed"]
 """The index levels of an arm's rows, equal in paired rows: other searched values, possibly empty, and seed."""
 
@@ -81,17 +83,30 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
         learned = passes(rule, _reduce(_by_unit(_read_members(members, config_ids, *at), rests), rule.reduce))
     if arm.minus is not None:
         other = _read_arm(claim, arm.minus, members, keys)
-        learned &= other.learned.reindex(learned.index, fill_value=False)
+        learned &= _align(other, other.learned, table.index, name, fill=False)
         if claim.arms[arm.minus].over is None and list(other.lengths.columns) == list(table.columns):
-            table = table - other.lengths.reindex(table.index)
+            table = subtract(table, _align(other, other.lengths, table.index, name))
         else:
-            table = table.sub(other.values.reindex(table.index), axis=0)
+            values = _align(other, other.values, table.index, name)
+            table = table.apply(lambda column: subtract(column, values))
     values = _reduce(table, arm.reduce or claim.reduce)
     if arm.over is not None:
         other = _read_arm(claim, arm.over, members, keys)
-        learned &= other.learned.reindex(learned.index, fill_value=False)
-        values = values / other.values.reindex(values.index)
+        learned &= _align(other, other.learned, values.index, name, fill=False)
+        values = divide(values, _align(other, other.values, values.index, name))
     return ArmValues(name=name, rests=rests, average=average, lengths=table, values=values, learned=learned)
+
+
+def _align(other: ArmValues, rows: Rows, index: "pd.Index[Any]", name: str, *, fill: Any = math.nan) -> Rows:
+    """Return rows of another arm for those of this one, by seed if the other arm is a single configuration.
+
+    Raises UserError if one of this arm's configurations has no partner in the other.
+    """
+    if len(other.rests) > 1:
+        _refuse_unpaired(name, set(index.get_level_values("rest")), other.name, set(other.rests.values()))
+        return rows.reindex(index, fill_value=fill)
+    found = rows.droplevel("rest").reindex(index.get_level_values("seed"), fill_value=fill)
+    return found.set_axis(index)
 
 
 def _read_members(
@@ -144,19 +159,30 @@ def pair(claim: Claim, arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.S
     first, second = (arm.values for arm in arms)
     both = pd.concat([first, second], axis=1, join="inner", keys=["first", "second"])
     rests = [set(arm.rests.values()) for arm in arms]
-    if rests[0] != rests[1]:
-        raise UserError(
-            f"the configurations of {arms[0].name} and {arms[1].name} cannot be paired: their other "
-            f"searched values differ: {' and '.join(sorted(rests[0] ^ rests[1])[:2])}; name them in `where`"
-        )
+    _refuse_unpaired(arms[0].name, rests[0], arms[1].name, rests[1])
     failed = both.isna().any(axis=1).groupby(level="seed").transform("any")
     return both.loc[~failed, "first"], both.loc[~failed, "second"]
 
 
+def _refuse_unpaired(name: str, rests: set[str], other: str, others: set[str]) -> None:
+    """Raise UserError for arms whose configurations have different other searched values."""
+    if rests != others:
+        raise UserError(
+            f"the configurations of {name} and {other} cannot be paired: their other searched values differ: "
+            f"{' and '.join(sorted(rests ^ others)[:2])}; name them in `where`"
+        )
+
+
+def subtract(first: Rows, second: Rows) -> Rows:
+    """Return the differences; equal values do not differ, also infinite ones."""
+    with np.errstate(invalid="ignore"):
+        return (first - second).where(first != second, 0.0)
+
+
 def divide(first: "pd.Series[float]", second: "pd.Series[float]") -> "pd.Series[float]":
-    """Return the quotients; NaN if both are 0 or both infinite."""
+    """Return the quotients; that of equal values is 1, also if both are 0 or infinite."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return first / second
+        return (first / second).where(first != second, 1.0)
 
 
 def by_seed(rows: "pd.Series[float]") -> Values:

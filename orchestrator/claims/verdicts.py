@@ -113,7 +113,8 @@ def _ask(claim: Claim, members: Members | str) -> Judgement:
         counts = ", ".join(f"{arm.name} {arm.seeds_learned} of {arm.seeds}" for arm in compared)
         reason, answer = f"not learned ({counts} seeds)", replace(answer, effect=math.nan)
     elif answer.n < answer.needed or math.isnan(answer.low):
-        reason = f"{answer.n} of {max(answer.ran, answer.needed)} {answer.unit}"
+        few = f"{answer.n} of {max(answer.ran, answer.needed)} {answer.unit}"
+        reason = answer.reason if answer.reason and answer.n >= answer.needed else few
     return Judgement(
         claim=claim,
         verdict=NOT_TESTED,

@@ -65,6 +65,17 @@ def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> Estima
     return Estimate(n=n, value=value, low=float(low), high=float(high))
 
 
+def correlation_p(correlation: float, low: float, high: float) -> float:
+    """Return the p-value of a rank correlation with `spearman`'s interval, normal on Fisher's scale; NaN without one.
+
+    It is below 0.05 where the interval excludes 0.
+    """
+    if math.isnan(low):
+        return math.nan
+    error = (math.atanh(high) - math.atanh(low)) / (2 * stats.norm.ppf((1 + LEVEL) / 2))
+    return float(2 * stats.norm.sf(abs(math.atanh(correlation)) / error))
+
+
 def rank_correlations(samples_RN2: Floats) -> Floats:
     """Return Spearman's correlation of each sample (samples, pairs, 2), NaN where one side is constant."""
     ranks = np.asarray(stats.rankdata(samples_RN2, axis=1))

@@ -9,8 +9,6 @@ from scipy import stats
 
 from orchestrator.claims.questions import Answer
 from orchestrator.errors import UserError
-from orchestrator.results.analysis import effects_on_score
-from orchestrator.results.summarise import summary
 from tests.orchestrator.claims.conftest import NONE, PRE, SWEEP, Put, Value, claim, is_pre
 from trainers.config.member import MemberConfig
 
@@ -143,62 +141,6 @@ def test_a_ratio_is_taken_seed_by_seed(put: Put) -> None:
     assert (found.low, found.high) == pytest.approx((ratios[1], ratios[7]), rel=1e-5)
 
 
-RANDOM = """\
-name: made_up
-study: made_up
-task: {name: set_complement, vocabulary: 10, train_length: 4, target: sampled}
-model: {name: attention_only, width: 8, norm: none, dropout: 0.0}
-training: {steps: 100, batch_size: 8, learning_rate: 0.001, averages: {raw: {}}}
-space:
-  model.dropout: {uniform: [0.0, 0.6]}
-  training.learning_rate: {log_uniform: [1.0e-4, 1.0e-2]}
-  model.norm: {choice: [none, post]}
-search: {sampler: random, configurations: 30}
-seeds: 3
-evaluation: {every: 50, lengths: [1, 5, 6, 7, 8]}
-objective: {metric: total_variation, average: raw, lengths: [5, 6], direction: minimize}
-"""
-TREND = {"question": "trend", "arms": {"search": {"configurations": "all"}}, "compare": ["search"]}
-
-
-def noisy(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
-    """Larger with dropout, and smaller with post-norm; at the selection lengths the other way round."""
-    noise = 0.1 * np.random.default_rng(int(member.model.dropout * 1e9)).normal()
-    clean = member.model.dropout - 0.3 * (member.model.norm == "post")
-    return float(clean * (-1 if length in (5, 6) else 1) + noise + 0.01 * member.seed)
-
-
-def test_a_trend_is_the_rank_correlation_of_configurations(put: Put) -> None:
-    judged = put(noisy, claim(**TREND, key="model.dropout", expect="larger"), seeds=3, sweep=RANDOM)["pre_norm"]
-    state = judged.members.state
-    dropouts = [one.values["model.dropout"] for one in state.configurations.values()]
-    posts = [one.values["model.norm"] == "post" for one in state.configurations.values()]
-    noise = [0.1 * np.random.default_rng(int(d * 1e9)).normal() for d in dropouts]
-    scores = [d - 0.3 * post + e for d, post, e in zip(dropouts, posts, noise, strict=True)]
-    assert judged.answer.effect == pytest.approx(stats.spearmanr(dropouts, scores).statistic, abs=1e-4)
-    assert judged.answer.n == 30 and judged.answer.unit == "configurations" and judged.verdict == "held"
-    other = put(noisy, claim(**TREND, key="model.dropout", expect="smaller"), seeds=3, sweep=RANDOM)["pre_norm"]
-    assert other.verdict == "contradicted"
-
-
-def test_a_trend_with_the_others_held_fixed_is_least_squares_on_ranks(put: Put) -> None:
-    asked = claim(**TREND, key="model.norm", category="post", hold_others=True)
-    judged = put(noisy, asked, seeds=3, sweep=RANDOM)["pre_norm"]
-    assert judged.verdict == "held"
-    values = [one.values for one in judged.members.state.configurations.values()]
-    post = np.array([one["model.norm"] == "post" for one in values], dtype=float)
-    arm = judged.arms["search"] if judged.arms else None
-    scores = [np.median(arm.values.xs(rest, level="rest")) for rest in arm.rests.values()]
-
-    def ranks(numbers: list[float]) -> np.ndarray:
-        return stats.zscore(stats.rankdata(numbers), ddof=1)
-
-    columns = [ranks([one[key] for one in values]) for key in ("model.dropout", "training.learning_rate")]
-    design = np.column_stack([np.ones(30), post, *columns])
-    fitted = np.linalg.lstsq(design, ranks(scores), rcond=None)[0]
-    assert judged.answer.effect == pytest.approx(fitted[1], rel=0.05)
-
-
 STEPS = """\
 name: made_up
 study: made_up
@@ -264,48 +206,6 @@ def test_values_at_a_threshold_meet_it_though_curves_are_float32(put: Put, value
     assert (found.verdict, found.answer.effect) == (verdict, pytest.approx(effect))
 
 
-GRID = RANDOM.replace("model.norm: {choice: [none, post]}", "model.norm: {grid: [none, pre, post]}").replace(
-    "configurations: 30", "configurations: 24"
-)
-
-
-def test_a_trend_counts_the_units_of_the_search_as_reports_do(put: Put) -> None:
-    asked = claim(**TREND, key="model.dropout", expect="larger")
-    found = put(noisy, asked, seeds=3, sweep=GRID)["pre_norm"]
-    of_report = {one.key: one for one in effects_on_score(summary(found.members.state))}["model.dropout"]
-    assert (found.answer.n, found.answer.unit, found.answer.ran) == (8, "draws", 8) == (of_report.n, of_report.unit, 8)
-    tpe = RANDOM.replace("sampler: random, configurations: 30", "sampler: tpe, configurations: 30")
-    found = put(noisy, asked, seeds=3, sweep=tpe)["pre_norm"]
-    assert math.isnan(found.answer.low) and found.verdict == "not tested"
-
-
-LISTED = (
-    RANDOM.replace("{log_uniform: [1.0e-4, 1.0e-2]}", "{grid: [0.001, 0.002, 0.003, 0.004]}")
-    .replace("model.norm: {choice: [none, post]}\n", "model.norm: {grid: [none, post]}\n")
-    .replace("  model.dropout: {uniform: [0.0, 0.6]}\n", "")
-    .replace("sampler: random, configurations: 30", "sampler: grid")
-)
-
-
-def test_a_trend_over_a_grid_is_taken_seed_by_seed(put: Put) -> None:
-    def rising(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
-        up = member.training.learning_rate * (-1 if member.seed == 0 else 1)
-        return 0.5 + up + 0.001 * member.seed + 0.1 * (member.model.norm == "post")
-
-    asked = claim(**TREND, key="training.learning_rate", expect="larger")
-    found = put(rising, asked, seeds=9, sweep=LISTED)["pre_norm"]
-    assert (found.answer.effect, found.answer.n, found.answer.unit) == (1.0, 9, "seeds")
-    assert found.answer.p == pytest.approx(stats.binomtest(8, 9).pvalue) and found.verdict == "held"
-    with pytest.raises(UserError, match=r"are compared within seeds.*leave hold_others out"):
-        put(rising, claim(**TREND, key="training.learning_rate", hold_others=True), seeds=9, sweep=LISTED)
-
-
-def test_a_trend_leaves_out_configurations_in_which_no_seed_learned(put: Put) -> None:
-    rule = {"metric": "total_variation", "most": 0.1}
-    found = put(lambda *_: 0.5, claim(**TREND, key="model.dropout", learned=rule), seeds=3, sweep=RANDOM)["pre_norm"]
-    assert found.words.startswith("not tested: not learned")
-
-
 def test_groups_of_lengths_leave_out_what_any_configuration_has_trained_on(put: Put) -> None:
     for lengths in ("[3, 6]", "[6, 3]"):
         sweep = SWEEP.replace("  model.norm: {grid: [none, pre]}\n", f"  task.train_length: {{grid: {lengths}}}\n")
@@ -332,3 +232,47 @@ def test_minus_takes_the_ratio_of_an_arm_that_has_over(put: Put) -> None:
     asked = claim(question="bound", bound=0.0, arms=arms, compare=["a"])
     found = put(by_seed([0.5] * 9, [0.2] * 9), asked)["pre_norm"]
     assert found.answer.effect == pytest.approx(0.5 - 0.5 / 0.2, abs=1e-6)
+
+
+def test_seeds_that_never_got_there_in_either_arm_are_ties(put: Put) -> None:
+    never = [math.inf] * 10
+    value = by_seed([*never, *[0.1] * 7], [*never, *[0.2] * 7])
+    found = put(value, claim(), seeds=17)["pre_norm"]
+    assert (found.answer.n, found.answer.effect, found.answer.high) == (17, 0.0, 0.0) and found.verdict == "not tested"
+    assert found.answer.low == pytest.approx(-0.1) and found.answer.p == pytest.approx(stats.binomtest(0, 7).pvalue)
+    assert one_answer(put, value, question="ratio", bound=1.0).n == 9
+    minus = claim(question="bound", bound=0.0, arms={"a": {**PRE, "minus": "b"}, "b": NONE}, compare=["a"])
+    assert put(value, minus, seeds=17)["pre_norm"].answer.n == 17
+
+
+def test_an_arm_of_several_configurations_can_take_away_a_single_one(put: Put) -> None:
+    arms = {
+        "pre": {"where": {"model.norm": "pre"}, "configurations": "all", "minus": "none"},
+        "none": {"where": {"model.norm": "none"}, "configurations": "best"},
+    }
+    asked = claim(question="bound", bound=0.0, expect="larger", arms=arms, compare=["pre"])
+    found = put(by_seed([0.5] * 9, [0.2] * 9), asked)["pre_norm"]
+    assert found.answer.effect == pytest.approx(0.3, abs=1e-6) and (found.answer.n, found.verdict) == (9, "held")
+    arms["none"]["configurations"] = "all"
+    drawn = SWEEP.replace("{grid: [0.001, 0.003]}", "{uniform: [0.001, 0.003]}").replace("{grid: [n", "{choice: [n")
+    drawn = drawn.replace("{sampler: grid}", "{sampler: random, configurations: 12}")
+    with pytest.raises(UserError, match="the configurations of pre and none cannot be paired"):
+        put(by_seed([0.5] * 9, [0.2] * 9), asked, sweep=drawn)
+
+
+def test_steps_are_known_to_an_evaluation_of_their_own_configuration(put: Put, monkeypatch) -> None:
+    monkeypatch.setattr("tests.orchestrator.claims.conftest.USED", ("steps_to_exact_match", "exact_match"))
+    sweep = STEPS.replace("{task.size: {grid: [4, 8]}}", "{evaluation.every: {grid: [10, 200]}}")
+    arms = {name: {"where": {"evaluation.every": every}} for name, every in (("coarse", 200), ("fine", 10))}
+    asked = {"question": "ratio", "arms": arms, "compare": list(arms), "lengths": "trained", "bound": 1.0}
+
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        return 200.0 if member.evaluation.every == 200 else 150.0
+
+    for every in (10, 200):
+        written = sweep.replace("evaluation: {every: 10", f"evaluation: {{every: {every}")
+        asked_steps = claim(**asked, metric="steps_to_exact_match", expect="larger")
+        found = put(value, asked_steps, seeds=6, sweep=written)["pre_norm"]
+        assert (found.answer.low, found.answer.high) == pytest.approx(
+            (0.0, 200 / 140)
+        ) and found.verdict == "not tested"
