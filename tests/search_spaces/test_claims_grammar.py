@@ -154,8 +154,9 @@ CASES = {
         "lengths: []}",
         21,
         "claims[1].arms.first.lengths",
-        "a list of whole numbers from 1 on",
+        "a list of different whole numbers from 1 on",
     ),
+    "a length twice": ("lengths: [1]}", "lengths: [1, 1]}", 21, "claims[1].arms.first.lengths", "different whole"),
     "half a length": ("lengths: [1]}", "lengths: [1.5]}", 21, "claims[1].arms.first.lengths", "whole numbers"),
     "no metric": ("    metric: accuracy\n", "", 3, "claims[0].metric", "is missing"),
     "empty metrics": ("[accuracy, label]", "[]", 24, "claims[1].metric", "a name, or a list of names"),
@@ -306,7 +307,7 @@ def test_shipped_claims_satisfy_the_schema(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in CASES if name.startswith(("misspelt", "no such q", "a group", "empty"))]
+    "name", [name for name in CASES if name.startswith(("misspelt", "no such q", "a group", "empty", "a length"))]
 )
 def test_the_schema_refuses_what_the_loader_refuses(name: str) -> None:
     old, new, *_ = CASES[name]

@@ -102,6 +102,12 @@ def test_nothing_else_is_an_extension(override):
         refuse_extension(spec(), now, "it")
 
 
+def test_another_order_of_seeds_or_of_a_grid_adds_nothing():
+    space = "space={model.norm: {grid: [none, post]}}"
+    before, now = spec(space, "search={}"), spec(space.replace("none, post", "post, none"), "search={}")
+    assert refuse_extension(before, now, "it") == Extension()
+
+
 def test_tpe_grows_by_whole_generations():
     tpe = ("space={training.learning_rate: {log_uniform: [1.0e-4, 0.1]}}", "search.sampler=tpe", "search.generation=4")
     before = {count: spec(*tpe, f"search.configurations={count}") for count in (6, 8, 12)}

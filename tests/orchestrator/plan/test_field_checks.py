@@ -279,3 +279,14 @@ def test_a_space_of_many_points_is_looked_through_key_by_key(tmp_path: Path) -> 
     with pytest.raises(SweepFileError) as caught:
         configurations_of(spec, [(0, {"training.batch_size": 1, "model.width": 1})])
     assert [problem.key for problem in caught.value.problems] == ["space.training.batch_size.grid[399]"]
+
+
+def test_a_class_given_by_its_name_lacks_its_field_not_itself(said: Said) -> None:
+    assert said("training.averages.ema: {choice: [ema, bema]}") == [
+        "a.yaml:17: space.training.averages.ema.choice[0].decay: is required; allowed: a number >= 0 and <= 1"
+    ]
+
+
+def test_averages_are_named_by_their_kind(said: Said) -> None:
+    (line,) = said("training.averages.ema.kind: {choice: [ema, bema]}")
+    assert "space: {training.averages.ema: {grid: [{kind: ..., decay: ...}, {kind: ...}]}}" in line

@@ -14,9 +14,10 @@ from orchestrator.plan.recorded import (
     with_recorded_defaults,
 )
 from orchestrator.plan.recorded import refuse_corrected as refuse_corrected_configurations
+from orchestrator.plan.search import draw
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.specification import load_spec
-from search_spaces import SweepFileError, SweepSpec, parse_recorded, parse_sweep
+from search_spaces import SweepFileError, SweepSpec, dump_yaml, parse_recorded, parse_sweep
 from trainers.models.decoder import Decoder
 from trainers.positions.rope import Rope
 
@@ -71,6 +72,18 @@ def test_settings_without_effect_are_refused_in_files_and_accepted_in_sweeps_tha
     state = SweepState(folder=tmp_path)
     state.specs.append(begun.resolved())
     assert load_spec(state).is_recorded
+
+
+def test_a_sweep_draws_on_in_the_order_of_its_ledger(tmp_path) -> None:
+    """Whatever the order of the keys in sweep.yaml, which somebody may have sorted."""
+    space = "space={training.weight_decay: {uniform: [0.0, 0.1]}, training.learning_rate: {log_uniform: [0.01, 0.1]}}"
+    begun = parse_sweep(TEXT, "small.yaml", [space])
+    state = SweepState(folder=tmp_path)
+    state.specs.append(begun.resolved())
+    moved = {**begun.resolved(), "space": dict(reversed(begun.resolved()["space"].items()))}
+    (tmp_path / "sweep.yaml").write_text(dump_yaml(moved))
+    assert list(load_spec(state).space) == ["training.weight_decay", "training.learning_rate"]
+    assert draw(load_spec(state), range(1)) == draw(begun, range(1))
 
 
 def test_fields_that_are_newer_than_the_record_do_not_make_another(spec) -> None:

@@ -124,6 +124,18 @@ def test_numbers_are_short_and_decays_are_clean(spec):
         assert len(repr(values["training.averages.ema.decay"])) <= 12  # 0.9 + at most nine digits more
 
 
+def test_a_narrow_domain_has_many_values(spec):
+    narrow = """
+space:
+  model.dropout: {uniform: [0.1, 0.1000001]}
+  training.averages.ema.decay: {uniform: [0.999999, 0.9999999]}
+  training.clip: {normal: [1.0, 1.0e-6]}
+"""
+    drawn = every_draw(spec(narrow, search="{configurations: 50}"))
+    for key in ("model.dropout", "training.averages.ema.decay", "training.clip"):
+        assert len({values[key] for values in drawn}) > 45
+
+
 @pytest.mark.parametrize("sampler", ["random", "qmc"])
 def test_a_part_of_the_draws_is_that_part_of_all_of_them(spec, sampler):
     one = spec(SPACE, f"search.sampler={sampler}")

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import search_spaces
-from orchestrator.plan.checks.soundness import UNBUILT, UNIMPORTED, build_sample, configurations_of, load_checked
+from orchestrator.plan.checks.soundness import UNBUILT, UNIMPORTED, build_sample, check, configurations_of, load_checked
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from search_spaces import SweepFileError, dump_yaml, load_sweep, parse_sweep
@@ -305,3 +305,42 @@ def test_a_problem_of_the_objective_is_said_once():
 def test_a_usual_abbreviation_has_the_key_it_means():
     with pytest.raises(SweepFileError, match=r"training\.lr: .*did you mean learning_rate\?"):
         build_sample(load_checked(SHIPPED, ["training.lr=0.1"]))
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("space.model.width={choice: [8, 16], when: {model.width: 8}}", "circular: model.width -> model.width"),
+        ("space.evaluation={grid: [null, {samples: 5}]}", r"space.evaluation.grid\[0\]: None is not a mapping"),
+        ("space={training: {grid: [fast]}}", r"space.training.grid\[0\]: 'fast' is not a mapping"),
+    ],
+)
+def test_a_circle_and_a_section_that_is_no_mapping_are_refused_in_words(override: str, said: str) -> None:
+    with pytest.raises(SweepFileError, match=said):
+        build_sample(load_checked(SHIPPED, [override]))
+
+
+def test_a_task_that_is_drawn_by_its_name_says_the_direction(tmp_path: Path) -> None:
+    file = tmp_path / "named.yaml"
+    file.write_text(FILE.replace(", direction: minimize", ""))
+    changes = ["space={task: {grid: [set_complement]}}", "search={}", "objective.lengths=[6]"]
+    assert load_checked(file, changes).objective.direction == "minimize"
+
+
+def test_without_any_configuration_nothing_is_said_of_the_direction(tmp_path: Path) -> None:
+    file = tmp_path / "listed.yaml"
+    file.write_text(FILE.replace(", direction: minimize", ""))
+    with pytest.raises(SweepFileError) as caught:
+        load_checked(file, ["space={}", "search={sampler: listed}"])
+    assert [problem.key for problem in caught.value.problems] == ["search.listed"]
+
+
+def test_what_tpe_can_draw_later_is_built_before_anything_is_written(tmp_path: Path) -> None:
+    """Three heads do not divide 16, which the first generation does not happen to draw."""
+    file = tmp_path / "later.yaml"
+    file.write_text(FILE)
+    space = "space={model.width: {choice: [12, 16]}, model.heads: {choice: [1, 2, 3]}}"
+    for seed in range(20):
+        search = f"search={{sampler: tpe, configurations: 8, generation: 2, seed: {seed}}}"
+        with pytest.raises(SweepFileError, match="3 does not divide width 16"):
+            check(load_checked(file, [space, search]))

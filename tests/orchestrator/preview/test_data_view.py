@@ -298,6 +298,8 @@ def test_the_verb_shows_the_first_configuration(lengthwise, sweep, tmp_path):
     assert other[0] == 0 and "+" not in other[1] and "20,000 of each" in other[1]
     headings = next(line for line in other[1].splitlines() if line.strip().startswith("cascade  "))
     assert headings.split() == ["cascade", "training", "length", "1", "length", "8"]
+    listed = ("--set", "space={}", "--set", "search={sampler: listed, listed: [{}, {training.weight_decay: 0.5}]}")
+    assert "configuration 0 of 2, seed 7" in lengthwise("data", sweep, "--examples", 0, *listed)[1]
 
 
 def test_the_figure_is_all_that_is_written_and_only_ours_is_replaced(lengthwise, sweep, tmp_path):

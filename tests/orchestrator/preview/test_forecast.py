@@ -78,6 +78,9 @@ def test_seeds_too_few_to_tell_three_values_apart_are_warned_of(seeds: int, warn
     ]
     rates = ("search={sampler: listed, listed: [{model.dropout: 0.1}, {model.dropout: 0.2}]}", "space={}", "seeds=2")
     assert not list(warn_of_few_seeds(load_sweep(QUICKSTART, rates)))
+    fixed = ("search={sampler: listed, listed: [{model.norm: post}, {}]}", "space={}", "seeds=2")
+    (warning,) = warn_of_few_seeds(load_sweep(QUICKSTART, fixed))
+    assert warning.startswith("2 seeds cannot tell the 2 values of model.norm apart")
 
 
 @pytest.mark.parametrize(("first", "warned"), [(4, True), (7, False)])
