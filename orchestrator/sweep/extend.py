@@ -152,6 +152,9 @@ def plan_extension(
         more = {name: new for name in named if (new := _new_seeds(seeds, state.planned_seeds(name), taken))}
     elif seeds is not None:
         changes.append(f"seeds={[*recorded.seeds, *_new_seeds(seeds, recorded.seeds, taken)]}")
+    racing = recorded.search.racing
+    if racing is not None and racing.keep is None and racing.test is None and seeds is not None and not named:
+        raise UserError(f"--seeds {seeds}: {what} does not say which configurations stay in its race; give --top, too")
     spec = parse_recorded(state.spec, f"{state.folder / SPEC_FILE} (to extend)", changes)
     added = refuse_extension(recorded, spec, what)
     if (state.decisions or state.rungs) and (added.configurations or added.grids):

@@ -143,7 +143,8 @@ def _with_steps(spec: SweepSpec, steps: int, what: str, labels: Sequence[str]) -
             values["training"]["steps"] = steps
     first = dict[str, str]()
     for name, values in zip(labels, resolved["search"]["listed"], strict=True):
-        if (same := first.setdefault(dump_yaml(values), name)) != name:
+        whole = values if "training" in values else {**values, "training.steps": steps}
+        if (same := first.setdefault(dump_yaml(whole), name)) != name:
             one = f"{same} and {name} differ in training.steps alone, so both would be the same configuration"
             raise UserError(f"{what}: {one}; allowed: one of them, by --configuration")
     return parse_sweep(dump_yaml(resolved), spec.where("training.steps"), name=spec.name).as_recorded()

@@ -142,7 +142,9 @@ class PackState:
 
     def member_steps(self, step: int) -> int:
         """Return how many steps its members have trained in all when it is at a step."""
-        return sum(min(step, self.pruned_at.get(name, step)) for name, _ in self.members)
+        pairs = zip(self.members, self.states, strict=True)
+        ends = ((self.pruned_at.get(name, step), member.stopped_at or step) for (name, _), member in pairs)
+        return sum(min(step, *of_member) for of_member in ends)
 
     def take_evaluation(self, step: int, fields: dict[str, Any]) -> None:
         """Take the fields of an evaluation at a step."""
@@ -174,11 +176,12 @@ class PackState:
             member.status = "failed" if status == "failed" or member.failed_at is not None else "complete"
 
     def reopen(self) -> None:
-        """Take back that the pack was given up."""
+        """Take back that the pack was given up; members that were pruned since have not failed by it."""
         self.status, self.error = "running" if self.evaluations else "planned", None
         self.attempts, self.traces = [], []
-        for member in self._unpruned():
-            member.error, member.status = None, self.status if member.failed_at is None else "failed"
+        for (name, _), member in zip(self.members, self.states, strict=True):
+            going_on: Status = "complete" if name in self.pruned_at else self.status
+            member.error, member.status = None, going_on if member.failed_at is None else "failed"
 
     def prune(self, config_ids: Collection[str], step: int) -> None:
         """End the members of these configurations at a step."""

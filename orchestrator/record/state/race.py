@@ -154,7 +154,10 @@ def retract_empty_decision(
     configurations: Mapping[str, ConfigurationState],
     packs: Iterable[PackState],
 ) -> None:
-    """Take back the last decision if nobody survived it, because packs had died; it is then decided again."""
+    """Take back the last decision if nobody survived it, because packs had died; it is then decided again.
+
+    Packs that a rung had ended go on.
+    """
     if decisions and not decisions[-1].survivors:
         decisions.pop()
     elif rungs and not rungs[-1].survivors:
@@ -163,6 +166,8 @@ def retract_empty_decision(
             configurations[name].pruned_at = None
         for pack in packs:
             pack.pruned_at = {name: step for name, step in pack.pruned_at.items() if name not in pruned}
+            if pack.status == "complete" and not pack.is_final and not pack.is_pruned:
+                pack.reopen()
 
 
 class Race:

@@ -50,6 +50,17 @@ def test_member_steps_count_what_is_running_in_full(tiny, tmp_path):
     assert one.used_up() == []
 
 
+def test_members_that_stopped_early_use_no_more_steps(tiny, tmp_path):
+    one = built(tiny, tmp_path, [(2, 50, 10.0), (2, 0, 0.0)], "budget.member_steps=299")
+    assert one.first_fitting(["pack1"], {"pack0"})[0] is None
+    pack = one._state.packs["pack0"]
+    pack.take_evaluation(60, pack.evaluations[50] | {"seconds": 12.0, "stopped_at": [20, -1]})
+    assert (pack.member_steps(60), pack.member_steps(100)) == (20 + 60, 20 + 100)
+    assert one.first_fitting(["pack1"], {"pack0"})[0] is None
+    pack.take_evaluation(100, pack.evaluations[50] | {"seconds": 13.0, "stopped_at": [20, 60]})
+    assert one.first_fitting(["pack1"], {"pack0"})[0] == "pack1"
+
+
 def test_hours_are_those_of_the_pack_and_gpu_hours_of_all_packs(tiny, tmp_path):
     """A step of a member takes 0.05 s: a pack of 4 members takes 20 s, of which pack0 has 10 s left."""
     packs, now = [(4, 50, 10.0), (4, 0, 0.0)], [0.0]

@@ -213,6 +213,10 @@ def test_configurations_that_differ_in_their_steps_alone_are_refused_together(tm
     with pytest.raises(UserError, match=r"#[01] and #[01] differ in training.steps alone.*by --configuration"):
         plan_more_steps(state, 11)
     assert plan_more_steps(state, 11, only=["1"]).spec.search.listed == ({"training.steps": 11},)
+    listed = "search={sampler: listed, listed: [{training.batch_size: 3}, {training.batch_size: 3, training.steps: 5}]}"
+    folder = run(tmp_path, "space={}", listed, "seeds=1", name="listed")
+    with pytest.raises(UserError, match=r"differ in training.steps alone"):
+        plan_more_steps(SweepState.load(folder), 11)
 
 
 def test_seeds_that_not_all_configurations_have_are_named(done: Path) -> None:

@@ -135,7 +135,6 @@ def keep_checkpoints_until(source, target, lines) -> None:
 
 @pytest.mark.slow
 def test_a_pack_that_dies_at_a_rung_does_not_train_beyond_it(stage, monkeypatch):
-    from orchestrator.running.schedulers import inline
 
     begun, original, died = stage("race", *RATES, HALVING), inline.train_pack, []
 
@@ -421,21 +420,3 @@ def test_damaged_curves_of_a_pruned_configuration_are_trained_again(lengthwise, 
     again = SweepState.load(folder)
     assert again.ended == "complete" and again.rungs == state.rungs
     pd.testing.assert_frame_equal(read_curves(again), before)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("race", [HALVING, "search.racing={first: 2, keep: 0.5}"], ids=["rungs", "rounds"])
-def test_a_race_whose_first_packs_all_died_is_run_by_retrying_them(lengthwise, tiny, monkeypatch, race):
-    sweep = ("--storage", tiny.parent, *sets(*RATES, race, "resources.retries=0"))
-    lengthwise.succeeds("run", tiny, *sweep, "--name", "whole")
-
-    def die(work, reporter):
-        raise RuntimeError("the driver of the GPU is broken")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(inline, "train_pack", die)
-        assert lengthwise("run", tiny, *sweep).returncode == 1
-    folder = tiny.parent / "tiny"
-    assert not any(one.survivors for one in (*SweepState.load(folder).rungs, *SweepState.load(folder).decisions))
-    lengthwise.succeeds("resume", folder, "--retry-failed")
-    assert same_curves(SweepState.load(folder), SweepState.load(tiny.parent / "whole"))
