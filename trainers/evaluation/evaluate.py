@@ -27,6 +27,7 @@ LOGITS_PER_PASS = 2**19  # of several members together on a CPU: 2 MiB in float3
 LOGITS_PER_MEMBER = 2**26  # of one member in a piece of its rows
 PAIRS_PER_MEMBER = 2**27  # of positions: attention scores of one head, 512 MiB in float32
 SCORES_PER_PASS = 2**20  # attention scores of a layer on a CPU: 4 MiB in float32, which stay in the cache
+SCORES_ON_GPU = 2**28  # the same on a GPU, of which encodings hold up to eight at once: 8 GiB
 OPERATIONS_PER_MEMBER = 1e12  # so that activations of large models fit beside their training state
 
 
@@ -195,19 +196,20 @@ def count_at_once(pack: Pack, batch: Batch) -> tuple[int, int]:
     """Return how many rows of a batch, and how many members on so many rows, are evaluated together.
 
     The number of rows is limited by the memory for one member, not by the pack, and on a CPU by the CPU cache, in which
-    attention scores should stay. Generated tokens have few scores, and only generation needs a KV cache.
+    attention scores should stay; on a GPU the scores of all members together are limited. Generated tokens have few
+    scores, and only generation needs a KV cache.
     """
     on_cpu, generates, positions = pack.device.type == "cpu", pack.task.passes > 1, batch.tokens.shape[-1]
     logits = positions * pack.task.outputs  # for one row of one member, like the next three values
     kept = positions * pack.model.cache_size_per_token if generates else 0
-    scores = pack.model.scores_per_pair * positions**2 if on_cpu and not generates else 0
+    scores = 0 if generates else pack.model.scores_per_pair * positions**2
     operations = pack.model.operations(pack.task, 1, positions)
-    cached = SCORES_PER_PASS // scores if scores else LOGITS_PER_MEMBER
-    most = (PAIRS_PER_MEMBER // positions**2, int(OPERATIONS_PER_MEMBER // max(operations, 1.0)), cached)
+    fitting = (SCORES_PER_PASS if on_cpu else SCORES_ON_GPU) // scores if scores else LOGITS_PER_MEMBER
+    most = (PAIRS_PER_MEMBER // positions**2, int(OPERATIONS_PER_MEMBER // max(operations, 1.0)), fitting)
     rows = max(1, min(LOGITS_PER_MEMBER // max(logits, kept), *most))
     count = min(rows, batch.tokens.shape[1])
     together = (LOGITS_PER_PASS if on_cpu else LOGITS_PER_MEMBER) // (count * logits)
-    return rows, max(1, min(together, LOGITS_PER_MEMBER // max(1, count * kept), cached // count))
+    return rows, max(1, min(together, LOGITS_PER_MEMBER // max(1, count * kept), fitting // count))
 
 
 def _derive(

@@ -25,6 +25,7 @@ from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter
 from trainers.tensors.position_maps import Map, Weights, gram
+from trainers.tensors.precision import product
 
 
 @register("model", "linear_attention")
@@ -72,10 +73,7 @@ class LinearAttention(Model):
             along = torch.bmm(p, p.mT)
             return torch.cat([along, torch.zeros_like(along)], dim=-1)[:, None]
         u = weights["u"].detach()[:, :, None]
-        if len(p) == 1:  # a lone product with one column rounds in another order than several
-            by_difference = torch.bmm(p.repeat(2, 1, 1), u.repeat(2, 1, 1))[:1, :, 0]
-        else:
-            by_difference = torch.bmm(p, u)[..., 0]
+        by_difference = product(p, u)[..., 0]
         at = torch.arange(p.shape[1], device=p.device)
         a = by_difference[:, (at[:, None] - at[None, :]) % p.shape[1]]
         if not self.free_value:

@@ -191,7 +191,7 @@ class NormMatched(Bema):
         own, wanted = layout.views(theta), layout.views(buffers[2])
         for name, value in own.items():
             if self.parameters is None or name in self.parameters:
-                norms = [torch.linalg.vector_norm(v.flatten(1), dim=1) for v in (value, wanted[name])]
+                norms = [torch.linalg.vector_norm(v.reshape(len(v), -1), dim=1) for v in (value, wanted[name])]
                 factor = torch.where(norms[0] > 0, norms[1] / norms[0], 1.0)
                 own[name] = value * factor.reshape(-1, *[1] * (value.dim() - 1))
         return layout.flat(own)

@@ -63,8 +63,13 @@ class Cope(Position):
 def _interpolate(of_places: Tensor, rises: Tensor, places: Tensor) -> Tensor:
     """Return values (..., T, K) at `places` (..., T, K) between those at whole places, (..., T, npos_max)."""
     below = places.detach().floor()
-    at = below.to(torch.int64)
+    at = _index(below)
     return torch.addcmul(of_places.gather(-1, at), places - below, rises.gather(-1, at))
+
+
+def _index(places: Tensor) -> Tensor:
+    """Return whole places as indices; those of a diverged member, NaN, as 0, which exists."""
+    return places.to(torch.int64).clamp(min=0)
 
 
 class _Interpolate(torch.autograd.Function):
@@ -90,7 +95,7 @@ class _Interpolate(torch.autograd.Function):
 
 def _gradients(gradient: Tensor, rises: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     below = places.floor()
-    at = below.to(torch.int64)
+    at = _index(below)
     of_places = torch.zeros_like(rises).scatter_add_(-1, at, gradient)
     of_rises = torch.zeros_like(rises).scatter_add_(-1, at, gradient * (places - below))
     return of_places, of_rises, gradient * rises.gather(-1, at)

@@ -236,8 +236,18 @@ def test_pieces_of_long_rows_are_as_small_as_their_attention(pack, monkeypatch) 
         batch = Batch(tokens := torch.zeros(1, 1, length, dtype=torch.int64), tokens)
         assert count_at_once(mine, batch)[0] == cached
         with monkeypatch.context() as without:
-            without.setattr(Model, "scores_per_pair", 0)  # as on a GPU: bounded by memory alone
+            without.setattr(Model, "scores_per_pair", 0)
             assert count_at_once(mine, batch)[0] == most
+
+
+def test_attention_scores_of_all_members_together_fit_a_gpu(pack) -> None:
+    """At most 1 GiB of them in float32; encodings hold several tensors as large."""
+    several = pack(Last(), Decoder(layers=1, width=8, heads=8, position="alibi"), count=8)
+    several.device = torch.device("cuda")  # which nothing is asked of here
+    for length, rows, members in ((16, 512, 256), (256, 512, 1), (1024, 32, 1), (2**14, 1, 1)):
+        batch = Batch(tokens := torch.zeros(1, 512, length, dtype=torch.int64), tokens)
+        most, together = count_at_once(several, batch)
+        assert (min(most, 512), together) == (rows, members)
 
 
 def test_a_task_that_ends_the_process_is_a_fault_that_is_said() -> None:

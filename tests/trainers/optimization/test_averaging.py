@@ -109,3 +109,12 @@ def test_norm_matched_has_bemas_norms_and_the_raw_direction(trajectory: torch.Te
             torch.cosine_similarity(control[:, part], raw, dim=1), torch.ones(3, dtype=torch.float64)
         )
     assert not torch.allclose(control, bema)
+
+
+def test_norm_matched_takes_a_parameter_that_is_one_number() -> None:
+    layout = ParameterLayout(
+        [Parameter(name="scale", shape=(), std=1.0), Parameter(name="table", shape=(2, 2), std=1.0)]
+    )
+    theta, smooth = torch.tensor([[2.0, 1.0, 1.0, 1.0, 1.0]]), torch.tensor([[-3.0, 2.0, 2.0, 2.0, 2.0]])
+    found = NormMatched().weights((smooth, smooth, smooth), theta, layout)
+    torch.testing.assert_close(found, torch.tensor([[3.0, 2.0, 2.0, 2.0, 2.0]]))

@@ -5,8 +5,9 @@ import random
 import pytest
 import torch
 
-from tests.trainers.runs import check_alone
+from tests.trainers.runs import Recorder, check_alone
 from tests.trainers.training.test_waits import check_one_program, waits
+from trainers import train
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.pack import Pack
 from trainers.training.step import step_once
@@ -41,3 +42,16 @@ def test_a_member_is_alone_what_it_is_in_a_pack_and_nothing_waits(member, positi
 @pytest.mark.parametrize("name", ["cope", "randomized"])  # the others are in a step with every hook
 def test_a_step_is_one_program(member, name: str) -> None:
     check_one_program(pack_of(member, POSITIONS[name], (3, 4), layers=1))
+
+
+@pytest.mark.parametrize("name", ["cope", "tra", "fox", "rope, normalised", "shaw, values"])
+def test_a_member_that_diverges_fails_alone(member, name: str) -> None:
+    """With AdamW a rate of 1e10 makes every weight infinite, or NaN, within a few steps."""
+    model = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "position": POSITIONS[name]}
+    sane, wild = (member(3, model=model, training__learning_rate=rate) for rate in (1e-3, 1e10))
+    recorder = Recorder()
+    assert [one.status for one in train([sane, wild], recorder)] == ["complete", "failed"]
+    alone = Recorder()
+    train([sane], alone)
+    last, own = recorder.evaluations[-1].values_MAKL, alone.evaluations[-1].values_MAKL
+    assert (last[0] == own[0]).all()

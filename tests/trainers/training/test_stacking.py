@@ -85,6 +85,21 @@ def test_every_model_and_encoding_is_alone_what_it_is_in_a_pack(name: str) -> No
 
 
 LONE = {
+    "one row of a product, from a single head": {
+        "task": {"name": "flip_flop", "pairs": 8},
+        "model": {"name": "decoder", "layers": 2, "width": 16, "heads": 1, "position": "fire"},
+        "training": {"steps": 20, "batch_size": 8, "learning_rate": 0.003, "compile": False},
+    },
+    "one row of a product, from a single input": {
+        "task": {"name": "set_complement", "vocabulary": 8, "train_length": 1},
+        "model": {"name": "decoder", "layers": 1, "width": 32, "heads": 2},
+        "training": {"steps": 20, "batch_size": 1, "learning_rate": 0.003, "compile": False},
+    },
+    "one row of a product, from a single state": {
+        "task": {"name": "set_complement", "vocabulary": 8, "train_length": 3},
+        "model": {"name": "lstm", "width": 32},
+        "training": {"steps": 20, "batch_size": 4, "accumulation": 4, "learning_rate": 0.003, "compile": False},
+    },
     "contextual positions": {
         "task": {"name": "flip_flop", "pairs": 8},
         "model": {"name": "decoder", "layers": 2, "width": 32, "heads": 4, "position": "cope"},

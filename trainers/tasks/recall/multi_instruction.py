@@ -89,7 +89,7 @@ class MultiInstruction(Strings):
         longest = string_SBN.shape[-1]
         marked = marked_SBK.sort(dim=-1).values
         missing = torch.full_like(marked[..., :1], longest)
-        kth = (marked if marked.shape[-1] >= self.marked else missing)[..., min(self.marked, marked.shape[-1]) - 1]
+        kth = marked[..., self.marked - 1] if marked.shape[-1] >= self.marked else missing[..., 0]
         last, place = count_SB - 1, torch.arange(longest, device=which_SB.device)
         single, start = (count_SB > 0).long(), torch.zeros_like(place)
         ends = torch.where(place == 0, last[..., None], torch.where(place == last[..., None], 0, place))

@@ -21,6 +21,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "instructions": {"name": "multi_instruction", **SMALL},
     "instructions, the first marked": {"name": "multi_instruction", **SMALL, "marked": 1},
     "instructions, the fourth marked": {"name": "multi_instruction", **SMALL, "marked": 4},
+    "instructions, more marked than there are": {"name": "multi_instruction", **SMALL, "marked": 8},
 }
 
 
@@ -154,6 +155,8 @@ def test_what_the_first_rows_of_a_seed_are_stays() -> None:
         "B d c b d a a a a | c",
         "B d b e b e c | e",
         "B a c b b a a e a | c",
+        "B S b e e a* d a |",
+        "B C a b e a c d d d |",
         "B S b e e a* d a |",
         "B C a b e a c d d d |",
         "B S b e e a* d a |",
