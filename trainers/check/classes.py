@@ -1,8 +1,8 @@
 """Checks of registered tasks, models, positions, averages and schedules.
 
 `python -m trainers.check my_tasks` checks the classes that the module my_tasks (in the current folder, or installed)
-registers: their members, the worked examples of their docstrings, and that they do what they declare. `check_class`
-checks one class.
+registers: their members, the worked examples of their docstrings, and that they do what they declare, in a step and an
+evaluation of a small model, averages and schedules if all their settings have defaults. `check_class` checks one class.
 """
 
 import contextlib
@@ -45,6 +45,19 @@ def check_class(kind: str, name: str) -> Iterator[str]:
         model = own if kind == "model" else {**SMALL["model"], "position": name}
         task = cls.trial_task or SMALL["task"]
         yield from collect_problems(lambda: check_member({**SMALL, "task": task, "model": model}))
+    elif kind in ("average", "schedule") and _has_defaults(kind, name):
+        own = {"averages": {"raw": {}, name: {"kind": name}}} if kind == "average" else {"schedule": name}
+        training = {**SMALL["training"], **own}
+        yield from collect_problems(lambda: check_member({**SMALL, "training": training}))
+
+
+def _has_defaults(kind: str, name: str) -> bool:
+    """Whether a class can be built without settings."""
+    try:
+        registry.build(kind, {"name": name})
+    except ConfigError:
+        return False
+    return True
 
 
 def _description_problems(kind: str, cls: type[Settings]) -> Iterator[str]:

@@ -8,10 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from trainers.check.classes import check_class
 from trainers.check.trial import check_member, collect_problems
 from trainers.models.decoder import Decoder
 from trainers.models.model import Recorder
 from trainers.models.vmapped import Vmapped
+from trainers.optimization.averaging import Average
+from trainers.optimization.schedules import Schedule
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
@@ -145,3 +148,32 @@ def test_a_fault_in_an_own_folder_called_trainers_is_said_with_its_place(tmp_pat
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_model_that_mixes_members_a_little_is_refused(problems, model: type[Any], dtype: str) -> None:
     assert problems(model, training__compute_dtype=dtype) == [MIXES]
+
+
+class Shrinks(Average):
+    """An average whose buffers lose a column."""
+
+    def start(self, theta: Tensor) -> tuple[Tensor, ...]:
+        return (theta,)
+
+    def update(self, buffers, theta, step, h):
+        return (0.5 * (buffers[0] + theta[:, :-1]),)
+
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout) -> Tensor:
+        return buffers[0]
+
+
+class Stops(Schedule):
+    """A schedule that divides by zero."""
+
+    def factor(self, step: Tensor, steps: int) -> Tensor:
+        return step / (1 // 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "said"), [("average", Shrinks, "RuntimeError when it"), ("schedule", Stops, "ZeroDivisionError")]
+)
+def test_averages_and_schedules_are_tried_too(registered, kind: str, own: type[Any], said: str) -> None:
+    registered(kind, "throw_away", own)
+    (problem,) = check_class(kind, "throw_away")
+    assert problem.startswith(said)
