@@ -216,7 +216,8 @@ def check_value(cls: type, item: Field[Any], value: Any) -> tuple[Any, list[Prob
         check_bounds(item.metadata, converted)
     except ValueError as error:
         choices = item.metadata["choices"]
-        close = nearest(value, [str(choice) for choice in choices if choice != value]) if choices else None
+        close = nearest(value, [str(choice) for choice in choices]) if choices else None
+        close = f"[{close}]" if close is not None and close == value else close  # which is right in a list
         message, allowed = f"{value!r} {error}", allowed_values(cls, item)
         return value, [Problem(key=item.name, given=value, message=message, allowed=allowed, nearest=close)]
     return converted, []

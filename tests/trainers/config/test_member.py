@@ -25,7 +25,7 @@ from trainers.errors import ConfigError
         ({"model__dropout": 1.0}, "model.dropout", None),
         ({"model__dropout": "0.1"}, "model.dropout", None),
         ({"model__dropout_sites": ["attention", "attention"]}, "model.dropout_sites", None),
-        ({"model__dropout_sites": "attention"}, "model.dropout_sites", "attention"),
+        ({"model__dropout_sites": "attention"}, "model.dropout_sites", "[attention]"),
         ({"model__form": "table", "model__norm": "post"}, "model.form", None),
         ({"training__learning_rate": -1}, "training.learning_rate", None),
         ({"training__learning_rate": float("nan")}, "training.learning_rate", None),
