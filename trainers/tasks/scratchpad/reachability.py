@@ -34,6 +34,10 @@ class Reachability(GraphTask):
     shortest path of the others has 1 to `farthest` steps, equally often; length is this number. At each length half of
     the test questions have label 0, so the mean over lengths is the accuracy as in training.
 
+    If none of eight graphs has a pair at the distance of a row, the row gets a fixed one (`planted_graph`). So sizes
+    should be such that pairs at `farthest` are common: 95 % of graphs with 24 nodes and edges have one at distance 4,
+    and 8 % of those with 12 nodes and 6 edges, half of whose rows are then the same graph.
+
     A second distribution, `cycles`, has as many nodes and edges, but the degrees of nodes carry no information: at
     distance d there are two cycles of d nodes, each with one of the two (label 0), or one of 2 d nodes with both. The
     other nodes form equal cycles.
