@@ -38,12 +38,14 @@ def place_columns(result: Summary) -> Columns:
 
 
 def value_columns(result: Summary) -> Columns:
-    """Return one column per searched key."""
+    """Return one column per searched key, by its whole key where the short one is the heading of another column."""
+    headings = {*place_columns(result), *result_columns(result, lengths=False)}
 
     def value(key: str) -> Callable[[Row], str]:
         return lambda row: compact_value(row.values[key]) if key in row.values else "-"
 
-    return {name: value(key) for key, name in short_keys(list(result.searched)).items()}
+    short = short_keys(list(result.searched))
+    return {key if name in headings else name: value(key) for key, name in short.items()}
 
 
 def result_columns(result: Summary, *, lengths: bool = True) -> Columns:

@@ -11,6 +11,7 @@ import pytest
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import terminal
 from orchestrator.report.tables.clear_effects import clear_averages, clear_cells, clear_sentence
+from orchestrator.report.tables.configurations import configuration_section
 from orchestrator.report.tables.sentences import best_sentence, selection_sentence, threshold_words
 from orchestrator.results.analysis import (
     compare_weight_averages,
@@ -117,6 +118,18 @@ def test_what_does_not_fit_is_named_and_everything_fits_a_log(tmp_path, syntheti
     assert max(map(len, text.splitlines())) <= 80
     log = short_text(result)
     assert set(table_of(log)[0]) >= names | {"label"} and "Not shown" not in log
+
+
+def test_a_key_with_the_name_of_a_column_has_a_column_of_its_own(tmp_path, synthetic_sweep, short_text, full_text):
+    values = [{"model.form": "auto", "model.dropout": 0.1 * n} for n in range(2)] + [{"model.form": "plain"}]
+    built = summary(synthetic_sweep(tmp_path / "forms", values, 2, noisy))
+    forms = {0: "table", 1: "table", 2: "plain"}
+    result = replace(built, rows=tuple(replace(row, form=forms[row.number]) for row in built.rows))
+    cells = configuration_section(result).cells
+    assert cells["model.form"] == [row.values["model.form"] for row in result.rows]
+    assert cells["form"] == [row.form for row in result.rows]
+    for text in (short_text(result), full_text(result)):
+        assert "auto" in text and "model.form" in text
 
 
 def test_the_score_has_a_column_where_it_is_no_median_of_means(tmp_path, synthetic_sweep, short_text):
