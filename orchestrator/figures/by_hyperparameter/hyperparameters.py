@@ -26,6 +26,7 @@ from orchestrator.figures.drawing import (
     file_name,
     frame_axes,
     is_logarithmic,
+    make_logarithmic,
     printable,
     spans_decades,
 )
@@ -131,8 +132,7 @@ def _against_number(axes: Axes, key: str, panel: Panel, domain: str, worst: floa
     x = [1.0 - float(dot.value) if complement else float(dot.value) for dot in panel.dots]
     _points(axes, x, panel.dots)
     if domain in ("log_uniform", "one_minus_log_uniform") or (domain == "listed" and spans_decades(np.array(x))):
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+        make_logarithmic(axes, "x", np.array(x))
     if complement:  # a log axis of the distance to one, on which values grow to the right
         axes.invert_xaxis()
         axes.xaxis.set_major_formatter(lambda x, _: f"{1 - x:.10g}")
@@ -189,17 +189,16 @@ def _points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
 def _scale(axes: Axes, panel: Panel, summary: Summary) -> None:
     medians = np.array([dot.outcome.median for dot in panel.dots], dtype=float)
     if is_logarithmic(summary.scale, summary.objective.direction, medians):
-        axes.set_yscale("log", nonpositive="mask")
-        axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+        make_logarithmic(axes, "y", medians)
     frame_axes(axes)
 
 
 def _room_for_failed(axes: Axes, panel: Panel) -> None:
     """Leave room above the points for the crosses."""
     if any(not math.isfinite(dot.outcome.median) for dot in panel.dots):
-        low, high = axes.get_ylim()
-        linear = axes.get_yscale() == "linear"
-        axes.set_ylim(low, high + 0.12 * (high - low) if linear else high * (high / low) ** 0.12)
+        scale = axes.yaxis.get_transform()
+        low, high = scale.transform(axes.get_ylim())
+        axes.set_ylim(top=scale.inverted().transform([high + 0.12 * (high - low)])[0])
 
 
 def _legend(figure: Figure, panels: Sequence[Panel], numeric: bool, none: str) -> None:

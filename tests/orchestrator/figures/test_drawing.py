@@ -122,7 +122,7 @@ def accuracy(number, seed, average, metric, lengths, step):
 
 
 @pytest.mark.parametrize(
-    ("direction", "scale", "shown"), [("maximize", "auto", "linear"), ("maximize", "log", "log"),
+    ("direction", "scale", "shown"), [("maximize", "auto", "linear"), ("maximize", "log", "symlog"),
                                       ("minimize", "auto", "log"), ("minimize", "linear", "linear")],
 )  # fmt: skip
 def test_what_is_maximized_is_linear_from_0_to_1_unless_asked(
@@ -142,6 +142,15 @@ def test_what_is_maximized_is_linear_from_0_to_1_unless_asked(
         assert axes.get_ylim() == drawing.SHARES
     axes = Figure().subplots()
     assert plot_curves(result, axes).get_yscale() == shown
+
+
+def test_a_logarithmic_axis_shows_zeros_at_its_foot():
+    axes = Figure().subplots()
+    values = np.array([0.0, 2e-4, 0.03, 0.2, 0.9, 2.0, math.nan])
+    axes.plot(values, "o")
+    drawing.scale_values(axes, "auto", "minimize", values)
+    heights = [axes.transAxes.inverted().transform(axes.transData.transform((0, value)))[1] for value in values[:-1]]
+    assert 0 < heights[0] < 0.1 and np.all(np.diff(heights) > 0.05)
 
 
 def test_another_scale_draws_a_figure_again_and_an_unknown_one_is_refused(small_sweep, tmp_path):
