@@ -43,7 +43,10 @@ def prose(text: str, console: Console, result: Summary, style: str = "") -> Text
 
 
 def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
-    """Return the table if it fits, else several tables with broken cells that repeat the first `keys` columns."""
+    """Return the table if it fits, else several tables with broken cells that repeat the first `keys` columns.
+
+    A column too wide for all of them has fewer beside it.
+    """
     if table_width(cells) <= width:
         return [cells]
     broken = {}
@@ -51,12 +54,13 @@ def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
         column = [break_cell(cell) for cell in column]
         room = max(NARROW // 2, *(len(line) for cell in column for line in cell.split("\n")))
         broken[break_cell(heading, room)] = column
-    names = list(broken)
-    tables = [{name: broken[name] for name in names[:keys]}]
-    for name in names[keys:]:
-        if table_width(tables[-1] | {name: broken[name]}) > width and len(tables[-1]) > keys:
-            tables.append({key: broken[key] for key in names[:keys]})
-        tables[-1][name] = broken[name]
+    names, tables = list(broken), list[Cells]([{}])
+    for place, name in enumerate(names):
+        added = {name: broken[name]}
+        if tables[-1] and table_width(tables[-1] | added) > width:
+            beside = [{key: broken[key] for key in names[:count]} for count in range(min(keys, place), 0, -1)]
+            tables.append(next((one for one in beside if table_width(one | added) <= width), {}))
+        tables[-1] |= added
     return tables
 
 
@@ -142,7 +146,7 @@ class ShortReport:
         cells, left_out = short_table(result, rows[:most], lambda cells: table_width(cells) <= width)
         reach = "" if result.objective.threshold is None else f"; reach: {threshold_words(result)} up to this length"
         yield Text(f"Configurations by score (medians{reach})", style="bold")
-        yield rich_table(cells)
+        yield from map(rich_table, lay_out(cells, width, keys=2))
         if len(rows) > most:
             yield Text(f"... and {len(rows) - most} more in {REPORT_CSV}", style="dim")
         if left_out:

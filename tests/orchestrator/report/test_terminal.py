@@ -168,6 +168,16 @@ def test_effects_that_do_not_fit_beside_each_other_are_shown_below_each_other(tw
         assert all(part in text for cell in cells[name] for part in cell.split(" ", 1))
 
 
+@pytest.mark.parametrize("width", [30, 40])
+def test_nothing_is_cut_on_a_narrow_terminal(twelve, short_text, full_text, width):
+    for text in (short_text(twelve, width), full_text(twelve, width)):
+        table = text[text.index("Configurations by score") :]
+        assert "…" not in table and all(len(line) <= width for line in table.splitlines() if "/" not in line)
+        first = twelve.rows[0]
+        for at in (first.trained, first.selection, first.test):
+            assert three_digits(at.median) in table
+
+
 def test_categories_are_told_apart_from_their_first_value(tmp_path, synthetic_sweep):
     def by_norm(number, seed, average, metric, lengths, step):
         return 0.1 + 0.3 * (number % 2) + 0.02 * (number * 5 % 7) + 0.001 * lengths
