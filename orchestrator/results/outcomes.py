@@ -50,12 +50,16 @@ def shared_seed_values(result: Summary, lengths: Sequence[int], how: str) -> dic
 
 
 def member_scores(result: Summary, average: str, group: str) -> dict[tuple[str, int], float]:
-    """Return the judged metric of every shared seed at its own lengths of a group, by (config_id, seed)."""
+    """Return the judged metric of every shared seed at a group of lengths, by (config_id, seed).
+
+    Test lengths are those of all configurations, others their own.
+    """
     how = result.objective.reduce if group == "selection" else "mean"
     return {
         (row.config_id, seed): score
         for row in result.rows
-        for seed, score in _seed_values(result, row, average, getattr(row.groups, group), how).items()
+        for lengths in [result.test_lengths if group == "test" else getattr(row.groups, group)]
+        for seed, score in _seed_values(result, row, average, lengths, how).items()
         if seed in result.shared_seeds
     }
 

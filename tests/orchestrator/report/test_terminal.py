@@ -226,6 +226,20 @@ def test_averages_that_differ_clearly_have_a_line(twelve, short_text):
     assert clear_averages(twelve) == [text] and text in short_text(twelve)  # at 6 and 7 they are equal
 
 
+def test_averages_are_compared_at_the_lengths_that_are_named(tmp_path, synthetic_sweep):
+    """The configurations have the test lengths 3-5 and 8-11, and 8-11."""
+
+    def longer_is_better(number, seed, average, metric, lengths, step):
+        return 1.0 + 0.001 * seed - (0.01 * lengths if average == "raw" else 0.0)
+
+    values = [{"task.train_length": length} for length in (2, 5)]
+    spec = {"search.sampler": "listed", "search.listed": values}
+    result = summary(synthetic_sweep(tmp_path / "lengths", values, 6, longer_is_better, spec=spec))
+    assert {row.groups.test for row in result.rows} == {(3, 4, 5, 8, 9, 10, 11), (8, 9, 10, 11)}
+    (sentence,) = clear_averages(result)
+    assert sentence.endswith("-0.0950 [-0.0950, -0.0950] at lengths 8-11")
+
+
 def test_confirmed_scores_stand_beside_those_of_the_search(short_text, monkeypatch):
     result = summary(SweepState.load(RELEASED / "finished"))
     (one,) = read_confirmations(result)
