@@ -1,6 +1,7 @@
 """A report in a terminal or a log: one screen, or every table. Nothing is cut, and intervals are never broken."""
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -33,13 +34,18 @@ ROWS, EFFECTS, CONFIRMED, NOTES = 6, 6, 3, 3  # at most, on one screen; the othe
 VALUES, ROWS_BELOW_VALUES = 6, 3
 LEFT = {"label", "hyperparameter", "at lengths", "median by value", "average", "against", "form", "searched values"}
 LEFT |= {"effect of", CONFIG_ID, IN_SEARCH, "first", "second", "key", "value", "task"}
-FIGURES = ("evaluations", "comparison", "score-", "pair-", "steps-", "family-", "maps-", "later")
+FIGURES = ("comparison", "evaluations", "score-*", "pair-*", "steps-*", "family-*", "maps-*", "later", "later-*")
 
 
 def prose(text: str, console: Console, result: Summary, style: str = "") -> Text:
     """Return a sentence that is wrapped on a terminal, but whole in files and if it names the sweep's folder."""
     whole = not console.is_terminal or str(result.folder) in text
     return Text(text, style=style, no_wrap=whole, overflow="ignore" if whole else "fold")
+
+
+def find_figures(folder: Path) -> list[Path]:
+    """Return the figures in the folder of a sweep, but for those of single configurations."""
+    return sorted(path for kind in FIGURES for path in folder.glob(f"figures/{kind}.png"))
 
 
 def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
@@ -105,8 +111,7 @@ class FullReport:
                 yield Text(f"... and {more} more in {section.csv}", style="dim")
             yield from (prose(line, console, result) for line in section.paragraphs)
             yield from (prose(note, console, result, "dim") for note in section.notes)
-        drawn = sorted(path for kind in FIGURES for path in result.folder.glob(f"figures/{kind}*.png"))
-        if drawn:
+        if drawn := find_figures(result.folder):
             yield ""
             yield Text("Figures")
             yield from (Text(f"  {path}", no_wrap=True, overflow="ignore") for path in drawn)
