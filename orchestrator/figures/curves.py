@@ -76,6 +76,7 @@ def comparison_figure(summary: Summary, path: Path) -> Path:
         if drawn := {config_id: band for config_id, band in found.items() if band}:
             bands[metric] = drawn
     every = [band for by_configuration in bands.values() for band in by_configuration.values()]
+    title = _comparison_title(summary, len(rows))
 
     def draw() -> Figure:
         width = 8.0 if len(bands) == 1 else 0.8 + 4.4 * len(bands)
@@ -92,13 +93,12 @@ def comparison_figure(summary: Summary, path: Path) -> Path:
         first = figure.axes[0]
         crosses = f" (×: {NOT_REACHED})" if summary.unreached & bands.keys() else ""
         first.set_ylabel(printable(f"{summary.judged_name}, median over seeds{crosses}"))
-        first.set_title(printable(_comparison_title(summary, len(rows))), fontsize=10, loc="left", pad=16)
+        first.set_title(printable(title), fontsize=10, loc="left", pad=16)
         legend_table(figure, summary, coloured, grey)
         return figure
 
     facts = [[metric, *shown.values()] for metric, shown in bands.items()]
-    about = [summary.name, summary.searched, summary.finished, summary.configurations_finished, summary.judged_name]
-    about += [sorted(summary.unreached & bands.keys()), summary.scale]
+    about = [title, summary.searched, summary.judged_name, sorted(summary.unreached & bands.keys()), summary.scale]
     groups = [
         [summary.groups(row, metric) for metric, shown in bands.items() if row.config_id in shown] for row in rows
     ]

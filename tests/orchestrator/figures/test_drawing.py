@@ -92,6 +92,14 @@ def test_files_are_deterministic_and_drawn_only_when_something_changed(small_swe
     assert [path.name for path in first.parent.iterdir()] == ["comparison.png"]
 
 
+@pytest.mark.parametrize("change", [{"status": "running"}, {"planned": 12}])
+def test_a_comparison_is_drawn_again_when_its_title_has_changed(small_sweep, tmp_path, change):
+    result = replace(summary(small_sweep), finished=False, status="interrupted")
+    path = comparison_figure(result, tmp_path / "comparison.png")
+    before = path.read_bytes()
+    assert comparison_figure(replace(result, **change), path).read_bytes() != before
+
+
 def test_a_damaged_figure_is_drawn_again(small_sweep, tmp_path):
     result = summary(small_sweep)
     path = comparison_figure(result, tmp_path / "comparison.png")
