@@ -6,6 +6,7 @@ binned medians with quartiles, categories have boxes.
 
 import json
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,7 @@ from orchestrator.wording import compact_value, spans
 GOLDEN = 0.6180339887
 TREND_COLOUR = "#333333"
 FEWEST_FOR_A_BOX = 4
+CHARACTERS = 56  # of names beside each other below a panel
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,9 @@ def score_figure(summary: Summary, key: str, path: Path) -> Path:
         figure = Figure(figsize=(0.6 + 4.6 * len(panels), 4.0))
         for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             _draw_panel(axes, key, panel, summary)
+        if not numeric:  # names in several lines would take the height of the panels
+            names = figure.axes[0].get_xticklabels()
+            figure.set_figheight(3.9 + max(name.get_window_extent().height for name in names) / figure.dpi)
         _legend(figure, panels, numeric, none)
         return figure
 
@@ -165,9 +170,18 @@ def _against_category(axes: Axes, key: str, panel: Panel, worst: float) -> None:
                 low, high = (float(np.clip(q, finite.min(), finite.max())) for q in (q25, q75))
                 box: dict[str, Any] = {"linewidth": 1, "edgecolor": TREND_COLOUR, "facecolor": "#33333318", "zorder": 1}
                 axes.bar(place, high - low, 0.6, low, **box)
-    axes.set_xticks(range(len(values)), [printable(compact_value(json.loads(value))) for value in values])
+    _label_categories(axes, [printable(compact_value(json.loads(value))) for value in values])
     axes.set_xlim(-0.6, len(values) - 0.4)
     axes.set_xlabel(printable(key))
+
+
+def _label_categories(axes: Axes, names: Sequence[str]) -> None:
+    """Write the names below an axis, in lines that are upright if a word has no room beside those of its neighbours."""
+    room = CHARACTERS // len(names) - 1
+    fits = all(len(word) <= room for name in names for word in name.split())
+    upright = max(24, len(names) * max(map(len, names)) // 20)  # characters of a line: the more names, the fewer lines
+    lines = [textwrap.fill(name, room if fits else upright) for name in names]
+    axes.set_xticks(range(len(names)), lines, fontsize=8, rotation=0 if fits else 90)
 
 
 def _points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:

@@ -203,6 +203,24 @@ def test_labels_of_log_axes_never_overlap(tmp_path, synthetic_sweep, drawn, low,
             assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
 
 
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_names_of_whole_sections_never_overlap(tmp_path, synthetic_sweep, simple_curve, drawn, count):
+    positions = ["nope", "alibi", "tra", "fox", {"name": "fox", "qk_norm": True}, {"name": "cope", "npos_max": 64}]
+    positions += [{"name": "rope", "base": 500_000, "qk_norm": normalised} for normalised in (False, True)]
+    model = {"name": "decoder", "layers": 1, "width": 8, "heads": 1}
+    values = [{"model": {**model, "position": position}} for position in positions[:count]]
+    spec = {"search.sampler": "listed", "search.listed": values}
+    result = summary(synthetic_sweep(tmp_path / "sections", values, 1, simple_curve, spec=spec))
+    (path,) = score_figures(result, tmp_path).values()
+    figure = drawn[path.name]
+    for axis, boxes in label_boxes(figure):
+        assert len(boxes) == count or axis.axis_name == "y"
+        assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
+    for axes in figure.axes:
+        label = axes.yaxis.label.get_window_extent()
+        assert figure.bbox.y0 <= label.y0 and label.y1 <= figure.bbox.y1
+
+
 @pytest.mark.slow
 def test_nothing_of_an_arranged_figure_is_cut_and_no_panel_covers_a_label(eleven, drawn, tmp_path):
     draw_all(eleven, tmp_path)
