@@ -229,7 +229,7 @@ class Sweep:
     def _repr_html_(self) -> str:
         """Return what a notebook shows: where the sweep stands, and its median curves if there are any."""
         text = f"<p><b>{html.escape(self.name)}</b>: {html.escape(self._standing())}</p>"
-        return text + (_image(self.summary) if self.summary.configurations_finished else "")
+        return text + (_image(self.summary) if self.summary.judged_rows else "")
 
 
 def _table(lines: Sequence[dict[str, Any]]) -> pd.DataFrame:

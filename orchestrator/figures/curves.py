@@ -47,8 +47,7 @@ class Drawn:
 
 def draw_all(summary: Summary, folder: Path) -> Drawn:
     """Draw the figures of a sweep, finished or not, into `folder`."""
-    shown = [row for row in summary.rows if (row.config_id, *summary.objective_curve) in summary.bands]
-    comparison = comparison_figure(summary, folder / "comparison.png") if shown else None
+    comparison = comparison_figure(summary, folder / "comparison.png") if summary.judged_rows else None
     several = summary.configurations_finished > 1
     return Drawn(
         comparison=comparison,
@@ -68,7 +67,7 @@ def comparison_figure(summary: Summary, path: Path) -> Path:
     There is one panel for each distribution of the judged metric. Grey curves are medians alone.
     """
     average = summary.objective.average
-    rows = [row for row in summary.rows if (row.config_id, *summary.objective_curve) in summary.bands]
+    rows = summary.judged_rows
     coloured, grey = coloured_and_grey(rows)
     bands: dict[str, dict[str, Band]] = {}
     for metric in summary.distributions:

@@ -141,6 +141,15 @@ def test_a_sweep_that_has_just_begun_is_read(tmp_path, synthetic_sweep, simple_c
             what()
 
 
+def test_a_notebook_shows_a_sweep_whose_seeds_all_crashed(tmp_path, synthetic_sweep, simple_curve):
+    values, late = [{}, {"model.norm": "pre"}], {"evaluation.every": 100}
+    state = synthetic_sweep(tmp_path / "lost", values, 2, simple_curve, died=[0, 1], spec=late)
+    sweep = open_sweep(state.folder)
+    assert sweep._repr_html_().endswith("2 of 2 configurations done, 4 seeds ran, 4 failed</p>")
+    with pytest.raises(UserError, match="no seed left a curve; there are no median curves to draw"):
+        sweep.plot_curves()
+
+
 def test_no_sweep_is_refused_with_the_nearest(small):
     with pytest.raises(NotASweep, match=r"did you mean .*small"):
         open_sweep(small.folder.with_name("smal"))
