@@ -77,7 +77,13 @@ def test_no_length_left_to_test_on_is_said(tmp_path, synthetic_sweep, simple_cur
     spec = {"objective.lengths": [6, 7, 8], "task.vocabulary": 9}
     state = synthetic_sweep(tmp_path / "t", [{"model.norm": "none"}], 2, simple_curve, spec=spec)
     text = full_text(summary(state))
-    assert "no other lengths were evaluated" in text and "none were not used" not in text
+    assert "no test lengths were evaluated; trained on 1-5" in text and "none were not used" not in text
+
+
+def test_trained_lengths_that_were_not_evaluated_are_not_denied(tmp_path, synthetic_sweep, simple_curve, full_text):
+    spec = {"evaluation.lengths": [6, 7, 10]}
+    text = full_text(summary(synthetic_sweep(tmp_path / "t", [{}], 2, simple_curve, spec=spec)))
+    assert "lengths 10 were not used for selection; no trained length was evaluated\n" in text
 
 
 def test_conflicting_curves_are_reported(small_sweep, full_text):
