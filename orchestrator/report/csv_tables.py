@@ -101,10 +101,6 @@ def seed_comparison_lines(comparisons: Sequence[SeedComparison]) -> Lines:
     The last columns say in which resolved keys the two differ: JSON, with null for a key that one does not have.
     """
 
-    def if_paired(attribute: str) -> Any:
-        (get,) = fields(attribute).values()
-        return lambda one: get(one) if one.outcome.paired else ""
-
     def values(place: int) -> Any:
         return lambda one: _json({key: both[place] for key, both in one.shared.differing.items()})
 
@@ -116,9 +112,8 @@ def seed_comparison_lines(comparisons: Sequence[SeedComparison]) -> Lines:
         "n_second": lambda one: one.outcome.n if one.outcome.paired else one.outcome.n_second,
         **fields("difference=outcome.difference low=outcome.low high=outcome.high level=outcome.level"),
         **fields("mean_difference=outcome.mean"),
-        "first_better": if_paired("first_better"),
-        "second_better": if_paired("second_better"),
-        "ties": if_paired("outcome.ties"),
+        **fields("first_better second_better"),
+        "ties": lambda one: one.outcome.ties if one.outcome.paired else None,
         **fields("p=outcome.p smallest_p=outcome.smallest_p holm_p tests"),
         **fields("first_seeds second_seeds first_failed second_failed shared=shared.sentence missing=outcome.reason"),
         "first_values": values(0),
