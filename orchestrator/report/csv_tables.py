@@ -18,6 +18,7 @@ from orchestrator.report.tables.race import race_lines, rung_lines
 from orchestrator.results.analysis import compare_weight_averages, read_confirmations, shows_effects
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, compare_seeds
 from orchestrator.results.comparing.value_comparisons import compare_values
+from orchestrator.results.outcomes import searched_value
 from orchestrator.results.scoring.last_and_best import LastAndBest
 from orchestrator.results.scoring.validation_scores import ValidationScore
 from orchestrator.results.summary import Row, Summary
@@ -45,7 +46,7 @@ def write_csv(path: Path, lines: Lines, columns: Sequence[str]) -> None:
 def configuration_lines(result: Summary) -> Lines:
     """Return a line for every configuration, by rank."""
     columns: Columns = {"rank": lambda row: row.rank or "", **fields("config_id number")}
-    columns |= {key: partial(_searched_value, key) for key in result.searched}
+    columns |= {key: partial(_searched_value, result, key) for key in result.searched}
     columns |= quartile_fields("score=scored trained_median=trained selection_median=selection test_median=test")
     for metric, group in dict.fromkeys(one for row in result.rows for one in row.other_distributions):
         for name in ("median", "q25", "q75"):
@@ -217,8 +218,8 @@ def _line(line: object, columns: Columns) -> dict[str, Any]:
     return {name: value(line) for name, value in columns.items()}
 
 
-def _searched_value(key: str, row: Row) -> Any:
-    return _searched(row.values.get(key, ""))
+def _searched_value(result: Summary, key: str, row: Row) -> Any:
+    return _searched(searched_value(result, row, key, ""))
 
 
 def _searched(value: Any) -> Any:
