@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.addresses import local_copy
+from orchestrator.api.plain import to_json
 from orchestrator.api.sweep import Sweep
 from orchestrator.consoles import make_console, say
-from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import default_storage
 from search_spaces import SweepSpec
 from search_spaces.grammar.load import read_sections
@@ -36,7 +36,7 @@ def run(
     Raises SweepFileError for anything in the file, dictionary or overrides that cannot be run here, SweepExists or
     SpecChanged when the folder holds a sweep already, LedgerError when the folder cannot be written.
     """
-    spec = _spec(file, [f"{key}={_plain(key, value)}" for key, value in overrides.items()], name, imports)
+    spec = _spec(file, [f"{key}={to_json(key, value)}" for key, value in overrides.items()], name, imports)
     console = console or make_console()
     for note in spec.notes:
         say(console, f"note: {note}")
@@ -52,24 +52,7 @@ def _spec(
         from orchestrator.plan.checks.soundness import load_checked  # brings the registries
 
         return load_checked(file, overrides, name, imports)
-    sections = json.loads(_plain(DICTIONARY, file))
+    sections = json.loads(to_json(DICTIONARY, file))
     from orchestrator.plan.checks.soundness import checked
 
     return checked(read_sections(sections, DICTIONARY, overrides, name, imports))
-
-
-def _plain(key: str, value: Any) -> str:
-    """Return a value as JSON, which is YAML too; raises UserError for anything that is not plain data."""
-    try:
-        return json.dumps(value, default=_as_plain, allow_nan=False, ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{key}: {error}; allowed: numbers, text, true, false, None, lists and dictionaries") from None
-
-
-def _as_plain(value: Any) -> Any:
-    """Return numbers and arrays of numpy, and paths, as plain data."""
-    if isinstance(value, Path):
-        return str(value)
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} is not plain data")

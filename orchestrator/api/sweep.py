@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from orchestrator.api.plain import to_json
 from orchestrator.consoles import make_console
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import find_sweep
@@ -156,14 +157,16 @@ class Sweep:
         """Compare two configurations over their seeds: a row for each group of lengths, as in seed_comparisons.csv.
 
         They are called by number or config_id, one of another sweep by "FOLDER/NUMBER". `metric`, `average` and
-        `lengths` are those of `compare_named`. The columns `difference`, `low`, `high`, `level` and `p` say what came
-        out, `n` over how many seeds, `first_failed` and `second_failed` how many failed. Raises UserError for a
-        configuration that is not there or has not ended.
+        `lengths`, such as [5, 8], are those of `compare_named`. The columns `difference`, `low`, `high`, `level` and
+        `p` say what came out, `n` over how many seeds, `first_failed` and `second_failed` how many failed. Raises
+        UserError for a configuration that is not there or has not ended.
         """
         from orchestrator.report.csv_tables import seed_comparison_lines
         from orchestrator.results.comparing.named_comparison import compare_named
 
-        return _table(seed_comparison_lines(compare_named(self.folder, str(a), str(b), **asked).comparisons))
+        return _table(
+            seed_comparison_lines(compare_named(self.folder, str(a), str(b), **_with_lengths(asked)).comparisons)
+        )
 
     def compare_with(self, other: Sweep | str | Path, **asked: Any) -> pd.DataFrame:
         """Compare this sweep with another one over the configurations that both have; differences are this - other.
@@ -177,7 +180,7 @@ class Sweep:
         from orchestrator.results.comparing.sweep_comparison import compare_sweeps
 
         sweep = other if isinstance(other, Sweep) else open_sweep(other)
-        return _table(sweep_comparison_lines([compare_sweeps(self.summary, sweep.summary, **asked)]))
+        return _table(sweep_comparison_lines([compare_sweeps(self.summary, sweep.summary, **_with_lengths(asked))]))
 
     def evaluate(
         self,
@@ -194,8 +197,9 @@ class Sweep:
         from orchestrator.report.tables.later_evaluations import later_lines
         from orchestrator.upkeep.later_evaluation import evaluate_later
 
-        settings = [f"{key}={json.dumps(value)}" for key, value in task.items()]
-        keys = evaluate_later(self.folder, configurations, lengths=lengths, samples=samples, task=settings)
+        settings = [f"{key}={to_json(key, value)}" for key, value in task.items()]
+        asked = json.loads(to_json("lengths and samples", {"lengths": lengths, "samples": samples}))
+        keys = evaluate_later(self.folder, configurations, **asked, task=settings)
         self.refresh()
         return _table(later_lines(one for one in self.summary.later_evaluations if one.key in keys))
 
@@ -229,7 +233,13 @@ class Sweep:
     def _repr_html_(self) -> str:
         """Return what a notebook shows: where the sweep stands, and its median curves if there are any."""
         text = f"<p><b>{html.escape(self.name)}</b>: {html.escape(self._standing())}</p>"
-        return text + (_image(self.summary) if self.summary.configurations_finished else "")
+        return text + (_image(self.summary) if self.summary.judged_rows else "")
+
+
+def _with_lengths(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a comparison with lengths as text: "5,8" for [5, 8]."""
+    lengths = asked.get("lengths")
+    return asked if lengths is None or isinstance(lengths, str) else {**asked, "lengths": ",".join(map(str, lengths))}
 
 
 def _table(lines: Sequence[dict[str, Any]]) -> pd.DataFrame:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 
 from orchestrator.export.labels import named_rows
+from orchestrator.results.outcomes import searched_value
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import compact_value, label, short_keys, spans, three_digits
@@ -29,7 +30,7 @@ def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
     head.append(labels.get("seeds", "seeds failed"))
     lines = []
     for row in named_rows(result, labels) or result.rows:
-        values = [compact_value(row.values[key]) if key in row.values else "" for key in keys]
+        values = [compact_value(searched_value(result, row, key, "")) for key in keys]
         own = labels.get(label(row.number), label(row.number))
         cells = [escape(cell) for cell in (own, *values)]
         cells += [_quartiles(getattr(row, name)) for name in groups]

@@ -47,8 +47,7 @@ class Drawn:
 
 def draw_all(summary: Summary, folder: Path) -> Drawn:
     """Draw the figures of a sweep, finished or not, into `folder`."""
-    shown = [row for row in summary.rows if (row.config_id, *summary.objective_curve) in summary.bands]
-    comparison = comparison_figure(summary, folder / "comparison.png") if shown else None
+    comparison = comparison_figure(summary, folder / "comparison.png") if summary.judged_rows else None
     several = summary.configurations_finished > 1
     return Drawn(
         comparison=comparison,
@@ -68,7 +67,7 @@ def comparison_figure(summary: Summary, path: Path) -> Path:
     There is one panel for each distribution of the judged metric. Grey curves are medians alone.
     """
     average = summary.objective.average
-    rows = [row for row in summary.rows if (row.config_id, *summary.objective_curve) in summary.bands]
+    rows = summary.judged_rows
     coloured, grey = coloured_and_grey(rows)
     bands: dict[str, dict[str, Band]] = {}
     for metric in summary.distributions:
@@ -76,6 +75,7 @@ def comparison_figure(summary: Summary, path: Path) -> Path:
         if drawn := {config_id: band for config_id, band in found.items() if band}:
             bands[metric] = drawn
     every = [band for by_configuration in bands.values() for band in by_configuration.values()]
+    title = _comparison_title(summary, len(rows))
 
     def draw() -> Figure:
         width = 8.0 if len(bands) == 1 else 0.8 + 4.4 * len(bands)
@@ -92,13 +92,12 @@ def comparison_figure(summary: Summary, path: Path) -> Path:
         first = figure.axes[0]
         crosses = f" (×: {NOT_REACHED})" if summary.unreached & bands.keys() else ""
         first.set_ylabel(printable(f"{summary.judged_name}, median over seeds{crosses}"))
-        first.set_title(printable(_comparison_title(summary, len(rows))), fontsize=10, loc="left", pad=16)
+        first.set_title(printable(title), fontsize=10, loc="left", pad=16)
         legend_table(figure, summary, coloured, grey)
         return figure
 
     facts = [[metric, *shown.values()] for metric, shown in bands.items()]
-    about = [summary.name, summary.searched, summary.finished, summary.configurations_finished, summary.judged_name]
-    about += [sorted(summary.unreached & bands.keys()), summary.scale]
+    about = [title, summary.searched, summary.judged_name, sorted(summary.unreached & bands.keys()), summary.scale]
     groups = [
         [summary.groups(row, metric) for metric, shown in bands.items() if row.config_id in shown] for row in rows
     ]

@@ -172,12 +172,26 @@ def spans_decades(values: np.ndarray[Any, Any]) -> bool:
 def is_logarithmic(scale: str, direction: str, values: np.ndarray[Any, Any]) -> bool:
     """Return whether an axis of these values is logarithmic: if `scale` is log, or if it is auto and they span decades.
 
-    With auto, an axis of values to be maximized is linear: a logarithmic one would press the good values together and
-    has no place for a share of 0. Without a positive value the axis is linear.
+    With auto, an axis of values to be maximized is linear: a logarithmic one would press the good values
+    together. Without a positive value the axis is linear.
     """
     if scale == "auto":
         return direction != "maximize" and spans_decades(values)
     return scale == "log" and bool((values[np.isfinite(values)] > 0).any())
+
+
+def make_logarithmic(axes: Axes, name: str, values: np.ndarray[Any, Any]) -> None:
+    """Make the x or y axis (its `name`) logarithmic.
+
+    If some of the values on it are not positive, it is linear from 0 to the power of ten below the positive ones, so
+    that all are shown.
+    """
+    finite = values[np.isfinite(values)]
+    scale: dict[str, Any] = {"value": "log", "nonpositive": "clip"}
+    if not (finite > 0).all():
+        scale = {"value": "symlog", "linthresh": 10.0 ** math.floor(math.log10(finite[finite > 0].min()))}
+    (axes.set_xscale if name == "x" else axes.set_yscale)(**scale)
+    (axes.xaxis if name == "x" else axes.yaxis).set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def scale_values(
@@ -190,8 +204,10 @@ def scale_values(
     """
     finite = values[np.isfinite(values)]
     if is_logarithmic(scale, direction, values):
-        axes.set_yscale("log", nonpositive="mask")
-        axes.set_ylim(bottom=finite[finite > 0].min() / 2)
+        make_logarithmic(axes, "y", values)
+        smallest = finite[finite > 0].min()
+        if (finite >= 0).all():
+            axes.set_ylim(bottom=smallest / 2 if (finite > 0).all() else -smallest / 20)
     elif direction == "maximize" and len(finite) and all(0 <= v <= 1 for v in (*finite, *others) if math.isfinite(v)):
         axes.set_ylim(*SHARES)
 

@@ -51,7 +51,7 @@ def _later_figure(summary: Summary, group: Sequence[LaterEvaluation], path: Path
 
     facts = [[one.key, one.sha256, one.failed, summary.by_config_id[one.config_id].groups] for one in group]
     own = [_own_band(summary, name, metric) for name in colours for metric in metrics]
-    return drawing.save(path, draw, summary.name, summary.objective, facts, own)
+    return drawing.save(path, draw, summary.name, summary.objective, summary.scale, facts, own)
 
 
 def _draw_panel(

@@ -8,6 +8,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from orchestrator.figures.drawing import GREY, PALETTE, printable
+from orchestrator.results.outcomes import searched_value
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import compact_value, label, short_keys, three_digits
 
@@ -37,7 +38,7 @@ def legend_table(figure: Figure, summary: Summary, coloured: Sequence[Row], grey
             label(row.number),
             three_digits(row.score, summary.infinite),
             *(str(row.seeds_run) for _ in seeds),
-            *(compact_value(row.values[key]) if key in row.values else "-" for key in keys),
+            *(compact_value(searched_value(summary, row, key, "-")) for key in keys),
         ]
         for row in coloured
     ]

@@ -41,7 +41,8 @@ def plot_curves(
     drawn = {config_id: band for config_id, band in bands.items() if band is not None}
     there = [row for row in rows or summary.rows if row.config_id in drawn]
     if not there:
-        raise UserError(f"{summary.folder}: no configuration has all its seeds yet; there are no median curves to draw")
+        why = "no seed left a curve" if summary.configurations_finished else "no configuration has all its seeds yet"
+        raise UserError(f"{summary.folder}: {why}; there are no median curves to draw")
     coloured, grey = (there, ()) if rows else coloured_and_grey(there)
     labels, crosses = labels or {}, metric in summary.unreached
     shade_groups(axes, summary.groups(there[0], metric), labels=True)

@@ -28,7 +28,7 @@ def steps_figures(summary: Summary, folder: Path) -> tuple[Path, ...]:
 
 
 def steps_figure(summary: Summary, found: StepsTo, path: Path) -> Path:
-    """Draw one steps metric against one key, on a logarithmic axis."""
+    """Draw one steps metric against one key, on a logarithmic axis unless the scale is linear."""
     lines: dict[str, list[Reached]] = {}
     for point in found.points:
         values = dict(zip(found.line_keys, point.line, strict=True))
@@ -39,10 +39,11 @@ def steps_figure(summary: Summary, found: StepsTo, path: Path) -> Path:
         figure = Figure(figsize=(6.4, 4.4))
         axes = figure.subplots()
         finite = [step for point in found.points for step in point.steps if math.isfinite(step) and step > 0]
-        axes.set_yscale("log")
+        linear = summary.scale == "linear"
+        axes.set_yscale("linear" if linear else "log")
         if finite:
-            low, high = min(finite), max(finite)
-            axes.set_ylim(low / 1.4, high * (1.4 + 0.5 * len(lines)))
+            axes.set_ylim(0 if linear else min(finite) / 1.4)
+            axes.set_ylim(top=max(finite) * (1.1 + 0.1 * len(lines) if linear else 1.4 + 0.5 * len(lines)))
         axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
         if (x > 0).all() and spans_decades(x):
             axes.set_xscale("log")
@@ -62,7 +63,7 @@ def steps_figure(summary: Summary, found: StepsTo, path: Path) -> Path:
             axes.legend(fontsize=8, frameon=False, loc="lower right")
         return figure
 
-    return drawing.save(path, draw, found.metric, found.key, summary.objective.average, found.points)
+    return drawing.save(path, draw, found.metric, found.key, summary.objective.average, summary.scale, found.points)
 
 
 def _draw_line(axes: Axes, points: Sequence[Reached], name: str, colour: str, place: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
@@ -29,15 +30,14 @@ def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Pat
         axes = figure.subplots()
         shade_groups(axes, groups, labels=True)
         axes.axhline(0, color="#333333", linewidth=1, zorder=2)
-        for place, one in enumerate(comparisons):
-            _draw_difference(axes, one, PALETTE[place % len(PALETTE)])
+        lines = [_draw_difference(axes, one, PALETTE[place % len(PALETTE)]) for place, one in enumerate(comparisons)]
         lengths = [point.question.lengths[0] for one in comparisons for point in one.by_length]
         axes.set_xlim(min(lengths) - 0.5, max(lengths) + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
         axes.set_xlabel("length")
         axes.set_ylabel(printable(f"difference of {question.metric} ({question.average})"))
         axes.set_title(title, fontsize=10, loc="left", pad=16)
-        axes.legend(fontsize=8, frameon=False)
+        axes.legend(lines, [_label(one) for one in comparisons], fontsize=8, frameon=False)
         frame_axes(axes)
         return figure
 
@@ -46,15 +46,16 @@ def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Pat
     return drawing.save(path, draw, question, groups, title, points, lengths)
 
 
-def _draw_difference(axes: Axes, one: SweepComparison, colour: str) -> None:
+def _draw_difference(axes: Axes, one: SweepComparison, colour: str) -> Line2D:
     lengths = [point.question.lengths[0] for point in one.by_length]
     values = np.array([_point(point.outcome) for point in one.by_length])
     finite = values[np.isfinite(values)]
     line = with_gaps(values[:, 0])  # infinite where failed seeds decide
-    axes.plot(lengths, line, color=colour, linewidth=1.8, marker="o", markersize=3, label=_label(one), zorder=4)
+    (drawn,) = axes.plot(lengths, line, color=colour, linewidth=1.8, marker="o", markersize=3, zorder=4)
     if one.has_band and len(finite):
         low, high = np.clip(values[:, 1:], finite.min(), finite.max()).T
         axes.fill_between(lengths, low, high, color=colour, alpha=0.18, linewidth=0, zorder=3)
+    return drawn
 
 
 def _point(outcome: Any) -> list[float]:

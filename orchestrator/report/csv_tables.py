@@ -18,6 +18,7 @@ from orchestrator.report.tables.race import race_lines, rung_lines
 from orchestrator.results.analysis import compare_weight_averages, read_confirmations, shows_effects
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, compare_seeds
 from orchestrator.results.comparing.value_comparisons import compare_values
+from orchestrator.results.outcomes import searched_value
 from orchestrator.results.scoring.last_and_best import LastAndBest
 from orchestrator.results.scoring.validation_scores import ValidationScore
 from orchestrator.results.summary import Row, Summary
@@ -45,7 +46,7 @@ def write_csv(path: Path, lines: Lines, columns: Sequence[str]) -> None:
 def configuration_lines(result: Summary) -> Lines:
     """Return a line for every configuration, by rank."""
     columns: Columns = {"rank": lambda row: row.rank or "", **fields("config_id number")}
-    columns |= {key: partial(_searched_value, key) for key in result.searched}
+    columns |= {key: partial(_searched_value, result, key) for key in result.searched}
     columns |= quartile_fields("score=scored trained_median=trained selection_median=selection test_median=test")
     for metric, group in dict.fromkeys(one for row in result.rows for one in row.other_distributions):
         for name in ("median", "q25", "q75"):
@@ -101,10 +102,6 @@ def seed_comparison_lines(comparisons: Sequence[SeedComparison]) -> Lines:
     The last columns say in which resolved keys the two differ: JSON, with null for a key that one does not have.
     """
 
-    def if_paired(attribute: str) -> Any:
-        (get,) = fields(attribute).values()
-        return lambda one: get(one) if one.outcome.paired else ""
-
     def values(place: int) -> Any:
         return lambda one: _json({key: both[place] for key, both in one.shared.differing.items()})
 
@@ -116,9 +113,8 @@ def seed_comparison_lines(comparisons: Sequence[SeedComparison]) -> Lines:
         "n_second": lambda one: one.outcome.n if one.outcome.paired else one.outcome.n_second,
         **fields("difference=outcome.difference low=outcome.low high=outcome.high level=outcome.level"),
         **fields("mean_difference=outcome.mean"),
-        "first_better": if_paired("first_better"),
-        "second_better": if_paired("second_better"),
-        "ties": if_paired("outcome.ties"),
+        **fields("first_better second_better"),
+        "ties": lambda one: one.outcome.ties if one.outcome.paired else None,
         **fields("p=outcome.p smallest_p=outcome.smallest_p holm_p tests"),
         **fields("first_seeds second_seeds first_failed second_failed shared=shared.sentence missing=outcome.reason"),
         "first_values": values(0),
@@ -222,8 +218,8 @@ def _line(line: object, columns: Columns) -> dict[str, Any]:
     return {name: value(line) for name, value in columns.items()}
 
 
-def _searched_value(key: str, row: Row) -> Any:
-    return _searched(row.values.get(key, ""))
+def _searched_value(result: Summary, key: str, row: Row) -> Any:
+    return _searched(searched_value(result, row, key, ""))
 
 
 def _searched(value: Any) -> Any:

@@ -11,15 +11,15 @@ from rich.text import Text
 from orchestrator.consoles import say
 from orchestrator.cpus import count_cores
 from orchestrator.figures.curves import configuration_figure, draw_all
-from orchestrator.figures.drawing import DrawingForks, deferred_figures
+from orchestrator.figures.drawing import DrawingForks, deferred_figures, read_figure_digest
 from orchestrator.figures.heat_maps import explain_missing_maps
 from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.csv_tables import REPORT_CSV, csv_tables, write_csv
+from orchestrator.report.csv_tables import REPORT_CSV, TABLES, csv_tables, write_csv
 from orchestrator.report.page import detailed_rows, figure_path, render_page
 from orchestrator.report.tables.later_evaluations import later_section
-from orchestrator.report.terminal import FullReport, ShortReport, lay_out, prose, rich_table
+from orchestrator.report.terminal import FullReport, ShortReport, find_figures, lay_out, prose, rich_table
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Summary
 from orchestrator.wording import command
@@ -102,15 +102,27 @@ class Report:
         self._is_written = threading.Event()
 
     def write(self) -> list[Path]:
-        """Finish the figures, write report.html and the CSV tables; return their paths: page, report.csv, others."""
+        """Finish the figures, write report.html and the CSV tables; return their paths: page, report.csv, others.
+
+        Deletes tables and figures of an earlier report that this one does not have.
+        """
         self._drawing.finish()
         folder, tables = self.result.folder, csv_tables(self.result)
         write_atomic(folder / REPORT_HTML, [render_page(self.result, self.drawn, list(self.details.values())).encode()])
         for name, lines in tables.items():
             write_csv(folder / name, lines, ["config_id"])
+        for path in self._find_stale(tables):
+            path.unlink(missing_ok=True)
         self.files = [folder / name for name in (REPORT_HTML, *tables)]
         self._is_written.set()
         return self.files
+
+    def _find_stale(self, tables: Collection[str]) -> list[Path]:
+        """Return what an earlier report wrote and this one does not; maps of weights stay, drawn on demand."""
+        folder = self.result.folder
+        figures = set(find_figures(folder)).difference(self.drawn.all, folder.glob("figures/maps-*"))
+        drawn = [path for path in figures if read_figure_digest(path) is not None]
+        return [*drawn, *(folder / name for name in TABLES if name not in tables)]
 
     def wait(self) -> None:
         """Wait until another thread has written everything."""

@@ -1,6 +1,7 @@
 """A report in a terminal or a log: one screen, or every table. Nothing is cut, and intervals are never broken."""
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -33,7 +34,7 @@ ROWS, EFFECTS, CONFIRMED, NOTES = 6, 6, 3, 3  # at most, on one screen; the othe
 VALUES, ROWS_BELOW_VALUES = 6, 3
 LEFT = {"label", "hyperparameter", "at lengths", "median by value", "average", "against", "form", "searched values"}
 LEFT |= {"effect of", CONFIG_ID, IN_SEARCH, "first", "second", "key", "value", "task"}
-FIGURES = ("evaluations", "comparison", "score-", "pair-", "steps-", "family-", "maps-", "later")
+FIGURES = ("comparison", "evaluations", "score-*", "pair-*", "steps-*", "family-*", "maps-*", "later", "later-*")
 
 
 def prose(text: str, console: Console, result: Summary, style: str = "") -> Text:
@@ -42,8 +43,16 @@ def prose(text: str, console: Console, result: Summary, style: str = "") -> Text
     return Text(text, style=style, no_wrap=whole, overflow="ignore" if whole else "fold")
 
 
+def find_figures(folder: Path) -> list[Path]:
+    """Return the figures in the folder of a sweep, but for those of single configurations."""
+    return sorted(path for kind in FIGURES for path in folder.glob(f"figures/{kind}.png"))
+
+
 def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
-    """Return the table if it fits, else several tables with broken cells that repeat the first `keys` columns."""
+    """Return the table if it fits, else several tables with broken cells that repeat the first `keys` columns.
+
+    A column too wide for all of them has fewer beside it.
+    """
     if table_width(cells) <= width:
         return [cells]
     broken = {}
@@ -51,12 +60,13 @@ def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
         column = [break_cell(cell) for cell in column]
         room = max(NARROW // 2, *(len(line) for cell in column for line in cell.split("\n")))
         broken[break_cell(heading, room)] = column
-    names = list(broken)
-    tables = [{name: broken[name] for name in names[:keys]}]
-    for name in names[keys:]:
-        if table_width(tables[-1] | {name: broken[name]}) > width and len(tables[-1]) > keys:
-            tables.append({key: broken[key] for key in names[:keys]})
-        tables[-1][name] = broken[name]
+    names, tables = list(broken), list[Cells]([{}])
+    for place, name in enumerate(names):
+        added = {name: broken[name]}
+        if tables[-1] and table_width(tables[-1] | added) > width:
+            beside = [{key: broken[key] for key in names[:count]} for count in range(min(keys, place), 0, -1)]
+            tables.append(next((one for one in beside if table_width(one | added) <= width), {}))
+        tables[-1] |= added
     return tables
 
 
@@ -101,8 +111,7 @@ class FullReport:
                 yield Text(f"... and {more} more in {section.csv}", style="dim")
             yield from (prose(line, console, result) for line in section.paragraphs)
             yield from (prose(note, console, result, "dim") for note in section.notes)
-        drawn = sorted(path for kind in FIGURES for path in result.folder.glob(f"figures/{kind}*.png"))
-        if drawn:
+        if drawn := find_figures(result.folder):
             yield ""
             yield Text("Figures")
             yield from (Text(f"  {path}", no_wrap=True, overflow="ignore") for path in drawn)
@@ -142,7 +151,7 @@ class ShortReport:
         cells, left_out = short_table(result, rows[:most], lambda cells: table_width(cells) <= width)
         reach = "" if result.objective.threshold is None else f"; reach: {threshold_words(result)} up to this length"
         yield Text(f"Configurations by score (medians{reach})", style="bold")
-        yield rich_table(cells)
+        yield from map(rich_table, lay_out(cells, width, keys=2))
         if len(rows) > most:
             yield Text(f"... and {len(rows) - most} more in {REPORT_CSV}", style="dim")
         if left_out:

@@ -15,14 +15,21 @@ from search_spaces.grammar.problems.findings import lookup
 
 
 def searched_values(result: Summary) -> dict[str, dict[str, Any]]:
-    """Return the searched values of every complete configuration; in a list a missing key has its fixed value."""
-    found = {}
-    listed = [key for key, kind in result.searched.items() if kind == "listed" and result.design.kind == "fixed"]
-    for row in (row for row in result.rows if row.complete):
-        fixed = result.recorded[row.config_id].resolved
-        given = {key: lookup(fixed, key) for key in listed} | row.values
-        found[row.config_id] = {key: given[key] for key in result.searched if given.get(key, ABSENT) is not ABSENT}
-    return found
+    """Return the searched values of every complete configuration."""
+    rows = (row for row in result.rows if row.complete)
+    found = {row.config_id: {key: searched_value(result, row, key) for key in result.searched} for row in rows}
+    return {name: {key: one for key, one in values.items() if one is not ABSENT} for name, values in found.items()}
+
+
+def searched_value(result: Summary, row: Row, key: str, missing: Any = ABSENT) -> Any:
+    """Return the value of a searched key in a configuration, in a list its fixed value if the list leaves it out.
+
+    `missing` if it has none.
+    """
+    value = row.values.get(key, ABSENT)
+    if value is ABSENT and result.searched[key] == "listed" and result.design.kind == "fixed":
+        value = lookup(result.recorded[row.config_id].resolved, key)
+    return missing if value is ABSENT else value
 
 
 @lru_cache(REMEMBERED)
@@ -50,12 +57,16 @@ def shared_seed_values(result: Summary, lengths: Sequence[int], how: str) -> dic
 
 
 def member_scores(result: Summary, average: str, group: str) -> dict[tuple[str, int], float]:
-    """Return the judged metric of every shared seed at its own lengths of a group, by (config_id, seed)."""
+    """Return the judged metric of every shared seed at a group of lengths, by (config_id, seed).
+
+    Test lengths are those of all configurations, others their own.
+    """
     how = result.objective.reduce if group == "selection" else "mean"
     return {
         (row.config_id, seed): score
         for row in result.rows
-        for seed, score in _seed_values(result, row, average, getattr(row.groups, group), how).items()
+        for lengths in [result.test_lengths if group == "test" else getattr(row.groups, group)]
+        for seed, score in _seed_values(result, row, average, lengths, how).items()
         if seed in result.shared_seeds
     }
 

@@ -36,7 +36,7 @@ from orchestrator.results.scoring.objective import (
     score_configurations,
     score_members,
 )
-from orchestrator.results.scoring.search_design import domain_kind, planned_size, read_design
+from orchestrator.results.scoring.search_design import count_planned, domain_kind, planned_size, read_design
 from orchestrator.results.scoring.validation_scores import may_stop, read_validation_scores, stopped_at
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
@@ -79,7 +79,7 @@ def summary(
         finished=state.ended in ("complete", "failed"),
         planned=len(state.configurations)
         if state.ended in ("complete", "failed")
-        else max(planned_size(state.spec), len(state.configurations)),
+        else max(count_planned(state), len(state.configurations)),
         objective=objective,
         measured=measured,
         recorded=_recorded(state, parameters or {}),

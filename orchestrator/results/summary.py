@@ -132,6 +132,11 @@ class Summary:
         return {row.config_id: row for row in self.rows}
 
     @cached_property
+    def judged_rows(self) -> list[Row]:
+        """The rows that have a curve of the judged metric; a configuration whose seeds all crashed has none."""
+        return [row for row in self.rows if (row.config_id, *self.objective_curve) in self.bands]
+
+    @cached_property
     def metrics(self) -> dict[str, Metric]:
         """Every recorded metric by name; if configurations differ, that of the first one."""
         found: dict[str, Metric] = {}

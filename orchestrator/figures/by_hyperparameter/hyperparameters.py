@@ -6,6 +6,7 @@ binned medians with quartiles, categories have boxes.
 
 import json
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from orchestrator.figures.drawing import (
     file_name,
     frame_axes,
     is_logarithmic,
+    make_logarithmic,
     printable,
     spans_decades,
 )
@@ -41,6 +43,7 @@ from orchestrator.wording import compact_value, spans
 GOLDEN = 0.6180339887
 TREND_COLOUR = "#333333"
 FEWEST_FOR_A_BOX = 4
+CHARACTERS = 56  # of names beside each other below a panel
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,9 @@ def score_figure(summary: Summary, key: str, path: Path) -> Path:
         figure = Figure(figsize=(0.6 + 4.6 * len(panels), 4.0))
         for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             _draw_panel(axes, key, panel, summary)
+        if not numeric:  # names in several lines would take the height of the panels
+            names = figure.axes[0].get_xticklabels()
+            figure.set_figheight(3.9 + max(name.get_window_extent().height for name in names) / figure.dpi)
         _legend(figure, panels, numeric, none)
         return figure
 
@@ -131,8 +137,7 @@ def _against_number(axes: Axes, key: str, panel: Panel, domain: str, worst: floa
     x = [1.0 - float(dot.value) if complement else float(dot.value) for dot in panel.dots]
     _points(axes, x, panel.dots)
     if domain in ("log_uniform", "one_minus_log_uniform") or (domain == "listed" and spans_decades(np.array(x))):
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+        make_logarithmic(axes, "x", np.array(x))
     if complement:  # a log axis of the distance to one, on which values grow to the right
         axes.invert_xaxis()
         axes.xaxis.set_major_formatter(lambda x, _: f"{1 - x:.10g}")
@@ -165,9 +170,18 @@ def _against_category(axes: Axes, key: str, panel: Panel, worst: float) -> None:
                 low, high = (float(np.clip(q, finite.min(), finite.max())) for q in (q25, q75))
                 box: dict[str, Any] = {"linewidth": 1, "edgecolor": TREND_COLOUR, "facecolor": "#33333318", "zorder": 1}
                 axes.bar(place, high - low, 0.6, low, **box)
-    axes.set_xticks(range(len(values)), [printable(compact_value(json.loads(value))) for value in values])
+    _label_categories(axes, [printable(compact_value(json.loads(value))) for value in values])
     axes.set_xlim(-0.6, len(values) - 0.4)
     axes.set_xlabel(printable(key))
+
+
+def _label_categories(axes: Axes, names: Sequence[str]) -> None:
+    """Write the names below an axis, in lines that are upright if a word has no room beside those of its neighbours."""
+    room = CHARACTERS // len(names) - 1
+    fits = all(len(word) <= room for name in names for word in name.split())
+    upright = max(24, len(names) * max(map(len, names)) // 20)  # characters of a line: the more names, the fewer lines
+    lines = [textwrap.fill(name, room if fits else upright) for name in names]
+    axes.set_xticks(range(len(names)), lines, fontsize=8, rotation=0 if fits else 90)
 
 
 def _points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
@@ -189,17 +203,16 @@ def _points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
 def _scale(axes: Axes, panel: Panel, summary: Summary) -> None:
     medians = np.array([dot.outcome.median for dot in panel.dots], dtype=float)
     if is_logarithmic(summary.scale, summary.objective.direction, medians):
-        axes.set_yscale("log", nonpositive="mask")
-        axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+        make_logarithmic(axes, "y", medians)
     frame_axes(axes)
 
 
 def _room_for_failed(axes: Axes, panel: Panel) -> None:
     """Leave room above the points for the crosses."""
     if any(not math.isfinite(dot.outcome.median) for dot in panel.dots):
-        low, high = axes.get_ylim()
-        linear = axes.get_yscale() == "linear"
-        axes.set_ylim(low, high + 0.12 * (high - low) if linear else high * (high / low) ** 0.12)
+        scale = axes.yaxis.get_transform()
+        low, high = scale.transform(axes.get_ylim())
+        axes.set_ylim(top=scale.inverted().transform([high + 0.12 * (high - low)])[0])
 
 
 def _legend(figure: Figure, panels: Sequence[Panel], numeric: bool, none: str) -> None:

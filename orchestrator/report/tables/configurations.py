@@ -4,8 +4,9 @@ import statistics
 from collections.abc import Callable
 from operator import attrgetter
 
-from orchestrator.report.tables.columns import Columns, Section, make_cells, quartile_text
+from orchestrator.report.tables.columns import NONE, Columns, Section, make_cells, quartile_text
 from orchestrator.results.confirmed import Confirmed, read_search_labels
+from orchestrator.results.outcomes import searched_value
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
@@ -38,12 +39,14 @@ def place_columns(result: Summary) -> Columns:
 
 
 def value_columns(result: Summary) -> Columns:
-    """Return one column per searched key."""
+    """Return one column per searched key, by its whole key where the short one is the heading of another column."""
+    headings = {*place_columns(result), *result_columns(result, lengths=False)}
 
     def value(key: str) -> Callable[[Row], str]:
-        return lambda row: compact_value(row.values[key]) if key in row.values else "-"
+        return lambda row: compact_value(searched_value(result, row, key, NONE))
 
-    return {name: value(key) for key, name in short_keys(list(result.searched)).items()}
+    short = short_keys(list(result.searched))
+    return {key if name in headings else name: value(key) for key, name in short.items()}
 
 
 def result_columns(result: Summary, *, lengths: bool = True) -> Columns:

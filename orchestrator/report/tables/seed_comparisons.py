@@ -64,7 +64,7 @@ def difference_columns(result: Summary, comparisons: Sequence[SeedComparison]) -
         "difference": _difference,
         "level": lambda one: "-" if math.isnan(one.outcome.level) else f"{100 * one.outcome.level:.1f} %",
         "seeds": _seeds,
-        "first better": lambda one: str(one.first_better) if one.outcome.paired else "-",
+        "first better": lambda one: "-" if one.first_better is None else str(one.first_better),
         "failed": lambda one: f"{one.first_failed}, {one.second_failed}",
         "p": lambda one: p_value(one.outcome.p),
         "p (Holm)": lambda one: p_value(one.holm_p),

@@ -10,6 +10,7 @@ from orchestrator.report.tables.columns import median_and_quartiles
 from orchestrator.results.analysis import DEPENDENT, compare_orders
 from orchestrator.results.confirmed import read_search_labels
 from orchestrator.results.scoring.evaluation_choice import BEST
+from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summary import Summary
 from orchestrator.results.views.race_rounds import race_sentence
 from orchestrator.statistics.intervals import Estimate
@@ -98,16 +99,24 @@ def selection_sentence(result: Summary) -> str:
     groups = {row.groups for row in result.rows}
     common = groups.pop() if len(groups) == 1 else None
     test = f"lengths {spans(common.test)}" if common else "the lengths beyond (they differ between configurations)"
-    unused = (
-        f"{test} were not used for selection" if common is None or common.test else "no other lengths were evaluated"
-    )
+    unused = f"{test} were not used for selection"
+    if common and not common.test:
+        unused = "no test lengths were evaluated"
     return (
         f"Selected by {metric} of the {average} average, {objective.reduce} over lengths {spans(objective.lengths)}, "
         + ("each seed at the evaluation they choose, " if objective.evaluation == BEST else "")
         + f"median over seeds ({objective.direction}); {unused}"
-        + (f"; trained on {spans(common.trained)}" if common and common.trained else "")
-        + (f"; no length of {metric} was trained on" if common and not common.trained else "")
+        + (f"; {_trained_words(result, common)}" if common else "")
     )
+
+
+def _trained_words(result: Summary, common: LengthGroups) -> str:
+    """Return which lengths of the judged metric were trained on, if all configurations have the same groups."""
+    if common.trained:
+        return f"trained on {spans(common.trained)}"
+    metric, measured = result.objective.metric, result.measured[result.rows[0].config_id]
+    is_trained = measured.metrics[metric].distribution in measured.longest_trained
+    return "no trained length was evaluated" if is_trained else f"no length of {metric} was trained on"
 
 
 def best_sentence(result: Summary, code: str = "") -> list[str]:

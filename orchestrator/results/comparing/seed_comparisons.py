@@ -68,15 +68,16 @@ class SeedComparison:
     holm_p: float = math.nan
 
     @property
-    def first_better(self) -> int:
-        """The number of pairs in which the first is better."""
-        smaller = self.question.direction != "maximize"
-        return self.outcome.first_smaller if smaller else self.outcome.second_smaller
+    def first_better(self) -> int | None:
+        """The number of pairs in which the first is better; None without pairs, and if neither direction is better."""
+        better = {"minimize": self.outcome.first_smaller, "maximize": self.outcome.second_smaller}
+        return better.get(self.question.direction) if self.outcome.paired else None
 
     @property
-    def second_better(self) -> int:
-        """The number of pairs in which the second is better."""
-        return self.outcome.n - self.first_better - self.outcome.ties if self.outcome.paired else 0
+    def second_better(self) -> int | None:
+        """The number of pairs in which the second is better, None like `first_better`."""
+        first = self.first_better
+        return None if first is None else self.outcome.n - first - self.outcome.ties
 
 
 @lru_cache(REMEMBERED)

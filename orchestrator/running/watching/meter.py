@@ -54,15 +54,13 @@ def progress_rows(
     """
     done, total = sum(steps_done(state, running).values()), _total(state)
     ended = Counter(member.status for member in state.members)
-    planned, seeds = planned_size(state.spec), sum(len(state.planned_seeds(name)) for name in state.configurations)
-    seeds += (planned - len(state.draws)) * len(read_common_seeds(state.specs))
     packs = sum(pack.has_ended for pack in state.packs.values())
     rate = sum(at.rate for at in running.values()) or speed
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
     finished = sum(found.is_done for found in state.configurations.values())
     rows += [
         ("configurations", f"{finished}/{count_planned(state)}"),
-        ("seeds", f"{ended['complete'] + ended['failed']}/{seeds}"),
+        ("seeds", f"{ended['complete'] + ended['failed']}/{_count_seeds(state)}"),
         ("seeds failed", str(ended["failed"])),
     ]
     if may_stop(state):
@@ -106,6 +104,12 @@ def seconds_to_first_evaluation(state: SweepState, running: Mapping[str, Running
     return min(seconds, default=None)
 
 
+def _count_seeds(state: SweepState) -> int:
+    """Return the seeds of all configurations, also of those not drawn yet."""
+    drawn = sum(len(state.planned_seeds(name)) for name in state.configurations)
+    return drawn + (planned_size(state.spec) - len(state.draws)) * len(read_common_seeds(state.specs))
+
+
 def _total(state: SweepState) -> int:
     """Return the member-steps of the sweep; configurations not drawn yet count as the mean of the drawn ones.
 
@@ -141,8 +145,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
     members = state.members
     ended = Counter(member.status for member in members)
     crashed = sum(member.status == "failed" and member.failed_at is None for member in members)
-    owner, steps = running(state.folder), steps_done(state)
-    total = sum(pack.member_steps(pack.steps) for pack in state.packs.values())
+    owner, total, seeds = running(state.folder), _total(state), _count_seeds(state)
     standing = f"running, by {owner}" if owner else state.ended or "interrupted"
     is_over = owner or state.ended in ("complete", "failed", STOPPED)  # whose message has the command
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
@@ -153,13 +156,13 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("state", f"{standing}: {state.message}" if state.message else standing),
         *([] if is_over else [("continue with", command("resume", state.folder))]),
         ("configurations", f"{finished}/{count_planned(state)}"),
-        ("seeds", f"{ended['complete'] + ended['failed']}/{len(members)}"),
+        ("seeds", f"{ended['complete'] + ended['failed']}/{seeds}"),
         ("seeds failed", f"{ended['failed']} ({crashed} crashed, {ended['failed'] - crashed} diverged)"),
-        *_stopped_row(state, len(members)),
+        *_stopped_row(state, seeds),
         *_race_rows(state),
         ("packs", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),
         *(("packs cut again", sentence) for sentence in describe_recuts(state.recuts)),
-        ("member-steps", f"{100 * sum(steps.values()) / total:.0f} %" if total else "none yet"),
+        ("member-steps", f"{100 * sum(steps_done(state).values()) / total:.0f} %" if total else "none yet"),
         ("best so far", describe_best(state)),
     ]
     if state.published_at:
@@ -200,13 +203,13 @@ def _race_rows(state: SweepState) -> list[tuple[str, str]]:
     return rungs + [(f"round {at}", describe_round(one, race is not None and race.is_over)) for at, one in rounds]
 
 
-def _stopped_row(state: SweepState, members: int) -> list[tuple[str, str]]:
+def _stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
     """Return the row of seeds that stopped early, if early stopping is on."""
     if not may_stop(state):
         return []
     steps = [step for found in state.configurations.values() for step in stopped_at(found)]
     when = f", median at step {statistics.median(steps):,g}" if steps else ""
-    return [("seeds stopped early", f"{len(steps)}/{members}{when}")]
+    return [("seeds stopped early", f"{len(steps)}/{seeds}{when}")]
 
 
 def trace_lines(state: SweepState) -> list[str]:

@@ -12,7 +12,7 @@ import yaml
 from matplotlib import pyplot
 
 from orchestrator import Sweep, open_sweep, run
-from orchestrator.api.running import _plain
+from orchestrator.api.plain import to_json
 from orchestrator.errors import NotASweep, UserError
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, load_sweep
@@ -95,6 +95,23 @@ def test_effects_and_comparisons_have_the_columns_of_their_csv_files(small):
         small.compare(0, 17)
 
 
+def test_lengths_are_numbers_of_any_kind(small, small_sweep, tmp_path):
+    for lengths in ("8,11", [8, 11], np.array([8, 11])):
+        assert small.compare(0, 1, lengths=lengths)["lengths"].tolist() == ["8, 11"]
+    other = open_sweep(shutil.copytree(small_sweep.folder, tmp_path / "other"))
+    assert set(small.compare_with(other, lengths=(8, 11))["lengths"]) == {"8, 11", "8", "11"}
+    with pytest.raises(UserError, match="--lengths '8,17'"):
+        small.compare(0, 1, lengths=[8, 17])
+
+
+def test_settings_of_an_evaluation_may_be_of_numpy(trained_sweep):
+    sweep, task = open_sweep(trained_sweep), {"train_length": np.int64(2)}
+    table = sweep.evaluate(np.int64(0), lengths=np.array([4, 5]), samples=np.int64(3), **task)
+    assert set(table["length"]) == {4, 5} and set(table["samples"]) == {3}
+    with pytest.raises(UserError, match="train_length: object is not plain data"):
+        sweep.evaluate(0, train_length=object())
+
+
 def test_the_effects_of_a_sweep_that_searched_nothing_are_an_empty_table(tmp_path, synthetic_sweep, simple_curve):
     state = synthetic_sweep(tmp_path / "one", [{}], 2, simple_curve)
     assert open_sweep(state.folder).effects.empty
@@ -141,6 +158,15 @@ def test_a_sweep_that_has_just_begun_is_read(tmp_path, synthetic_sweep, simple_c
             what()
 
 
+def test_a_notebook_shows_a_sweep_whose_seeds_all_crashed(tmp_path, synthetic_sweep, simple_curve):
+    values, late = [{}, {"model.norm": "pre"}], {"evaluation.every": 100}
+    state = synthetic_sweep(tmp_path / "lost", values, 2, simple_curve, died=[0, 1], spec=late)
+    sweep = open_sweep(state.folder)
+    assert sweep._repr_html_().endswith("2 of 2 configurations done, 4 seeds ran, 4 failed</p>")
+    with pytest.raises(UserError, match="no seed left a curve; there are no median curves to draw"):
+        sweep.plot_curves()
+
+
 def test_no_sweep_is_refused_with_the_nearest(small):
     with pytest.raises(NotASweep, match=r"did you mean .*small"):
         open_sweep(small.folder.with_name("smal"))
@@ -164,7 +190,7 @@ def test_a_dictionary_and_its_file_give_the_same_curves(tmp_path, capsys):
 def test_any_text_reaches_the_specification(tmp_path, text):
     file = tmp_path / "tiny.yaml"
     file.write_text(yaml.safe_dump(TINY | {"seeds": 2}))
-    assert load_sweep(file, [f"description={_plain('description', text)}"]).description == text
+    assert load_sweep(file, [f"description={to_json('description', text)}"]).description == text
 
 
 @pytest.mark.parametrize(

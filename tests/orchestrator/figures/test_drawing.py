@@ -92,6 +92,14 @@ def test_files_are_deterministic_and_drawn_only_when_something_changed(small_swe
     assert [path.name for path in first.parent.iterdir()] == ["comparison.png"]
 
 
+@pytest.mark.parametrize("change", [{"status": "running"}, {"planned": 12}])
+def test_a_comparison_is_drawn_again_when_its_title_has_changed(small_sweep, tmp_path, change):
+    result = replace(summary(small_sweep), finished=False, status="interrupted")
+    path = comparison_figure(result, tmp_path / "comparison.png")
+    before = path.read_bytes()
+    assert comparison_figure(replace(result, **change), path).read_bytes() != before
+
+
 def test_a_damaged_figure_is_drawn_again(small_sweep, tmp_path):
     result = summary(small_sweep)
     path = comparison_figure(result, tmp_path / "comparison.png")
@@ -122,7 +130,7 @@ def accuracy(number, seed, average, metric, lengths, step):
 
 
 @pytest.mark.parametrize(
-    ("direction", "scale", "shown"), [("maximize", "auto", "linear"), ("maximize", "log", "log"),
+    ("direction", "scale", "shown"), [("maximize", "auto", "linear"), ("maximize", "log", "symlog"),
                                       ("minimize", "auto", "log"), ("minimize", "linear", "linear")],
 )  # fmt: skip
 def test_what_is_maximized_is_linear_from_0_to_1_unless_asked(
@@ -142,6 +150,15 @@ def test_what_is_maximized_is_linear_from_0_to_1_unless_asked(
         assert axes.get_ylim() == drawing.SHARES
     axes = Figure().subplots()
     assert plot_curves(result, axes).get_yscale() == shown
+
+
+def test_a_logarithmic_axis_shows_zeros_at_its_foot():
+    axes = Figure().subplots()
+    values = np.array([0.0, 2e-4, 0.03, 0.2, 0.9, 2.0, math.nan])
+    axes.plot(values, "o")
+    drawing.scale_values(axes, "auto", "minimize", values)
+    heights = [axes.transAxes.inverted().transform(axes.transData.transform((0, value)))[1] for value in values[:-1]]
+    assert 0 < heights[0] < 0.1 and np.all(np.diff(heights) > 0.05)
 
 
 def test_another_scale_draws_a_figure_again_and_an_unknown_one_is_refused(small_sweep, tmp_path):
@@ -184,6 +201,24 @@ def test_labels_of_log_axes_never_overlap(tmp_path, synthetic_sweep, drawn, low,
         for axis, boxes in label_boxes(drawn[path.name]):
             assert boxes, f"{axis.axis_name} axis without labels"
             assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_names_of_whole_sections_never_overlap(tmp_path, synthetic_sweep, simple_curve, drawn, count):
+    positions = ["nope", "alibi", "tra", "fox", {"name": "fox", "qk_norm": True}, {"name": "cope", "npos_max": 64}]
+    positions += [{"name": "rope", "base": 500_000, "qk_norm": normalised} for normalised in (False, True)]
+    model = {"name": "decoder", "layers": 1, "width": 8, "heads": 1}
+    values = [{"model": {**model, "position": position}} for position in positions[:count]]
+    spec = {"search.sampler": "listed", "search.listed": values}
+    result = summary(synthetic_sweep(tmp_path / "sections", values, 1, simple_curve, spec=spec))
+    (path,) = score_figures(result, tmp_path).values()
+    figure = drawn[path.name]
+    for axis, boxes in label_boxes(figure):
+        assert len(boxes) == count or axis.axis_name == "y"
+        assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
+    for axes in figure.axes:
+        label = axes.yaxis.label.get_window_extent()
+        assert figure.bbox.y0 <= label.y0 and label.y1 <= figure.bbox.y1
 
 
 @pytest.mark.slow

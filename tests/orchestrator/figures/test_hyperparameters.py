@@ -1,5 +1,6 @@
 """Scores against a hyperparameter: axes by its domain, every configuration, the statistics in the title."""
 
+import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
@@ -56,3 +57,22 @@ def test_a_listed_configuration_that_leaves_a_key_out_is_drawn_at_its_fixed_valu
     result = summary(synthetic_sweep(tmp_path / "listed", values, 6, simple_curve, spec=spec))
     axes = drawn[score_figures(result, tmp_path)["model.norm"].name].axes[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["none", "post", "pre"]
+
+
+def test_zeros_of_a_list_are_drawn_among_values_and_scores_that_span_decades(tmp_path, synthetic_sweep, drawn):
+    """The first by score has the value 0, the last one failed, and one score is 0."""
+
+    def curve(number, seed, average, metric, lengths, step):
+        return np.full(len(lengths), 0.0 if number == 0 else 10.0**-number)
+
+    values = [{"training.weight_decay": decay} for decay in (0.0, 0.1, 0.01, 0.001, 0.0001, 0.3)]
+    spec = {"search.sampler": "listed", "search.listed": values}
+    failed = {(5, seed): 50 for seed in range(2)}
+    result = summary(synthetic_sweep(tmp_path / "zeros", values, 2, curve, failed, spec=spec))
+    axes = drawn[score_figures(result, tmp_path)["training.weight_decay"].name].axes[0]
+    (star,) = [line for line in axes.lines if line.get_marker() == "*"]
+    assert star.get_xydata().tolist() == [[0.0, 0.0]]
+    points = np.concatenate([line.get_xydata() for line in axes.lines if line.get_marker() in "o*"])
+    places = axes.transAxes.inverted().transform(axes.transData.transform(points))
+    assert len(places) == 5 and np.all((places > 0) & (places < 1))
+    assert np.all(np.diff(np.sort(places, axis=0), axis=0) > 0.1)  # not pressed together as on a linear axis

@@ -9,7 +9,9 @@ from typer.testing import CliRunner
 from orchestrator.cli.main import app
 from orchestrator.consoles import WIDTH_OF_FILES, WholeConsole
 from orchestrator.record.kept import curves
+from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import present, read_summary, write_report
 from orchestrator.report.tables.sentences import best_sentence, headlines, selection_sentence
 from orchestrator.results.summarise import summary
@@ -41,6 +43,23 @@ def test_a_report_reads_every_part_of_the_curves_once(small_sweep, monkeypatch):
 def test_writing_the_report_again_gives_the_same_bytes(small_sweep):
     first = [path.read_bytes() for path in write_report(small_sweep.folder)]
     assert [path.read_bytes() for path in write_report(small_sweep.folder)] == first
+
+
+def test_nothing_of_an_earlier_report_is_left_beside_a_later_one(small_sweep, full_text):
+    """After an extension by a seed no configuration has all its seeds."""
+    folder = small_sweep.folder
+    write_report(folder)
+    figures = {path.name for path in folder.glob("figures/*.png")}
+    assert (folder / "effects.csv").exists() and {"comparison.png", "score-model.norm.png"} <= figures
+    own = folder / "figures" / "score-mine.png"
+    own.write_bytes(b"drawn by somebody else")
+    seeds = {name: [3] for name in small_sweep.configurations}
+    with Ledger.open(folder) as ledger:
+        ledger.append("extend", spec=small_sweep.spec, spec_hash=small_sweep.spec_hash, provenance={}, seeds=seeds)
+    page, table = write_report(folder)
+    assert sorted(path.name for path in folder.glob("*.csv")) == ["report.csv"] and page.exists() and table.exists()
+    left = [path for path in folder.glob("figures/*.png") if not path.name.startswith("configuration-")]
+    assert left == [own] and "score-model.norm.png" not in full_text(summary(SweepState.load(folder)))
 
 
 @pytest.mark.parametrize("keep", [1, 2, 3, 6, 9])

@@ -8,9 +8,13 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.consoles import WholeConsole
+from orchestrator.export.latex import latex_table
+from orchestrator.figures.curves import comparison_figure
 from orchestrator.record.ledger.records import LEDGER_FILE, Record
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.csv_tables import configuration_lines
 from orchestrator.report.files import read_summary, write_report
+from orchestrator.report.tables.configurations import configuration_section
 from orchestrator.report.terminal import FullReport
 from orchestrator.results.analysis import compare_weight_averages, effects_on_score
 from orchestrator.results.summarise import summary
@@ -73,11 +77,34 @@ def test_conditional_keys_and_different_tasks_have_their_place(tmp_path, synthet
     write_report(state.folder)
 
 
+def test_a_key_that_a_listed_configuration_leaves_out_has_its_fixed_value(
+    tmp_path, synthetic_sweep, simple_curve, drawn
+):
+    values = [{"model.dropout": 0.25}, {"model.norm": "pre"}]
+    spec = {"search.sampler": "listed", "search.listed": values}
+    result = summary(synthetic_sweep(tmp_path / "listed", values, 2, simple_curve, spec=spec))
+    assert [row.number for row in result.rows] == [0, 1]
+    cells = configuration_section(result).cells
+    assert (cells["dropout"], cells["norm"]) == (["0.25", "0"], ["none", "pre"])
+    lines = configuration_lines(result)
+    assert [(line["model.dropout"], line["model.norm"]) for line in lines] == [(0.25, "none"), (0.0, "pre")]
+    comparison_figure(result, tmp_path / "comparison.png")
+    header, *shown = [text.get_text().split() for text in drawn["comparison.png"].legends[0].get_texts()]
+    assert header[-2:] == ["dropout", "norm"] and [one[-2:] for one in shown] == [["0.25", "none"], ["0", "pre"]]
+    assert r"\#1 & 0 & pre &" in latex_table(result, {})
+
+
 def test_no_length_left_to_test_on_is_said(tmp_path, synthetic_sweep, simple_curve, full_text):
     spec = {"objective.lengths": [6, 7, 8], "task.vocabulary": 9}
     state = synthetic_sweep(tmp_path / "t", [{"model.norm": "none"}], 2, simple_curve, spec=spec)
     text = full_text(summary(state))
-    assert "no other lengths were evaluated" in text and "none were not used" not in text
+    assert "no test lengths were evaluated; trained on 1-5" in text and "none were not used" not in text
+
+
+def test_trained_lengths_that_were_not_evaluated_are_not_denied(tmp_path, synthetic_sweep, simple_curve, full_text):
+    spec = {"evaluation.lengths": [6, 7, 10]}
+    text = full_text(summary(synthetic_sweep(tmp_path / "t", [{}], 2, simple_curve, spec=spec)))
+    assert "lengths 10 were not used for selection; no trained length was evaluated\n" in text
 
 
 def test_conflicting_curves_are_reported(small_sweep, full_text):

@@ -11,6 +11,7 @@ import pytest
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import terminal
 from orchestrator.report.tables.clear_effects import clear_averages, clear_cells, clear_sentence
+from orchestrator.report.tables.configurations import configuration_section
 from orchestrator.report.tables.sentences import best_sentence, selection_sentence, threshold_words
 from orchestrator.results.analysis import (
     compare_weight_averages,
@@ -119,6 +120,18 @@ def test_what_does_not_fit_is_named_and_everything_fits_a_log(tmp_path, syntheti
     assert set(table_of(log)[0]) >= names | {"label"} and "Not shown" not in log
 
 
+def test_a_key_with_the_name_of_a_column_has_a_column_of_its_own(tmp_path, synthetic_sweep, short_text, full_text):
+    values = [{"model.form": "auto", "model.dropout": 0.1 * n} for n in range(2)] + [{"model.form": "plain"}]
+    built = summary(synthetic_sweep(tmp_path / "forms", values, 2, noisy))
+    forms = {0: "table", 1: "table", 2: "plain"}
+    result = replace(built, rows=tuple(replace(row, form=forms[row.number]) for row in built.rows))
+    cells = configuration_section(result).cells
+    assert cells["model.form"] == [row.values["model.form"] for row in result.rows]
+    assert cells["form"] == [row.form for row in result.rows]
+    for text in (short_text(result), full_text(result)):
+        assert "auto" in text and "model.form" in text
+
+
 def test_the_score_has_a_column_where_it_is_no_median_of_means(tmp_path, synthetic_sweep, short_text):
     result = summary(synthetic_sweep(tmp_path / "max", draws(3), 2, noisy, spec={"objective.reduce": "max"}))
     heading, lines = table_of(short_text(result, 80))
@@ -153,6 +166,16 @@ def test_effects_that_do_not_fit_beside_each_other_are_shown_below_each_other(tw
     assert len(heading) > 1 and max(map(len, text.splitlines())) <= max(50, len(str(twelve.folder)) + 30)
     for name in ("rank correlation", "others held fixed"):
         assert all(part in text for cell in cells[name] for part in cell.split(" ", 1))
+
+
+@pytest.mark.parametrize("width", [30, 40])
+def test_nothing_is_cut_on_a_narrow_terminal(twelve, short_text, full_text, width):
+    for text in (short_text(twelve, width), full_text(twelve, width)):
+        table = text[text.index("Configurations by score") :]
+        assert "…" not in table and all(len(line) <= width for line in table.splitlines() if "/" not in line)
+        first = twelve.rows[0]
+        for at in (first.trained, first.selection, first.test):
+            assert three_digits(at.median) in table
 
 
 def test_categories_are_told_apart_from_their_first_value(tmp_path, synthetic_sweep):
@@ -201,6 +224,20 @@ def test_averages_that_differ_clearly_have_a_line(twelve, short_text):
     interval = f"[{test.low:+#.3g}, {test.high:+#.3g}]"
     text = f"total_variation with raw instead of ema weights: -0.0100 {interval} at lengths 8-11"
     assert clear_averages(twelve) == [text] and text in short_text(twelve)  # at 6 and 7 they are equal
+
+
+def test_averages_are_compared_at_the_lengths_that_are_named(tmp_path, synthetic_sweep):
+    """The configurations have the test lengths 3-5 and 8-11, and 8-11."""
+
+    def longer_is_better(number, seed, average, metric, lengths, step):
+        return 1.0 + 0.001 * seed - (0.01 * lengths if average == "raw" else 0.0)
+
+    values = [{"task.train_length": length} for length in (2, 5)]
+    spec = {"search.sampler": "listed", "search.listed": values}
+    result = summary(synthetic_sweep(tmp_path / "lengths", values, 6, longer_is_better, spec=spec))
+    assert {row.groups.test for row in result.rows} == {(3, 4, 5, 8, 9, 10, 11), (8, 9, 10, 11)}
+    (sentence,) = clear_averages(result)
+    assert sentence.endswith("-0.0950 [-0.0950, -0.0950] at lengths 8-11")
 
 
 def test_confirmed_scores_stand_beside_those_of_the_search(short_text, monkeypatch):

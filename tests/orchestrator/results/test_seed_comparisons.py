@@ -11,6 +11,9 @@ import torch
 from scipy import stats
 
 from orchestrator.errors import UserError
+from orchestrator.report.csv_tables import seed_comparison_lines
+from orchestrator.report.tables.columns import make_cells
+from orchestrator.report.tables.seed_comparisons import difference_columns
 from orchestrator.results.analysis import compare_orders
 from orchestrator.results.comparing import questions
 from orchestrator.results.comparing.named_comparison import compare_named
@@ -253,6 +256,14 @@ def test_a_comparison_can_ask_for_another_metric_average_and_lengths(three):
     question = one.question
     assert (question.group, question.lengths, question.metric, question.average) == ("asked", (8, 11), "margin", "raw")
     assert question.direction == "maximize" and one.first_better == 0 and one.holm_p == one.outcome.p
+
+
+def test_of_a_metric_without_a_better_direction_neither_is_better(three):
+    found = compare_named(three.folder, "1", "0", metric="displacement").comparisons
+    assert {one.question.direction for one in found} == {"none"} and found[0].outcome.n == 6
+    assert "first better" not in make_cells(found, difference_columns(three, found))
+    for line in seed_comparison_lines(found):
+        assert line["first_better"] is None and line["second_better"] is None and line["ties"] == 0
 
 
 @pytest.mark.parametrize(

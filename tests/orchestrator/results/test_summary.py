@@ -1,11 +1,14 @@
 """The summary of a sweep: numbers equal to those by hand, failed seeds and configurations in their place."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.results.analysis import compare_weight_averages, effects_on_score
 from orchestrator.results.scoring.length_groups import LengthGroups
+from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.summarise import summary
 
 
@@ -54,6 +57,14 @@ def test_averages_are_compared_on_the_same_members(small_sweep):
         assert (pair.q25, pair.q75) == pytest.approx(tuple(np.quantile(difference, [0.25, 0.75])), rel=1e-5)
         assert (pair.better, pair.worse) == (0, 17)  # the builder makes raw worse everywhere
         assert pair.low > 0 and pair.sign_p == pytest.approx(2**-5) == pair.wilcoxon_p  # of six configurations
+
+
+def test_a_draw_that_repeats_a_configuration_is_not_planned_as_another_one(tmp_path, synthetic_sweep, simple_curve):
+    """Three of eight draws are made, and two of them are alike; `status` counts like that, too."""
+    state = synthetic_sweep(tmp_path / "open", [{}, {"model.norm": "pre"}], 1, simple_curve, ended=False)
+    state.draws[2] = replace(state.draws[0], number=2, duplicate_of=state.draws[0].config_id)
+    state.spec["search"]["configurations"] = 8
+    assert summary(state).planned == count_planned(state) == 7
 
 
 def test_better_follows_the_direction_of_the_objective(tmp_path, synthetic_sweep, simple_curve):

@@ -128,6 +128,18 @@ def test_a_killed_and_an_interrupted_sweep_say_how_to_go_on(tmp_path, synthetic_
     assert stopped["continue with"] == f"lengthwise resume '{folder}'"
 
 
+def test_configurations_that_are_not_drawn_yet_count_as_missing(tmp_path, synthetic_sweep, simple_curve):
+    """Two of six configurations are drawn and trained."""
+    state = synthetic_sweep(tmp_path / "some", VALUES, 2, simple_curve, ended=False)
+    with Ledger.open(state.folder) as ledger:
+        for pack_id in state.packs:
+            ledger.append("pack_end", pack_id=pack_id, status="complete", error=None, seconds=1.0)
+    state = SweepState.load(state.folder)
+    state.spec["search"]["configurations"] = 6
+    rows = dict(status_rows(state))
+    assert (rows["configurations"], rows["seeds"], rows["member-steps"]) == ("0/6", "4/12", "33 %")
+
+
 def test_a_finished_sweep_has_nothing_to_go_on_with(small_sweep):
     rows = status_rows(small_sweep)
     assert "continue with" not in dict(rows)

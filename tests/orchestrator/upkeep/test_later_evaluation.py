@@ -3,6 +3,7 @@
 import csv
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +120,14 @@ def test_the_figure_has_the_medians_of_both(trained_sweep, drawn):
         assert any(list(other.get_ydata()) == list(own.median) for other in axes.lines)
     assert "in the sweep itself" in {line.get_label() for line in axes.lines}
     assert "train 2" in axes.get_title(loc="left")
+
+
+def test_another_scale_draws_the_figure_again(trained_sweep):
+    evaluate_later(trained_sweep, [0])
+    result = summary(SweepState.load(trained_sweep))
+    (path,) = later_figures(result, trained_sweep)
+    before = path.read_bytes()
+    assert later_figures(replace(result, scale="log"), trained_sweep) == (path,) and path.read_bytes() != before
 
 
 def test_settings_as_trained_are_no_other_task(trained_sweep):
