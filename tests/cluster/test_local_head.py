@@ -144,6 +144,20 @@ def test_without_an_installation_it_says_what_to_do(tmp_path: Path) -> None:
     assert asked.returncode == 2 and "make install" in asked.stderr
 
 
+@pytest.mark.parametrize(
+    ("storage", "of_jobs"), [("out", "{here}/out"), ("/srv/sweeps", "/srv/sweeps"), ("s3://b/p", "s3://b/p")]
+)
+def test_a_relative_storage_is_that_of_the_folder_of_the_script(tmp_path: Path, storage: str, of_jobs: str) -> None:
+    programs = {"python": f'exec {sys.executable} "$@"', "ray": "echo jobs write to $LENGTHWISE_STORAGE"}
+    for name, line in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    given = environment(tmp_path, LENGTHWISE_BIN=str(tmp_path), LENGTHWISE_STORAGE=storage)
+    failed = subprocess.run([str(SCRIPT)], env=given, cwd=tmp_path, capture_output=True, text=True)
+    assert failed.returncode == 1
+    assert f"jobs write to {of_jobs.format(here=tmp_path)}\nthe head did not start" in failed.stderr
+
+
 def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
     import socket
 

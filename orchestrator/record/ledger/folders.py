@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orchestrator.addresses import local_copy, place_of
+from orchestrator.addresses import IN_TEMPORARY_COPY, LASTING_STORAGES, is_absolute, local_copy, place_of
 from orchestrator.errors import NotASweep, OddEntry, UserError
 from orchestrator.wording import command
 from search_spaces import nearest_name
@@ -40,14 +40,24 @@ def chosen_storage(storage: str) -> Iterator[None]:
         _chosen = ""
 
 
+def find_storage(storage: str | Path) -> Path:
+    """Return the folder of a storage, for an address its local copy.
+
+    Raises UserError for a relative folder inside a Ray job.
+    """
+    if inside_ray_job() and not is_absolute(str(storage)):
+        raise UserError(f"the storage {storage} {IN_TEMPORARY_COPY}; allowed: {LASTING_STORAGES}")
+    return local_copy(storage)
+
+
 def default_storage() -> Path:
     """Return the chosen storage, LENGTHWISE_STORAGE, ~/lengthwise-sweeps inside a Ray job, otherwise ./sweeps.
 
-    For an address, its local copy.
+    For an address, its local copy. Raises what `find_storage` raises.
     """
     chosen = _chosen or os.environ.get(STORAGE_VARIABLE)
     if chosen:
-        return local_copy(chosen)
+        return find_storage(chosen)
     return Path.home() / "lengthwise-sweeps" if inside_ray_job() else Path("sweeps")
 
 
