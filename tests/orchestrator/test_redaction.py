@@ -45,6 +45,22 @@ def test_userinfo_of_any_address_is_masked(text: str, masked: str) -> None:
     assert redact(text) == masked == redact(masked)
 
 
+@pytest.mark.parametrize("password", ["my s3cretpass", "2024/s3cretpass", "s3cret/pass word"])
+@pytest.mark.parametrize("start", ["postgresql", "mysql+pymysql", "mssql+pyodbc"])
+def test_a_password_of_a_database_is_masked_as_sqlalchemy_reads_it(start: str, password: str, monkeypatch) -> None:
+    uri, masked = f"{start}://ada:{password}@127.0.0.1:9/mlflow", f"{start}://ada:***@127.0.0.1:9/mlflow"
+    assert redaction.masked_record({"uri": uri, "spec": {"tracking": {"uri": uri}}}) == {
+        "uri": masked,
+        "spec": {"tracking": {"uri": masked}},
+    }
+    assert redact(f"tracking.uri={uri}") == f"tracking.uri={masked}" and redact(masked) == masked
+    assert redaction.is_masked(masked) and not redaction.is_masked(uri)
+    remember(uri)
+    assert redact(f"MLflow at {uri}: no login") == f"MLflow at {masked}: no login"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert unmasked(masked) == uri
+
+
 def test_a_remembered_password_is_masked_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
     said = f"login of ada with {SECRET} or {quote(SECRET, safe='')} or {quote(SECRET)} failed"
     assert redact(said) == said
