@@ -297,6 +297,20 @@ def test_an_address_to_which_nothing_was_written_yet_is_an_empty_storage(tmp_pat
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize(
+    "named", ["status {0}/tiny", "status tiny --storage {0}", "run {file} --storage {0}", "list sweeps"]
+)
+def test_an_address_with_a_password_is_refused_and_named_without_it(tmp_path, lengthwise, tiny, monkeypatch, named):
+    address = "sftp://ada:s3cretpass@nas.example.org/sweeps"
+    lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    if "{0}" not in named:
+        monkeypatch.setitem(lengthwise.environment, "LENGTHWISE_STORAGE", address)
+    words = named.format(address, file=tiny).split()
+    refused = lengthwise.refuses(*words, said="sftp://ada:***@nas.example.org/sweeps")
+    assert "leave it out, and give it to fsspec by the variable FSSPEC_SFTP_PASSWORD" in refused.stderr
+    assert "s3cretpass" not in refused.stdout + refused.stderr and not (tmp_path / "cache").exists()
+
+
 def test_configurations_of_sweeps_at_addresses_are_compared(machine, tmp_path, lengthwise):
     lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "a")
     one, two = (f"file://{tmp_path}/{name}" for name in ("one", "two"))
