@@ -240,7 +240,7 @@ def test_a_sweep_is_deleted_at_its_address_and_here(machine, tmp_path, monkeypat
         assert {*bucket.rglob("*")} >= {path for path in before if path.parent.name != "owners"} and folder.exists()
         owner.release()
         (bucket / "curves").mkdir()
-        (bucket / "curves/late").write_text("of another machine, after the user was asked")
+        (bucket / "curves/late.parquet").write_text("of another machine, after the user was asked")
         remove = Store.delete
 
         def interrupted(store, names):
