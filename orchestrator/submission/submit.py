@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator.addresses import IN_TEMPORARY_COPY, LASTING_STORAGES, is_absolute
 from orchestrator.claims.registration import register
-from orchestrator.code.own_code import import_for
+from orchestrator.code.own_code import Source, import_for
 from orchestrator.code.repository import job_environment
 from orchestrator.consoles import align_rows
 from orchestrator.errors import UserError
@@ -52,6 +52,17 @@ class Submission:
     python: str
     resume: bool
 
+    @property
+    def own_modules(self) -> list[Source]:
+        """The modules of the sweep that are not installed."""
+        return [source for source in import_for(self.spec) if not source.installed]
+
+    def needed_files(self) -> list[Path]:
+        """Return the files that the job reads: the sweep file, its claims file and its own modules."""
+        claims = [self.file.parent / self.spec.claims] if self.spec.claims else []
+        modules = [source.root / name for source in self.own_modules for name in source.files]
+        return [*(file.resolve() for file in (self.file, *claims)), *modules]
+
     def entrypoint(self) -> str:
         """Return the command of the job.
 
@@ -67,8 +78,7 @@ class Submission:
             allowed = "sqlite:///FILE with the whole path of a file on the cluster, or the address of a server"
             raise UserError(f"tracking.uri {uri} {IN_TEMPORARY_COPY}; allowed: {allowed}")
         file, folder = self.file.resolve(), self.folder.resolve()
-        outside = [source.root for source in import_for(self.spec) if not source.installed]
-        for path in (file, *outside):
+        for path in (*self.needed_files(), *(source.root for source in self.own_modules)):
             if not path.is_relative_to(folder):
                 raise UserError(f"{path} is not in {folder}, which is uploaded; --working-dir names a folder with both")
         words = [self.python, "-m", "orchestrator", "run", str(file.relative_to(folder)), *self.arguments]
@@ -128,7 +138,8 @@ def _submit(submission: Submission, server: JobServer, say: Callable[[str], None
     """Upload the folder of a sweep and start its job.
 
     Before anything is uploaded, raises SweepFileError for a sweep with a wrong configuration or claims file, and
-    UserError if the sweep is running there or, without `resume`, has run there.
+    UserError if the sweep is running there or, without `resume`, has run there, and for a file that it needs and that
+    would not be uploaded.
     """
     name, spec_hash = submission.spec.name, submission.spec.spec_hash
     register(submission.spec)
@@ -150,7 +161,7 @@ def _submit(submission: Submission, server: JobServer, say: Callable[[str], None
     id = "-".join(["lengthwise", slug, spec_hash, *([str(len(ended) + 1)] if ended else [])])
     with tempfile.TemporaryDirectory() as scratch:
         archive = Path(scratch) / "study.zip"
-        if secrets := write_archive(submission.folder, archive):
+        if secrets := write_archive(submission.folder, archive, submission.needed_files()):
             say(f"not uploaded, because they look like secrets: {', '.join(secrets)}")
         server.submit(id, entrypoint, archive, variables, name, spec_hash)
     say(f"sweep {name} is job {id} at {server.address}: {entrypoint}")

@@ -315,6 +315,48 @@ def test_the_archive_lacks_results_data_environments_and_secrets(
     assert not (tmp_path / "c.zip").exists()
 
 
+def test_an_archive_without_a_file_that_the_sweep_needs_is_refused(
+    study: Path, tmp_path: Path, own_code_forgotten: None
+) -> None:
+    (study / "my_tasks.py").unlink()
+    (study / "my_tasks").mkdir()
+    for name, text in {"__init__.py": "from my_tasks.mine import Mine", "mine.py": TASK}.items():
+        (study / "my_tasks" / name).write_text(text)
+    (study / "mine.yaml").rename(study / "password_study.yaml")
+    file = study / "password_study.yaml"
+    given = {"arguments": [], "variables": [], "python": "python", "resume": False}
+    submission = Submission(spec=load_sweep(file), file=file, folder=study, **given)
+    needed = [path.relative_to(study).as_posix() for path in submission.needed_files()]
+    assert needed == ["password_study.yaml", "my_tasks/__init__.py", "my_tasks/mine.py"]
+    with pytest.raises(UserError, match=r"password_study\.yaml: the sweep needs this file, .* a secret; rename it"):
+        write_archive(study, tmp_path / "a.zip", submission.needed_files())
+    for ignored in ("my_tasks", "my_tasks/mine.py"):
+        (study / ".gitignore").write_text(ignored)
+        with pytest.raises(UserError, match=r"my_tasks/.*py: the sweep needs this file, .*: what \.gitignore and"):
+            write_archive(study, tmp_path / "a.zip", submission.needed_files()[1:])
+    assert not (tmp_path / "a.zip").exists()
+
+
+def test_folders_that_are_links_are_uploaded_unless_they_lead_back(
+    study: Path, tmp_path: Path, own_code_forgotten: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LENGTHWISE_STORAGE", str(tmp_path / "disk"))
+    for folder in ("elsewhere", "disk/mlartifacts", "other"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "disk" / "mlartifacts" / "a").touch()
+    (study / "my_tasks.py").rename(tmp_path / "elsewhere" / "__init__.py")
+    for name, target in {"my_tasks": "elsewhere", "sweeps": "disk", "up": "", "other": "other"}.items():
+        (study / name).symlink_to(tmp_path / target)
+    (tmp_path / "other" / "around").symlink_to(study / "other")
+    file = study / "mine.yaml"
+    given = {"arguments": [], "variables": [], "python": "python", "resume": False}
+    submission = Submission(spec=load_sweep(file), file=file, folder=study, **given)
+    assert submission.entrypoint() == "python -m orchestrator run mine.yaml"
+    assert write_archive(study, tmp_path / "a.zip", submission.needed_files()) == []
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        assert archive.namelist() == ["mine.yaml", "my_tasks/__init__.py"]
+
+
 def test_what_a_job_cannot_run_is_refused_before_anything_is_uploaded(
     study: Path, tmp_path: Path, own_code_forgotten: None
 ) -> None:
