@@ -34,7 +34,7 @@ def serve(
 
     `uri` names another `sqlite:///` store. `allowed_hosts` is MLflow's list of Host headers it answers (needed behind
     another name than localhost). Raises UiServerError if the server cannot start, TrackingError for other kinds of URI,
-    UserError for a host that is not this machine.
+    UserError for a host that is not this machine and for a port that is taken.
     """
     uri = uri or default_uri(storage)
     database = sqlite_file(uri)

@@ -12,10 +12,11 @@ from contextlib import suppress
 import psutil
 import pytest
 
+from orchestrator.errors import UserError
 from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.tracking.ui.serve import serve, unpublished
-from orchestrator.tracking.ui.server import UiServerError, free_port
+from orchestrator.tracking.ui.server import free_port
 from tests.mlflow_points import artifact
 
 
@@ -91,8 +92,10 @@ def test_a_taken_port_and_a_foreign_store_are_refused(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(UiServerError, match="is taken"):
-            serve(tmp_path, port=taken.getsockname()[1])
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=rf"^--port {port} on 127\.0\.0\.1 is taken; choose another one"):
+            serve(tmp_path, port=port)
+    assert not list(tmp_path.iterdir())
     with pytest.raises(TrackingError, match="postgresql://db is not a SQLite store"):
         serve(tmp_path, uri="postgresql://db")
 
