@@ -1,12 +1,14 @@
 """`lengthwise submit`: a sweep becomes a job of a Ray cluster, whose log is followed."""
 
+import hashlib
 import json
 import re
 import shlex
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 
 from orchestrator.addresses import IN_TEMPORARY_COPY, LASTING_STORAGES, is_absolute
@@ -66,15 +68,18 @@ class Submission:
     def entrypoint(self) -> str:
         """Return the command of the job.
 
-        Raises UserError if a file that the job needs is not in the uploaded folder, if an argument has a password or
-        the address for notices, and for a SQLite file in the job's folder, which is a temporary copy.
+        Raises UserError if a file that the job needs is not in the uploaded folder, if an argument or the sweep file
+        has an address of MLflow with a password, if an argument has the address for notices, and for a SQLite file in
+        the job's folder, which is a temporary copy.
         """
         for word in self.arguments:
             if secret_value(word) is not None:
                 raise UserError(f"--set {SECRET}=***: the dashboard and `ps` show this address; {_NOTICES}")
+        uri = self.spec.tracking.uri or ""
+        for word in (*self.arguments, uri):
             if (masked := mask_credentials(word)) != word:
                 raise UserError(f"{masked}: the dashboard and `ps` show the password of this address; {_PASSWORDS}")
-        if (uri := self.spec.tracking.uri) and uri.startswith("sqlite:///") and not uri.startswith("sqlite:////"):
+        if uri.startswith("sqlite:///") and not uri.startswith("sqlite:////"):
             allowed = "sqlite:///FILE with the whole path of a file on the cluster, or the address of a server"
             raise UserError(f"tracking.uri {uri} {IN_TEMPORARY_COPY}; allowed: {allowed}")
         file, folder = self.file.resolve(), self.folder.resolve()
@@ -157,8 +162,7 @@ def _submit(submission: Submission, server: JobServer, say: Callable[[str], None
             "the same command with --resume resumes it, with another --name it begins another sweep"
         )
     entrypoint, variables = submission.entrypoint(), submission.environment(say)
-    slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
-    id = "-".join(["lengthwise", slug, spec_hash, *([str(len(ended) + 1)] if ended else [])])
+    id = _new_id(name, spec_hash, server.ids())
     with tempfile.TemporaryDirectory() as scratch:
         archive = Path(scratch) / "study.zip"
         if secrets := write_archive(submission.folder, archive, submission.needed_files()):
@@ -166,6 +170,18 @@ def _submit(submission: Submission, server: JobServer, say: Callable[[str], None
         server.submit(id, entrypoint, archive, variables, name, spec_hash)
     say(f"sweep {name} is job {id} at {server.address}: {entrypoint}")
     return server.job(id)
+
+
+def _new_id(name: str, spec_hash: str, taken: Set[str]) -> str:
+    """Return an id that no job has, from the name of a sweep, its hash if it has characters that Ray refuses, a number.
+
+    _new_id("a", "0f", {"lengthwise-a-0f"}) -> "lengthwise-a-0f-2"
+    """
+    slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
+    if slug != name:
+        slug += f"-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    first = f"lengthwise-{slug}-{spec_hash}"
+    return next(id for id in chain([first], (f"{first}-{n}" for n in count(2))) if id not in taken)
 
 
 def _follow(server: JobServer, job: Job, say: Callable[[str], None]) -> int:

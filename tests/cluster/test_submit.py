@@ -20,9 +20,9 @@ import requests
 
 from orchestrator.code.repository import RepositoryReader, job_environment
 from orchestrator.errors import UserError
-from orchestrator.submission.job_server import JobServer
+from orchestrator.submission.job_server import Job, JobServer
 from orchestrator.submission.package import write_archive
-from orchestrator.submission.submit import Submission
+from orchestrator.submission.submit import Submission, run_verb
 from search_spaces import load_sweep
 from tests.cluster.virtual_nodes import options, read_curves
 from tests.command_line import CommandLine
@@ -357,6 +357,50 @@ def test_folders_that_are_links_are_uploaded_unless_they_lead_back(
         assert archive.namelist() == ["mine.yaml", "my_tasks/__init__.py"]
 
 
+class PretendedServer:
+    """A job server without a cluster, whose jobs end at once; `rows` are (id, sweep, hash of its specification)."""
+
+    address = "http://head:8265"
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, str, str]] = []
+
+    def jobs(self, sweep: str) -> list[Job]:
+        return [self.job(id) for id, name, _ in self.rows if name == sweep]
+
+    def job(self, id: str) -> Job:
+        ended = {"status": "STOPPED", "message": "", "started": 0.0, "exit_code": None}
+        return next(Job(id=one, spec_hash=hash, **ended) for one, _, hash in self.rows if one == id)
+
+    def ids(self) -> set[str]:
+        return {id for id, *_ in self.rows}
+
+    def submit(self, id: str, entrypoint: str, archive: Path, variables: object, sweep: str, hash: str) -> None:
+        assert id not in self.ids()
+        self.rows.append((id, sweep, hash))
+
+
+def test_a_job_has_an_id_that_no_other_has(
+    study: Path, own_code_forgotten: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, file = PretendedServer(), study / "mine.yaml"
+    monkeypatch.setattr("orchestrator.submission.submit.JobServer", lambda address: server)
+
+    def submit(name: str, resume: bool = False) -> str:
+        given = {"arguments": [], "variables": [], "python": "python", "resume": resume}
+        spec = load_sweep(file, name=name)
+        assert run_verb(Submission(spec=spec, file=file, folder=study, **given), None, ["--detach"], print) == 0
+        return server.rows[-1][0]
+
+    first = submit("plain")
+    assert re.fullmatch(r"lengthwise-plain-[0-9a-f]+", first)
+    assert [submit("plain", resume=True) for _ in range(2)] == [f"{first}-2", f"{first}-3"]
+    server.rows = server.rows[1:]
+    assert submit("plain", resume=True) == first
+    assert submit("实验一") != submit("实验二")
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+", id) for id in server.ids())
+
+
 def test_what_a_job_cannot_run_is_refused_before_anything_is_uploaded(
     study: Path, tmp_path: Path, own_code_forgotten: None
 ) -> None:
@@ -392,6 +436,11 @@ def test_what_a_job_cannot_run_is_refused_before_anything_is_uploaded(
             continue
         with pytest.raises(UserError, match=r"tracking\.uri sqlite:///rel\.db is relative, .* temporary copy; allowed"):
             given.entrypoint()
+    given = submission(
+        spec=load_sweep(study / "mine.yaml", ["tracking.uri=https://ada:open-sesame@mlflow.example.org"])
+    )
+    with pytest.raises(UserError, match=r"^https://ada:\*\*\*@mlflow\.example\.org: the dashboard .*/credentials"):
+        given.entrypoint()
     address = "tracking.uri='https://ada:open-sesame@mlflow.example.org'"
     with pytest.raises(UserError, match=r"ada:\*\*\*@mlflow\.example\.org.*: the dashboard .*/credentials"):
         submission(arguments=["--set", address]).entrypoint()
