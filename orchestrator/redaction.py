@@ -36,11 +36,15 @@ def remember(uri: str | None) -> None:
 
 
 def remember_all_of(address: str | None) -> None:
-    """Mask this address and its path from now on: that of a webhook is a secret."""
+    """Mask this address from now on, and its path unless that is one word: that of a webhook is a secret.
+
+    The path of https://ntfy.sh/lengthwise would be masked in every sentence.
+    """
     remember(address)
     with suppress(ValueError):  # not an address
         path = urlsplit(address).path.strip("/") if address else ""
-        _remembered.update({address, path} - {"", MASK} if address and path else ())
+        telling = path if re.search(r"[/\d]", path) else ""
+        _remembered.update({address, telling} - {"", MASK} if address and path else ())
 
 
 def mask_all_but_host(address: str) -> str:

@@ -136,6 +136,15 @@ def test_a_password_that_is_a_word_changes_no_data(tmp_path, monkeypatch, capsys
     assert text.params == {"model.position": "rotary"} and text.tags["a"] == "mlflow"
 
 
+@pytest.mark.parametrize("path", ["lengthwise", "T0/B0/s3cret", "s3cret"])
+def test_the_path_of_a_webhook_is_masked_alone_unless_it_is_a_word(path: str) -> None:
+    address = f"https://ntfy.sh/{path}"
+    redaction.remember_all_of(address)
+    assert redact(f"{address} refused; {path} resume sweeps/tiny") == (
+        f"*** refused; {path if path == 'lengthwise' else '***'} resume sweeps/tiny"
+    )
+
+
 def test_a_masked_address_is_made_whole_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     masked = redact(ADDRESS)
     assert unmasked(ADDRESS) == ADDRESS and unmasked(masked) is None
