@@ -65,7 +65,8 @@ def publish(
     given = uri if uri is not None and mask_credentials(uri) != (own or "") else None
     uri = tracking_uri_of(state, uri)
     with raising_tracking_error(uri, folder, given), _lock_publishing(folder):
-        store = Store(uri, _experiment_of(state, records) if experiment is None else experiment or state.study)
+        named = _experiment_of(state, records) if experiment is None else experiment or state.study
+        store = Store(uri, named, folder.resolve().parent)
         written = curves is not None
         curves = read_curves(state) if curves is None else curves
         result = summarised or summary(state, curves)

@@ -6,15 +6,14 @@ from pathlib import Path
 
 from mlflow.tracking import MlflowClient
 
-from orchestrator.errors import LengthwiseError
+from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.record.ledger.folders import sweep_folders
 from orchestrator.record.ledger.lock import running
 from orchestrator.record.ledger.records import read_records
 from orchestrator.tracking.contents.names import sweep_id
 from orchestrator.tracking.contents.pages import sweep_links
-from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.sqlite_store import artifact_folder, default_uri, initialise, sqlite_file
-from orchestrator.tracking.store.store import search_everywhere
+from orchestrator.tracking.store.store import is_database, search_everywhere, server_command
 from orchestrator.tracking.ui.server import UiServer, serve_until_stopped
 from orchestrator.wording import command
 
@@ -33,13 +32,14 @@ def serve(
     Prints links to every sweep in it, and the command that publishes each missing one.
 
     `uri` names another `sqlite:///` store. `allowed_hosts` is MLflow's list of Host headers it answers (needed behind
-    another name than localhost). Raises UiServerError if the server cannot start, TrackingError for other kinds of URI,
-    UserError for a host that is not this machine and for a port that is taken.
+    another name than localhost). Raises UiServerError if the server cannot start, UserError for other kinds of URI, a
+    host that is not this machine and a port that is taken.
     """
     uri = uri or default_uri(storage)
     database = sqlite_file(uri)
     if database is None:
-        raise TrackingError(f"{uri} is not a SQLite store (sqlite:///FILE); open the server of this address instead")
+        instead = f"run: {server_command(uri, storage)}" if is_database(uri) else "open the server of this address"
+        raise UserError(f"--tracking-uri {uri} is not a SQLite store (sqlite:///FILE); instead {instead}")
     server = UiServer(
         database=database,
         artifacts=artifact_folder(database.parent),

@@ -1,6 +1,7 @@
 """`lengthwise ui` shows what is in a store, names what it lacks, and leaves nothing running."""
 
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -13,7 +14,6 @@ import psutil
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.tracking.ui.serve import serve, unpublished
 from orchestrator.tracking.ui.server import free_port
@@ -96,8 +96,13 @@ def test_a_taken_port_and_a_foreign_store_are_refused(tmp_path):
         with pytest.raises(UserError, match=rf"^--port {port} on 127\.0\.0\.1 is taken; choose another one"):
             serve(tmp_path, port=port)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(TrackingError, match="postgresql://db is not a SQLite store"):
-        serve(tmp_path, uri="postgresql://db")
+    with pytest.raises(UserError, match=r"http://lab3:5000 is not a SQLite store .* open the server of this address$"):
+        serve(tmp_path, uri="http://lab3:5000")
+    with pytest.raises(UserError, match=r"postgresql://db/a is not .*instead run: (.*)$") as refused:
+        serve(tmp_path / "a b", uri="postgresql://db/a")
+    words = shlex.split(str(refused.value).partition("run: ")[2])
+    assert words[:4] == ["mlflow", "server", "--backend-store-uri", "postgresql://db/a"]
+    assert words[4:] == ["--default-artifact-root", str(tmp_path / "a b" / "mlartifacts")]
 
 
 def test_sweeps_the_store_lacks_are_named_with_the_command(
