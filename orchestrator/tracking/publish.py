@@ -64,7 +64,7 @@ def publish(
     own = (state.spec.get("tracking") or {}).get("uri")
     given = uri if uri is not None and mask_credentials(uri) != (own or "") else None
     uri = tracking_uri_of(state, uri)
-    with raising_tracking_error(uri, folder, given), _lock_publishing(folder):
+    with raising_tracking_error(uri, command("publish", folder), given), _lock_publishing(folder):
         named = _experiment_of(state, records) if experiment is None else experiment or state.study
         store = Store(uri, named, folder.resolve().parent)
         written = curves is not None
@@ -89,7 +89,7 @@ def check_access(folder: Path, uri: str | None = None) -> None:
     """
     uri = tracking_uri_of(SweepState.load(folder), uri)
     if is_server(uri):
-        with raising_tracking_error(uri, folder):
+        with raising_tracking_error(uri, command("publish", folder)):
             open_client(uri).search_experiments(max_results=1)
 
 

@@ -12,10 +12,12 @@ from orchestrator.record.ledger.lock import running
 from orchestrator.record.ledger.records import read_records
 from orchestrator.tracking.contents.names import sweep_id
 from orchestrator.tracking.contents.pages import sweep_links
+from orchestrator.tracking.store.outages import raising_tracking_error
 from orchestrator.tracking.store.sqlite_store import artifact_folder, default_uri, initialise, sqlite_file
 from orchestrator.tracking.store.store import is_database, search_everywhere, server_command
 from orchestrator.tracking.ui.server import UiServer, serve_until_stopped
 from orchestrator.wording import command
+from search_spaces.grammar.spec.values import store_problem
 
 
 def serve(
@@ -33,13 +35,18 @@ def serve(
 
     `uri` names another `sqlite:///` store. `allowed_hosts` is MLflow's list of Host headers it answers (needed behind
     another name than localhost). Raises UiServerError if the server cannot start, UserError for other kinds of URI, a
-    host that is not this machine and a port that is taken.
+    file that is missing or no store, a host that is not this machine and a port that is taken, and TrackingError for a
+    store that MLflow refuses.
     """
-    uri = uri or default_uri(storage)
+    given, uri = uri, uri or default_uri(storage)
     database = sqlite_file(uri)
     if database is None:
         instead = f"run: {server_command(uri, storage)}" if is_database(uri) else "open the server of this address"
         raise UserError(f"--tracking-uri {uri} is not a SQLite store (sqlite:///FILE); instead {instead}")
+    if given and not database.exists():
+        raise UserError(f"--tracking-uri {uri}: there is no such file; publishing a sweep there makes it")
+    if problem := store_problem(uri):
+        raise UserError(f"{uri} {problem}; put a copy of the database there, or remove the file and publish again")
     server = UiServer(
         database=database,
         artifacts=artifact_folder(database.parent),
@@ -48,7 +55,8 @@ def serve(
         allowed_hosts=allowed_hosts,
         log=database.with_name("mlflow-server.log"),
     )
-    initialise(uri)
+    with raising_tracking_error(uri):
+        initialise(uri)
 
     def ready(server: UiServer) -> None:
         lines: Iterable[str] = (

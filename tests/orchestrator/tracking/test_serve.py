@@ -5,15 +5,17 @@ import shlex
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import psutil
 import pytest
 
 from orchestrator.errors import UserError
+from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.tracking.ui.serve import serve, unpublished
 from orchestrator.tracking.ui.server import free_port
@@ -103,6 +105,24 @@ def test_a_taken_port_and_a_foreign_store_are_refused(tmp_path):
     words = shlex.split(str(refused.value).partition("run: ")[2])
     assert words[:4] == ["mlflow", "server", "--backend-store-uri", "postgresql://db/a"]
     assert words[4:] == ["--default-artifact-root", str(tmp_path / "a b" / "mlartifacts")]
+
+
+def test_a_file_that_is_no_store_is_named_and_left_as_it_is(tmp_path, fresh_store):
+    database = tmp_path / "mlflow.db"
+    database.write_text("some notes of mine\n")
+    with pytest.raises(UserError, match=r"mlflow\.db names a file that is not a SQLite database; put a copy"):
+        serve(tmp_path)
+    missing = f"sqlite:///{tmp_path}/typo/sub/mlflow.db"
+    with pytest.raises(UserError, match=r"--tracking-uri sqlite:///.*typo/sub/mlflow\.db: there is no such file"):
+        serve(tmp_path, uri=missing)
+    assert database.read_text() == "some notes of mine\n" and list(tmp_path.iterdir()) == [database]
+    shutil.copy(fresh_store, database)
+    with closing(sqlite3.connect(database)) as store, store:
+        store.execute("UPDATE alembic_version SET version_num = 'of another version'")
+    with pytest.raises(TrackingError) as refused:
+        serve(tmp_path)
+    said = "another version of MLflow wrote this database; back it up and run `mlflow db upgrade` with its address"
+    assert str(refused.value) == f"MLflow at {default_uri(tmp_path)}: {said}"
 
 
 def test_sweeps_the_store_lacks_are_named_with_the_command(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from orchestrator.tracking.attempt import LONGEST_SECONDS, BackgroundAttempt
+from orchestrator.tracking.deletion import delete_runs
 from orchestrator.tracking.publish import publish as publish_sweep
 from orchestrator.tracking.store.outages import OUTAGE, TrackingError, TrackingRefused
 from orchestrator.tracking.store.sqlite_store import default_uri
@@ -95,6 +96,10 @@ def test_an_address_without_a_server_is_one_sentence(sweep, publish, quick) -> N
         publish(sweep.folder, address)
     said = "no MLflow server answers at this address; start one with: lengthwise ui, or correct the address"
     assert str(found.value).splitlines()[0] == f"MLflow at {address}: {said}"
+    with pytest.raises(TrackingError) as found:
+        delete_runs(sweep.folder, address)
+    again = f"{command('delete', sweep.folder)} --mlflow --tracking-uri {address}"
+    assert str(found.value) == f"MLflow at {address}: {said}\ncomplete it later with: {again}"
 
 
 @pytest.mark.parametrize(
