@@ -17,6 +17,7 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.sqlite_store import default_uri
+from orchestrator.tracking.ui import serve as serving
 from orchestrator.tracking.ui.serve import serve, unpublished
 from orchestrator.tracking.ui.server import free_port
 from tests.mlflow_points import artifact
@@ -123,6 +124,21 @@ def test_a_file_that_is_no_store_is_named_and_left_as_it_is(tmp_path, fresh_stor
         serve(tmp_path)
     said = "another version of MLflow wrote this database; back it up and run `mlflow db upgrade` with its address"
     assert str(refused.value) == f"MLflow at {default_uri(tmp_path)}: {said}"
+
+
+def test_more_sweeps_than_are_shown_are_counted(
+    tmp_path, synthetic_sweep, simple_curve, fresh_store, publish, monkeypatch
+):
+    shutil.copy(fresh_store, tmp_path / "mlflow.db")
+    for name in ("a", "b", "c"):
+        publish(synthetic_sweep(tmp_path / name, [{}], 1, simple_curve).folder, sweep_files=False)
+    monkeypatch.setattr(serving, "SHOWN_SWEEPS", 1)
+    monkeypatch.setattr(serving, "serve_until_stopped", lambda server, ready: ready(server))
+    said = []
+    serve(tmp_path, say=said.append)
+    lines = "\n".join(said).splitlines()
+    assert [line for line in lines if " / " in line] == ["set_complement / c"]
+    assert lines[-1] == "and 2 older sweeps, among the experiments of MLflow"
 
 
 def test_sweeps_the_store_lacks_are_named_with_the_command(
