@@ -311,6 +311,14 @@ def test_an_address_with_a_password_is_refused_and_named_without_it(tmp_path, le
     assert "s3cretpass" not in refused.stdout + refused.stderr and not (tmp_path / "cache").exists()
 
 
+def test_an_address_may_have_characters_of_patterns(machine, tmp_path, lengthwise):
+    address = f"file://{tmp_path}/bucket [1] of*?/s"
+    with machine("a"):
+        open_ledger(shutil.copytree(FINISHED, local_copy(address))).close()
+    lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "b")
+    assert "complete: 6 of 6 configurations succeeded" in lengthwise.succeeds("status", address).stdout
+
+
 def test_configurations_of_sweeps_at_addresses_are_compared(machine, tmp_path, lengthwise):
     lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "a")
     one, two = (f"file://{tmp_path}/{name}" for name in ("one", "two"))
