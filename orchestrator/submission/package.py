@@ -19,7 +19,8 @@ def write_archive(folder: Path, target: Path, needed: Iterable[Path] = ()) -> li
     """Write the files of `folder` into a zip file; return the files left out because they look like secrets.
 
     Left out are also what .gitignore and .rayignore name, version control, virtual environments, sweeps and data.
-    Raises UserError if the files have more than 100 MiB, one cannot be read, or one of the `needed` ones is left out.
+    Raises UserError if the files have more than 100 MiB, one cannot be read or has a name that is not UTF-8,
+    or one of the `needed` ones is left out.
     """
     secrets: list[Path] = []
     data = os.environ.get(DATA_VARIABLE)
@@ -51,5 +52,8 @@ def write_archive(folder: Path, target: Path, needed: Iterable[Path] = ()) -> li
             except OSError as error:
                 raise UserError(f"{file}: cannot be read, so it cannot be uploaded: {error.strerror}") from error
             entry = zipfile.ZipInfo(file.relative_to(size.folder).as_posix(), _YEAR)
-            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+            try:
+                archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+            except UnicodeEncodeError as error:
+                raise UserError(f"{str(file)!r} cannot be uploaded: its name is not UTF-8; rename it") from error
     return sorted({str(path.relative_to(size.folder)) for path in secrets})

@@ -151,10 +151,13 @@ def _with_password(uri: str, folder: Path) -> str:
 
 def _lock_publishing(folder: Path) -> AbstractContextManager[object]:
     """Take the lock on publishing this sweep, which leaving the context releases."""
+    path = folder / PUBLISH_LOCK_FILE
     try:
-        return FileLock(folder / PUBLISH_LOCK_FILE, timeout=60).acquire()
+        return FileLock(path, timeout=60).acquire()
     except Timeout:
         raise TrackingError(f"{folder}: another process is publishing this sweep") from None
+    except OSError as error:
+        raise TrackingError(f"{path}: cannot be written: {error.strerror}; publish a copy of the folder") from error
 
 
 def _publish(

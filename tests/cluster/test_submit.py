@@ -308,11 +308,14 @@ def test_the_archive_lacks_results_data_environments_and_secrets(
     os.utime(study / "mine.yaml", (0, 0))
     write_archive(study, tmp_path / "b.zip")
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+    (study / os.fsdecode(b"caf\xe9.txt")).touch()
+    with pytest.raises(UserError, match=r"caf\\udce9\.txt' cannot be uploaded: its name is not UTF-8; rename it"):
+        write_archive(study, tmp_path / "c.zip")
     with (study / "big.bin").open("wb") as file:
         file.truncate(101 * 2**20)
     with pytest.raises(UserError, match=r"would upload 101 MiB, and the limit is 100 MiB \(big.bin 101 MiB"):
-        write_archive(study, tmp_path / "c.zip")
-    assert not (tmp_path / "c.zip").exists()
+        write_archive(study, tmp_path / "d.zip")
+    assert not (tmp_path / "d.zip").exists()
 
 
 def test_an_archive_without_a_file_that_the_sweep_needs_is_refused(
