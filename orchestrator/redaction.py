@@ -21,7 +21,7 @@ SECRET_VARIABLES = (PASSWORD_VARIABLE, "MLFLOW_TRACKING_TOKEN")
 _SHORTEST = 6  # shorter secrets occur in ordinary words; in a URL they are masked as well
 _PASSWORD = re.compile(r"(://[^\s/:@]*:)(?:[^\s/]*@|(?!\d+[/?#])[^\s@]*@)")  # or one with a slash, if there is no port
 _DATABASE = re.compile(  # the user and password of a whole address as SQLAlchemy reads them, with spaces and slashes
-    r"(?<![^=])(?P<scheme>(?:postgresql|mysql|mssql)(?:\+\w+)?://)(?P<user>[^:/@]*):(?P<password>[^@\n]*)@"
+    r"(?<![^=])(?P<scheme>(?:postgresql|mysql|mssql)(?:\+\w+)?://)(?P<user>[^:/@\s]*):(?P<password>[^@\n]*)@"
 )
 _TOKEN = re.compile(r"(https?://)[^\s/:@]+@")
 _NAME = re.compile(r"[\w.-]+")

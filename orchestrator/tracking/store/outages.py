@@ -63,7 +63,7 @@ def raising_tracking_error(uri: str, later: str = "", given: str | None = None) 
         if refusal := _refusal(uri, error):
             kind, problem = TrackingRefused, refusal
         complete = f"\ncomplete it later with: {later}{named}" if later else ""
-        raise kind(f"MLflow at {uri}: {problem}{complete}") from error
+        raise kind(f"MLflow at {mask_credentials(uri)}: {problem}{complete}") from error
 
 
 def _refusal(uri: str, error: Exception) -> str | None:
