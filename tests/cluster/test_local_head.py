@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import signal
 import stat
 import subprocess
@@ -154,6 +155,7 @@ def test_a_relative_storage_is_that_of_the_folder_of_the_script(tmp_path: Path, 
         (tmp_path / name).chmod(0o755)
     given = environment(tmp_path, LENGTHWISE_BIN=str(tmp_path), LENGTHWISE_STORAGE=storage)
     failed = subprocess.run([str(SCRIPT)], env=given, cwd=tmp_path, capture_output=True, text=True)
+    shutil.rmtree(failed.stderr.split()[-1])  # Ray's logs are in it
     assert failed.returncode == 1
     assert f"jobs write to {of_jobs.format(here=tmp_path)}\nthe head did not start" in failed.stderr
 
