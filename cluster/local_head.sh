@@ -27,6 +27,10 @@ while (($#)); do
   esac
 done
 
+# --- a job runs in a temporary folder, so a relative storage is made the one of this folder
+storage=${LENGTHWISE_STORAGE:-}
+[[ -z $storage || $storage == /* || $storage == *:/* ]] || export LENGTHWISE_STORAGE=$PWD/$storage
+
 # --- detached: the same script in the background, in a session of its own, until it says that the head is up
 if [[ -n $detach ]]; then
   rest=()

@@ -20,6 +20,9 @@ USERNAME_VARIABLE = "MLFLOW_TRACKING_USERNAME"
 SECRET_VARIABLES = (PASSWORD_VARIABLE, "MLFLOW_TRACKING_TOKEN")
 _SHORTEST = 6  # shorter secrets occur in ordinary words; in a URL they are masked as well
 _PASSWORD = re.compile(r"(://[^\s/:@]*:)(?:[^\s/]*@|(?!\d+[/?#])[^\s@]*@)")  # or one with a slash, if there is no port
+_DATABASE = re.compile(  # the user and password of a whole address as SQLAlchemy reads them, with spaces and slashes
+    r"(?<![^=])(?P<scheme>(?:postgresql|mysql|mssql)(?:\+\w+)?://)(?P<user>[^:/@\s]*):(?P<password>[^@\n]*)@"
+)
 _TOKEN = re.compile(r"(https?://)[^\s/:@]+@")
 _NAME = re.compile(r"[\w.-]+")
 _IN_QUERY = re.compile(r"(?i)([?&][\w-]*(?:token|password|passwd|pwd|secret|api[_-]?key)=)[^\s&#'\"]+")
@@ -33,11 +36,15 @@ def remember(uri: str | None) -> None:
 
 
 def remember_all_of(address: str | None) -> None:
-    """Mask this address and its path from now on: that of a webhook is a secret."""
+    """Mask this address from now on, and its path unless that is one word: that of a webhook is a secret.
+
+    The path of https://ntfy.sh/lengthwise would be masked in every sentence.
+    """
     remember(address)
     with suppress(ValueError):  # not an address
         path = urlsplit(address).path.strip("/") if address else ""
-        _remembered.update({address, path} - {"", MASK} if address and path else ())
+        telling = path if re.search(r"[/\d]", path) else ""
+        _remembered.update({address, telling} - {"", MASK} if address and path else ())
 
 
 def mask_all_but_host(address: str) -> str:
@@ -57,6 +64,7 @@ def mask_credentials(text: str) -> str:
     """
     if "://" not in text:
         return text
+    text = _DATABASE.sub(rf"\g<scheme>\g<user>:{MASK}@", text)
     return _IN_QUERY.sub(rf"\1{MASK}", _TOKEN.sub(rf"\1{MASK}@", _PASSWORD.sub(rf"\1{MASK}@", text)))
 
 
@@ -163,6 +171,8 @@ def _forms(secret: str) -> set[str]:
 
 
 def _userinfo(uri: str) -> str:
+    if database := _DATABASE.match(uri):
+        return f"{database['user']}:{database['password']}"
     try:
         return urlsplit(uri).netloc.rpartition("@")[0]
     except ValueError:  # not an address

@@ -7,11 +7,10 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.addresses import local_copy
 from orchestrator.api.plain import to_json
 from orchestrator.api.sweep import Sweep
 from orchestrator.consoles import make_console, say
-from orchestrator.record.ledger.folders import default_storage
+from orchestrator.record.ledger.folders import default_storage, find_storage
 from search_spaces import SweepSpec
 from search_spaces.grammar.load import read_sections
 
@@ -42,7 +41,7 @@ def run(
         say(console, f"note: {note}")
     from orchestrator.sweep.sweep import run_sweep  # brings the schedulers
 
-    return Sweep(run_sweep(spec, local_copy(storage) if storage is not None else default_storage(), console).folder)
+    return Sweep(run_sweep(spec, find_storage(storage) if storage is not None else default_storage(), console).folder)
 
 
 def _spec(

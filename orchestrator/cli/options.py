@@ -9,7 +9,7 @@ from typer.core import TyperCommand
 
 from orchestrator.addresses import IN_TEMPORARY_COPY, LASTING_STORAGES, is_absolute, local_copy
 from orchestrator.errors import UserError
-from orchestrator.record.ledger.folders import chosen_storage, default_storage, is_name
+from orchestrator.record.ledger.folders import chosen_storage, default_storage, find_storage, is_name
 from orchestrator.redaction import remember, remember_all_of
 from search_spaces.grammar.spec.values import (
     STORES,
@@ -70,7 +70,7 @@ Storage = Annotated[
     Path | None,
     typer.Option(
         metavar="PATH",
-        parser=local_copy,
+        parser=find_storage,
         help="Folder or address that holds the sweeps; by default sweeps/, inside a Ray job ~/lengthwise-sweeps.",
     ),
 ]

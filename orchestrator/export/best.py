@@ -8,6 +8,7 @@ from orchestrator.results.summary import Summary
 from orchestrator.wording import label, three_digits
 from search_spaces import dump_yaml, parse_sweep
 from search_spaces.grammar.problems.findings import SECTIONS
+from search_spaces.grammar.spec.names import MAX_BYTES, MAX_CHARACTERS
 
 KEPT = ("objective", "resources", "tracking")
 
@@ -28,7 +29,7 @@ def best_file(state: SweepState, result: Summary) -> str:
     score = f"score {three_digits(row.score)}, {row.seeds_run} seeds ran, {row.seeds_failed} failed"
     ranked = f"ranked 1 of {result.configurations_finished} by {result.score_label}"
     spec = {
-        "name": f"{state.name[:95]}-best",  # a name has at most 100 characters
+        "name": _shortened(state.name, "-best"),
         "study": state.study,
         "description": f"Configuration {label(row.number)} ({row.config_id}) of {state.name}, {ranked}: {score}.",
         **{key: state.spec[key] for key in ("imports",) if key in state.spec},
@@ -39,6 +40,12 @@ def best_file(state: SweepState, result: Summary) -> str:
     text = dump_yaml(spec)
     parse_sweep(text, "the exported sweep file")
     return text
+
+
+def _shortened(name: str, ending: str) -> str:
+    """Return a name with an ending, the name shortened to what names may have."""
+    in_bytes = name.encode()[: MAX_BYTES - len(ending)].decode(errors="ignore")
+    return in_bytes[: MAX_CHARACTERS - len(ending)] + ending
 
 
 def _without_revision(section: object) -> object:

@@ -1,6 +1,7 @@
 """The table of configurations for a paper: LaTeX with booktabs."""
 
 import math
+import re
 from collections.abc import Mapping
 
 from orchestrator.export.labels import named_rows
@@ -12,7 +13,7 @@ from orchestrator.wording import compact_value, label, short_keys, spans, three_
 _ESCAPED = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}"},
-    **{">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}", "∞": r"$\infty$"},
+    **{">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "∞": r"$\infty$"},
 }
 
 
@@ -33,6 +34,8 @@ def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
         values = [compact_value(searched_value(result, row, key, "")) for key in keys]
         own = labels.get(label(row.number), label(row.number))
         cells = [escape(cell) for cell in (own, *values)]
+        if cells[0].startswith(("[", "*")):
+            cells[0] = f"{{}}{cells[0]}"  # else it is an argument of the end of the row before it
         cells += [_quartiles(getattr(row, name)) for name in groups]
         unfinished = "unfinished" if row.pruned_at is None else row.unranked
         cells.append(f"{row.seeds_failed} of {row.seeds_run}" + ("" if row.complete else f", {unfinished}"))
@@ -52,7 +55,8 @@ def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
 
 def escape(text: str) -> str:
     """Return text as LaTeX prints it: escape("50 % of x_1") -> "50 \\% of x\\_1"."""
-    return "".join(_ESCAPED.get(character, character) for character in text)
+    escaped = "".join(_ESCAPED.get(character, character) for character in text)
+    return re.sub("-(?=-)", "-{}", escaped)  # two of them would be a dash
 
 
 def _quartiles(at: Quartiles | None) -> str:

@@ -24,9 +24,11 @@ def weights_files(state: SweepState, folder: Path) -> dict[Path, Callable[[], by
     """
     kept = kept_weights(state)
     if not kept:
-        raise UserError(
-            f"--weights: {state.folder} has kept no weights; resources.keep_weights: true in the sweep file keeps them"
-        )
+        members = [member for one in state.configurations.values() for member in one.members.values()]
+        why = "resources.keep_weights: true in the sweep file keeps them"
+        if members and all(member.status == "failed" for member in members):
+            why = "all its seeds failed"
+        raise UserError(f"--weights: {state.folder} has kept no weights; {why}")
     files: dict[Path, Callable[[], bytes]] = {}
     for (config_id, seed), one in sorted(
         kept.items(), key=lambda item: (state.configurations[item[0][0]].number, item[0])

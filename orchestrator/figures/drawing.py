@@ -225,8 +225,12 @@ def frame_axes(axes: Axes) -> None:
 
 
 def file_name(key: str) -> str:
-    """Return a dotted key as part of a file name."""
-    return "".join(c if (c.isalnum() and c.isascii()) or c in "._-" else "_" for c in key)
+    """Return a dotted key as part of a file name; keys that differ have different ones.
+
+    file_name("training.averages.ä.decay") -> "training.averages._.decay-139e81"
+    """
+    plain = "".join(c if (c.isalnum() and c.isascii()) or c in "._-" else "_" for c in key)
+    return plain if plain == key else f"{plain}-{hashlib.sha256(key.encode()).hexdigest()[:6]}"
 
 
 def read_figure_digest(path: Path) -> str | None:

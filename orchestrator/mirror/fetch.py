@@ -6,7 +6,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from orchestrator.addresses import address_of, is_address, local_copy
+from orchestrator.addresses import address_of, is_address
 from orchestrator.errors import DeletedSweep, DivergedLedger, NotASweep, StorageError
 from orchestrator.mirror.lease import read_remote_owner
 from orchestrator.record.ledger.folders import (
@@ -16,6 +16,7 @@ from orchestrator.record.ledger.folders import (
     default_storage,
     find_in_storage,
     has_ledger,
+    resolve_place,
 )
 from orchestrator.record.ledger.lock import PATIENCE_SECONDS
 from orchestrator.storage import Store
@@ -28,10 +29,10 @@ SEEN_FILE = ".mirror-seen"  # in a local copy whose sweep was at its address
 def find_sweep(named: str | Path) -> Path:
     """Return the folder of a sweep that is given by its folder, its address, or its name in the storage folder.
 
-    A local copy is first updated from its address. Raises what `fetch_sweep` raises, NotASweep for an address without a
-    sweep, and DeletedSweep unless the folder itself is given.
+    A local copy is first updated from its address. Raises what `fetch_sweep` and `resolve_place` raise, NotASweep
+    for an address without a sweep, and DeletedSweep unless the folder itself is given.
     """
-    folder = local_copy(named)
+    folder = resolve_place(named)
     if len(folder.parts) == 1:
         fetch_sweep(default_storage() / folder)
     fetch_sweep(folder)

@@ -64,6 +64,11 @@ class JobServer:
             found = [_read(one) for one in self._client.list_jobs() if (one.metadata or {}).get(SWEEP) == sweep]
         return sorted((job for job in found if job is not None), key=lambda job: -job.started)
 
+    def ids(self) -> set[str]:
+        """Return the ids of all jobs, of whatever they are."""
+        with self._translated():
+            return {str(one.submission_id) for one in self._client.list_jobs()}
+
     def job(self, id: str) -> Job:
         """Return a job as it is now."""
         with self._translated():

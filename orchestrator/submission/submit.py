@@ -1,17 +1,19 @@
 """`lengthwise submit`: a sweep becomes a job of a Ray cluster, whose log is followed."""
 
+import hashlib
 import json
 import re
 import shlex
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 
 from orchestrator.addresses import IN_TEMPORARY_COPY, LASTING_STORAGES, is_absolute
 from orchestrator.claims.registration import register
-from orchestrator.code.own_code import import_for
+from orchestrator.code.own_code import Source, import_for
 from orchestrator.code.repository import job_environment
 from orchestrator.consoles import align_rows
 from orchestrator.errors import UserError
@@ -52,23 +54,36 @@ class Submission:
     python: str
     resume: bool
 
+    @property
+    def own_modules(self) -> list[Source]:
+        """The modules of the sweep that are not installed."""
+        return [source for source in import_for(self.spec) if not source.installed]
+
+    def needed_files(self) -> list[Path]:
+        """Return the files that the job reads: the sweep file, its claims file and its own modules."""
+        claims = [self.file.parent / self.spec.claims] if self.spec.claims else []
+        modules = [source.root / name for source in self.own_modules for name in source.files]
+        return [*(file.resolve() for file in (self.file, *claims)), *modules]
+
     def entrypoint(self) -> str:
         """Return the command of the job.
 
-        Raises UserError if a file that the job needs is not in the uploaded folder, if an argument has a password or
-        the address for notices, and for a SQLite file in the job's folder, which is a temporary copy.
+        Raises UserError if a file that the job needs is not in the uploaded folder, if an argument or the sweep file
+        has an address of MLflow with a password, if an argument has the address for notices, and for a SQLite file in
+        the job's folder, which is a temporary copy.
         """
         for word in self.arguments:
             if secret_value(word) is not None:
                 raise UserError(f"--set {SECRET}=***: the dashboard and `ps` show this address; {_NOTICES}")
+        uri = self.spec.tracking.uri or ""
+        for word in (*self.arguments, uri):
             if (masked := mask_credentials(word)) != word:
                 raise UserError(f"{masked}: the dashboard and `ps` show the password of this address; {_PASSWORDS}")
-        if (uri := self.spec.tracking.uri) and uri.startswith("sqlite:///") and not uri.startswith("sqlite:////"):
+        if uri.startswith("sqlite:///") and not uri.startswith("sqlite:////"):
             allowed = "sqlite:///FILE with the whole path of a file on the cluster, or the address of a server"
             raise UserError(f"tracking.uri {uri} {IN_TEMPORARY_COPY}; allowed: {allowed}")
         file, folder = self.file.resolve(), self.folder.resolve()
-        outside = [source.root for source in import_for(self.spec) if not source.installed]
-        for path in (file, *outside):
+        for path in (*self.needed_files(), *(source.root for source in self.own_modules)):
             if not path.is_relative_to(folder):
                 raise UserError(f"{path} is not in {folder}, which is uploaded; --working-dir names a folder with both")
         words = [self.python, "-m", "orchestrator", "run", str(file.relative_to(folder)), *self.arguments]
@@ -128,7 +143,8 @@ def _submit(submission: Submission, server: JobServer, say: Callable[[str], None
     """Upload the folder of a sweep and start its job.
 
     Before anything is uploaded, raises SweepFileError for a sweep with a wrong configuration or claims file, and
-    UserError if the sweep is running there or, without `resume`, has run there.
+    UserError if the sweep is running there or, without `resume`, has run there, and for a file that it needs and that
+    would not be uploaded.
     """
     name, spec_hash = submission.spec.name, submission.spec.spec_hash
     register(submission.spec)
@@ -146,15 +162,26 @@ def _submit(submission: Submission, server: JobServer, say: Callable[[str], None
             "the same command with --resume resumes it, with another --name it begins another sweep"
         )
     entrypoint, variables = submission.entrypoint(), submission.environment(say)
-    slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
-    id = "-".join(["lengthwise", slug, spec_hash, *([str(len(ended) + 1)] if ended else [])])
+    id = _new_id(name, spec_hash, server.ids())
     with tempfile.TemporaryDirectory() as scratch:
         archive = Path(scratch) / "study.zip"
-        if secrets := write_archive(submission.folder, archive):
+        if secrets := write_archive(submission.folder, archive, submission.needed_files()):
             say(f"not uploaded, because they look like secrets: {', '.join(secrets)}")
         server.submit(id, entrypoint, archive, variables, name, spec_hash)
     say(f"sweep {name} is job {id} at {server.address}: {entrypoint}")
     return server.job(id)
+
+
+def _new_id(name: str, spec_hash: str, taken: Set[str]) -> str:
+    """Return an id that no job has, from the name of a sweep, its hash if it has characters that Ray refuses, a number.
+
+    _new_id("a", "0f", {"lengthwise-a-0f"}) -> "lengthwise-a-0f-2"
+    """
+    slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
+    if slug != name:
+        slug += f"-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    first = f"lengthwise-{slug}-{spec_hash}"
+    return next(id for id in chain([first], (f"{first}-{n}" for n in count(2))) if id not in taken)
 
 
 def _follow(server: JobServer, job: Job, say: Callable[[str], None]) -> int:

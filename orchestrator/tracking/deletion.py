@@ -10,6 +10,7 @@ from orchestrator.tracking.publish import is_from_this_machine, tracking_uri_of
 from orchestrator.tracking.store.outages import raising_tracking_error
 from orchestrator.tracking.store.sqlite_store import sqlite_file
 from orchestrator.tracking.store.store import open_client, search_everywhere
+from orchestrator.wording import command
 
 
 def delete_runs(folder: Path, uri: str | None = None) -> dict[str, int]:
@@ -21,21 +22,21 @@ def delete_runs(folder: Path, uri: str | None = None) -> dict[str, int]:
     records = read_records(folder)
     state = SweepState.replay(folder, records)
     others = state.published_at if uri is None and is_from_this_machine(state) else []
-    deleted = dict[str, int]()
+    deleted, again = dict[str, int](), f"{command('delete', folder)} --mlflow"
     for address in dict.fromkeys([tracking_uri_of(state, uri), *others]):
         if mask_credentials(address) not in deleted:
             known = tracking_uri_of(state, address)
-            deleted[mask_credentials(address)] = _delete_runs_at(known, state, sweep_id(records))
+            with raising_tracking_error(known, again, uri):
+                deleted[mask_credentials(address)] = _delete_runs_at(known, sweep_id(records))
     return deleted
 
 
-def _delete_runs_at(uri: str, state: SweepState, sweep_id: str) -> int:
+def _delete_runs_at(uri: str, sweep_id: str) -> int:
     database = sqlite_file(uri)
     if database is not None and not database.exists():
         return 0
-    with raising_tracking_error(uri, state.folder):
-        client = open_client(uri)
-        runs = list(search_everywhere(client, "sweep_id", sweep_id))  # `resume` may have named another experiment
-        for run in runs:
-            client.delete_run(run.info.run_id)
+    client = open_client(uri)
+    runs = list(search_everywhere(client, "sweep_id", sweep_id))  # `resume` may have named another experiment
+    for run in runs:
+        client.delete_run(run.info.run_id)
     return len(runs)

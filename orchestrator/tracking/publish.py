@@ -64,8 +64,9 @@ def publish(
     own = (state.spec.get("tracking") or {}).get("uri")
     given = uri if uri is not None and mask_credentials(uri) != (own or "") else None
     uri = tracking_uri_of(state, uri)
-    with raising_tracking_error(uri, folder, given), _lock_publishing(folder):
-        store = Store(uri, _experiment_of(state, records) if experiment is None else experiment or state.study)
+    with raising_tracking_error(uri, command("publish", folder), given), _lock_publishing(folder):
+        named = _experiment_of(state, records) if experiment is None else experiment or state.study
+        store = Store(uri, named, folder.resolve().parent)
         written = curves is not None
         curves = read_curves(state) if curves is None else curves
         result = summarised or summary(state, curves)
@@ -88,7 +89,7 @@ def check_access(folder: Path, uri: str | None = None) -> None:
     """
     uri = tracking_uri_of(SweepState.load(folder), uri)
     if is_server(uri):
-        with raising_tracking_error(uri, folder):
+        with raising_tracking_error(uri, command("publish", folder)):
             open_client(uri).search_experiments(max_results=1)
 
 
@@ -150,10 +151,13 @@ def _with_password(uri: str, folder: Path) -> str:
 
 def _lock_publishing(folder: Path) -> AbstractContextManager[object]:
     """Take the lock on publishing this sweep, which leaving the context releases."""
+    path = folder / PUBLISH_LOCK_FILE
     try:
-        return FileLock(folder / PUBLISH_LOCK_FILE, timeout=60).acquire()
+        return FileLock(path, timeout=60).acquire()
     except Timeout:
         raise TrackingError(f"{folder}: another process is publishing this sweep") from None
+    except OSError as error:
+        raise TrackingError(f"{path}: cannot be written: {error.strerror}; publish a copy of the folder") from error
 
 
 def _publish(

@@ -1,24 +1,26 @@
 """Delete a sweep, or its checkpoints alone: the files that lengthwise wrote. Files of the user stay."""
 
 import shutil
-from collections.abc import Callable
+import stat
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from orchestrator.addresses import address_of
 from orchestrator.claims.registration import KEPT
+from orchestrator.code.code_record import CODE_FOLDER
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.fetch import SEEN_FILE, SEGMENTS
 from orchestrator.mirror.lease import NUMBER_FILE, OWNERS, Lease
-from orchestrator.record.kept.curves import CURVES_FILE
+from orchestrator.record.kept.curves import CURVES_FILE, CURVES_FOLDER
 from orchestrator.record.ledger.folders import (
     CHECKPOINTS_FOLDER,
     FILES,
     FOLDERS,
     LEDGER_FILE,
     REPORT_HTML,
+    WEIGHTS_FOLDER,
     has_ledger,
     make_no_sweep_error,
 )
@@ -32,7 +34,11 @@ from orchestrator.upkeep.listing import readable_size
 
 _DERIVED = (SPEC_FILE, CURVES_FILE, REPORT_HTML, KEPT, *TABLES)
 _OF_ADDRESSES = (SEGMENTS, OWNERS, NUMBER_FILE, SEEN_FILE)
-_OTHERS = (f"{LEDGER_FILE}.damaged-*", ".*.tmp")  # a ledger before its repair; what a killed process left
+_WHOLE = {*FILES, *_DERIVED, *_OF_ADDRESSES, CHECKPOINTS_FOLDER, CODE_FOLDER}  # with everything below them
+_OTHERS = (
+    *(f"{CURVES_FOLDER}/*.parquet", "figures/*.png", f"{WEIGHTS_FOLDER}/*.safetensors"),
+    *(f"{LEDGER_FILE}.damaged-*", ".*.tmp"),  # a ledger before its repair; what a killed process left
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +60,11 @@ class Deletion:
     @property
     def sentence(self) -> str:
         """What would be deleted, in a line."""
-        files = [path for entry in self.entries for path in (entry, *entry.rglob("*")) if not path.is_dir()]
+        sizes = [size for entry in self.entries for size in _file_sizes(entry)]
         foreign = [f"these stay, which lengthwise has not written: {', '.join(self.foreign)}"] if self.foreign else []
         stays = "".join(f"; {one}" for one in (*foreign, *self.relations))
         what = " of checkpoints" if self.checkpoints_only else ""
-        size = readable_size(sum(path.lstat().st_size for path in files))
-        copy = f"{self.folder}: {len(files)} files{what}, {size}"
+        copy = f"{self.folder}: {len(sizes)} files{what}, {readable_size(sum(sizes))}"
         if self.address is None:
             return copy + stays
         size = readable_size(sum(self.objects))
@@ -69,18 +74,22 @@ class Deletion:
 def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
     """Return the files that deleting the sweep in `folder`, or its checkpoints, would remove, at its address too.
 
-    Raises UserError for a folder that is no sweep or has no checkpoints, StorageError and StorageRefused.
+    Raises UserError for a folder that is no sweep or has no checkpoints, for a link in the place of the folder or its
+    checkpoints, StorageError and StorageRefused.
     """
     if folder.is_symlink():
         raise UserError(f"{folder} is a link to {folder.readlink()}; give the folder itself")
+    if checkpoints_only and (link := folder / CHECKPOINTS_FOLDER).is_symlink():
+        raise UserError(f"{link} is a link to {link.readlink()}; delete the checkpoints there")
     if not has_ledger(folder):
         raise make_no_sweep_error(folder)
-    entries, address = sorted(folder.iterdir()), address_of(folder)
+    entries = {entry.relative_to(folder).as_posix(): entry for entry in sorted(_entries(folder))}
+    address = address_of(folder)
     found = Store(address).sizes() if address is not None else {}
-    names = dict.fromkeys([*(entry.name for entry in entries), *found])
+    names = dict.fromkeys([*entries, *found])
     planned = Deletion(
         folder=folder,
-        entries=tuple(entry for entry in entries if _is_deleted(entry.name, checkpoints_only)),
+        entries=tuple(entry for name, entry in entries.items() if _is_deleted(name, checkpoints_only)),
         foreign=() if checkpoints_only else tuple(name for name in names if not _is_deleted(name)),
         address=address,
         objects=tuple(size for name, size in found.items() if _is_deleted(name, checkpoints_only)),
@@ -129,6 +138,9 @@ def delete_sweep(planned: Deletion, delete_runs: Callable[[], None] = lambda: No
         for entry in planned.entries:
             if entry not in late:
                 _delete(entry)
+        for name in FOLDERS:
+            with suppress(OSError):  # files of the user are in it, or it is not there
+                (planned.folder / name).rmdir()
         if planned.checkpoints_only:
             return
         _delete(planned.folder / LEDGER_FILE)
@@ -162,7 +174,25 @@ def _is_deleted(path: str, checkpoints_only: bool = False) -> bool:
     name = path.partition("/")[0]
     if checkpoints_only:
         return name == CHECKPOINTS_FOLDER
-    return name in (*FILES, *FOLDERS, *_DERIVED, *_OF_ADDRESSES) or any(fnmatch(name, pattern) for pattern in _OTHERS)
+    return name in _WHOLE or path in FOLDERS or any(PurePosixPath(path).match(pattern) for pattern in _OTHERS)
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """Yield the entries of a sweep folder; in place of a folder of lengthwise, unless it is a link, its entries."""
+    for entry in folder.iterdir():
+        if entry.name in FOLDERS and entry.is_dir() and not entry.is_symlink():
+            yield from entry.iterdir()
+        else:
+            yield entry
+
+
+def _file_sizes(entry: Path) -> Iterator[int]:
+    """Yield the bytes of a file or link, or of those below a folder; a file that has vanished meanwhile has none."""
+    below = entry.rglob("*") if entry.is_dir() and not entry.is_symlink() else [entry]
+    for path in below:
+        with suppress(FileNotFoundError):
+            if not stat.S_ISDIR((status := path.lstat()).st_mode):
+                yield status.st_size
 
 
 def _delete(entry: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import signal
 import stat
 import subprocess
@@ -142,6 +143,21 @@ def test_wrong_arguments_are_refused_before_anything_is_made(
 def test_without_an_installation_it_says_what_to_do(tmp_path: Path) -> None:
     asked = run_script(tmp_path, LENGTHWISE_BIN=str(tmp_path))
     assert asked.returncode == 2 and "make install" in asked.stderr
+
+
+@pytest.mark.parametrize(
+    ("storage", "of_jobs"), [("out", "{here}/out"), ("/srv/sweeps", "/srv/sweeps"), ("s3://b/p", "s3://b/p")]
+)
+def test_a_relative_storage_is_that_of_the_folder_of_the_script(tmp_path: Path, storage: str, of_jobs: str) -> None:
+    programs = {"python": f'exec {sys.executable} "$@"', "ray": "echo jobs write to $LENGTHWISE_STORAGE"}
+    for name, line in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    given = environment(tmp_path, LENGTHWISE_BIN=str(tmp_path), LENGTHWISE_STORAGE=storage)
+    failed = subprocess.run([str(SCRIPT)], env=given, cwd=tmp_path, capture_output=True, text=True)
+    shutil.rmtree(failed.stderr.split()[-1])  # Ray's logs are in it
+    assert failed.returncode == 1
+    assert f"jobs write to {of_jobs.format(here=tmp_path)}\nthe head did not start" in failed.stderr
 
 
 def test_a_port_in_use_is_refused(tmp_path: Path) -> None:

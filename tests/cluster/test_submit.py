@@ -20,9 +20,9 @@ import requests
 
 from orchestrator.code.repository import RepositoryReader, job_environment
 from orchestrator.errors import UserError
-from orchestrator.submission.job_server import JobServer
+from orchestrator.submission.job_server import Job, JobServer
 from orchestrator.submission.package import write_archive
-from orchestrator.submission.submit import Submission
+from orchestrator.submission.submit import Submission, run_verb
 from search_spaces import load_sweep
 from tests.cluster.virtual_nodes import options, read_curves
 from tests.command_line import CommandLine
@@ -308,11 +308,100 @@ def test_the_archive_lacks_results_data_environments_and_secrets(
     os.utime(study / "mine.yaml", (0, 0))
     write_archive(study, tmp_path / "b.zip")
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+    (study / os.fsdecode(b"caf\xe9.txt")).touch()
+    with pytest.raises(UserError, match=r"caf\\udce9\.txt' cannot be uploaded: its name is not UTF-8; rename it"):
+        write_archive(study, tmp_path / "c.zip")
     with (study / "big.bin").open("wb") as file:
         file.truncate(101 * 2**20)
     with pytest.raises(UserError, match=r"would upload 101 MiB, and the limit is 100 MiB \(big.bin 101 MiB"):
-        write_archive(study, tmp_path / "c.zip")
-    assert not (tmp_path / "c.zip").exists()
+        write_archive(study, tmp_path / "d.zip")
+    assert not (tmp_path / "d.zip").exists()
+
+
+def test_an_archive_without_a_file_that_the_sweep_needs_is_refused(
+    study: Path, tmp_path: Path, own_code_forgotten: None
+) -> None:
+    (study / "my_tasks.py").unlink()
+    (study / "my_tasks").mkdir()
+    for name, text in {"__init__.py": "from my_tasks.mine import Mine", "mine.py": TASK}.items():
+        (study / "my_tasks" / name).write_text(text)
+    (study / "mine.yaml").rename(study / "password_study.yaml")
+    file = study / "password_study.yaml"
+    given = {"arguments": [], "variables": [], "python": "python", "resume": False}
+    submission = Submission(spec=load_sweep(file), file=file, folder=study, **given)
+    needed = [path.relative_to(study).as_posix() for path in submission.needed_files()]
+    assert needed == ["password_study.yaml", "my_tasks/__init__.py", "my_tasks/mine.py"]
+    with pytest.raises(UserError, match=r"password_study\.yaml: the sweep needs this file, .* a secret; rename it"):
+        write_archive(study, tmp_path / "a.zip", submission.needed_files())
+    for ignored in ("my_tasks", "my_tasks/mine.py"):
+        (study / ".gitignore").write_text(ignored)
+        with pytest.raises(UserError, match=r"my_tasks/.*py: the sweep needs this file, .*: what \.gitignore and"):
+            write_archive(study, tmp_path / "a.zip", submission.needed_files()[1:])
+    assert not (tmp_path / "a.zip").exists()
+
+
+def test_folders_that_are_links_are_uploaded_unless_they_lead_back(
+    study: Path, tmp_path: Path, own_code_forgotten: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LENGTHWISE_STORAGE", str(tmp_path / "disk"))
+    for folder in ("elsewhere", "disk/mlartifacts", "other"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "disk" / "mlartifacts" / "a").touch()
+    (study / "my_tasks.py").rename(tmp_path / "elsewhere" / "__init__.py")
+    for name, target in {"my_tasks": "elsewhere", "sweeps": "disk", "up": "", "other": "other"}.items():
+        (study / name).symlink_to(tmp_path / target)
+    (tmp_path / "other" / "around").symlink_to(study / "other")
+    file = study / "mine.yaml"
+    given = {"arguments": [], "variables": [], "python": "python", "resume": False}
+    submission = Submission(spec=load_sweep(file), file=file, folder=study, **given)
+    assert submission.entrypoint() == "python -m orchestrator run mine.yaml"
+    assert write_archive(study, tmp_path / "a.zip", submission.needed_files()) == []
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        assert archive.namelist() == ["mine.yaml", "my_tasks/__init__.py"]
+
+
+class PretendedServer:
+    """A job server without a cluster, whose jobs end at once; `rows` are (id, sweep, hash of its specification)."""
+
+    address = "http://head:8265"
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, str, str]] = []
+
+    def jobs(self, sweep: str) -> list[Job]:
+        return [self.job(id) for id, name, _ in self.rows if name == sweep]
+
+    def job(self, id: str) -> Job:
+        ended = {"status": "STOPPED", "message": "", "started": 0.0, "exit_code": None}
+        return next(Job(id=one, spec_hash=hash, **ended) for one, _, hash in self.rows if one == id)
+
+    def ids(self) -> set[str]:
+        return {id for id, *_ in self.rows}
+
+    def submit(self, id: str, entrypoint: str, archive: Path, variables: object, sweep: str, hash: str) -> None:
+        assert id not in self.ids()
+        self.rows.append((id, sweep, hash))
+
+
+def test_a_job_has_an_id_that_no_other_has(
+    study: Path, own_code_forgotten: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, file = PretendedServer(), study / "mine.yaml"
+    monkeypatch.setattr("orchestrator.submission.submit.JobServer", lambda address: server)
+
+    def submit(name: str, resume: bool = False) -> str:
+        given = {"arguments": [], "variables": [], "python": "python", "resume": resume}
+        spec = load_sweep(file, name=name)
+        assert run_verb(Submission(spec=spec, file=file, folder=study, **given), None, ["--detach"], print) == 0
+        return server.rows[-1][0]
+
+    first = submit("plain")
+    assert re.fullmatch(r"lengthwise-plain-[0-9a-f]+", first)
+    assert [submit("plain", resume=True) for _ in range(2)] == [f"{first}-2", f"{first}-3"]
+    server.rows = server.rows[1:]
+    assert submit("plain", resume=True) == first
+    assert submit("实验一") != submit("实验二")
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+", id) for id in server.ids())
 
 
 def test_what_a_job_cannot_run_is_refused_before_anything_is_uploaded(
@@ -350,6 +439,11 @@ def test_what_a_job_cannot_run_is_refused_before_anything_is_uploaded(
             continue
         with pytest.raises(UserError, match=r"tracking\.uri sqlite:///rel\.db is relative, .* temporary copy; allowed"):
             given.entrypoint()
+    given = submission(
+        spec=load_sweep(study / "mine.yaml", ["tracking.uri=https://ada:open-sesame@mlflow.example.org"])
+    )
+    with pytest.raises(UserError, match=r"^https://ada:\*\*\*@mlflow\.example\.org: the dashboard .*/credentials"):
+        given.entrypoint()
     address = "tracking.uri='https://ada:open-sesame@mlflow.example.org'"
     with pytest.raises(UserError, match=r"ada:\*\*\*@mlflow\.example\.org.*: the dashboard .*/credentials"):
         submission(arguments=["--set", address]).entrypoint()

@@ -45,6 +45,22 @@ def test_userinfo_of_any_address_is_masked(text: str, masked: str) -> None:
     assert redact(text) == masked == redact(masked)
 
 
+@pytest.mark.parametrize("password", ["my s3cretpass", "2024/s3cretpass", "s3cret/pass word"])
+@pytest.mark.parametrize("start", ["postgresql", "mysql+pymysql", "mssql+pyodbc"])
+def test_a_password_of_a_database_is_masked_as_sqlalchemy_reads_it(start: str, password: str, monkeypatch) -> None:
+    uri, masked = f"{start}://ada:{password}@127.0.0.1:9/mlflow", f"{start}://ada:***@127.0.0.1:9/mlflow"
+    assert redaction.masked_record({"uri": uri, "spec": {"tracking": {"uri": uri}}}) == {
+        "uri": masked,
+        "spec": {"tracking": {"uri": masked}},
+    }
+    assert redact(f"tracking.uri={uri}") == f"tracking.uri={masked}" and redact(masked) == masked
+    assert redaction.is_masked(masked) and not redaction.is_masked(uri)
+    remember(uri)
+    assert redact(f"MLflow at {uri}: no login") == f"MLflow at {masked}: no login"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert unmasked(masked) == uri
+
+
 def test_a_remembered_password_is_masked_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
     said = f"login of ada with {SECRET} or {quote(SECRET, safe='')} or {quote(SECRET)} failed"
     assert redact(said) == said
@@ -118,6 +134,15 @@ def test_a_password_that_is_a_word_changes_no_data(tmp_path, monkeypatch, capsys
     contents = RunContents(name="n", status="FINISHED", start_ms=0, end_ms=None, params=params, tags=tags, points=())
     text = contents.within_limits()
     assert text.params == {"model.position": "rotary"} and text.tags["a"] == "mlflow"
+
+
+@pytest.mark.parametrize("path", ["lengthwise", "T0/B0/s3cret", "s3cret"])
+def test_the_path_of_a_webhook_is_masked_alone_unless_it_is_a_word(path: str) -> None:
+    address = f"https://ntfy.sh/{path}"
+    redaction.remember_all_of(address)
+    assert redact(f"{address} refused; {path} resume sweeps/tiny") == (
+        f"*** refused; {path if path == 'lengthwise' else '***'} resume sweeps/tiny"
+    )
 
 
 def test_a_masked_address_is_made_whole_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

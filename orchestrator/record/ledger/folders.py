@@ -6,8 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orchestrator.addresses import local_copy, place_of
+from orchestrator.addresses import (
+    IN_TEMPORARY_COPY,
+    LASTING_STORAGES,
+    is_absolute,
+    is_address,
+    local_copy,
+    place_of,
+)
 from orchestrator.errors import NotASweep, OddEntry, UserError
+from orchestrator.redaction import mask_credentials
 from orchestrator.wording import command
 from search_spaces import nearest_name
 
@@ -40,14 +48,39 @@ def chosen_storage(storage: str) -> Iterator[None]:
         _chosen = ""
 
 
+def resolve_place(named: str | Path) -> Path:
+    """Return the folder of a storage or sweep, for an address its local copy.
+
+    Raises UserError for an address with a password, which would be in the path of the copy.
+    """
+    folder = local_copy(named)
+    if is_address(named) and mask_credentials(address := place_of(folder)) != address:
+        variable = f"FSSPEC_{address.partition(':')[0].upper()}_PASSWORD"
+        raise UserError(
+            f"{address} has a password, which would be in paths and messages; leave it out, and give it to fsspec by "
+            f"the variable {variable} or in ~/.config/fsspec"
+        )
+    return folder
+
+
+def find_storage(storage: str | Path) -> Path:
+    """Return the folder of a storage, for an address its local copy.
+
+    Raises UserError for a relative folder inside a Ray job, and what `resolve_place` raises.
+    """
+    if inside_ray_job() and not is_absolute(str(storage)):
+        raise UserError(f"the storage {storage} {IN_TEMPORARY_COPY}; allowed: {LASTING_STORAGES}")
+    return resolve_place(storage)
+
+
 def default_storage() -> Path:
     """Return the chosen storage, LENGTHWISE_STORAGE, ~/lengthwise-sweeps inside a Ray job, otherwise ./sweeps.
 
-    For an address, its local copy.
+    For an address, its local copy. Raises what `find_storage` raises.
     """
     chosen = _chosen or os.environ.get(STORAGE_VARIABLE)
     if chosen:
-        return local_copy(chosen)
+        return find_storage(chosen)
     return Path.home() / "lengthwise-sweeps" if inside_ray_job() else Path("sweeps")
 
 
@@ -61,7 +94,7 @@ def find_in_storage(named: str | Path) -> Path:
 
     If a storage is chosen, a bare name is the one there.
     """
-    folder = local_copy(named)
+    folder = resolve_place(named)
     stored = default_storage() / folder
     if _chosen and is_name(named):
         return stored

@@ -24,7 +24,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.errors import LengthwiseError
 from orchestrator.redaction import PASSWORD_VARIABLE, USERNAME_VARIABLE, mask_credentials
-from orchestrator.wording import command
 
 LONGEST_REQUEST = 30.0  # seconds for one request to a server, including retries
 SLOWEST_UPLOAD = 100_000  # bytes per second, additional time for an upload
@@ -51,20 +50,20 @@ class TrackingRefused(TrackingError):  # noqa: N818 - reads as the sentence it p
 
 
 @contextmanager
-def raising_tracking_error(uri: str, folder: Path, given: str | None = None) -> Iterator[None]:
-    """Raise errors of MLflow and the network as TrackingError, with the command that completes the publishing.
+def raising_tracking_error(uri: str, later: str = "", given: str | None = None) -> Iterator[None]:
+    """Raise errors of MLflow and the network as TrackingError, with the command that does `later` what failed.
 
     `given` is the address if it was named for this call alone; the command then names it, too.
     """
     try:
         yield
     except (OSError, MlflowException, SQLAlchemyError, ImportError) as error:  # requests' errors are OSErrors
-        later = command("publish", folder)
-        later += f" --tracking-uri {shlex.quote(mask_credentials(given))}" if given is not None else ""
+        named = f" --tracking-uri {shlex.quote(mask_credentials(given))}" if given is not None else ""
         kind, problem = TrackingError, _first_line(error)
         if refusal := _refusal(uri, error):
             kind, problem = TrackingRefused, refusal
-        raise kind(f"MLflow at {uri}: {problem}\ncomplete it later with: {later}") from error
+        complete = f"\ncomplete it later with: {later}{named}" if later else ""
+        raise kind(f"MLflow at {mask_credentials(uri)}: {problem}{complete}") from error
 
 
 def _refusal(uri: str, error: Exception) -> str | None:
@@ -97,6 +96,8 @@ def _first_line(error: Exception) -> str:
         return f"this kind of address needs the package {error.name}, which is not installed"
     if "database is locked" in text:
         return "another process has locked this database; end the process that writes to it"
+    if "out-of-date database schema" in text:
+        return "another version of MLflow wrote this database; back it up and run `mlflow db upgrade` with its address"
     return (text.splitlines() or [type(error).__name__])[0][:300]
 
 

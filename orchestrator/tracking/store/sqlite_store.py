@@ -11,6 +11,7 @@ import mlflow
 from filelock import FileLock
 from mlflow.tracking import MlflowClient
 
+from orchestrator.tracking.store.outages import TrackingError
 from trainers.files.atomic_file import write_atomic
 from trainers.files.cache_folder import cache_folder
 
@@ -36,11 +37,13 @@ def initialise(uri: str) -> None:
     """Create the schema of a SQLite store, one process at a time: two at once crash in MLflow's migration.
 
     MLflow creates it by all migrations of its history, which takes a second. So an empty store is cached for this
-    version of MLflow, and a new store is an atomic copy of it.
+    version of MLflow, and a new store is an atomic copy of it. Raises TrackingError for a path with a question mark.
     """
     database = sqlite_file(uri)
     if database is None:
         return
+    if "?" in uri:  # behind which SQLAlchemy reads options
+        raise TrackingError(f"{uri}: MLflow takes no '?' in the path of a SQLite file; give another --tracking-uri")
     database.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(database.with_name(f".{database.name}.lock"), timeout=120):
         if not database.exists():

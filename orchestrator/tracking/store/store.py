@@ -18,7 +18,7 @@ from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from orchestrator.redaction import remove_userinfo
+from orchestrator.redaction import mask_credentials, remove_userinfo
 from orchestrator.tracking.artifacts import Files
 from orchestrator.tracking.contents.pages import VIEW_TAG, sweep_links
 from orchestrator.tracking.contents.run_contents import Point, RunContents
@@ -70,14 +70,29 @@ def is_server(uri: str) -> bool:
     return uri.startswith(("http://", "https://"))
 
 
+def is_database(uri: str) -> bool:
+    """Return whether a store is a database of a server, such as PostgreSQL, and no server of MLflow."""
+    return uri.startswith(("postgresql", "mysql", "mssql"))
+
+
+def server_command(uri: str, storage: Path) -> str:
+    """Return the command that starts a server on a store, whose artifacts are beside the sweeps if it is a database."""
+    if not is_database(uri):
+        return f"lengthwise ui --tracking-uri {shlex.quote(uri)}"
+    artifacts = ["--default-artifact-root", str(artifact_folder(storage))]
+    return shlex.join(["mlflow", "server", "--backend-store-uri", mask_credentials(uri), *artifacts])
+
+
 class Store:
     """One experiment of the MLflow store at `uri`, created if it is missing; counts runs `created` and `points` sent.
 
-    Raises TrackingError if it is deleted or keeps its artifacts on another machine, and errors of MLflow.
+    Artifacts are beside a SQLite file, for another database beside the sweeps of `storage`, else where the server keeps
+    them. Raises TrackingError if it is deleted or keeps its artifacts on another machine, and errors of MLflow.
     """
 
-    def __init__(self, uri: str, experiment: str) -> None:
+    def __init__(self, uri: str, experiment: str, storage: Path) -> None:
         self.uri = uri
+        self.storage = storage
         self.server = uri.rstrip("/") if is_server(uri) else None
         initialise(uri)
         self.client = open_client(uri)
@@ -154,7 +169,7 @@ class Store:
     def links(self, view_key: str, parent_id: str, best: tuple[str, str] | None) -> tuple[tuple[str, str], ...]:
         """Return links to pages of the server, or the command that starts one."""
         if self.server is None:
-            return (("MLflow pages of this sweep", f"lengthwise ui --tracking-uri {shlex.quote(self.uri)}"),)
+            return (("MLflow pages of this sweep", server_command(self.uri, self.storage)),)
         return sweep_links(remove_userinfo(self.server), self.experiment_id, view_key, parent_id, best)
 
     def _experiment(self, name: str) -> str:
@@ -181,12 +196,13 @@ class Store:
         return str(found.experiment_id)
 
     def _location(self, name: str) -> str | None:
-        """Return the folder of artifacts beside a SQLite store, where servers read them; None for a server."""
+        """Return the folder of artifacts for a database (see `Store`); None for a server, which has its own."""
         database = sqlite_file(self.uri)
-        if database is None:
+        if database is None and not is_database(self.uri):
             return None
+        storage = self.storage if database is None else database.parent
         plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:60]
-        folder = artifact_folder(database.parent) / f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        folder = artifact_folder(storage) / f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
         return folder.as_uri()
 
     def _read_points(self, run: Run, contents: RunContents) -> set[tuple[str, int, float]]:

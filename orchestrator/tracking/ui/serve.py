@@ -1,22 +1,25 @@
 """The verb `ui`: MLflow's server on the store of a storage folder, with links to its sweeps."""
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from mlflow.tracking import MlflowClient
 
-from orchestrator.errors import LengthwiseError
+from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.record.ledger.folders import sweep_folders
 from orchestrator.record.ledger.lock import running
 from orchestrator.record.ledger.records import read_records
 from orchestrator.tracking.contents.names import sweep_id
 from orchestrator.tracking.contents.pages import sweep_links
-from orchestrator.tracking.store.outages import TrackingError
+from orchestrator.tracking.store.outages import raising_tracking_error
 from orchestrator.tracking.store.sqlite_store import artifact_folder, default_uri, initialise, sqlite_file
-from orchestrator.tracking.store.store import search_everywhere
+from orchestrator.tracking.store.store import is_database, search_everywhere, search_tagged, server_command
 from orchestrator.tracking.ui.server import UiServer, serve_until_stopped
-from orchestrator.wording import command
+from orchestrator.wording import command, counted
+from search_spaces.grammar.spec.values import store_problem
+
+SHOWN_SWEEPS = 20
 
 
 def serve(
@@ -30,16 +33,23 @@ def serve(
 ) -> None:
     """Run MLflow's server on the store of `storage` until SIGINT or SIGTERM.
 
-    Prints links to every sweep in it, and the command that publishes each missing one.
+    Prints links to the newest SHOWN_SWEEPS in it, how many more there are, and the command that publishes each missing
+    one.
 
     `uri` names another `sqlite:///` store. `allowed_hosts` is MLflow's list of Host headers it answers (needed behind
-    another name than localhost). Raises UiServerError if the server cannot start, TrackingError for other kinds of URI,
-    UserError for a host that is not this machine.
+    another name than localhost). Raises UiServerError if the server cannot start, UserError for other kinds of URI, a
+    file that is missing or no store, a host that is not this machine and a port that is taken, and TrackingError for a
+    store that MLflow refuses.
     """
-    uri = uri or default_uri(storage)
+    given, uri = uri, uri or default_uri(storage)
     database = sqlite_file(uri)
     if database is None:
-        raise TrackingError(f"{uri} is not a SQLite store (sqlite:///FILE); open the server of this address instead")
+        instead = f"run: {server_command(uri, storage)}" if is_database(uri) else "open the server of this address"
+        raise UserError(f"--tracking-uri {uri} is not a SQLite store (sqlite:///FILE); instead {instead}")
+    if given and not database.exists():
+        raise UserError(f"--tracking-uri {uri}: there is no such file; publishing a sweep there makes it")
+    if problem := store_problem(uri):
+        raise UserError(f"{uri} {problem}; put a copy of the database there, or remove the file and publish again")
     server = UiServer(
         database=database,
         artifacts=artifact_folder(database.parent),
@@ -48,13 +58,17 @@ def serve(
         allowed_hosts=allowed_hosts,
         log=database.with_name("mlflow-server.log"),
     )
-    initialise(uri)
+    with raising_tracking_error(uri):
+        initialise(uri)
 
     def ready(server: UiServer) -> None:
-        lines: Iterable[str] = (
+        found = sweeps_in(uri, server.url)
+        lines = [
             f"{title}\n" + "\n".join(f"  {what}: {link}" for what, link in links)
-            for title, links in sweeps_in(uri, server.url)
-        )
+            for title, links in found[:SHOWN_SWEEPS]
+        ]
+        if older := len(found[SHOWN_SWEEPS:]):
+            lines.append(f"and {counted(older, 'older sweep')}, among the experiments of MLflow")
         missing = [f"not published yet: {what}\n  {how}" for what, how in unpublished(storage, uri)]
         say("\n".join([f"MLflow runs at {server.url} (Ctrl-C ends it)", *lines, *missing]))
 
@@ -65,15 +79,13 @@ def sweeps_in(uri: str, server: str) -> list[tuple[str, tuple[tuple[str, str], .
     """Return the sweeps published at `uri`, newest first, as (study / sweep, links to their pages on `server`)."""
     client = MlflowClient(uri)
     experiments = {experiment.experiment_id: experiment.name for experiment in client.search_experiments()}
-    runs = client.search_runs(
-        list(experiments), "tags.`lengthwise.kind` = 'sweep'", max_results=20, order_by=["attributes.start_time DESC"]
-    )
+    runs = search_tagged(client, list(experiments), "kind", "sweep")
     return [
         (
             f"{experiments[run.info.experiment_id]} / {run.data.tags['lengthwise.sweep']}",
             sweep_links(server, run.info.experiment_id, run.data.tags["lengthwise.sweep_id"], run.info.run_id, None),
         )
-        for run in runs
+        for run in sorted(runs, key=lambda run: -run.info.start_time)
     ]
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
-from errno import EADDRNOTAVAIL
+from errno import EACCES, EADDRNOTAVAIL
 from pathlib import Path
 from typing import Self
 
@@ -19,7 +19,7 @@ USUAL_PORTS = range(20_000, 30_000)  # below those that systems hand out
 
 
 class UiServerError(LengthwiseError):
-    """The MLflow server did not start: the port is taken, or it ended at once (the message has its last output)."""
+    """The MLflow server did not start, or it ended; the message has its last output."""
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -50,10 +50,16 @@ def _is_free(host: str, port: int) -> bool:
 
 
 def _bind(probe: socket.socket, host: str, port: int) -> None:
-    """Bind a socket. Raises UserError for a host that is not this machine, OSError for a port that is taken."""
+    """Bind a socket.
+
+    Raises UserError for a host that is not this machine and a port that this user may not use, OSError for one that is
+    taken.
+    """
     try:
         probe.bind((host, port))
     except (OSError, UnicodeError) as error:
+        if isinstance(error, OSError) and error.errno == EACCES:
+            raise UserError(f"--port {port} needs the rights of an administrator; choose one above 1023") from error
         if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno != EADDRNOTAVAIL:
             raise
         allowed = "127.0.0.1 (this machine alone), 0.0.0.0 (others, too), or another name or address of it"
@@ -64,7 +70,8 @@ class UiServer:
     """`mlflow server` on one SQLite file and one artifact folder.
 
     MLflow's workers outlive a killed parent, so the server gets a process group of its own and `close` ends the group.
-    Raises UiServerError from `start` if the server does not answer within `patience` seconds.
+    Raises UserError for a host or port that cannot be used, and UiServerError from `start` if the server does not
+    answer within `patience` seconds.
     """
 
     def __init__(
@@ -77,6 +84,8 @@ class UiServer:
         port: int | None = None,
         allowed_hosts: str | None = None,
     ) -> None:
+        if port is not None and not _is_free(host, port):
+            raise UserError(f"--port {port} on {host} is taken; choose another one, or leave it out to use a free one")
         self.host = host
         self.port = usual_port(database, host) if port is None else port
         self.log = log
@@ -95,10 +104,6 @@ class UiServer:
 
     def start(self, patience: float = 60.0, stopped: Callable[[], bool] = lambda: False) -> Self:
         """Start the server and wait until it answers or `stopped` is true; `close` must follow."""
-        if not _is_free(self.host, self.port):
-            raise UiServerError(
-                f"port {self.port} on {self.host} is taken; choose another --port, or leave it out to use a free one"
-            )
         environment = {
             **os.environ,
             "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -139,7 +144,8 @@ class UiServer:
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=2) as answer:
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy cannot reach this machine
+            with opener.open(f"{self.url}/health", timeout=2) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False

@@ -10,16 +10,19 @@ import numpy as np
 import optuna
 import pandas as pd
 import pytest
+import yaml
 from matplotlib import pyplot
 from safetensors.numpy import load_file
 
 from orchestrator import open_sweep, run
 from orchestrator.errors import DamagedWeights, UserError
+from orchestrator.export.best import best_file
 from orchestrator.export.verb import export
 from orchestrator.preview.smoke import validate_sweep
 from orchestrator.record.kept.curves import write_curves
 from orchestrator.record.kept.weights import load
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.summarise import summary
 from search_spaces import load_sweep
 
 SPACE = {
@@ -57,6 +60,14 @@ def test_the_best_configuration_is_a_sweep_file_that_gives_the_same_curves(train
         assert curves[column].astype(again.curves[column].dtype).equals(again.curves[column]), column
 
 
+@pytest.mark.parametrize(
+    ("name", "kept"), [("a" * 100, 95), ("长" * 66, 65), ("é" * 99, 95), ("short", 5)], ids=lambda one: str(one)[:2]
+)
+def test_the_name_of_the_best_configuration_is_one_that_a_sweep_may_have(small_sweep, name, kept):
+    small_sweep.name = name
+    assert yaml.safe_load(best_file(small_sweep, summary(small_sweep)))["name"] == f"{name[:kept]}-best"
+
+
 def test_nothing_is_best_while_nothing_has_a_score(tmp_path, synthetic_sweep, simple_curve):
     state = synthetic_sweep(tmp_path / "begun", [{}], 2, simple_curve, ended=False)
     with pytest.raises(UserError, match="no configuration has a score yet"):
@@ -84,9 +95,12 @@ def test_weights_are_loaded_by_the_printed_lines_in_plain_torch(trained_sweep, t
         assert np.array_equal(mine[f"ema/{name}"], array)
 
 
-def test_damaged_or_missing_weights_are_refused(trained_sweep, small_sweep, tmp_path):
+def test_damaged_or_missing_weights_are_refused(trained_sweep, small_sweep, tmp_path, synthetic_sweep, simple_curve):
     with pytest.raises(UserError, match=r"has kept no weights; resources\.keep_weights: true"):
         export(small_sweep.folder, weights=tmp_path / "weights")
+    failed = synthetic_sweep(tmp_path / "failed", [{}], 2, simple_curve, failed={(0, 0): 60, (0, 1): 60})
+    with pytest.raises(UserError, match=r"has kept no weights; all its seeds failed$"):
+        export(failed.folder, weights=tmp_path / "weights")
     path = next((trained_sweep / "weights").iterdir())
     content = bytearray(path.read_bytes())
     content[-1] ^= 1

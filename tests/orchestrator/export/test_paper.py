@@ -50,14 +50,21 @@ def test_the_latex_table_compiles(result, tmp_path):
     program = shutil.which("pdflatex") or shutil.which("tectonic")
     if program is None:
         pytest.skip("neither pdflatex nor tectonic is installed")
-    table = latex_table(result, {"#0": "50 % of {x_1} & \\more^2 ~ #"})
+    table = latex_table(result, {"#0": "50 % of {x_1} & \\more^2 ~ #", "#1": '[a] "b"--c'})
     text = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n" + table + "\\end{document}\n"
     (tmp_path / "t.tex").write_text(text)
     done = subprocess.run([program, "t.tex"], cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0 and (tmp_path / "t.pdf").exists(), done.stdout[-2000:]
 
 
+def test_a_label_is_no_argument_of_the_row_before_it(result):
+    lines = latex_table(result, {"#0": "[ours]", "#1": "*best"}).splitlines()
+    assert sum(line.startswith(("{}[ours] & ", "{}*best & ")) for line in lines) == 2
+    assert not any(line.lstrip().startswith(("[", "*")) for line in lines)
+
+
 def test_texts_are_escaped():
+    assert escape('a "b" c--d---e - f') == "a ''b'' c-{}-d-{}-{}-e - f"
     assert escape("50 % of x_1 & {y}") == r"50 \% of x\_1 \& \{y\}"
     assert escape("a\\b~c^d") == r"a\textbackslash{}b\textasciitilde{}c\textasciicircum{}d"
 

@@ -42,6 +42,13 @@ def sources(tmp_path, monkeypatch):
     return copy
 
 
+def test_keys_that_differ_have_figures_of_their_own():
+    assert drawing.file_name("training.averages.ema_2.decay") == "training.averages.ema_2.decay"
+    names = [drawing.file_name(f"training.averages.{label}.decay") for label in ("ä", "ö", "平均", "_", "a b", "a/b")]
+    assert len(set(names)) == len(names) and all(name.isascii() and "/" not in name for name in names)
+    assert names[0] == "training.averages._.decay-139e81"
+
+
 def test_a_figure_is_drawn_again_when_any_source_behind_it_has_changed(saved, sources):
     assert saved("fact") and not saved("fact")
     counted = ("results/scoring/length_groups.py", "wording.py")

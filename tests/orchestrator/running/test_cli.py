@@ -452,6 +452,15 @@ def test_default_storage(monkeypatch):
     assert places.default_storage() == Path("/data/sweeps")
 
 
+@pytest.mark.parametrize(("words", "storage"), [(("--storage", "out"), ""), ((), "out")])
+def test_a_job_refuses_a_storage_in_its_temporary_folder(lengthwise, tiny, tmp_path, monkeypatch, words, storage):
+    monkeypatch.setitem(lengthwise.environment, "RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
+    monkeypatch.setitem(lengthwise.environment, places.STORAGE_VARIABLE, storage)
+    said = "the storage out is relative, and the folder of a job is a temporary copy; allowed: a whole path"
+    lengthwise.refuses("run", tiny, *words, said=said, cwd=tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_upload_counts_what_ray_would_pack(tmp_path):
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "pack").write_bytes(b"x" * 1000)

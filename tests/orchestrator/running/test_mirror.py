@@ -240,7 +240,7 @@ def test_a_sweep_is_deleted_at_its_address_and_here(machine, tmp_path, monkeypat
         assert {*bucket.rglob("*")} >= {path for path in before if path.parent.name != "owners"} and folder.exists()
         owner.release()
         (bucket / "curves").mkdir()
-        (bucket / "curves/late").write_text("of another machine, after the user was asked")
+        (bucket / "curves/late.parquet").write_text("of another machine, after the user was asked")
         remove = Store.delete
 
         def interrupted(store, names):
@@ -295,6 +295,28 @@ def test_an_address_to_which_nothing_was_written_yet_is_an_empty_storage(tmp_pat
     lengthwise.refuses("ui", *where, said=f"file://{tmp_path}/new does not exist")
     assert f"tiny would be kept in file://{tmp_path}/new/tiny\n" in lengthwise.succeeds("plan", tiny, *where).stdout
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "named", ["status {0}/tiny", "status tiny --storage {0}", "run {file} --storage {0}", "list sweeps"]
+)
+def test_an_address_with_a_password_is_refused_and_named_without_it(tmp_path, lengthwise, tiny, monkeypatch, named):
+    address = "sftp://ada:s3cretpass@nas.example.org/sweeps"
+    lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    if "{0}" not in named:
+        monkeypatch.setitem(lengthwise.environment, "LENGTHWISE_STORAGE", address)
+    words = named.format(address, file=tiny).split()
+    refused = lengthwise.refuses(*words, said="sftp://ada:***@nas.example.org/sweeps")
+    assert "leave it out, and give it to fsspec by the variable FSSPEC_SFTP_PASSWORD" in refused.stderr
+    assert "s3cretpass" not in refused.stdout + refused.stderr and not (tmp_path / "cache").exists()
+
+
+def test_an_address_may_have_characters_of_patterns(machine, tmp_path, lengthwise):
+    address = f"file://{tmp_path}/bucket [1] of*?/s"
+    with machine("a"):
+        open_ledger(shutil.copytree(FINISHED, local_copy(address))).close()
+    lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "b")
+    assert "complete: 6 of 6 configurations succeeded" in lengthwise.succeeds("status", address).stdout
 
 
 def test_configurations_of_sweeps_at_addresses_are_compared(machine, tmp_path, lengthwise):

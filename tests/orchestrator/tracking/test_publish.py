@@ -1,5 +1,6 @@
 """MLflow holds what the ledger says, every point once, whatever was cut short on the way."""
 
+import errno
 import itertools
 import json
 import shutil
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from mlflow.tracking import MlflowClient
 from typer.testing import CliRunner
 
@@ -198,6 +200,25 @@ def test_a_ledger_published_as_it_grows_ends_like_one_published_whole(sweep, bui
         assert rows_of(uri) <= rows_of(whole.uri)
     assert rows_of(uri) == rows_of(whole.uri)
     assert seen[0] == (0, "RUNNING") and (1, "RUNNING") in seen and seen[-1] == (3, "FINISHED")
+
+
+def test_a_sweep_in_a_folder_that_cannot_be_written_is_no_fault_of_mlflow(sweep, monkeypatch, publish):
+    def acquire(lock):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(FileLock, "acquire", acquire)
+    with pytest.raises(TrackingError) as refused:
+        publish(sweep.folder)
+    said = "cannot be written: Permission denied; publish a copy of the folder"
+    assert str(refused.value) == f"{sweep.folder / '.publish.lock'}: {said}"
+
+
+def test_a_store_in_a_folder_with_a_question_mark_is_refused(tmp_path, build, publish):
+    (tmp_path / "q?x").mkdir()
+    state = build(tmp_path / "q?x" / "s", 1, 1)
+    with pytest.raises(TrackingError, match=r"q\?x/mlflow\.db: MLflow takes no '\?' in the path of a SQLite file; "):
+        publish(state.folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["q?x"]
 
 
 def test_two_sweeps_of_one_name_are_two_parents(tmp_path, build, fresh_store, publish):

@@ -1,21 +1,25 @@
 """`lengthwise ui` shows what is in a store, names what it lacks, and leaves nothing running."""
 
 import os
+import shlex
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import psutil
 import pytest
 
+from orchestrator.errors import UserError
 from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.sqlite_store import default_uri
+from orchestrator.tracking.ui import serve as serving
 from orchestrator.tracking.ui.serve import serve, unpublished
-from orchestrator.tracking.ui.server import UiServerError, free_port
+from orchestrator.tracking.ui.server import free_port
 from tests.mlflow_points import artifact
 
 
@@ -91,10 +95,50 @@ def test_a_taken_port_and_a_foreign_store_are_refused(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(UiServerError, match="is taken"):
-            serve(tmp_path, port=taken.getsockname()[1])
-    with pytest.raises(TrackingError, match="postgresql://db is not a SQLite store"):
-        serve(tmp_path, uri="postgresql://db")
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=rf"^--port {port} on 127\.0\.0\.1 is taken; choose another one"):
+            serve(tmp_path, port=port)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(UserError, match=r"http://lab3:5000 is not a SQLite store .* open the server of this address$"):
+        serve(tmp_path, uri="http://lab3:5000")
+    with pytest.raises(UserError, match=r"postgresql://db/a is not .*instead run: (.*)$") as refused:
+        serve(tmp_path / "a b", uri="postgresql://db/a")
+    words = shlex.split(str(refused.value).partition("run: ")[2])
+    assert words[:4] == ["mlflow", "server", "--backend-store-uri", "postgresql://db/a"]
+    assert words[4:] == ["--default-artifact-root", str(tmp_path / "a b" / "mlartifacts")]
+
+
+def test_a_file_that_is_no_store_is_named_and_left_as_it_is(tmp_path, fresh_store):
+    database = tmp_path / "mlflow.db"
+    database.write_text("some notes of mine\n")
+    with pytest.raises(UserError, match=r"mlflow\.db names a file that is not a SQLite database; put a copy"):
+        serve(tmp_path)
+    missing = f"sqlite:///{tmp_path}/typo/sub/mlflow.db"
+    with pytest.raises(UserError, match=r"--tracking-uri sqlite:///.*typo/sub/mlflow\.db: there is no such file"):
+        serve(tmp_path, uri=missing)
+    assert database.read_text() == "some notes of mine\n" and list(tmp_path.iterdir()) == [database]
+    shutil.copy(fresh_store, database)
+    with closing(sqlite3.connect(database)) as store, store:
+        store.execute("UPDATE alembic_version SET version_num = 'of another version'")
+    with pytest.raises(TrackingError) as refused:
+        serve(tmp_path)
+    said = "another version of MLflow wrote this database; back it up and run `mlflow db upgrade` with its address"
+    assert str(refused.value) == f"MLflow at {default_uri(tmp_path)}: {said}"
+
+
+def test_more_sweeps_than_are_shown_are_counted(
+    tmp_path, synthetic_sweep, simple_curve, fresh_store, publish, monkeypatch
+):
+    shutil.copy(fresh_store, tmp_path / "mlflow.db")
+    for name in ("a", "b", "c"):
+        publish(synthetic_sweep(tmp_path / name, [{}], 1, simple_curve).folder, sweep_files=False)
+    monkeypatch.setattr(serving, "SHOWN_SWEEPS", 1)
+    monkeypatch.setattr(serving, "serve_until_stopped", lambda server, ready: ready(server))
+    said = []
+    serve(tmp_path, say=said.append)
+    lines = "\n".join(said).splitlines()
+    assert [line for line in lines if " / " in line] == ["set_complement / c"]
+    assert lines[-1] == "and 2 older sweeps, among the experiments of MLflow"
 
 
 def test_sweeps_the_store_lacks_are_named_with_the_command(

@@ -1,5 +1,6 @@
 """A server that dies says why, and what was published through it is completed later."""
 
+import errno
 import os
 import shutil
 import signal
@@ -93,3 +94,27 @@ def test_a_host_that_is_not_this_machine_is_named(tmp_path, host):
     for port in (None, 5999):
         with pytest.raises(UserError, match=f"^--host {host} is not an address of this machine; allowed: 127.0.0.1"):
             UiServer(database=tmp_path / "a.db", artifacts=tmp_path, log=tmp_path / "log", host=host, port=port).start()
+
+
+def test_a_port_of_the_administrator_is_not_called_taken(tmp_path, monkeypatch):
+    def bind(probe, address):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "bind", bind)
+    with pytest.raises(UserError, match=r"^--port 80 needs the rights of an administrator; choose one above 1023$"):
+        UiServer(database=tmp_path / "a.db", artifacts=tmp_path, log=tmp_path / "log", port=80)
+
+
+def test_a_proxy_is_not_asked_whether_the_server_answers(tmp_path, monkeypatch):
+    for name, value in {"http_proxy": "http://127.0.0.1:9", "no_proxy": "", "NO_PROXY": ""}.items():
+        monkeypatch.setenv(name, value)
+    started = UiServer(database=tmp_path / "a.db", artifacts=tmp_path, log=tmp_path / "log")
+
+    def answer(listening):
+        with listening.accept()[0] as connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", started.port)) as listening:
+        threading.Thread(target=answer, args=[listening], daemon=True).start()
+        assert started._answers()

@@ -54,8 +54,29 @@ def test_a_deleted_experiment_is_named(sweep, publish):
 def test_the_command_that_opens_a_store_can_be_pasted(tmp_path):
     (folder := tmp_path / "läng e").mkdir()
     uri = f"sqlite:///{folder / 'mlflow.db'}"
-    ((_, command),) = Store(uri, "mine").links("", "", None)
+    ((_, command),) = Store(uri, "mine", tmp_path).links("", "", None)
     assert shlex.split(command) == ["lengthwise", "ui", "--tracking-uri", uri]
+
+
+def test_the_artifacts_of_a_database_are_beside_the_sweeps(tmp_path, monkeypatch):
+    created = []
+
+    class Client:
+        def __init__(self, uri):
+            self.get_experiment_by_name = lambda name: None
+
+        def create_experiment(self, name, artifact_location, tags):
+            created.append(artifact_location)
+
+    monkeypatch.setattr("orchestrator.tracking.store.store.MlflowClient", Client)
+    uri = "postgresql://ada:s3cretpass@db.example.org/mlflow"
+    ((_, command),) = Store(uri, "mine", tmp_path).links("", "", None)
+    assert shlex.split(command)[2:] == [
+        *("--backend-store-uri", "postgresql://ada:***@db.example.org/mlflow"),
+        *("--default-artifact-root", str(tmp_path / "mlartifacts")),
+    ]
+    Store("databricks", "mine", tmp_path)
+    assert created[0].startswith(f"{(tmp_path / 'mlartifacts').as_uri()}/mine-") and created[1] is None
 
 
 def test_an_address_whose_driver_is_not_installed_is_explained(sweep, publish, monkeypatch):

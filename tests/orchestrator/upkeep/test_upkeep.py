@@ -103,6 +103,44 @@ def test_files_of_the_user_stay_where_they_are(small_sweep):
     assert sorted(path.name for path in folder.iterdir()) == ["mine", "notes.txt"]
 
 
+def test_files_of_the_user_in_folders_of_lengthwise_stay(tmp_path):
+    folder = shutil.copytree(RELEASED / "kept_weights", tmp_path / "one")
+    for name in ("figures/annotated.svg", "weights/mine/notes.txt", "weights/mine/a.safetensors"):
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_text("mine")
+    (folder / "figures" / "comparison.png").write_text("drawn")
+    planned = plan_deletion(folder)
+    assert "these stay, which lengthwise has not written: figures/annotated.svg, weights/mine" in planned.sentence
+    delete_sweep(planned)
+    left = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert left == {"figures/annotated.svg", "weights/mine/notes.txt", "weights/mine/a.safetensors"}
+
+
+def test_a_checkpoint_that_is_replaced_meanwhile_is_not_counted(trained_sweep, tmp_path, monkeypatch):
+    folder = shutil.copytree(trained_sweep, tmp_path / "one")
+    planned = plan_deletion(folder, checkpoints_only=True)
+    found = Path.rglob
+
+    def replaced(here, pattern):
+        for path in found(here, pattern):
+            if path.is_file():
+                path.unlink()
+            yield path
+
+    monkeypatch.setattr(Path, "rglob", replaced)
+    assert f"{folder}: 0 files of checkpoints, 0 B" in planned.sentence
+
+
+def test_checkpoints_that_are_a_link_are_refused(trained_sweep, tmp_path):
+    folder = shutil.copytree(trained_sweep, tmp_path / "one")
+    (folder / "checkpoints").rename(tmp_path / "large disk")
+    (folder / "checkpoints").symlink_to(tmp_path / "large disk")
+    with pytest.raises(UserError, match=r"checkpoints is a link to .*large disk; delete the checkpoints there"):
+        plan_deletion(folder, checkpoints_only=True)
+    delete_sweep(plan_deletion(folder))
+    assert not folder.exists() and list((tmp_path / "large disk").rglob("*.ckpt"))
+
+
 def test_checkpoints_alone_are_deleted(trained_sweep, tmp_path):
     folder = shutil.copytree(trained_sweep, tmp_path / "one")
     before = {path.relative_to(folder) for path in folder.rglob("*")}
