@@ -85,9 +85,15 @@ class Model(Settings, ABC):
         return iter(())
 
     def problems_of_new(self) -> Iterator[Problem]:
-        """Yield problems for which only a new configuration is refused; by default those of its field `position`."""
-        position = getattr(self, "position", None)
-        return position.problems_of_new() if isinstance(position, Position) else iter(())
+        """Yield problems for which only a new configuration is refused.
+
+        By default a dropout without sites, and those of its field `position`.
+        """
+        if (rate := getattr(self, "dropout", 0.0)) and getattr(self, "dropout_sites", None) == ():
+            message = f"is empty, so a dropout of {rate:g} drops nothing"
+            yield Problem(key="dropout_sites", given=[], message=message, allowed="one site or more, or dropout: 0")
+        if isinstance(position := getattr(self, "position", None), Position):
+            yield from position.problems_of_new()
 
     def choose_form(self, task: Task) -> str:
         """Return which of several equivalent computations `logits` uses."""

@@ -25,6 +25,7 @@ from trainers.errors import ConfigError
         ({"model__dropout": 1.0}, "model.dropout", None),
         ({"model__dropout": "0.1"}, "model.dropout", None),
         ({"model__dropout_sites": ["attention", "attention"]}, "model.dropout_sites", None),
+        ({"model__dropout": 0.1, "model__dropout_sites": []}, "model.dropout_sites", None),
         ({"model__dropout_sites": "attention"}, "model.dropout_sites", "[attention]"),
         ({"model__form": "table", "model__norm": "post"}, "model.form", None),
         ({"training__learning_rate": -1}, "training.learning_rate", None),
@@ -61,6 +62,12 @@ def test_a_fault_is_reported_at_its_key(sections, changes, key, nearest) -> None
     assert list(found) == [key]
     assert found[key].nearest == nearest
     assert str(found[key]).startswith(key)
+
+
+def test_a_dropout_without_sites_goes_on_where_it_was_recorded(sections) -> None:
+    given = sections(model__dropout=0.1, model__dropout_sites=[])
+    assert MemberConfig.from_dict(given, recorded=True).model.dropout == 0.1
+    assert MemberConfig.from_dict(sections(model__dropout_sites=[])).model.dropout == 0.0
 
 
 def test_all_faults_are_reported_at_once(sections) -> None:
