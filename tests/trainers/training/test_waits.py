@@ -93,6 +93,13 @@ def test_neither_a_step_nor_an_evaluation_waits(name: str) -> None:
     assert waits(lambda: evaluated_anew(pack, state)) == set()
 
 
+def test_rounds_of_products_are_measured_without_waiting() -> None:
+    (one, *_) = EAGER["padded_multiplication: fixed set"]
+    task = {**one["task"], "measured_rounds": [1, 2]}
+    pack = Pack([MemberConfig.from_dict({**one, "task": task, "seed": seed}) for seed in (3, 4)], torch.device("cpu"))
+    assert waits(lambda: evaluated_anew(pack, State.initial(pack))) == set()
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_batches_of_several_steps_are_drawn_without_waiting(name: str) -> None:
     drawn = StepBatches(pack_of(name))
