@@ -71,7 +71,8 @@ def figures_not_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     def make(self: drawing.FigureFile) -> None:
         assert isinstance(self.draw(), Figure)
         info = PngInfo()
-        info.add_text("lengthwise", self.digest)
+        for name, text in self.facts.items():
+            info.add_text(name, text)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (1, 1)).save(self.path, format="png", pnginfo=info)
 

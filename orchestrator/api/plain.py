@@ -16,9 +16,11 @@ def to_json(key: str, value: Any) -> str:
 
 
 def _as_plain(value: Any) -> Any:
-    """Return numbers and arrays of numpy, and paths, as plain data."""
+    """Return numbers and arrays of numpy, ranges and paths as plain data."""
     if isinstance(value, Path):
         return str(value)
+    if isinstance(value, range):
+        return list(value)
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is not plain data")

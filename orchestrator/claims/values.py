@@ -83,27 +83,23 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
         learned = passes(rule, _reduce(_by_unit(_read_members(members, config_ids, *at), rests), rule.reduce))
     if arm.minus is not None:
         other = _read_arm(claim, arm.minus, members, keys)
-        learned &= _align(other, other.learned, table.index, name, fill=False)
+        learned &= _align(other, other.learned, table.index, fill=False)
         if claim.arms[arm.minus].over is None and list(other.lengths.columns) == list(table.columns):
-            table = subtract(table, _align(other, other.lengths, table.index, name))
+            table = subtract(table, _align(other, other.lengths, table.index))
         else:
-            values = _align(other, other.values, table.index, name)
+            values = _align(other, other.values, table.index)
             table = table.apply(lambda column: subtract(column, values))
     values = _reduce(table, arm.reduce or claim.reduce)
     if arm.over is not None:
         other = _read_arm(claim, arm.over, members, keys)
-        learned &= _align(other, other.learned, values.index, name, fill=False)
-        values = divide(values, _align(other, other.values, values.index, name))
+        learned &= _align(other, other.learned, values.index, fill=False)
+        values = divide(values, _align(other, other.values, values.index))
     return ArmValues(name=name, rests=rests, average=average, lengths=table, values=values, learned=learned)
 
 
-def _align(other: ArmValues, rows: Rows, index: "pd.Index[Any]", name: str, *, fill: Any = math.nan) -> Rows:
-    """Return rows of another arm for those of this one, by seed if the other arm is a single configuration.
-
-    Raises UserError if one of this arm's configurations has no partner in the other.
-    """
+def _align(other: ArmValues, rows: Rows, index: "pd.Index[Any]", fill: Any = math.nan) -> Rows:
+    """Return rows of another arm for those of this one, by seed if the other arm is a single configuration."""
     if len(other.rests) > 1:
-        _refuse_unpaired(name, set(index.get_level_values("rest")), other.name, set(other.rests.values()))
         return rows.reindex(index, fill_value=fill)
     found = rows.droplevel("rest").reindex(index.get_level_values("seed"), fill_value=fill)
     return found.set_axis(index)
@@ -159,18 +155,13 @@ def pair(claim: Claim, arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.S
     first, second = (arm.values for arm in arms)
     both = pd.concat([first, second], axis=1, join="inner", keys=["first", "second"])
     rests = [set(arm.rests.values()) for arm in arms]
-    _refuse_unpaired(arms[0].name, rests[0], arms[1].name, rests[1])
+    if rests[0] != rests[1]:
+        raise UserError(
+            f"the configurations of {arms[0].name} and {arms[1].name} cannot be paired: their other "
+            f"searched values differ: {' and '.join(sorted(rests[0] ^ rests[1])[:2])}; name them in `where`"
+        )
     failed = both.isna().any(axis=1).groupby(level="seed").transform("any")
     return both.loc[~failed, "first"], both.loc[~failed, "second"]
-
-
-def _refuse_unpaired(name: str, rests: set[str], other: str, others: set[str]) -> None:
-    """Raise UserError for arms whose configurations have different other searched values."""
-    if rests != others:
-        raise UserError(
-            f"the configurations of {name} and {other} cannot be paired: their other searched values differ: "
-            f"{' and '.join(sorted(rests ^ others)[:2])}; name them in `where`"
-        )
 
 
 def subtract(first: Rows, second: Rows) -> Rows:

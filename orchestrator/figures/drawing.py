@@ -54,6 +54,11 @@ class FigureFile:
     draw: Callable[[], Figure]
     digest: str
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """What its file says of itself: the digest and the file's name."""
+        return {"lengthwise": self.digest, "lengthwise file": self.path.name}
+
     def is_current(self) -> bool:
         """Return whether the file holds this figure already."""
         return read_figure_digest(self.path) == self.digest
@@ -67,7 +72,7 @@ class FigureFile:
         if figure.axes and figure.get_layout_engine() is None:
             arrange_panels(figure)
         # Like savefig, without its additional pass that draws nothing and takes as long as drawing.
-        FigureCanvasAgg(figure).print_png(content, metadata={"Software": None, "lengthwise": self.digest})
+        FigureCanvasAgg(figure).print_png(content, metadata={"Software": None, **self.facts})
         write_atomic(self.path, [content.getvalue()])
 
 
@@ -235,13 +240,22 @@ def file_name(key: str) -> str:
 
 def read_figure_digest(path: Path) -> str | None:
     """Return the digest that `save` wrote into a figure; None for any other file."""
+    return _read_facts(path).get("lengthwise")
+
+
+def is_drawn_as(path: Path) -> bool:
+    """Return whether `save` wrote this figure under this name; a copy of a figure has another one."""
+    return _read_facts(path).get("lengthwise file") == path.name
+
+
+def _read_facts(path: Path) -> dict[str, str]:
     try:
         if not path.is_file():  # opening a pipe would wait
-            return None
+            return {}
         with Image.open(path) as image:
-            return image.info.get("lengthwise")
+            return {str(key): str(value) for key, value in image.info.items()}
     except (OSError, UnidentifiedImageError):
-        return None
+        return {}
 
 
 def check_scale(scale: str) -> None:

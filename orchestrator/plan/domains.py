@@ -49,8 +49,8 @@ def value_range(domain: Any) -> tuple[Any, Any]:
 def to_value(domain: Any, inner: Any) -> Any:
     """Return the hyperparameter value of a value drawn by Optuna.
 
-    Numbers keep six significant digits, more if the ends differ by less than a thousandth: readable, and the same on
-    machines whose logarithms differ in the last bit.
+    Numbers keep six significant digits, more if the ends differ by less than one part in ten thousand: readable, and
+    the same on machines whose logarithms differ in the last bit.
     """
     match domain:
         case Choice():
@@ -100,9 +100,9 @@ def _one_minus(value: float) -> float:
 
 
 def _short(value: float, low: float, high: float) -> float:
-    """Return a value between two ends with six significant digits, or as many as tell a thousand values apart."""
+    """Return a value between two ends with six significant digits, or as many as tell a hundred values apart."""
     zeros = -math.log10(max(1e-17, (high - low) / max(abs(low), abs(high))))  # after which the ends differ
-    return float(f"{value:.{min(17, 6 + max(0, math.ceil(zeros) - 3))}g}")
+    return float(f"{value:.{min(17, 6 + max(0, math.ceil(zeros) - 4))}g}")
 
 
 def _clamp(value: float, low: float | None, high: float | None) -> float:

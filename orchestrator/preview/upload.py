@@ -37,28 +37,20 @@ class Upload:
 def uploaded_files(folder: Path, unneeded: Callable[[Path], bool]) -> Iterator[Path]:
     """Yield the files of `folder` that .gitignore and .rayignore do not exclude, by Ray's own rules.
 
-    Links are followed, except to a folder that holds them. A file or folder for which `unneeded` is True is left out,
-    too.
+    A file or folder for which `unneeded` is True is left out, too.
     """
     from ray._private.runtime_env.packaging import get_excludes_from_ignore_files
 
     rules = get_excludes_from_ignore_files(folder, include_gitignore=True, logger=_log)
-    for path, names, files in os.walk(folder, followlinks=True):
+    for path, names, files in os.walk(folder):
         here = Path(path)
         # a rule such as `.venv/` matches its files: test an imagined file instead of walking the folder
         names[:] = [
-            one.name
-            for one in map(here.joinpath, names)
-            if not any(rule(one / PROBE) for rule in rules) and not unneeded(one) and not _leads_back(one)
+            name for name in names if not any(rule(here / name / PROBE) for rule in rules) and not unneeded(here / name)
         ]
         for file in map(here.joinpath, files):
             if file.is_file() and not any(rule(file) for rule in rules) and not unneeded(file):
                 yield file
-
-
-def _leads_back(path: Path) -> bool:
-    """Return whether a path is a link to a folder that holds it."""
-    return path.is_symlink() and path.resolve() in [parent.resolve() for parent in path.parents]
 
 
 def measure(folder: Path, unneeded: Callable[[Path], bool] = lambda path: False) -> Upload:

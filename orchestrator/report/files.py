@@ -11,7 +11,7 @@ from rich.text import Text
 from orchestrator.consoles import say
 from orchestrator.cpus import count_cores
 from orchestrator.figures.curves import configuration_figure, draw_all
-from orchestrator.figures.drawing import DrawingForks, deferred_figures, read_figure_digest
+from orchestrator.figures.drawing import DrawingForks, deferred_figures, is_drawn_as
 from orchestrator.figures.heat_maps import explain_missing_maps
 from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.ledger.folders import REPORT_HTML
@@ -121,8 +121,8 @@ class Report:
         """Return what an earlier report wrote and this one does not; maps of weights stay, drawn on demand."""
         folder = self.result.folder
         figures = set(find_figures(folder)).difference(self.drawn.all, folder.glob("figures/maps-*"))
-        drawn = [path for path in figures if read_figure_digest(path) is not None]
-        return [*drawn, *(folder / name for name in TABLES if name not in tables)]
+        absent = (folder / name for name in TABLES if name not in tables)
+        return [*filter(is_drawn_as, figures), *(path for path in absent if path.is_file())]
 
     def wait(self) -> None:
         """Wait until another thread has written everything."""

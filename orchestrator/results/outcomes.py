@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -24,11 +24,12 @@ def searched_values(result: Summary) -> dict[str, dict[str, Any]]:
 def searched_value(result: Summary, row: Row, key: str, missing: Any = ABSENT) -> Any:
     """Return the value of a searched key in a configuration, in a list its fixed value if the list leaves it out.
 
-    `missing` if it has none.
+    `missing`, which a table shows, if it has none, and for a section that the list leaves out as a whole.
     """
     value = row.values.get(key, ABSENT)
     if value is ABSENT and result.searched[key] == "listed" and result.design.kind == "fixed":
         value = lookup(result.recorded[row.config_id].resolved, key)
+        value = ABSENT if isinstance(value, Mapping) and missing is not ABSENT else value
     return missing if value is ABSENT else value
 
 

@@ -41,7 +41,10 @@ def write_archive(folder: Path, target: Path, needed: Iterable[Path] = ()) -> li
         raise UserError(size.describe(f"lengthwise submit --working-dir {folder}"))
     files = sorted(uploaded_files(size.folder, unneeded))
     for path in sorted({*needed}.difference(files)):
-        why = "what .gitignore and .rayignore name, virtual environments, sweeps and data are left out"
+        why = (
+            "left out are what .gitignore and .rayignore name, virtual environments, sweeps, data, and folders that "
+            "are links"
+        )
         if any(path.is_relative_to(secret) for secret in secrets):
             why = "its name looks like that of a secret; rename it"
         raise UserError(f"{path}: the sweep needs this file, and it would not be uploaded: {why}")

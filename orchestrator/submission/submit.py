@@ -63,7 +63,7 @@ class Submission:
         """Return the files that the job reads: the sweep file, its claims file and its own modules."""
         claims = [self.file.parent / self.spec.claims] if self.spec.claims else []
         modules = [source.root / name for source in self.own_modules for name in source.files]
-        return [*(file.resolve() for file in (self.file, *claims)), *modules]
+        return [self.file.resolve(), *(one.parent.resolve() / one.name for one in claims), *modules]
 
     def entrypoint(self) -> str:
         """Return the command of the job.

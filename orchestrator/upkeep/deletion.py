@@ -174,7 +174,8 @@ def _is_deleted(path: str, checkpoints_only: bool = False) -> bool:
     name = path.partition("/")[0]
     if checkpoints_only:
         return name == CHECKPOINTS_FOLDER
-    return name in _WHOLE or path in FOLDERS or any(PurePosixPath(path).match(pattern) for pattern in _OTHERS)
+    patterns = [pattern for pattern in _OTHERS if pattern.count("/") == path.count("/")]
+    return name in _WHOLE or path in FOLDERS or any(PurePosixPath(path).match(pattern) for pattern in patterns)
 
 
 def _entries(folder: Path) -> Iterator[Path]:

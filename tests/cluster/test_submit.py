@@ -335,29 +335,32 @@ def test_an_archive_without_a_file_that_the_sweep_needs_is_refused(
         write_archive(study, tmp_path / "a.zip", submission.needed_files())
     for ignored in ("my_tasks", "my_tasks/mine.py"):
         (study / ".gitignore").write_text(ignored)
-        with pytest.raises(UserError, match=r"my_tasks/.*py: the sweep needs this file, .*: what \.gitignore and"):
+        with pytest.raises(
+            UserError, match=r"my_tasks/.*py: the sweep needs this file, .*: left out are what \.gitignore and"
+        ):
             write_archive(study, tmp_path / "a.zip", submission.needed_files()[1:])
     assert not (tmp_path / "a.zip").exists()
 
 
-def test_folders_that_are_links_are_uploaded_unless_they_lead_back(
-    study: Path, tmp_path: Path, own_code_forgotten: None, monkeypatch: pytest.MonkeyPatch
+def test_a_folder_that_is_a_link_is_not_uploaded_and_a_file_is(
+    study: Path, tmp_path: Path, own_code_forgotten: None
 ) -> None:
-    monkeypatch.setenv("LENGTHWISE_STORAGE", str(tmp_path / "disk"))
-    for folder in ("elsewhere", "disk/mlartifacts", "other"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "disk" / "mlartifacts" / "a").touch()
+    (tmp_path / "elsewhere").mkdir()
     (study / "my_tasks.py").rename(tmp_path / "elsewhere" / "__init__.py")
-    for name, target in {"my_tasks": "elsewhere", "sweeps": "disk", "up": "", "other": "other"}.items():
-        (study / name).symlink_to(tmp_path / target)
-    (tmp_path / "other" / "around").symlink_to(study / "other")
+    (study / "my_tasks").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "claims.yaml").write_text("claims: []")
+    (study / "claims.yaml").symlink_to(tmp_path / "claims.yaml")
     file = study / "mine.yaml"
     given = {"arguments": [], "variables": [], "python": "python", "resume": False}
-    submission = Submission(spec=load_sweep(file), file=file, folder=study, **given)
-    assert submission.entrypoint() == "python -m orchestrator run mine.yaml"
-    assert write_archive(study, tmp_path / "a.zip", submission.needed_files()) == []
+    spec = load_sweep(file).model_copy(update={"claims": "claims.yaml"})
+    submission = Submission(spec=spec, file=file, folder=study, **given)
+    assert submission.needed_files()[1] == study / "claims.yaml"
+    with pytest.raises(UserError, match=r"my_tasks/__init__\.py: the sweep needs this file, .* folders that are links"):
+        write_archive(study, tmp_path / "a.zip", submission.needed_files())
+    (study / "my_tasks").unlink()
+    assert write_archive(study, tmp_path / "a.zip", submission.needed_files()[:2]) == []
     with zipfile.ZipFile(tmp_path / "a.zip") as archive:
-        assert archive.namelist() == ["mine.yaml", "my_tasks/__init__.py"]
+        assert archive.namelist() == ["claims.yaml", "mine.yaml"]
 
 
 class PretendedServer:

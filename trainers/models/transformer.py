@@ -18,7 +18,6 @@ from trainers.models.model import Cache, Model, Recorded
 from trainers.positions.context import Pass, Recorder
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import setting
-from trainers.tasks.supervised import up_to_targets
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.layers import embed, embedding_parameter, linear
@@ -283,7 +282,7 @@ class Transformer(Model):
         self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
     ) -> dict[str, Tensor]:
         """Return values of each row for the metrics of the positional encoding."""
-        return self.position.measure_rows(lengths, recorded, up_to_targets(batch))
+        return self.position.measure_rows(lengths, recorded)
 
     def reduce(
         self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]

@@ -129,28 +129,18 @@ class Position(Settings):
         """Return a term to add to the attention output of each query, (M, B, H, T, E), or None."""
         return None
 
-    def measure_rows(
-        self, lengths: tuple[int, ...], recorded: Mapping[str, Sequence[Tensor]], real_MBT: Tensor
-    ) -> dict[str, Tensor]:
+    def measure_rows(self, lengths: tuple[int, ...], recorded: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
         """Return its metrics of every row, (M, B, L), from the values that each layer recorded, (M, B, H, T).
 
         Layers and heads are reduced by their mean, or their maximum (`max_metrics`). Each of several lengths has the
-        value at its last position; a single length has the mean or maximum over the real positions, without pads.
+        value at its last position; a single length has the mean or maximum over all positions.
         """
         found = {}
         for name in (name for name in self.metrics if name in recorded):
             reduce = self._reduction(name)
             rows_MBT = reduce(torch.stack([reduce(value, dim=2) for value in recorded[name]]), dim=0)
             at = rows_MBT.unbind(dim=-1) if len(lengths) > 1 else ()
-            if real_MBT.shape != rows_MBT.shape:  # the task's last pass was over other rows
-                real_MBT = torch.ones_like(rows_MBT, dtype=torch.bool)
-            if at:
-                found[name] = torch.stack([at[s - 1] for s in lengths], -1)
-            elif reduce is torch.amax:
-                found[name] = torch.where(real_MBT, rows_MBT, -torch.inf).amax(dim=-1, keepdim=True)
-            else:
-                sums_MB1 = torch.where(real_MBT, rows_MBT, 0.0).sum(dim=-1, keepdim=True)
-                found[name] = sums_MB1 / real_MBT.sum(dim=-1, keepdim=True)
+            found[name] = torch.stack([at[s - 1] for s in lengths], -1) if at else reduce(rows_MBT, -1, keepdim=True)
         return found
 
     def reduce(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -20,16 +20,6 @@ def counted(batch: Batch) -> Tensor:
     return scored if batch.weight is None else scored & (batch.weight > 0)
 
 
-def up_to_targets(batch: Batch) -> Tensor:
-    """Return the mask of positions up to each row's last counted target, bool (M, B, T); all of a row without targets.
-
-    The others are pads, which nothing trains.
-    """
-    counted_MBT = counted(batch)
-    follow_MBT = counted_MBT.long().flip(-1).cumsum(dim=-1).flip(-1) > 0
-    return follow_MBT | ~counted_MBT.any(dim=-1, keepdim=True)
-
-
 def loss(logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the weighted sum of the cross-entropy of each member's counted targets, and the sum of weights, (M,)."""
     weight = counted(batch).to(logits_MBTV.dtype)

@@ -39,7 +39,7 @@ def product(one: Tensor, other: Tensor) -> Tensor:
     product of a lone member with a single row or column is taken twice: torch sums it in another order.
     """
     if len(one) == len(other) == 1 and one.dim() == other.dim() == 3 and 1 in (one.shape[1], other.shape[2]):
-        return product(one.repeat(2, 1, 1), other.repeat(2, 1, 1))[:1]
+        return product(one.expand(2, -1, -1), other.expand(2, -1, -1))[:1]
     multiply = torch.bmm if one.dim() == other.dim() == 3 else torch.matmul
     device = one.device.type
     if device != "cpu" or not torch.is_autocast_enabled(device):

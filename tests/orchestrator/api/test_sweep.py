@@ -108,6 +108,7 @@ def test_settings_of_an_evaluation_may_be_of_numpy(trained_sweep):
     sweep, task = open_sweep(trained_sweep), {"train_length": np.int64(2)}
     table = sweep.evaluate(np.int64(0), lengths=np.array([4, 5]), samples=np.int64(3), **task)
     assert set(table["length"]) == {4, 5} and set(table["samples"]) == {3}
+    assert set(sweep.evaluate(0, lengths=range(4, 6), samples=4)["length"]) == {4, 5}
     with pytest.raises(UserError, match="train_length: object is not plain data"):
         sweep.evaluate(0, train_length=object())
 

@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 
 from orchestrator.claims.questions import Answer
-from orchestrator.errors import UserError
 from tests.orchestrator.claims.conftest import NONE, PRE, SWEEP, Put, Value, claim, is_pre
 from trainers.config.member import MemberConfig
 
@@ -253,11 +252,6 @@ def test_an_arm_of_several_configurations_can_take_away_a_single_one(put: Put) -
     asked = claim(question="bound", bound=0.0, expect="larger", arms=arms, compare=["pre"])
     found = put(by_seed([0.5] * 9, [0.2] * 9), asked)["pre_norm"]
     assert found.answer.effect == pytest.approx(0.3, abs=1e-6) and (found.answer.n, found.verdict) == (9, "held")
-    arms["none"]["configurations"] = "all"
-    drawn = SWEEP.replace("{grid: [0.001, 0.003]}", "{uniform: [0.001, 0.003]}").replace("{grid: [n", "{choice: [n")
-    drawn = drawn.replace("{sampler: grid}", "{sampler: random, configurations: 12}")
-    with pytest.raises(UserError, match="the configurations of pre and none cannot be paired"):
-        put(by_seed([0.5] * 9, [0.2] * 9), asked, sweep=drawn)
 
 
 def test_steps_are_known_to_an_evaluation_of_their_own_configuration(put: Put, monkeypatch) -> None:

@@ -51,15 +51,21 @@ def test_nothing_of_an_earlier_report_is_left_beside_a_later_one(small_sweep, fu
     write_report(folder)
     figures = {path.name for path in folder.glob("figures/*.png")}
     assert (folder / "effects.csv").exists() and {"comparison.png", "score-model.norm.png"} <= figures
-    own = folder / "figures" / "score-mine.png"
+    own, copy = (folder / "figures" / f"score-{name}.png" for name in ("mine", "model.norm-old"))
     own.write_bytes(b"drawn by somebody else")
+    copy.write_bytes((folder / "figures" / "score-model.norm.png").read_bytes())
+    (folder / "values.csv").unlink(missing_ok=True)
+    (folder / "values.csv").mkdir()
     seeds = {name: [3] for name in small_sweep.configurations}
     with Ledger.open(folder) as ledger:
         ledger.append("extend", spec=small_sweep.spec, spec_hash=small_sweep.spec_hash, provenance={}, seeds=seeds)
     page, table = write_report(folder)
-    assert sorted(path.name for path in folder.glob("*.csv")) == ["report.csv"] and page.exists() and table.exists()
+    assert sorted(path.name for path in folder.glob("*.csv")) == ["report.csv", "values.csv"]
+    assert page.exists() and table.exists()
     left = [path for path in folder.glob("figures/*.png") if not path.name.startswith("configuration-")]
-    assert left == [own] and "score-model.norm.png" not in full_text(summary(SweepState.load(folder)))
+    assert sorted(left) == sorted([own, copy]) and "score-model.norm.png" not in full_text(
+        summary(SweepState.load(folder))
+    )
 
 
 @pytest.mark.parametrize("keep", [1, 2, 3, 6, 9])

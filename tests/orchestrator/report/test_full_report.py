@@ -94,6 +94,13 @@ def test_a_key_that_a_listed_configuration_leaves_out_has_its_fixed_value(
     assert r"\#1 & 0 & pre &" in latex_table(result, {})
 
 
+def test_a_section_that_a_listed_configuration_leaves_out_is_not_written_out(tmp_path, synthetic_sweep, simple_curve):
+    values = [{"training.averages.ema": {"kind": "ema", "decay": 0.5}}, {"model.norm": "pre"}]
+    spec = {"search.sampler": "listed", "search.listed": values}
+    result = summary(synthetic_sweep(tmp_path / "listed", values, 2, simple_curve, spec=spec))
+    assert configuration_section(result).cells["averages.ema"] == ["(kind ema, decay 0.5)", "-"]
+
+
 def test_no_length_left_to_test_on_is_said(tmp_path, synthetic_sweep, simple_curve, full_text):
     spec = {"objective.lengths": [6, 7, 8], "task.vocabulary": 9}
     state = synthetic_sweep(tmp_path / "t", [{"model.norm": "none"}], 2, simple_curve, spec=spec)

@@ -19,7 +19,7 @@ from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.upkeep import replay as replaying
-from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
+from orchestrator.upkeep.deletion import _is_deleted, delete_sweep, plan_deletion
 from orchestrator.upkeep.listing import list_sweeps, readable_size
 from orchestrator.upkeep.replay import replay
 
@@ -114,6 +114,14 @@ def test_files_of_the_user_in_folders_of_lengthwise_stay(tmp_path):
     delete_sweep(planned)
     left = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert left == {"figures/annotated.svg", "weights/mine/notes.txt", "weights/mine/a.safetensors"}
+
+
+@pytest.mark.parametrize(("name", "deleted"), [
+    ("figures/a.png", True), ("curves/a.parquet", True), (".a.tmp", True), ("checkpoints/mine/a.png", True),
+    ("notes/figures/a.png", False), ("notes/curves/a.parquet", False), ("notes/.a.tmp", False), ("a.png", False),
+])  # fmt: skip
+def test_objects_of_the_user_at_an_address_stay(name, deleted):
+    assert _is_deleted(name) is deleted
 
 
 def test_a_checkpoint_that_is_replaced_meanwhile_is_not_counted(trained_sweep, tmp_path, monkeypatch):

@@ -2,19 +2,14 @@
 
 import random
 
-import numpy as np
 import pytest
 import torch
 
-from tests.trainers.runs import Recorder, check_alone, stepped
+from tests.trainers.runs import Recorder, check_alone
 from tests.trainers.training.test_waits import check_one_program, waits
 from trainers import train
 from trainers.evaluation.evaluate import evaluate
-from trainers.evaluation.forward import Forward
-from trainers.packs.evaluation_inputs import evaluation_inputs
 from trainers.packs.pack import Pack
-from trainers.tasks.supervised import counted
-from trainers.tensors.batch import Batch
 from trainers.training.step import step_once
 
 CPU = torch.device("cpu")
@@ -60,31 +55,3 @@ def test_a_member_that_diverges_fails_alone(member, name: str) -> None:
     train([sane], alone)
     last, own = recorder.evaluations[-1].values_MAKL, alone.evaluations[-1].values_MAKL
     assert (last[0] == own[0]).all()
-
-
-def test_what_an_encoding_records_is_measured_without_pads(member) -> None:
-    """Strings to copy have pads behind them: each row for itself, cut after its last target."""
-    task = {"name": "copy_string", "train_length": 4, "test_lengths": [7], "symbols": 5}
-    model = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "position": "tra"}
-    pack = Pack([member(seed, task=task, model=model, evaluation__samples=6) for seed in (3,)], CPU)
-    state = stepped(pack)
-    names, values = evaluate(pack, state)
-    forward, padded = Forward(pack.model, pack.layout.views(state.theta), pack.form, None), 0
-    for test in evaluation_inputs(pack):
-        whole: dict[str, list[list[float]]] = {}
-        for row in range(6):
-            last = int(counted(test.batch)[0, row].nonzero().max()) + 1
-            padded += last < test.batch.tokens.shape[-1]
-            tokens = test.batch.tokens[:, row : row + 1, :last]
-            forward(Batch(tokens, tokens))
-            for name, layers in forward.recorded.items():
-                found = torch.stack(layers)  # (layers, members, 1, heads, queries)
-                over = (0, 2, 3, 4)
-                whole.setdefault(name, []).append(
-                    (found.amax(dim=over) if name == "contextual_distance" else found.mean(dim=over)).tolist()
-                )
-        at = pack.lengths.index(test.lengths[0])
-        for name, rows in whole.items():
-            expected = np.max(rows, axis=0) if name == "contextual_distance" else np.mean(rows, axis=0)
-            np.testing.assert_allclose(values[:, 0, names.index(name), at], expected, rtol=1e-4, atol=1e-6)
-    assert padded > 3

@@ -96,19 +96,26 @@ def parallel_multiplication(multiplier: Tensor, digits: Tensor, width: int) -> t
     m_i = multiplier * d_i; then m_j <- (m_j mod 10) + sum over k >= 1 of the k-th decimal digit of m_(j-k), for all j
     at once, while any m_i >= 10. The multiplier is an int64 below 10^17.
 
-    On a GPU nobody waits for whether one is left: after the third round every m_i is at most 10, so what is carried
-    moves by a place in each round, and no number takes more than `width` further ones.
+    On a GPU nobody waits for whether one is left. m_i has up to 18 digits at first and 3 after one round; after the
+    third round it is at most 10, so what is carried moves by a place in each of at most `width` further rounds.
     """
     columns = torch.nn.functional.pad(multiplier[..., None] * digits, (0, width - digits.shape[-1]))
     rounds = torch.zeros_like(columns[..., 0])
-    for _ in range(width + 3):
+    for done in range(width + 3):
+        if _are_all_digits(columns):
+            break
         rounds = rounds + (columns >= 10).any(dim=-1)
         reduced, rest = columns % 10, columns // 10
-        for k in range(1, width):
+        for k in range(1, min(width, 3 if done else 18)):
             reduced = reduced + torch.nn.functional.pad(rest % 10, (k, 0))[..., :width]
             rest = rest // 10
         columns = reduced
     return columns, rounds
+
+
+def _are_all_digits(columns: Tensor) -> bool:
+    """Return on a CPU whether all numbers are below 10; a GPU is not asked."""
+    return columns.device.type == "cpu" and not bool((columns >= 10).any())
 
 
 def _nearest_decided(sums: Tensor) -> Tensor:
