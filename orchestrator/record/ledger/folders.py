@@ -95,6 +95,8 @@ def find_in_storage(named: str | Path) -> Path:
     If a storage is chosen, a bare name is the one there.
     """
     folder = resolve_place(named)
+    if folder.is_absolute():
+        return folder
     stored = default_storage() / folder
     if _chosen and is_name(named):
         return stored

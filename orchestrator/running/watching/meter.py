@@ -111,13 +111,13 @@ def _count_seeds(state: SweepState) -> int:
 
 
 def _total(state: SweepState) -> int:
-    """Return the member-steps of the sweep; configurations not drawn yet count as the mean of the drawn ones.
+    """Return the member-steps of the sweep; members that are in no pack yet count as the mean of the others.
 
     In a race, configurations that are not pruned yet count as trained to the end.
     """
     known = sum(pack.member_steps(pack.steps) for pack in state.packs.values())
-    drawn = len(state.draws)
-    return round(known * planned_size(state.spec) / drawn) if drawn else 0
+    packed = sum(len(pack.members) for pack in state.packs.values())
+    return round(known * max(_count_seeds(state), packed) / packed) if packed else 0
 
 
 def best_configuration(state: SweepState) -> ConfigurationState | None:
