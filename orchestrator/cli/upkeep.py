@@ -127,7 +127,7 @@ def delete(
     deleted = dict[str, int]()
 
     def delete_its_runs() -> None:
-        if not mlflow:
+        if not mlflow or planned.copies:
             return
         from orchestrator.tracking.deletion import delete_runs
 

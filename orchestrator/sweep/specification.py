@@ -44,7 +44,10 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
             spec = spec.with_direction(recorded_spec(state).objective.direction)
         refuse_changed_file(spec, state)
         since = ", which was extended since" if is_earlier(spec, state) else " already"
-        raise SweepExists(f"{folder} holds this sweep{since}; resume it with: {command('resume', folder)}")
+        way_on = f"resume it with: {command('resume', folder)}"
+        if state.ended == "complete":
+            way_on = f"it is complete, so show it with: {command('report', folder)}"
+        raise SweepExists(f"{folder} holds this sweep{since}; {way_on}")
 
 
 def refuse_changed(spec: SweepSpec, state: SweepState) -> None:

@@ -54,6 +54,7 @@ class Deletion:
     address: str | None = None
     objects: tuple[int, ...] = ()  # their bytes
     relations: tuple[str, ...] = ()  # what other sweeps lose or keep, in sentences
+    copies: tuple[str, ...] = ()  # sweeps beside it that are the same one, and have the same MLflow runs
     published_at: tuple[str, ...] = ()  # addresses of MLflow
     checkpoints_only: bool = False
 
@@ -107,11 +108,11 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
     own = relative(folder)
     alike = [one for one in read_relatives(folder.resolve().parent, strict=False) if one.identity == own.identity]
     copies = [one.folder.name for one in alike if one.folder.resolve() != folder.resolve()]
-    relations = [f"{name} is the same sweep, with the same MLflow runs, and stays" for name in copies]
+    relations = [f"{name} is the same sweep, with the same MLflow runs, and stays with them" for name in copies]
     relations += [f"its confirmation {one.folder.name} stays" for one in confirmations_of(state)]
     relations += _describe_continuing(folder)
     relations += [f"the report of {one.folder.name} loses these confirmed scores" for one in searches_of(state)]
-    return replace(planned, relations=tuple(relations), published_at=tuple(state.published_at))
+    return replace(planned, relations=tuple(relations), copies=tuple(copies), published_at=tuple(state.published_at))
 
 
 def _describe_continuing(folder: Path) -> list[str]:

@@ -53,7 +53,7 @@ def test_a_sweep_that_exists_or_runs_is_refused_before_torch_is_imported(lengthw
     program += "except SystemExit as end: print(end.code, 'torch' in sys.modules)"
     with SweepLock(tmp_path / "tiny"):
         for words, said in (
-            (("run", tiny, "--storage", tmp_path), "tiny holds this sweep already; resume it with"),
+            (("run", tiny, "--storage", tmp_path), "tiny holds this sweep already; it is complete, so show it with"),
             (("resume", tmp_path / "tiny"), "is being run by"),
             (("extend", tmp_path / "tiny", "--seeds", "3"), "is being run by"),
         ):

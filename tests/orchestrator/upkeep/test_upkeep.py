@@ -169,7 +169,7 @@ def test_deleting_says_which_sweeps_are_concerned(tmp_path):
     shutil.copytree(RELEASED / "grid", tmp_path / "grid")
     shutil.copytree(RELEASED / "grid", tmp_path / "copied")
     assert plan_deletion(tmp_path / "copied").sentence.endswith(
-        "; grid is the same sweep, with the same MLflow runs, and stays"
+        "; grid is the same sweep, with the same MLflow runs, and stays with them"
     )
     sentence = plan_deletion(tmp_path / "finished-confirm").sentence
     assert sentence.endswith("; the report of finished loses these confirmed scores")
