@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from orchestrator.addresses import IN_TEMPORARY_COPY, LASTING_STORAGES, is_absolute, local_copy
+from orchestrator.addresses import IN_TEMPORARY_COPY, LASTING_STORAGES, is_absolute
 from orchestrator.errors import UserError
-from orchestrator.record.ledger.folders import chosen_storage, default_storage, find_storage, is_name
+from orchestrator.record.ledger.folders import chosen_storage, default_storage, find_storage, is_name, resolve_place
 from orchestrator.redaction import remember, remember_all_of
 from search_spaces.grammar.spec.values import (
     STORES,
@@ -232,7 +232,7 @@ class SweepVerb(TyperCommand):
 
 def _refuse_elsewhere(named: str, storage: str) -> None:
     """Raise UserError for a sweep that is given by its path or address, beside a storage that does not hold it."""
-    folder = local_copy(named)
+    folder = resolve_place(named)
     if not is_name(named) and folder.absolute().parent.resolve() != default_storage().resolve():
         raise UserError(
             f"{named} says where the sweep is, and --storage {storage} another place; "

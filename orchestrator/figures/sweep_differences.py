@@ -37,7 +37,8 @@ def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Pat
         axes.set_xlabel("length")
         axes.set_ylabel(printable(f"difference of {question.metric} ({question.average})"))
         axes.set_title(title, fontsize=10, loc="left", pad=16)
-        axes.legend(lines, [_label(one) for one in comparisons], fontsize=8, edgecolor="none", framealpha=0.9)
+        labels = [_label(one) for one in comparisons]
+        figure.legend(lines, labels, loc="outside lower center", fontsize=8, frameon=False)
         frame_axes(axes)
         return figure
 

@@ -105,7 +105,7 @@ def _is_addition(key: str, old: Any, new: Any) -> bool:
 def _extension(changes: Sequence[tuple[str, object, object]], now: SweepSpec) -> Extension:
     values: dict[str, tuple[Any, Any]] = {key: (old, new) for key, old, new in changes}
     old, new = values.get("seeds", ((), ()))
-    longer = [key for key, (was, now_) in values.items() if key.startswith("space.") and len(now_) > len(was)]
+    longer = [key for key, (was, is_now) in values.items() if key.startswith("space.") and len(is_now) > len(was)]
     keys = [key.removeprefix("space.").removesuffix(".grid") for key in longer]
     return Extension(
         seeds=tuple(seed for seed in new if seed not in old),

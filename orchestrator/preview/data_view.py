@@ -128,9 +128,8 @@ def histogram_figure(title: str, found: Histograms, path: Path) -> Path:
 def _heading(spec: SweepSpec, member: MemberConfig, values: dict[str, Any]) -> list[str]:
     drawn = ", ".join(f"{key} {compact_value(value)}" for key, value in values.items())
     count = search.total(spec)
-    which = (f"configuration 0 of {count}" if count > 1 else "its only configuration") + (
-        f" ({drawn})" if drawn else ""
-    )
+    which = f"configuration 0 of {count}" if count > 1 else "its only configuration"
+    which += f" ({drawn})" if drawn else ""
     return [
         f"{spec.name}: task {member.task.name}, {which}, seed {member.seed}",
         f"trained on lengths {spans(member.task.trained_lengths)}, evaluated at {evaluated_sets(member)}",

@@ -12,7 +12,7 @@ from orchestrator.statistics.quartiles import Quartiles
 
 
 @pytest.fixture
-def found():
+def reached():
     """Steps at two learning rates; one of three seeds never reached the threshold at the second."""
     points = [
         Reached((), 0.001, Quartiles(250.0, 300.0, 350.0), (200.0, 300.0, 400.0), 0),
@@ -22,15 +22,15 @@ def found():
 
 
 @pytest.mark.parametrize(("scale", "shown"), [("auto", "log"), ("log", "log"), ("linear", "linear")])
-def test_steps_are_on_a_logarithmic_axis_unless_it_shall_be_linear(small_sweep, drawn, found, tmp_path, scale, shown):
-    steps_figure(replace(summary(small_sweep), scale=scale), found, tmp_path / "steps.png")
+def test_steps_are_on_a_logarithmic_axis_unless_it_shall_be_linear(small_sweep, drawn, reached, tmp_path, scale, shown):
+    steps_figure(replace(summary(small_sweep), scale=scale), reached, tmp_path / "steps.png")
     axes = drawn["steps.png"].axes[0]
     low, high = axes.get_ylim()
     assert axes.get_yscale() == shown and low < 100 and high > 400 and (low == 0) == (scale == "linear")
 
 
-def test_another_scale_draws_them_again(small_sweep, found, tmp_path):
+def test_another_scale_draws_them_again(small_sweep, reached, tmp_path):
     result = summary(small_sweep)
-    path = steps_figure(result, found, tmp_path / "steps.png")
+    path = steps_figure(result, reached, tmp_path / "steps.png")
     before = path.read_bytes()
-    assert steps_figure(replace(result, scale="linear"), found, path).read_bytes() != before
+    assert steps_figure(replace(result, scale="linear"), reached, path).read_bytes() != before

@@ -84,7 +84,7 @@ def test_the_figure_has_the_band_the_zero_line_and_the_groups(sweeps, drawn):
     done = run(sweeps / "plain", sweeps / "lower", sweeps / "few", "--figure", sweeps / "found.png")
     assert done.exit_code == 0, done.output
     (axes,) = drawn["found.png"].axes
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+    assert [text.get_text() for text in axes.figure.legends[0].get_texts()] == [
         "plain - lower (2 configurations, 10 paired seeds)",
         "plain - few (2 configurations, 6 paired seeds, 1 member failed, no band)",
     ]
@@ -101,7 +101,7 @@ def test_a_sweep_with_a_name_that_begins_with_an_underscore_is_in_the_legend(tmp
         synthetic_sweep(tmp_path / name, RATES, 2, shifted(0.0), spec=GRID)
     done = run(tmp_path / "_here", tmp_path / "there", "--figure", tmp_path / "found.png")
     assert done.exit_code == 0, done.output
-    (text,) = drawn["found.png"].axes[0].get_legend().get_texts()
+    (text,) = drawn["found.png"].legends[0].get_texts()
     assert text.get_text().startswith("_here - there (2 configurations, 2 paired seeds")
 
 
