@@ -26,7 +26,8 @@ DEPENDENT = {
     "grid_by_random": "configurations that share a draw are not independent",
     "fixed": "the configurations were not drawn",
     "adaptive": "later configurations follow earlier scores",
-}  # why configurations are not independent, by the kind of a design
+    "survivors": "rungs pruned the other configurations by their scores",
+}  # why configurations are not independent, by the kind of a design; `survivors` of any kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,8 +142,8 @@ def order_agreement(
     first = sign * math.inf if math.isnan(first) else first
     gains = {name: sign * (first - test[name]) for name in names[1:] if sign * test[name] < sign * first}
     correlation = spearman([scores[name] for name in names], [test[name] for name in names])
-    if not math.isnan(correlation.low) and design.kind in DEPENDENT:
-        correlation = replace(correlation, low=math.nan, high=math.nan, reason=DEPENDENT[design.kind])
+    if not math.isnan(correlation.low) and (why := DEPENDENT.get("survivors" if design.survivors else design.kind)):
+        correlation = replace(correlation, low=math.nan, high=math.nan, reason=why)
     return OrderAgreement(
         correlation=correlation,
         others=len(names) - 1,

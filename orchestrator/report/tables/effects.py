@@ -14,7 +14,6 @@ from orchestrator.results.analysis import (
     why_no_effects,
 )
 from orchestrator.results.summary import Summary
-from orchestrator.statistics.effects.design import ADAPTIVE
 from orchestrator.statistics.effects.partial_effects import Slope
 from orchestrator.statistics.effects.within import Difference
 from orchestrator.wording import short_keys, spans, three_digits
@@ -28,7 +27,6 @@ UNITS = {
     "values of a grid key are compared within each draw. Intervals are over draws.",
     "fixed": "n counts seeds: no configuration was drawn, and all have the same seeds, each with its own data and "
     "initial weights. So values are compared seed by seed. Intervals are over seeds, for these configurations.",
-    "adaptive": f"n counts configurations, and no interval or test is given: {ADAPTIVE}.",
 }
 
 
@@ -138,11 +136,11 @@ def effect_notes(result: Summary) -> list[str]:
     """Return what n counts, how to read the effects, and why numbers are missing."""
     rises = "worse" if result.objective.direction == "minimize" else "better"
     effects = [effect for outcome in outcomes(result) for effect in outcome.effects]
-    unit = result.design.unit
+    unit, why = result.design.unit, result.design.dependence
     notes = [
         f"Outcomes: {result.judged_name}, median over seeds, at the selection lengths and at the test lengths; + means "
         f"that it rises with the hyperparameter, which is {rises}. An interval that contains 0 is inconclusive.",
-        UNITS[result.design.kind],
+        f"n counts {unit}, and no interval or test is given: {why}." if why else UNITS[result.design.kind],
         *(f"{line}." for line in unequal_seeds(result)),
     ]
     if number := sum(1 for _ in shown_intervals(effects)):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.statistics.effects.design import Design
+from orchestrator.statistics.effects.design import Design, Kind
 from search_spaces.grammar.space.domains import KINDS
 
 
@@ -16,12 +16,14 @@ def read_design(state: SweepState) -> Design:
     grid = frozenset(key for key, kind in domains.items() if kind == "grid")
     points, draws = grid_size(state.spec), draws_by_number(state)
     draw = {name: draws[one.number] for name, one in state.configurations.items()}
+    survivors = any(one.pruned_at is not None for one in state.configurations.values())
     one_draw = len(grid) == len(domains) or (search.get("configurations") or 1) == 1
+    kind: Kind = "grid_by_random" if points > 1 else "random"
     if search.get("sampler") == "listed" or (grid and one_draw):
-        return Design(kind="fixed", draw=draw, grid=grid)
-    if search.get("sampler") == "tpe":
-        return Design(kind="adaptive", draw=draw, grid=grid)
-    return Design(kind="grid_by_random" if points > 1 else "random", draw=draw, grid=grid)
+        kind = "fixed"
+    elif search.get("sampler") == "tpe":
+        kind = "adaptive"
+    return Design(kind=kind, draw=draw, grid=grid, survivors=survivors)
 
 
 def draws_by_number(state: SweepState) -> dict[int, int]:

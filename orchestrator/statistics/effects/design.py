@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 Kind = Literal["random", "grid_by_random", "fixed", "adaptive"]
 
 ADAPTIVE = "tpe chose later configurations by the scores of earlier ones, so no interval or test is valid"
+SURVIVORS = "these configurations survived the rungs by their scores, so no interval or test is valid"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,12 +22,14 @@ class Design:
                     seed. The unit is the seed, configurations are compared within it
     adaptive        later draws depend on earlier scores: nothing is independent
 
-    `draw` has the draw of each configuration, `grid` the dotted keys of the grid.
+    `draw` has the draw of each configuration, `grid` the dotted keys of the grid. `survivors`: rungs pruned the other
+    configurations, and a selection by scores makes keys correlate with scores: nothing is independent, either.
     """
 
     kind: Kind
     draw: Mapping[str, int] = field(default_factory=dict)
     grid: frozenset[str] = frozenset()
+    survivors: bool = False
 
     @classmethod
     def random(cls, configurations: Iterable[str]) -> Self:
@@ -41,7 +44,12 @@ class Design:
     @property
     def units_are_independent(self) -> bool:
         """Whether intervals and tests are valid."""
-        return self.kind != "adaptive"
+        return self.dependence is None
+
+    @property
+    def dependence(self) -> str | None:
+        """Why no interval or test is valid; None if they are."""
+        return ADAPTIVE if self.kind == "adaptive" else SURVIVORS if self.survivors else None
 
     def compares_within_units(self, key: str) -> bool:
         """Return whether the values of a key are compared within units; otherwise each unit has one value."""

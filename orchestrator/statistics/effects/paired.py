@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from orchestrator.statistics.effects.design import ADAPTIVE, Design
+from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.intervals import median
 from orchestrator.statistics.quartiles import median_or_nan, quartiles
 from orchestrator.statistics.two_samples import subtract_pairs
@@ -79,7 +79,7 @@ def compare_members(
     estimate = median(medians)
     result = replace(result, n=estimate.n, difference=estimate.value, q25=q25, q75=q75, reason=estimate.reason)
     if not design.units_are_independent:
-        return replace(result, reason=ADAPTIVE)
+        return replace(result, reason=design.dependence)
     result = replace(result, low=estimate.low, high=estimate.high)
     if not difference.any():
         return replace(result, reason="no member differs")

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from orchestrator.statistics.effects.design import ADAPTIVE, Design
+from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.within import Cells, Difference, compare_within
 from orchestrator.statistics.intervals import spearman
 from orchestrator.statistics.quartiles import Floats, fast_median
@@ -116,6 +116,8 @@ def effects(
             numbers = _compared(_units(name, used, scores, design, members), list(groups), numeric)
         else:
             numbers = _drawn(name, used, scores, design, numeric)
+        if not design.units_are_independent:
+            numbers = _without_intervals(numbers) | {"reason": design.dependence}
         effects_by_key.append(
             KeyEffect(
                 key=name,
@@ -138,7 +140,7 @@ def _has_members(config: str, design: Design, members: Members | None) -> bool:
 
 
 def _drawn(name: str, used: Values, scores: Scores, design: Design, numeric: bool) -> dict[str, Any]:
-    """Return the effect of a drawn key over units, without interval and test in an adaptive design."""
+    """Return the effect of a drawn key over units."""
     sample = score_units(used, scores, design)
     values, score = [used[config][name] for config, _ in sample], np.array([mean for _, mean in sample])
     numbers: dict[str, Any] = {"n": len(sample)}
@@ -148,9 +150,14 @@ def _drawn(name: str, used: Values, scores: Scores, design: Design, numeric: boo
     else:
         numbers["test"] = "Kruskal-Wallis"
         numbers["p"], numbers["reason"] = _kruskal(list(group_scores(values, score).values()), design.unit)
-    if not design.units_are_independent:
-        numbers |= dict.fromkeys(("low", "high", "p"), math.nan) | {"reason": ADAPTIVE}
     return numbers
+
+
+def _without_intervals(numbers: dict[str, Any]) -> dict[str, Any]:
+    """Return the effect of a key without its intervals and tests; the point estimates stay."""
+    missing = {"low": math.nan, "high": math.nan, "p": math.nan}
+    differences = tuple(replace(one, **missing, reason=None) for one in numbers.get("differences", ()))
+    return numbers | missing | {"correlation_p": math.nan, "differences": differences}
 
 
 def _compared(units: Sequence[Cells], labels: Sequence[str], numeric: bool) -> dict[str, Any]:

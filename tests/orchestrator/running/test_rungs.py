@@ -1,6 +1,7 @@
 """Rungs of a race: pruned in the course of training as the full sweep says, and survivors keep their bits."""
 
 import json
+import math
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -15,11 +16,14 @@ from orchestrator.record.ledger.fields import wrong_field
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.csv_tables import effect_lines
+from orchestrator.report.tables.clear_effects import clear_sentence
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.scoring.objective import recorded_objective
 from orchestrator.results.scoring.rung_decision import decide_rung, scores_at_step
 from orchestrator.results.summarise import summary
 from orchestrator.running.schedulers import inline
+from orchestrator.statistics.effects.design import SURVIVORS
 from orchestrator.tracking.contents.contents import ContentsOfSweep
 from search_spaces import Objective, Rungs, load_sweep
 from tests.orchestrator.running.deaths import INLINE, kill
@@ -173,7 +177,15 @@ def test_seeds_that_fail_before_a_rung_count_as_the_objective_says(stage):
     (rung,) = state.rungs
     assert [rung.values[name] is None for name in state.configurations] == [False, False, True, True]
     assert rung.survivors == tuple(state.configurations)[:2]
-    assert [one.seeds_failed for one in summary(state).rows] == [0, 0, 2, 2]
+    result = summary(state)
+    assert [one.seeds_failed for one in result.rows] == [0, 0, 2, 2]
+    (effect,) = effects_on_score(result)
+    (difference,) = effect.differences
+    assert result.design.survivors and effect.reason == SURVIVORS
+    assert [math.isnan(one) for one in (difference.difference, difference.low, difference.p)] == [False, True, True]
+    assert SURVIVORS in clear_sentence(result)
+    ends = ("low", "high", "p", "difference_low", "difference_high")
+    assert all(math.isnan(line[end]) for line in effect_lines(result) for end in ends)
 
 
 @pytest.mark.slow

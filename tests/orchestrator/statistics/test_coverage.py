@@ -317,10 +317,10 @@ def test_a_test_of_drawn_categories_rejects_nothing_in_five_of_a_hundred(n: int)
     assert np.mean(found) <= 0.05 + POINTS
 
 
-def test_an_adaptive_search_has_neither_interval_nor_test() -> None:
+@pytest.mark.parametrize("design", [Design(kind="adaptive"), Design(kind="random", survivors=True)])
+def test_an_adaptive_search_and_survivors_have_neither_interval_nor_test(design: Design) -> None:
     values, scores, _, _ = plain_random(np.random.default_rng(0), 40, 1.0)
     values = {name: {**one, "norm": "ab"[i % 2]} for i, (name, one) in enumerate(values.items())}
-    design = Design(kind="adaptive")
     alone = effects(values, scores, design)
     slopes = [slope for one in partial_effects(values, scores, design).values() for slope in one.slopes]
     assert slopes and all(math.isnan(number) for one in (*alone, *slopes) for number in (one.low, one.high, one.p))
@@ -328,3 +328,18 @@ def test_an_adaptive_search_has_neither_interval_nor_test() -> None:
     first = {(name, 0): float(i) for i, name in enumerate(values)}
     row = compare_members(first, dict.fromkeys(first, 50.0), design)
     assert all(math.isnan(getattr(row, name)) for name in ("low", "high", "wilcoxon_p", "sign_p"))
+
+
+def test_a_key_that_changes_speed_alone_has_no_interval_among_survivors_of_a_rung() -> None:
+    """At the rung a fast configuration is ahead; the final score does not depend on the key at all."""
+    rng, taken_for_random = np.random.default_rng(1), []
+    for _ in range(200):
+        speed, final = rng.normal(size=(2, 32))
+        kept = np.argsort(final - speed)[:16]
+        values = {f"c{i}": {"rate": speed[i]} for i in kept}
+        scores = {f"c{i}": final[i] for i in kept}
+        (naive,) = effects(values, scores)
+        (effect,) = effects(values, scores, Design(kind="random", survivors=True))
+        taken_for_random.append(naive.low > 0 or naive.high < 0)
+        assert effect.correlation == naive.correlation and math.isnan(effect.low) and math.isnan(effect.high)
+    assert np.mean(taken_for_random) > 0.2
