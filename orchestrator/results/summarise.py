@@ -143,6 +143,7 @@ def _recorded(state: SweepState, parameters: Mapping[str, str]) -> dict[str, Rec
             structural_keys=frozenset(keys),
             parameters=next((parameters[key] for key in sorted(keys) if key in parameters), None),
             code={seed: code[pack_id] for seed, pack_id in packs.items()},
+            technical=tuple(state.measured[configuration.measured].get("technical", ())),
         )
     return found
 

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from trainers.settings import registry
 from trainers.settings.fields import Settings, allowed_values, settings_fields
 
+MARKS = {"member": "per member", "technical": "changes no numbers"}
+
 
 class Description(NamedTuple):
     """A registered name: the first line of its docstring, a description of each field, a task's metrics and directions.
@@ -30,7 +32,7 @@ def describe_class(cls: type[Settings]) -> Description:
     described = {}
     for item in settings_fields(cls):
         default = "required" if item.default is MISSING else f"default {as_yaml(item.default)}"
-        mark = ", per member" if item.metadata["member"] else ""
+        mark = "".join(f", {mark}" for flag, mark in MARKS.items() if item.metadata[flag])
         described[item.name] = f"{item.metadata['help']} ({allowed_values(cls, item)}; {default}{mark})".strip()
     summary = (cls.__doc__ or "").strip().partition("\n")[0]
     required = any(item.default is MISSING for item in settings_fields(cls))

@@ -33,6 +33,7 @@ def setting(
     variant: Callable[[Any], Any] | None = None,
     kind: str | type["Settings"] | None = None,
     labelled: bool = False,
+    technical: bool = False,
     help: str = "",
 ) -> Any:
     """Declare a settings field.
@@ -45,6 +46,9 @@ def setting(
     `{name: ..., field: ...}`, or of one class (`kind=Stop`), written `{field: ...}`. With the default None it is
     optional. A `labelled` field holds several, `{label: {kind: ..., field: ...}}`; the kind defaults to the label, and
     a plain name means that class under its own name.
+
+    technical: the field changes no numbers, only how they are computed, such as the width that rows are padded to. Then
+    it unpairs no seeds in comparisons and has no column in tables; it is part of the `config_id` all the same.
 
     absent: the first default the field ever had, which never changes: a configuration with this value has the same
     `config_id` as one without the field. By default it is `default`. Give it when the default changes, and `NOTHING`
@@ -64,6 +68,7 @@ def setting(
             "variant": variant,
             "kind": kind,
             "labelled": labelled,
+            "technical": technical,
             "help": help,
             "absent": absent,
         },
@@ -132,6 +137,17 @@ def settings_fields(cls: type) -> tuple[Field[Any], ...]:
         cls, "_settings", lambda: tuple(item for item in fields(cls) if "bounds" in item.metadata)
     )
     return declared
+
+
+def technical_keys(settings: Settings, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted keys of the technical fields of settings, nested ones too."""
+    for item in settings_fields(type(settings)):
+        key, value = f"{prefix}{item.name}", getattr(settings, item.name)
+        if item.metadata["technical"]:
+            yield key
+        for name, part in value.items() if isinstance(value, Mapping) else [("", value)]:
+            if isinstance(part, Settings):
+                yield from technical_keys(part, f"{key}.{name}." if name else f"{key}.")
 
 
 def revision_of(cls: type[Settings]) -> int:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 
 def searched_keys(state: SweepState) -> list[str]:
-    """Return the dotted keys that were drawn or listed, in alphabetical order (the ledger keeps no other)."""
-    return sorted({key for configuration in state.configurations.values() for key in configuration.values})
+    """Return the dotted keys that were drawn or listed and change numbers, in alphabetical order."""
+    technical = {key for measured in state.measured.values() for key in measured.get("technical", ())}
+    return sorted({key for configuration in state.configurations.values() for key in configuration.values} - technical)
 
 
 def searched_columns(state: SweepState) -> dict[str, pd.Series[Any]]:

@@ -63,6 +63,8 @@ class _Measured(TypedDict):
     headline: list[Text]
     families: dict[str, _Family]
     pairs: list[tuple[Text, Text]]
+    trained: NotRequired[dict[str, list[Count]]]
+    technical: NotRequired[list[Text]]
 
 
 class _Configuration(TypedDict):

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from trainers.settings.fields import technical_keys
+
 if TYPE_CHECKING:
     from trainers.config.member import MemberConfig
     from trainers.tasks.metrics import Family, Metric
@@ -23,7 +25,8 @@ class Measured:
     """What the members of a configuration report: evaluated lengths, averages, and every recorded metric by name.
 
     `longest_trained`: of each distribution that has trained lengths the longest, evaluated or not; the distribution
-    of the first metric is the one trained on. `headline`: the metrics worth a chart, by base. `families`, `pairs`:
+    of the first metric is the one trained on. `trained`: all of these lengths, empty in ledgers of 1.0.0. `technical`:
+    the dotted keys whose values change no numbers. `headline`: the metrics worth a chart, by base. `families`, `pairs`:
     metrics to be drawn against the number in their name, and (measured, predicted) against each other.
     """
 
@@ -34,19 +37,24 @@ class Measured:
     headline: tuple[str, ...]
     families: Mapping[str, Family]
     pairs: tuple[tuple[str, str], ...]
+    trained: Mapping[str, tuple[int, ...]]
+    technical: tuple[str, ...]
 
     @classmethod
     def from_member(cls, member: MemberConfig) -> Self:
         """Return the metrics of a member, by today's classes."""
         task = member.task
+        trained = {one.name: tuple(sorted(one.trained_lengths)) for one in task.distributions if one.trained_lengths}
         return cls(
             lengths=member.evaluated_lengths,
             averages=tuple(member.training.averages),
             metrics=member.metrics,
-            longest_trained={one.name: max(one.trained_lengths) for one in task.distributions if one.trained_lengths},
+            longest_trained={name: lengths[-1] for name, lengths in trained.items()},
             headline=tuple(task.headline),
             families=task.recorded_families(),
             pairs=tuple(task.paired_metrics),
+            trained=trained,
+            technical=tuple(technical_keys(member)),
         )
 
     def recorded(self) -> dict[str, Any]:
@@ -66,6 +74,8 @@ class Measured:
                 for name, family in self.families.items()
             },
             "pairs": [list(pair) for pair in self.pairs],
+            "trained": {name: list(lengths) for name, lengths in self.trained.items()},
+            "technical": list(self.technical),
         }
 
     @classmethod
@@ -87,6 +97,8 @@ class Measured:
                 name: Family(family["label"], dict(family["metrics"])) for name, family in fields["families"].items()
             },
             pairs=tuple((measured, predicted) for measured, predicted in fields["pairs"]),
+            trained={name: tuple(lengths) for name, lengths in fields.get("trained", {}).items()},
+            technical=tuple(fields.get("technical", ())),
         )
 
 

@@ -25,8 +25,8 @@ UNITS = {
     "grid_by_random": "n counts draws: the grid points of a draw share its other values, so they are not independent "
     "configurations. A key that was drawn has one number for each draw, the mean of its ranks at the grid points. The "
     "values of a grid key are compared within each draw. Intervals are over draws.",
-    "fixed": "n counts seeds: no configuration was drawn, and all have the same seeds, each with its own data and "
-    "initial weights. So values are compared seed by seed. Intervals are over seeds, for these configurations.",
+    "fixed": "n counts seeds: no configuration was drawn, and all have the same seeds. So values are compared seed by "
+    "seed. Intervals are over seeds, for these configurations.",
 }
 
 

@@ -111,12 +111,23 @@ def selection_sentence(result: Summary) -> str:
 
 
 def _trained_words(result: Summary, common: LengthGroups) -> str:
-    """Return which lengths of the judged metric were trained on, if all configurations have the same groups."""
-    if common.trained:
-        return f"trained on {spans(common.trained)}"
-    metric, measured = result.objective.metric, result.measured[result.rows[0].config_id]
-    is_trained = measured.metrics[metric].distribution in measured.longest_trained
-    return "no trained length was evaluated" if is_trained else f"no length of {metric} was trained on"
+    """Return which lengths of the judged metric were trained on, and which of these were evaluated: `common.trained`.
+
+    A ledger of 1.0.0 has only the longest one, unless all lengths were evaluated.
+    """
+    metric, first = result.objective.metric, result.rows[0].config_id
+    distribution = result.measured[first].metrics[metric].distribution
+    longest = max(one.longest_trained.get(distribution, 0) for one in result.measured.values())
+    if not longest:
+        return f"no length of {metric} was trained on"
+    recorded = {one.trained.get(distribution, ()) for one in result.measured.values()}
+    trained = recorded.pop() if len(recorded) == 1 else ()
+    if not trained and result.spec.get("evaluation", {}).get("lengths", "all") == "all":
+        trained = common.trained
+    if trained and trained == common.trained:
+        return f"trained on {spans(trained)}"
+    evaluated = f"of these {spans(common.trained) if common.trained else 'none'} evaluated"
+    return f"trained on {spans(trained) if trained else f'lengths up to {longest}'}, {evaluated}"
 
 
 def best_sentence(result: Summary, code: str = "") -> list[str]:

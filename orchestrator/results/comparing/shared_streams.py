@@ -50,14 +50,17 @@ def shared_streams(
 ) -> Shared:
     """Return which randomness members of one seed share between two configurations.
 
+    Technical keys, which change no numbers, unpair nothing. With a curriculum the data of a seed follow the stages that
+    its member has reached, so two configurations share them only if nothing differs.
+
     If the task or the model differs, the current classes are built after `import_code` to see whether the parameters
     are the same (as for another dropout rate). Data of different tasks are not compared: they are `apart` but `unsure`,
     like everything that was drawn by different code.
     """
     differing = dict(differing_values(first.resolved, second.resolved))
     code = differing_code(first.code, second.code)
-    task = [key for key in differing if key.partition(".")[0] == "task"]
-    model = [key for key in differing if key.partition(".")[0] == "model"]
+    changing = [key for key in differing if key not in first.technical or key not in second.technical]
+    task, model = ([key for key in changing if key.partition(".")[0] == name] for name in ("task", "model"))
     asked = {
         DATA: [*task, *(key for key in differing if key == "training.batch_size")],
         INPUTS: [*task, *(key for key in differing if key in ("evaluation.samples", "evaluation.lengths"))],
@@ -65,6 +68,8 @@ def shared_streams(
     }
     if first.structural_keys & second.structural_keys:  # one program: every seed is drawn once for all members
         asked = {what: [] for what in asked}
+    if changing and any(one.resolved.get("training", {}).get("curriculum") for one in (first, second)):
+        asked[DATA].append("training.curriculum")
     alike = _same_parameters(first, second, import_code) if asked[WEIGHTS] else True
     if alike:
         asked[WEIGHTS] = []

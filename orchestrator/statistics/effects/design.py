@@ -18,8 +18,8 @@ class Design:
 
     random          each configuration is an independent draw: the unit is the configuration
     grid_by_random  every draw is combined with every grid point: the unit is the draw, grid points are compared within
-    fixed           grid points of one draw or none, or a list: configurations share data and initial weights seed by
-                    seed. The unit is the seed, configurations are compared within it
+    fixed           grid points of one draw or none, or a list: configurations have the same seeds. The unit is the
+                    seed, configurations are compared within it
     adaptive        later draws depend on earlier scores: nothing is independent
 
     `draw` has the draw of each configuration, `grid` the dotted keys of the grid. `survivors`: rungs pruned the other

@@ -15,6 +15,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import configuration_lines
 from orchestrator.report.files import read_summary, write_report
 from orchestrator.report.tables.configurations import configuration_section
+from orchestrator.report.tables.sentences import selection_sentence
 from orchestrator.report.terminal import FullReport
 from orchestrator.results.analysis import compare_weight_averages, effects_on_score
 from orchestrator.results.summarise import summary
@@ -111,7 +112,24 @@ def test_no_length_left_to_test_on_is_said(tmp_path, synthetic_sweep, simple_cur
 def test_trained_lengths_that_were_not_evaluated_are_not_denied(tmp_path, synthetic_sweep, simple_curve, full_text):
     spec = {"evaluation.lengths": [6, 7, 10]}
     text = full_text(summary(synthetic_sweep(tmp_path / "t", [{}], 2, simple_curve, spec=spec)))
-    assert "lengths 10 were not used for selection; no trained length was evaluated\n" in text
+    assert "trained on 1-5, of these none evaluated\n" in text
+
+
+@pytest.mark.parametrize(
+    ("recorded", "evaluated", "words"),
+    [
+        (True, [1, 3, 5, 6, 7], "trained on 1-5, of these 1, 3, 5 evaluated"),
+        (False, [1, 3, 5, 6, 7], "trained on lengths up to 5, of these 1, 3, 5 evaluated"),
+        (False, "all", "trained on 1-5"),
+    ],
+)
+def test_all_trained_lengths_are_said_and_which_were_evaluated(
+    tmp_path, synthetic_sweep, simple_curve, recorded, evaluated, words
+):
+    state = synthetic_sweep(tmp_path / "t", [{}], 2, simple_curve, spec={"evaluation.lengths": evaluated})
+    for measured in state.measured.values():
+        measured.pop("trained" if not recorded else "", None)  # ledgers of 1.0.0 have only the longest
+    assert selection_sentence(summary(state)).endswith(f"; {words}")
 
 
 def test_conflicting_curves_are_reported(small_sweep, full_text):

@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 
 from orchestrator.errors import UserError
-from orchestrator.report.csv_tables import seed_comparison_lines
+from orchestrator.report.csv_tables import csv_tables, seed_comparison_lines
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.seed_comparisons import difference_columns
 from orchestrator.results.analysis import compare_orders
@@ -207,6 +207,50 @@ def test_without_the_classes_weights_may_differ_and_a_pack_still_shares_all():
         *(RecordedConfiguration(resolved=tree, structural_keys=frozenset({"k"})) for tree in resolved)
     )
     assert together.sentence == "same training data, test inputs, initial weights"
+
+
+@pytest.mark.parametrize(
+    ("changes", "shared"),
+    [
+        ({"task.padding": 9}, (DATA, INPUTS, WEIGHTS)),
+        ({"task.padding": 9, "task.vocabulary": 8}, ()),
+        ({"model.padding": 9}, (DATA, INPUTS, WEIGHTS)),
+    ],
+)
+def test_a_technical_key_unpairs_nothing_and_is_part_of_the_difference(changes, shared):
+    trees = [{"task": {"name": "gone"}, "model": {"name": "lost"}, "training": {}} for _ in range(2)]
+    for key, value in changes.items():
+        section, _, name = key.partition(".")
+        trees[1][section][name] = value
+    technical = ("task.padding", "model.padding")
+    found = shared_streams(
+        *(RecordedConfiguration(resolved=tree, structural_keys=frozenset(), technical=technical) for tree in trees)
+    )
+    assert found.same == shared and set(found.differing) == set(changes)
+
+
+@pytest.mark.parametrize("structural", ["same", "other"])
+def test_training_data_of_a_curriculum_are_not_said_to_be_shared(structural):
+    """The stage of a member, and with it its batches, follows its own scores."""
+    training = {"curriculum": {"name": "threshold", "threshold": 0.9}}
+    trees = [{"training": {**training, "learning_rate": rate}} for rate in (0.01, 0.01, 0.02)]
+    keys = [frozenset({"k"}), frozenset({"k"}), frozenset({"k" if structural == "same" else "other"})]
+    first, again, other = (
+        RecordedConfiguration(resolved=tree, structural_keys=key) for tree, key in zip(trees, keys, strict=True)
+    )
+    assert shared_streams(first, again).same == (DATA, INPUTS, WEIGHTS)
+    found = shared_streams(first, other)
+    assert found.same == (INPUTS, WEIGHTS) and found.apart == {DATA: ("training.curriculum",)}
+
+
+def test_a_technical_key_has_no_column(tmp_path, synthetic_sweep):
+    rates = [{"training.learning_rate": rate, "model.norm": norm} for rate in (0.1, 0.2) for norm in ("none", "pre")]
+    state = synthetic_sweep(tmp_path / "t", rates, 3, by_seed, spec={"search.sampler": "listed"})
+    for measured in state.measured.values():
+        measured["technical"] = ["model.norm"]
+    result = summary(state)
+    assert list(result.searched) == ["training.learning_rate"]
+    assert "model.norm" not in csv_tables(result)["report.csv"][0]
 
 
 def test_packs_of_one_sweep_that_trained_with_other_code_share_nothing_for_sure(tmp_path, synthetic_sweep):

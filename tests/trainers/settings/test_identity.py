@@ -17,7 +17,7 @@ from trainers.optimization.averaging import Ema
 from trainers.optimization.schedules import Cosine
 from trainers.positions.rope import Rope
 from trainers.settings import registry
-from trainers.settings.fields import NOTHING, Settings, setting, settings_fields
+from trainers.settings.fields import NOTHING, Settings, setting, settings_fields, technical_keys
 from trainers.settings.identity import digest, identity, structure
 from trainers.tasks.set_complement import SetComplement
 
@@ -321,3 +321,11 @@ def test_a_record_is_read_back_equal(plain) -> None:
     for sections in plain:
         member = MemberConfig.from_dict({**sections, "seed": 5})
         assert recorded_member(member.to_dict(), 5) == member
+
+
+def test_a_technical_field_is_known_by_its_dotted_key_and_part_of_the_id():
+    inner = made({"padding": (int, {"default": 1, "technical": True}), "b": (int, {"default": 1})})
+    outer = made({"part": (inner, {"kind": inner}), "c": (int, {"default": 1, "technical": True})})
+    one, other = (outer(part=inner(padding=value)) for value in (2, 3))
+    assert list(technical_keys(one)) == ["part.padding", "c"]
+    assert digest(identity(one)) != digest(identity(other))
