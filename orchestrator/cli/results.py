@@ -25,7 +25,7 @@ def status(folder: options.SweepFolder, trace: options.Trace = False, follow: op
     """Show how far a sweep is, whether it is running, and its best configuration so far."""
     from orchestrator.record.state.state import SweepState
     from orchestrator.running.watching.follow import follow as follow_sweep
-    from orchestrator.running.watching.leading_curve import leading_curve_rows
+    from orchestrator.running.watching.leading_curve import leading_curve_rows, undefined_rows
     from orchestrator.running.watching.meter import status_rows, trace_lines
 
     try:
@@ -33,7 +33,7 @@ def status(folder: options.SweepFolder, trace: options.Trace = False, follow: op
     except KeyboardInterrupt:
         _say(f"no longer followed; the sweep continues: {command('status', folder)} --follow")
         raise typer.Exit(INTERRUPTED) from None
-    rows = [*status_rows(state), *leading_curve_rows(state)]
+    rows = [*status_rows(state), *leading_curve_rows(state), *undefined_rows(state)]
     _say("\n".join([align_rows(rows), *(trace_lines(state) if trace else ())]))
 
 

@@ -37,6 +37,7 @@ from orchestrator.results.scoring.objective import (
     score_members,
 )
 from orchestrator.results.scoring.search_design import count_planned, domain_kind, planned_size, read_design
+from orchestrator.results.scoring.undefined_values import describe_undefined_values
 from orchestrator.results.scoring.validation_scores import may_stop, read_validation_scores, stopped_at
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
@@ -89,7 +90,13 @@ def summary(
         rows=tuple(rows),
         bands=bands,
         provenance=state.provenance,
-        notes=(*_extended(state), *state.conflicts, *describe_recuts(state.recuts), *ran_under.sentences),
+        notes=(
+            *describe_undefined_values(state, curves, objective),
+            *_extended(state),
+            *state.conflicts,
+            *describe_recuts(state.recuts),
+            *ran_under.sentences,
+        ),
         deaths=tuple(error for _, error in state.deaths),
         code=tuple(state.modules),
         ran_under=ran_under,

@@ -1,4 +1,4 @@
-"""The median curve of the configuration with the best score so far, for the status of a sweep."""
+"""What the status of a sweep reads from its curves: the median curve of the best configuration, and missing scores."""
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.objective import choose_evaluations, is_judged, recorded_objective
+from orchestrator.results.scoring.undefined_values import describe_undefined_values, has_undefined_score
 from orchestrator.running.watching.meter import best_configuration
 from orchestrator.wording import label, three_digits
 
@@ -31,3 +32,15 @@ def leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
     places = np.unique(np.linspace(0, len(band.lengths) - 1, min(MOST, len(band.lengths))).round().astype(int))
     values = ", ".join(f"{band.lengths[place]}: {three_digits(band.median[place])}" for place in places)
     return [(f"median of {label(best.number)}", f"{objective.metric} ({objective.average}) by length: {values}")]
+
+
+def undefined_rows(state: SweepState) -> list[tuple[str, str]]:
+    """Return a row that says where the judged metric is NaN, if seeds have no score although they did not fail."""
+    if not any(map(has_undefined_score, state.configurations.values())):
+        return []
+    try:
+        objective = recorded_objective(state.spec)
+        curves = read_curves(state, keep=lambda rows: is_judged(rows, objective))
+        return [("undefined", sentence) for sentence in describe_undefined_values(state, curves, objective)]
+    except (LengthwiseError, KeyError) as error:  # KeyError: a ledger whose metric was not measured
+        return [("undefined", f"curves cannot be read: {error}")]

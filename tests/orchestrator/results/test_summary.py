@@ -1,5 +1,6 @@
 """The summary of a sweep: numbers equal to those by hand, failed seeds and configurations in their place."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from orchestrator.results.analysis import compare_weight_averages, effects_on_sc
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.summarise import summary
+from orchestrator.running.watching.leading_curve import undefined_rows
 
 
 def test_summary_equals_the_numbers_by_hand(small_sweep):
@@ -86,3 +88,18 @@ def test_a_key_that_a_listed_configuration_leaves_out_has_its_fixed_value(tmp_pa
     assert set(dropout.medians) == {"0.0", "0.3"} and dropout.reason != "it is the same everywhere"
     (pre,) = [one for one in norm.differences if one.value == "pre"]
     assert not norm.matched or not pre.n
+
+
+def test_a_metric_that_is_nan_without_a_failure_is_named_with_its_lengths_and_members(tmp_path, synthetic_sweep):
+    def undefined(number, seed, average, metric, lengths, step):
+        return np.where((lengths == 6) | (lengths == 9) & (seed == 1), np.nan, 0.1)
+
+    rates = [{"training.learning_rate": 0.1 * (1 + n)} for n in range(2)]
+    state = synthetic_sweep(tmp_path / "undefined", rates, 3, undefined, {(0, 0): 50})
+    result = summary(state)
+    assert {row.score for row in result.rows} <= {None, math.inf} and result.seeds_failed == 1
+    (note,) = (note for note in result.notes if "NaN" in note)
+    assert "total_variation (ema) is NaN at length 6 in 5 of 5 members, at length 9 in 2 of 5 members" in note
+    assert undefined_rows(state) == [("undefined", note)]
+    clean = synthetic_sweep(tmp_path / "clean", rates, 3, lambda *_: 0.1, {(0, 0): 50})
+    assert not undefined_rows(clean) and not [note for note in summary(clean).notes if "NaN" in note]

@@ -1,0 +1,51 @@
+"""Where the judged metric is NaN in members that did not fail: a score that is missing has its reason there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.scoring.evaluation_choice import select_steps
+from orchestrator.results.scoring.objective import choose_evaluations, is_judged
+from orchestrator.wording import counted, spans
+from search_spaces import Objective
+
+if TYPE_CHECKING:
+    import pandas as pd  # slow to import
+
+
+def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective: Objective) -> list[str]:
+    """Return a sentence with the lengths at which the judged metric is NaN, and in how many members; empty if nowhere.
+
+    Counted are members that ended without failing, at the evaluation they are judged at.
+    """
+    ended = {
+        (name, seed)
+        for name, configuration in state.configurations.items()
+        for seed, member in configuration.members.items()
+        if member.status == "complete"
+    }
+    chosen = curves[is_judged(curves, objective) & select_steps(curves, choose_evaluations(curves, objective))]
+    missing = chosen.loc[chosen["value"].isna(), ["config_id", "seed", "length"]].itertuples(index=False, name=None)
+    members = Counter(int(length) for name, seed, length in missing if (str(name), int(seed)) in ended)
+    if not members:
+        return []
+    lengths_by_count: dict[int, list[int]] = {}
+    for length, count in sorted(members.items()):
+        lengths_by_count.setdefault(count, []).append(length)
+    parts = [
+        f"at length{'s' * (len(lengths) > 1)} {spans(lengths)} in {count} of {counted(len(ended), 'member')}"
+        for count, lengths in lengths_by_count.items()
+    ]
+    return [
+        f"{objective.metric} ({objective.average}) is NaN {', '.join(parts)} that ended without an error; there "
+        "such a member counts as a failed seed"
+    ]
+
+
+def has_undefined_score(configuration: ConfigurationState) -> bool:
+    """Return whether a score takes more seeds for failed than failed."""
+    failed = sum(member.status == "failed" for member in configuration.members.values())
+    return configuration.finished and configuration.seeds_failed > failed
