@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.plan.start_shares import describe_start_shares
 from orchestrator.wording import spans
 from search_spaces import Problem, SweepFileError, SweepSpec
 from search_spaces.grammar.problems.findings import SECTIONS
@@ -193,7 +194,7 @@ def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
 def warnings_for(spec: SweepSpec, members: Sequence[MemberConfig]) -> list[str]:
     """Return what is allowed but seldom meant, in the objective (judged by the first member) and in the models."""
     objective = spec.objective
-    found = loop_warnings(spec, members)
+    found = [*loop_warnings(spec, members), *average_warnings(spec, members)]
     judged = members[0].metrics[objective.metric]
     trained = [length for length in objective.lengths if length in judged.trained_lengths]
     if trained:
@@ -207,6 +208,12 @@ def warnings_for(spec: SweepSpec, members: Sequence[MemberConfig]) -> list[str]:
             f"and objective.direction is {objective.direction}"
         )
     return found
+
+
+def average_warnings(spec: SweepSpec, members: Iterable[MemberConfig]) -> list[str]:
+    """Return a warning for each average that still is largely the weights it started from after training."""
+    sentences = describe_start_shares((one.training.steps, one.training.averages) for one in members)
+    return [f"{spec.where(f'training.averages.{label}')}: {sentence}" for label, sentence in sentences.items()]
 
 
 def loop_warnings(spec: SweepSpec, members: Iterable[MemberConfig]) -> list[str]:

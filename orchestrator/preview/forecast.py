@@ -11,7 +11,7 @@ import psutil
 from orchestrator.code.own_code import import_for
 from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import check
-from orchestrator.plan.configurations import loop_warnings
+from orchestrator.plan.configurations import average_warnings, loop_warnings
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.packing.cutting import makespan
 from orchestrator.plan.packing.packs import LARGEST_PACK_CPU, Cluster, Pack, Packer, cost_of, equivalent_steps
@@ -118,6 +118,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         repeated = len(configurations) - len(distinct)
         warnings.append(f"draws that repeat a configuration: {repeated}; each configuration runs once")
     warnings += [*loop_warnings(spec, examples.values()), *warn_of_few_seeds(spec)]
+    warnings += average_warnings(spec, (one.member(spec.seeds[0]) for one in distinct))
     warnings += [f"`run` refuses this here: {problem}" for problem in find_missing_resources(spec).problems]
     return Forecast([(label, text) for label, text in rows if text is not None], warnings)
 

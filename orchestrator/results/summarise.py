@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.errors import LedgerError, LengthwiseError
+from orchestrator.plan.start_shares import describe_start_shares, recorded_averages
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.kept.curves import COLUMNS, read_curves
 from orchestrator.record.kept.searched_values import searched_keys
@@ -92,6 +93,7 @@ def summary(
         provenance=state.provenance,
         notes=(
             *describe_undefined_values(state, curves, objective),
+            *_describe_averages(state),
             *_extended(state),
             *state.conflicts,
             *describe_recuts(state.recuts),
@@ -123,6 +125,12 @@ def _extended(state: SweepState) -> list[str]:
         f"seeds {spans(first.get('seeds', ()))}. Intervals and p-values do not account for an extension that was "
         "decided by results"
     ]
+
+
+def _describe_averages(state: SweepState) -> list[str]:
+    """Return a sentence for each average that still is largely the weights it started from after training."""
+    recorded = (recorded_averages(one.resolved["training"]) for one in state.configurations.values())
+    return [*describe_start_shares(recorded).values()]
 
 
 def _refuse_unjudged(state: SweepState, objective: Objective, measured: Mapping[str, Measured]) -> None:

@@ -41,7 +41,7 @@ SPEC: dict[str, Any] = {
         "batch_size": 16,
         "learning_rate": 0.003,
         "weight_decay": 0.01,
-        "averages": {"raw": {"kind": "raw"}, "ema": {"kind": "ema", "decay": 0.99}},
+        "averages": {"raw": {"kind": "raw"}, "ema": {"kind": "ema", "decay": 0.95}},
     },
     "evaluation": {"every": 50, "samples": 50, "lengths": "all"},
     "objective": {

@@ -10,6 +10,7 @@ Its hyperparameters may differ between members: they arrive as tensors of shape 
 - norm_matched: the control for BEMA, which increases weight norms: raw weights with BEMA's norms.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
@@ -21,6 +22,9 @@ from trainers.errors import Problem, nearest
 from trainers.settings.fields import Settings, setting, settings_fields
 from trainers.settings.registry import register
 from trainers.tensors.parameters import ParameterLayout
+
+LARGE_SHARE = 0.1  # of the weights that an average started from; above it the average says little about training
+_EXACT = 2**16  # updates of which each factor is computed; later ones are sampled
 
 
 class Average(Settings, ABC):
@@ -39,6 +43,14 @@ class Average(Settings, ABC):
     def problems_of_new(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
         """Yield problems for which only a new configuration is refused; its model has these parameters."""
         return iter(())
+
+    def start_share(self, steps: int) -> float:
+        """Return the share that the weights it started from have in the average after `steps`; 0 if it has none."""
+        return 0.0
+
+    def start_remedy(self, steps: int) -> str:
+        """Return which setting keeps so much of the weights it started from, and a value that leaves less."""
+        return ""
 
     @abstractmethod
     def start(self, theta: Tensor) -> tuple[Tensor, ...]:
@@ -66,6 +78,15 @@ def _apply_due(moved: Tensor, past: Tensor, theta: Tensor, step: Tensor, h: Mapp
     if "update_period" in h:
         moved = torch.where(after % h["update_period"] == 0, moved, past)
     return torch.where(after <= 0, theta, moved) if "burn_in" in h else moved
+
+
+def _count_updates(average: "Ema | Bema", steps: int) -> int:
+    """Return how many updates an average has had after `steps`, those of the burn-in not counted."""
+    return max(0, steps - average.burn_in) // average.update_period
+
+
+def _explain_no_update(average: "Ema | Bema", steps: int) -> str:
+    return f"update_period {average.update_period}: no update is due within {steps} steps"
 
 
 @register("average", "raw")
@@ -96,6 +117,23 @@ class Ema(Average):
     update_period: int = setting(1, low=1, member=True, help="steps between updates")
 
     neutral: ClassVar[Mapping[str, float]] = {"burn_in": 0, "update_period": 1}
+
+    def problems_of_new(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
+        """Yield a problem of a decay of 1, with which the average never changes."""
+        if self.decay == 1.0:
+            message = "1 keeps the weights that the average starts from"
+            yield Problem(key="decay", given=self.decay, message=message, allowed=">= 0 and < 1")
+
+    def start_share(self, steps: int) -> float:
+        """Return decay^updates; 0 during the burn-in."""
+        return float(self.decay ** _count_updates(self, steps)) if steps > self.burn_in else 0.0
+
+    def start_remedy(self, steps: int) -> str:
+        """Return the decay that would leave 1 %."""
+        if (updates := _count_updates(self, steps)) == 0:
+            return _explain_no_update(self, steps)
+        decay = 1 - float(f"{1 - 0.01 ** (1 / updates):.3g}")
+        return f"decay {self.decay:.6g}, updates {updates}; a decay of {decay:.12g} would leave 1 %"
 
     def start(self, theta: Tensor) -> tuple[Tensor, ...]:
         """Return the average as the one buffer."""
@@ -131,6 +169,27 @@ class Bema(Average):
     update_period: int = setting(1, low=1, member=True, help="steps between updates")
 
     neutral: ClassVar[Mapping[str, float]] = {"burn_in": 0, "update_period": 1}
+
+    def start_share(self, steps: int) -> float:
+        """Return the product of 1 - beta_t over the updates, less alpha_t of the last one; 0 during the burn-in."""
+        if steps <= self.burn_in:
+            return 0.0
+        if (updates := _count_updates(self, steps)) == 0:
+            return 1.0
+        log = 0.0
+        for first, last in ((1, min(updates, _EXACT)), (_EXACT + 1, updates)):
+            if (count := last - first + 1) > 0:
+                after = self.update_period * torch.linspace(first, last, min(count, _EXACT), dtype=torch.float64)
+                beta = (self.rho + self.gamma * after) ** -self.kappa if self.kappa >= 0 else torch.ones_like(after)
+                log += count * float(torch.log1p(-beta).mean())
+        alpha = (self.rho + self.gamma * updates * self.update_period) ** -self.eta if self.eta >= 0 else 0.0
+        return max(0.0, math.exp(log) - alpha)
+
+    def start_remedy(self, steps: int) -> str:
+        """Return which settings make it follow the training weights sooner."""
+        if _count_updates(self, steps) == 0:
+            return _explain_no_update(self, steps)
+        return f"kappa {self.kappa:g}, rho {self.rho:g}; smaller ones leave less"
 
     def start(self, theta: Tensor) -> tuple[Tensor, ...]:
         """Return the EMA, the anchor theta_0 and the bias-corrected average."""

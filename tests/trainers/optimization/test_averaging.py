@@ -9,6 +9,7 @@ from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.optimization.averaging import Bema, Ema, NormMatched
 from trainers.packs.pack import Pack
+from trainers.settings.fields import settings_fields
 from trainers.tensors.parameters import Parameter, ParameterLayout
 
 LAYOUT = ParameterLayout([Parameter(name="a", shape=(3,), std=1.0), Parameter(name="b", shape=(2,), std=1.0)])
@@ -118,3 +119,44 @@ def test_norm_matched_takes_a_parameter_that_is_one_number() -> None:
     theta, smooth = torch.tensor([[2.0, 1.0, 1.0, 1.0, 1.0]]), torch.tensor([[-3.0, 2.0, 2.0, 2.0, 2.0]])
     found = NormMatched().weights((smooth, smooth, smooth), theta, layout)
     torch.testing.assert_close(found, torch.tensor([[3.0, 2.0, 2.0, 2.0, 2.0]]))
+
+
+SHARES = [
+    Ema(decay=0.9),
+    Ema(decay=0.99, burn_in=6, update_period=4),
+    Ema(decay=0.5, burn_in=40),
+    Ema(decay=0.5, update_period=41),
+    Bema(kappa=1.5, rho=3.0),
+    Bema(kappa=0.8, eta=-1.0, burn_in=3, update_period=5),
+    Bema(kappa=-1.0),
+    Bema(update_period=41),
+]
+
+
+@pytest.mark.parametrize("average", SHARES, ids=repr)
+def test_the_share_of_the_weights_it_started_from_is_theirs_in_the_average(average) -> None:
+    trajectory = torch.zeros(41, 1, 5, dtype=torch.float64)
+    trajectory[: average.burn_in + 1] = 1.0
+    h = columns(**{item.name: [getattr(average, item.name)] for item in settings_fields(type(average))})
+    got = float(run(average, trajectory, h)[-1, 0, 0]) if average.burn_in < 40 else 0.0
+    assert average.start_share(40) == pytest.approx(max(got, 0.0), rel=1e-9, abs=1e-12)
+
+
+def test_the_share_after_many_updates_is_a_product_over_some() -> None:
+    beta = (10.0 + np.arange(1, 200_001)) ** -1.1
+    assert Bema(kappa=1.1, eta=-1.0).start_share(200_000) == pytest.approx(np.prod(1 - beta), rel=1e-3)
+    assert NormMatched(kappa=4.0, eta=-1.0).start_share(10**9) == pytest.approx(1.0, abs=1e-2)
+
+
+def test_the_decay_that_is_named_leaves_one_percent() -> None:
+    for updates in (1, 40, 5_000, 10**7):
+        decay = float(Ema(decay=0.9999).start_remedy(updates).split()[-5])
+        assert Ema(decay=decay).start_share(updates) == pytest.approx(0.01, rel=0.05)
+
+
+def test_a_decay_of_one_is_refused_unless_recorded(sections) -> None:
+    still = sections(training__averages={"ema": {"decay": 1.0}})
+    with pytest.raises(ConfigError) as caught:
+        MemberConfig.from_dict(still)
+    assert [problem.key for problem in caught.value.problems] == ["training.averages.ema.decay"]
+    assert MemberConfig.from_dict(still, recorded=True).training.averages["ema"].decay == 1.0

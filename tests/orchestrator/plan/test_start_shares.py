@@ -1,0 +1,73 @@
+"""Averages that still are largely the weights they started from: named by validate, plan, run and report."""
+
+import re
+
+import pytest
+
+from orchestrator.plan.checks.soundness import build_sample
+from orchestrator.preview import forecast as module
+from orchestrator.preview.forecast import forecast
+from orchestrator.results.summarise import summary
+from search_spaces import SweepFileError, load_sweep
+
+FILE = """name: averaged
+study: tests
+task: {name: set_complement, vocabulary: 8, train_length: 3}
+model: {name: attention_only, width: 8}
+training:
+  steps: 600
+  batch_size: 8
+  learning_rate: 0.01
+  averages: {raw: {}, ema: {decay: 0.9}}
+space: {training.learning_rate: {log_uniform: [1e-3, 1e-1]}}
+search: {configurations: 3}
+seeds: 2
+objective: {metric: total_variation, average: ema, lengths: [4], direction: minimize}
+"""
+SPACE = "space.training.averages.ema.decay"
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    (tmp_path / "averaged.yaml").write_text(FILE)
+    return lambda *overrides: load_sweep(tmp_path / "averaged.yaml", overrides)
+
+
+def shares(sentences) -> list[float]:
+    """The share in percent of every sentence about an average."""
+    found = (re.search(r"average ema .*?([\d.]+) % of the weights", sentence) for sentence in sentences)
+    return [float(one[1]) for one in found if one]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ([], None),
+        (["training.averages.ema.decay=0.9999"], 100 * 0.9999**600),
+        (["training.averages.ema.decay=0.9", "training.averages.ema.update_period=100"], 100 * 0.9**6),
+        (["training.averages.ema={kind: bema, kappa: 4.0, eta: -1.0}"], 100.0),
+        (["training.averages.ema={kind: norm_matched, kappa: 4.0, eta: -1.0}"], 100.0),
+        ([f"{SPACE}={{choice: [0.9, 0.9999]}}"], 100 * 0.9999**600),
+    ],
+)
+def test_validate_plan_and_run_name_the_largest_share(overrides, expected, sweep, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    warnings = build_sample(sweep(*overrides)).warnings
+    assert shares(warnings) == ([] if expected is None else [pytest.approx(expected, rel=1e-2)])
+    assert shares(forecast(sweep(*overrides), 2, tmp_path).warnings) == shares(warnings)
+    assert all(one.startswith((f"{tmp_path / 'averaged.yaml'}:9: ", "--set ")) for one in warnings)
+
+
+def test_a_decay_of_one_is_refused_where_it_is_given_and_where_it_is_drawn(sweep) -> None:
+    for override in ("training.averages.ema.decay=1.0", f"{SPACE}={{grid: [0.9, 1.0]}}"):
+        with pytest.raises(SweepFileError) as caught:
+            build_sample(sweep(override, "search.sampler=random"))
+        assert any("training.averages.ema.decay" in problem.key for problem in caught.value.problems)
+
+
+def test_the_report_names_it_from_the_ledger_alone(small_sweep) -> None:
+    first, *_ = small_sweep.configurations.values()
+    training = first.resolved["training"]
+    training["averages"] = {"own": {"kind": "not_imported", "decay": 0.5}, "ema": {"kind": "ema", "decay": 0.9999}}
+    share = pytest.approx(100 * 0.9999 ** training["steps"], rel=1e-2)
+    assert shares(summary(small_sweep).notes) == [share]
