@@ -11,6 +11,8 @@ Importing this, and reading and drawing a sweep, needs neither torch nor Ray nor
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.packages import claim_names
+
 if TYPE_CHECKING:
     from orchestrator.api.running import run
     from orchestrator.api.sweep import Sweep, open_sweep
@@ -21,6 +23,8 @@ _MODULES = {
     "open_sweep": "orchestrator.api.sweep",
     "run": "orchestrator.api.running",
 }
+
+claim_names()
 
 
 def __getattr__(name: str) -> Any:

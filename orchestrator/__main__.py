@@ -3,6 +3,9 @@
 import gc
 import sys
 
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # the current folder: its modules have nothing to do with lengthwise
+
 from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts
 
 

@@ -2,7 +2,6 @@
 
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from orchestrator.claims.registration import changes_since
 from orchestrator.claims.verdicts import judge, read_sweeps
 from orchestrator.claims.words import effect_words, word_question
 from orchestrator.errors import SpecChanged, UserError, refuse_unwritable
+from orchestrator.packages import module_command
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.targets import check_ending
@@ -80,7 +80,7 @@ def run_missing(path: Path, storage: Path, say: Callable[[str], None], page: Pat
         else:
             words = ["run", str(path.with_name(f"{name}.yaml")), "--storage", str(storage)]
         say(shlex.join(["lengthwise", *words]))
-        if code := subprocess.run([sys.executable, "-m", "orchestrator", *words], check=False).returncode:
+        if code := subprocess.run(module_command("orchestrator", *words), check=False).returncode:
             return code
     return 0
 

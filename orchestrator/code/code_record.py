@@ -19,9 +19,9 @@ from orchestrator.code.own_code import OURS, OwnCodeError, Source, is_installed
 from orchestrator.code.provenance import version
 from orchestrator.code.repository import Repository, RepositoryReader, looks_secret
 from orchestrator.errors import LedgerError, refuse_unwritable
+from orchestrator.packages import HERE
 from trainers.files.atomic_file import write_atomic
 
-HERE = Path(__file__).resolve().parents[2]  # where lengthwise was loaded from
 CODE_FOLDER = "code"
 ENGINE = ("trainers", "search_spaces", "orchestrator/plan", "orchestrator/running", "orchestrator/results")
 MAX_COPY_BYTES = 2**20  # of imported files of one folder, apart from the modules of `imports`

@@ -55,7 +55,8 @@ class Finisher:
         notices = list[str]()
         with suppress(EOFError, OSError):
             while self._connection.poll(0):
-                notices.append(json.loads(self._connection.recv_bytes())["notice"])
+                answer = json.loads(self._connection.recv_bytes())
+                notices += [answer["notice"]] if "notice" in answer else []
         return notices
 
     def begin(self, folder: Path, console: Console, parameters: Mapping[str, str]) -> None:

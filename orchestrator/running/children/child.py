@@ -2,20 +2,26 @@
 
     python -m orchestrator.running.children.child MODULE DESCRIPTOR [ARGUMENT ...]
 
-The child imports MODULE and calls its `serve(DESCRIPTOR, *ARGUMENTS)`.
+The child imports MODULE and calls its `serve(DESCRIPTOR, *ARGUMENTS)`. If the import fails, it sends an `import_error`.
 """
 
 import gc
+import json
 import os
 import sys
+import traceback
 from importlib import import_module
+from multiprocessing.connection import Connection
 
 import psutil
+
+from orchestrator.packages import module_command
+from orchestrator.running.pack.protocol import describe_exception
 
 
 def start_child(module: str, descriptor: int, *arguments: str) -> psutil.Popen:
     """Start a child that serves this file descriptor, in its own session: Ctrl-C reaches the driver alone."""
-    command = [sys.executable, "-m", "orchestrator.running.children.child", module, str(descriptor), *arguments]
+    command = module_command("orchestrator.running.children.child", module, str(descriptor), *arguments)
     return psutil.Popen(command, pass_fds=[descriptor], start_new_session=True)
 
 
@@ -29,6 +35,12 @@ def load(module: str) -> None:
 
 if __name__ == "__main__":
     _, name, number, *more = sys.argv
-    load(name)
+    try:
+        load(name)
+    except Exception as error:
+        frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith("<frozen")]
+        said = describe_exception(error, [(one.filename, one.lineno) for one in frames[-1:]])
+        Connection(int(number)).send_bytes(json.dumps({"import_error": [said, traceback.format_exc()]}).encode())
+        os._exit(1)
     sys.modules[name].serve(int(number), *more)
     os._exit(0)  # skip the clean-up of large libraries

@@ -1,5 +1,6 @@
 """The driver's side of the host that forks local workers (`worker_host_process`). Imports little itself."""
 
+import json
 import os
 import socket
 import threading
@@ -10,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from orchestrator.running.children.child import load, start_child
+from orchestrator.running.pack.protocol import ChildImportError
 
 _MODULE = "orchestrator.running.children.worker_host_process"
 
@@ -30,10 +32,16 @@ class WorkerHost:
             self._process = _fork_host(theirs) if fork else start_child(_MODULE, theirs.fileno())
 
     def start_worker(self) -> "Connection[bytes, bytes]":
-        """Return the connection to a new worker; restarts the host if it has died."""
+        """Return the connection to a new worker; restarts the host if it has died.
+
+        Raises ChildImportError if it died because it could not import the engine.
+        """
         if _has_ended(self._process):
+            failure = _read_failure(self._requests)
             self.close()
             self._start(fork=False)
+            if failure is not None:
+                raise failure
         mine, theirs = socket.socketpair()
         with theirs, suppress(OSError):  # if the host dies, the connection is closed like that of a dead worker
             socket.send_fds(self._requests, [b"w"], [theirs.fileno()])
@@ -67,6 +75,15 @@ def _close_all_but(*descriptors: int) -> None:
         if descriptor not in descriptors:
             with suppress(OSError):  # the descriptor that listed the folder
                 os.close(descriptor)
+
+
+def _read_failure(requests: socket.socket) -> ChildImportError | None:
+    """Return why a host that has ended could not import the engine, None if it has said nothing."""
+    try:
+        answer = json.loads(Connection(os.dup(requests.fileno())).recv_bytes())
+    except (EOFError, OSError):
+        return None
+    return ChildImportError(*answer["import_error"])
 
 
 def _has_ended(process: psutil.Process) -> bool:

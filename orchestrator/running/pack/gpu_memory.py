@@ -68,7 +68,7 @@ def _ask_torch() -> list[float]:
     if not torch.cuda.is_available():
         return []
     try:
-        return [float(memory) for memory in _run_command((sys.executable, "-c", _BY_TORCH)).split()]
+        return [float(memory) for memory in _run_command((sys.executable, "-P", "-c", _BY_TORCH)).split()]
     except (OSError, ValueError, subprocess.SubprocessError):
         return []
 

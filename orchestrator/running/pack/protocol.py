@@ -24,6 +24,14 @@ class Death:
     out_of_memory: bool = False
 
 
+class ChildImportError(Exception):
+    """A child process could not import its module: one line with the file that raised it, and the traceback."""
+
+    def __init__(self, message: str, trace: str) -> None:
+        self.message, self.trace = message, trace
+        super().__init__(message, trace)
+
+
 class Driver(Protocol):
     """What a scheduler calls, always from the main thread, one call at a time."""
 

@@ -17,7 +17,7 @@ import psutil
 from orchestrator.cpus import count_cores
 from orchestrator.errors import OutOfSpace
 from orchestrator.plan.packing.packs import Cluster
-from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, pass_on
+from orchestrator.running.pack.protocol import ChildImportError, Death, Driver, DriverStopped, call_driver, pass_on
 from orchestrator.running.schedulers.local_worker import decode_message
 
 DIED = "the worker process died: it was killed, or memory ran out"
@@ -86,7 +86,12 @@ class _Run:
             pack = self.retry_queue.popleft() if self.retry_queue else call_driver(self.driver.next_pack)
             if pack is None:
                 return
-            idle = self.idle_worker()
+            try:
+                idle = self.idle_worker()
+            except ChildImportError as error:  # it would be the same again
+                call_driver(self.driver.started, pack[0])
+                self.handle_death(pack[0], pack[1], Death(message=error.message, trace=error.trace), 0)
+                continue
             (idle.pack_id, idle.work), idle.began = pack, False
             call_driver(self.driver.started, idle.pack_id)
             with suppress(OSError):  # a dead worker is noticed by the next wait

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import psutil
 
+from orchestrator.packages import module_command
+
 MARK = "LENGTHWISE_RAY"  # the folder of a Ray, in the environment of all its processes
 PASSES = 50  # a process that cannot be killed is not waited for without end
 
@@ -40,7 +42,7 @@ def guarded(folder: Path) -> Iterator[int]:
     Yields the process id of the guardian, which does so.
     """
     guardian = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator.running.with_ray.processes", str(folder)],
+        module_command("orchestrator.running.with_ray.processes", str(folder)),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

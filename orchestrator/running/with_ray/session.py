@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from orchestrator.errors import UserError
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.pack.gpu_memory import ASK_SECONDS, UNKNOWN, gpus_here, smallest_share
-from orchestrator.running.with_ray.start import QUIET, begun, set_environment
+from orchestrator.running.with_ray.start import QUIET, begun, job_config, set_environment
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def _join(address: str | None) -> Callable[[], None]:
         set_environment()
         import ray
 
-        ray.init(address=address, **QUIET)
+        ray.init(address=address, job_config=job_config(), **QUIET)
         return ray.shutdown
     except (Exception, SystemExit) as error:  # Ray raises many types, also Exception itself
         why = str(error).strip() or type(error).__name__

@@ -12,8 +12,11 @@ import tempfile
 import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
+from orchestrator.code.own_code import is_installed
 from orchestrator.cpus import count_cores
+from orchestrator.packages import HERE
 from orchestrator.running.driving.interrupts import EXIT_CODE
 from orchestrator.running.pack.gpu_memory import mig_parts
 from orchestrator.running.with_ray.processes import guarded, kill_processes, marked
@@ -49,7 +52,8 @@ class LocalRay:
             if parts := mig_parts():
                 settings["num_gpus"] = len(parts)  # Ray itself counts cards
             with marked(folder):
-                ray.init(address="local", _temp_dir=str(folder), num_cpus=count_cores(), **settings)
+                settings |= {"num_cpus": count_cores(), "job_config": job_config()}
+                ray.init(address="local", _temp_dir=str(folder), **settings)
         except BaseException as error:
             self._problem = error
         self._started.set()
@@ -115,6 +119,18 @@ def _parent() -> Path:
     """Return the parent of Ray's folder: the temp directory, or /tmp if paths in it are too long for sockets."""
     parent = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
     return parent if len(str(parent)) <= LONGEST_PARENT else Path("/tmp")
+
+
+def job_config() -> Any:
+    """Return Ray's settings of this driver: workers find lengthwise where it is, and nothing in the current folder."""
+    from ray.job_config import JobConfig
+
+    class Config(JobConfig):
+        def _runtime_env_has_working_dir(self) -> bool:
+            """Keep Ray from putting the current folder and that of the script first on the path of its workers."""
+            return True
+
+    return Config(_py_driver_sys_path=[] if is_installed(HERE) else [str(HERE)])
 
 
 def set_environment() -> None:

@@ -197,6 +197,7 @@ def _error_of(trial: Any) -> BaseException | None:
     return error if isinstance(error, BaseException) else None
 
 
+_FAILED_IMPORT = re.compile(r"failed to import on the worker.*?(Traceback .*?)\n\n", re.DOTALL)
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
@@ -214,6 +215,10 @@ def explain(error: BaseException | None) -> Death:
     if is_lost_node(error):
         return Death(message="the worker was lost with its node, or cannot be reached")
     if isinstance(error, RayActorError):
+        if failed := _FAILED_IMPORT.search(str(error)):
+            trace = failed[1]
+            file, line = _PLACE.findall(trace)[-1]
+            return Death(message=f"{trace.splitlines()[-1]} ({file}:{line})", trace=trace)
         return Death(message="the worker process died: it was killed, or memory ran out")
     places: list[tuple[str, str]] = []  # of every frame of the innermost exception
     trace = None

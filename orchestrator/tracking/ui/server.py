@@ -106,6 +106,7 @@ class UiServer:
         """Start the server and wait until it answers or `stopped` is true; `close` must follow."""
         environment = {
             **os.environ,
+            "PYTHONSAFEPATH": "1",  # also for its own children: the current folder hides no module
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # it would start four more processes that are not needed
         }

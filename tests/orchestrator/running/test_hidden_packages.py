@@ -1,0 +1,99 @@
+"""Files of the user with names of our packages, or of Python's modules: the current folder decides nothing."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from ray.exceptions import RayActorError
+
+from orchestrator.packages import HERE, IMPORTED, claim_names, module_command
+from orchestrator.running.children.worker_host import WorkerHost
+from orchestrator.running.pack.train_pack import encode_work
+from orchestrator.running.schedulers import local
+from orchestrator.running.with_ray.tune import explain
+from tests.orchestrator.running.deaths import Told
+
+AS_IN_A_NOTEBOOK = f"import sys; sys.path[:1] = ['']; sys.path.append({str(HERE)!r}); "
+
+
+@pytest.fixture
+def crowded(tmp_path: Path) -> Path:
+    """A folder with files that raise when they are imported."""
+    for name in ("trainers", "search_spaces", "orchestrator"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("import absent_package\n")
+    for name in ("random", "queue", "json", "psutil"):
+        (tmp_path / f"{name}.py").write_text("import absent_package\n")
+    return tmp_path
+
+
+def test_a_child_imports_nothing_from_the_current_folder(crowded):
+    command = module_command("orchestrator.running.children.child", "trainers.settings.registry", "0")
+    ended = subprocess.run(command, cwd=crowded, capture_output=True, text=True, check=False)
+    assert "has no attribute 'serve'" in ended.stderr and "absent_package" not in ended.stderr
+
+
+def test_the_door_in_python_imports_our_packages_beside_others_of_their_names(crowded):
+    (crowded / "orchestrator" / "__init__.py").unlink()
+    for name in ("random", "queue", "json", "psutil"):
+        (crowded / f"{name}.py").unlink()
+    code = f"{AS_IN_A_NOTEBOOK} import orchestrator; import trainers; print(trainers.__file__)"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=crowded, capture_output=True, text=True, check=False)
+    assert ended.stdout.strip() == str(HERE / "trainers" / "__init__.py"), ended.stderr
+
+
+@pytest.mark.parametrize("name", IMPORTED)
+def test_another_package_that_was_imported_first_is_named(crowded, monkeypatch, name):
+    other = ModuleType(name)
+    other.__path__ = [str(crowded / name)]
+    monkeypatch.setitem(sys.modules, name, other)
+    with pytest.raises(ImportError, match=str(crowded / name)):
+        claim_names()
+
+
+def test_a_worker_that_cannot_import_the_engine_says_which_file_raised(tmp_path, monkeypatch):
+    """Its message and traceback are those of the pack, which is not tried again."""
+    (tmp_path / "torch.py").write_text("import absent_package\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    threading.Thread(target=(ended := threading.Event()).wait, daemon=True).start()  # no fork
+    host = WorkerHost()
+    driver = Told("p1", work=encode_work([], [], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p1"))
+    try:
+        local.run_packs(driver, host.start_worker, workers=1, retries=5)
+    finally:
+        host.close()
+        ended.set()
+    name, _, message, trace = driver.calls[-1]
+    assert name == "failed" and [call[0] for call in driver.calls].count("failed") == 1
+    assert message == f"ModuleNotFoundError: No module named 'absent_package' ({tmp_path / 'torch.py'}:1)"
+    assert trace.startswith("Traceback") and "worker_host_process.py" in trace
+
+
+def test_an_actor_that_cannot_import_the_pack_says_which_file_raised():
+    trace = (
+        'Traceback (most recent call last):\n  File "/ray/function_manager.py", line 696, in _load_actor_class\n'
+        '    actor_class = pickle.loads(pickled_class)\n  File "/home/me/trainers/__init__.py", line 1, in <module>\n'
+        "    import absent_package\nModuleNotFoundError: No module named 'absent_package'"
+    )
+    said = f"RuntimeError: The actor with name X failed to import on the worker.\n\n{trace}\n\n\nDuring handling ..."
+    death = explain(RayActorError(error_msg=said))
+    assert death.message == "ModuleNotFoundError: No module named 'absent_package' (/home/me/trainers/__init__.py:1)"
+    assert death.trace == trace
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["ray", "local"])
+def test_a_sweep_runs_in_a_folder_of_such_files(crowded, tiny, scheduler):
+    (crowded / "mine.py").write_text("import trainers\n\nassert trainers.Task\n")
+    words = ["run", str(tiny), "--storage", "kept", "--set", f"resources.scheduler={scheduler}", "--import", "mine"]
+    command = module_command("orchestrator", *words, "--set", "search.configurations=1")
+    ended = subprocess.run(command, cwd=crowded, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    lines = (crowded / "kept" / "tiny" / "events.jsonl").read_text().splitlines()
+    kinds = [json.loads(line)["kind"] for line in lines]
+    assert "evaluation" in kinds and "attempt" not in kinds
