@@ -1,0 +1,125 @@
+"""The client of a program that lengthwise trains: one file without dependencies, which may be copied beside a script.
+
+    run = lengthwise.member({"lr": 1e-3}, steps=2000, every=100)           # in a sweep its values replace these
+    for step in range(1, run.steps + 1):
+        train(run.config["lr"], run.seed)
+        if run.due(step):
+            stop = run.report(step, {"exact_match": {5: 1.0, 10: 0.4}}, loss=0.1)
+            save(run.checkpoints)                                          # after the report, so that none is lost
+            if stop:
+                break
+
+Outside of a sweep reports are printed, and `report` never asks to stop. `run`, `open_sweep` and `import_table` are
+those of the installed package.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orchestrator import open_sweep as open_sweep
+    from orchestrator import run as run
+
+RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")  # of torchrun, srun, mpirun
+_EXPORTS = {"run": "orchestrator", "open_sweep": "orchestrator", "import_table": "orchestrator.importing.verb"}
+
+
+class Member:
+    """One configuration with one seed, to be trained by this program.
+
+    checkpoints: a folder that the next attempt finds again. every: steps between reports, None if only the last one is
+    due. reported: the last recorded step, or 0. stop_at: the step at which `report` asks to stop, or None.
+    """
+
+    def __init__(self, config: Mapping[str, Any], seed: int, steps: int, every: int | None) -> None:
+        self._reports = os.environ.get("LENGTHWISE_REPORTS")
+        path = self._value("CONFIG")
+        self.config: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8")) if path else dict(config)
+        self.seed = int(self._value("SEED") or seed)
+        self.steps = int(self._value("STEPS") or steps)
+        self.every = (int(self._value("EVERY") or 0) or None) if self._reports else every
+        self.checkpoints = Path(self._value("CHECKPOINTS") or "checkpoints")
+        self.reported = int(self._value("REPORTED") or 0)
+        self.stop_at = int(self._value("STOP_AT") or 0) or None
+
+    def due(self, step: int) -> bool:
+        """Return whether a report is due after `step` steps."""
+        return step == self.steps or (step > 0 and self.every is not None and step % self.every == 0)
+
+    def report(self, step: int, curves: Mapping[str, Any], *, loss: float | None = None, average: str = "raw") -> bool:
+        """Report metrics after `step` steps; return whether to save and end now.
+
+        `curves` has each metric by length, such as {"exact_match": {5: 1.0, 10: 0.4}}, or as a number without lengths.
+        `average` names the evaluated weights. Of several processes only rank 0 writes; it should broadcast the answer
+        to the others, which may ask a moment earlier.
+        """
+        line = {
+            "step": int(step),
+            "average": average,
+            "curves": {name: _curve(curve) for name, curve in curves.items()},
+        }
+        self._write(line | ({} if loss is None else {"loss": _number(loss)}))
+        stop = self._value("STOP")
+        return (self.stop_at is not None and step >= self.stop_at) or (stop != "" and Path(stop).exists())
+
+    def failed(self, step: int) -> None:
+        """Report that training diverged at this step; then end the program."""
+        self._write({"failed": int(step)})
+
+    def stopped(self, step: int) -> None:
+        """Report that training is complete early, at this step; then end the program."""
+        self._write({"stopped": int(step)})
+
+    def _value(self, name: str) -> str:
+        return os.environ.get(f"LENGTHWISE_{name}", "") if self._reports else ""
+
+    def _write(self, fields: dict[str, Any]) -> None:
+        line = json.dumps(fields)
+        if next((os.environ[name] for name in RANKS if name in os.environ), "0") != "0":
+            return
+        if not self._reports:
+            print(line, flush=True)
+            return
+        # A single write: a killed program leaves the whole line or nothing that ends in a newline.
+        content = f"{line}\n".encode()
+        descriptor = os.open(self._reports, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            if os.write(descriptor, content) < len(content):
+                raise OSError(f"{self._reports}: report not written in full; is the disk full?")
+        finally:
+            os.close(descriptor)
+
+
+def member(config: Mapping[str, Any] = {}, seed: int = 0, *, steps: int = 0, every: int | None = None) -> Member:
+    """Return the member to be trained; the arguments are its values outside of a sweep."""
+    return Member(config, seed, steps, every)
+
+
+def _curve(curve: Any) -> Any:
+    return (
+        {int(length): _number(value) for length, value in curve.items()}
+        if isinstance(curve, Mapping)
+        else _number(curve)
+    )
+
+
+def _number(value: Any) -> float | None:
+    """Return a number as a float, also one of NumPy or PyTorch; None if it is not finite, which JSON cannot say."""
+    number = math.nan if value is None else float(value)
+    return number if math.isfinite(number) else None
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'lengthwise' has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(_EXPORTS[name]), name)
+    except ModuleNotFoundError as error:
+        raise ImportError(f"lengthwise.{name} needs the whole package: pip install lengthwise ({error})") from error

@@ -1,0 +1,134 @@
+"""Start a program below a keeper, ask it to end, and leave none of its processes behind, whatever was killed.
+
+Worker killed: the keeper ends all processes. Keeper killed: the program dies with it, and the worker kills the others.
+Both killed: the next attempt does, before it begins. Processes without a keeper are known by LENGTHWISE_LOCK, which is
+in the environment of every process of a member (Linux only; elsewhere only the program's process group is known).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lengthwise import RANKS
+
+KEEPER = Path(__file__).with_name("keeper.py")
+_LOCK_VARIABLE = "LENGTHWISE_LOCK"
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The lock of a member on this node, held by the keeper until the last process of the attempt has ended."""
+
+    path: Path
+    descriptor: int
+
+
+def try_lock(path: Path) -> Lock | None:
+    """Lock a member for a new attempt; None while processes of an earlier one are alive.
+
+    Processes that an earlier attempt left without a keeper are killed. Where the file system has no locks (some NFS),
+    the lock is not exclusive.
+    """
+    is_first = not path.exists()
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except OSError:
+        pass
+    lock = Lock(path.absolute(), descriptor)
+    if not is_first and sys.platform == "linux":
+        kill_leftovers(lock.path)
+    return lock
+
+
+class Process:
+    """A started program with its keeper."""
+
+    def __init__(self, keeper: subprocess.Popen[bytes], lock: Path) -> None:
+        self.keeper, self.lock = keeper, lock
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit code of the program, -N if signal N killed it; None while any of its processes is alive."""
+        if self._code is None and (code := self.keeper.poll()) is not None:
+            if code < 0:
+                kill_leftovers(self.lock)
+            self._code = 128 - code if 128 < code < 128 + signal.NSIG else code
+        return self._code
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the program; what is alive after its grace time is killed. Nothing if it has ended."""
+        self.keeper.terminate()
+
+    def kill(self) -> None:
+        """Kill every process of the program. Nothing if it has ended."""
+        self.keeper.send_signal(signal.SIGUSR1)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end and return `poll()`; raises subprocess.TimeoutExpired."""
+        self.keeper.wait(timeout)
+        code = self.poll()
+        assert code is not None
+        return code
+
+
+def start(words: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path, lock: Lock, grace: float) -> Process:
+    """Start a program whose output is appended to `log`; `lock` belongs to its keeper from now on.
+
+    `env` is its whole environment; ranks that an outer srun or mpirun gave to this worker are left out of it.
+    """
+    variables = {name: value for name, value in env.items() if name not in RANKS} | {_LOCK_VARIABLE: str(lock.path)}
+    arguments = [str(os.getpid()), str(lock.descriptor), str(grace), *words]
+    try:
+        with log.open("ab") as output:
+            keeper = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(KEEPER), *arguments],
+                env=variables,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[lock.descriptor],
+                start_new_session=True,
+            )
+    finally:
+        os.close(lock.descriptor)
+    return Process(keeper, lock.path)
+
+
+def kill_leftovers(lock: Path, seconds: float = 5.0) -> None:
+    """Kill all processes of a member that have no keeper any more, those that they still start, too."""
+    if sys.platform != "linux":
+        # The keeper has written the process group.
+        with contextlib.suppress(OSError, ValueError):
+            os.killpg(int(lock.read_text()), signal.SIGKILL)
+        return
+    deadline = time.monotonic() + seconds
+    while (alive := _processes_of(lock)) and time.monotonic() < deadline:
+        for process in alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _processes_of(lock: Path) -> list[int]:
+    variable = f"{_LOCK_VARIABLE}={lock}".encode()
+    processes = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                if variable in (folder / "environ").read_bytes().split(b"\0"):
+                    processes.append(int(folder.name))
+    return processes

@@ -1,0 +1,226 @@
+"""The reports of a program: lines of JSON, read strictly, and merged over the attempts of a member.
+
+    {"step": 1000, "curves": {"exact_match": {"5": 1.0, "10": 0.98}}, "loss": 0.1}
+    {"step": 1000, "average": "ema", "curves": {"exact_match": {"5": 1.0}, "f1": 0.5}}
+    {"failed": 1400}
+    {"stopped": 9000}
+
+A number without lengths is measured at length 1; null and NaN are values like any other. The first curves that were
+reported after a step count, also if a later attempt repeats the step with other values.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.errors import LengthwiseError
+from trainers.errors import nearest
+
+_FIELDS = ("step", "average", "curves", "loss", "failed", "stopped")
+
+
+class ReportProblem(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
+    """A line that cannot be a report; the message begins with `file:line`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What a program may report: steps, averages, the lengths of each metric, and all lengths in the ledger's order."""
+
+    steps: int
+    every: int | None
+    averages: tuple[str, ...]
+    metrics: Mapping[str, tuple[int, ...]]
+    lengths: tuple[int, ...]
+
+    def next_due(self, step: int) -> int:
+        """Return the first step after `step` at which a report is due."""
+        return self.steps if self.every is None else min(self.steps, step // self.every * self.every + self.every)
+
+    def is_due(self, step: int) -> bool:
+        """Return whether a report is due after `step` steps."""
+        return step == self.next_due(step - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One line: curves after `step` steps, or the step at which training failed or stopped early."""
+
+    step: int
+    average: str = "raw"
+    curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    loss: float = math.nan
+    failed: bool = False
+    stopped: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReportedStep:
+    """The curves after a due step. values_AKL: float32 (averages, metrics, lengths), NaN where nothing was reported."""
+
+    step: int
+    values_AKL: NDArray[np.float32]
+    loss: float
+
+
+def parse_report(line: str, declared: Declared) -> Report:
+    """Return the report in a line; raises ValueError, saying what is wrong and what is allowed."""
+    try:
+        fields = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {line[:60]!r} ({error})") from None
+    if not isinstance(fields, dict):
+        raise ValueError(f"expected a JSON object, given: {line[:60]!r}")
+    for name in fields:
+        _check_name("key", name, _FIELDS)
+    ends = [name for name in ("failed", "stopped") if name in fields]
+    if len(fields) > 1 if ends else not {"step", "curves"} <= fields.keys():
+        raise ValueError("expected `step` and `curves`, or `failed` alone, or `stopped` alone")
+
+    step = fields[ends[0] if ends else "step"]
+    if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= declared.steps:
+        raise ValueError(f"step {step!r}; allowed: a whole number from 0 to {declared.steps}")
+    if ends:
+        return Report(step=step, failed=ends == ["failed"], stopped=ends == ["stopped"])
+    average, curves = fields.get("average", "raw"), fields["curves"]
+    _check_name("average", average, declared.averages)
+    if not isinstance(curves, dict):
+        raise ValueError("`curves` must be an object of metrics")
+    parsed = {name: _parse_curve(name, curve, declared) for name, curve in curves.items()}
+    loss = _number("loss", fields.get("loss"))
+    return Report(step=step, average=average, curves=parsed, loss=loss)
+
+
+class MergedReports:
+    """The reports of all attempts of a member, read in order.
+
+    `completed`: the last complete step. `repeated`: how many reports a later attempt repeated with other values.
+    `failed`, `stopped`: the step at which training diverged or stopped early, None if it did not; later lines are not
+    read.
+    """
+
+    def __init__(self, declared: Declared) -> None:
+        self.declared = declared
+        self.completed = self.repeated = 0
+        self.failed: int | None = None
+        self.stopped: int | None = None
+        self._file, self._line = "", 0  # of the attempt that is read
+        self._lines: dict[tuple[int, str], int] = {}  # of its reports, by step and average
+        self._last_step = 0  # of all attempts
+        self._curves: dict[tuple[int, str], NDArray[np.float32]] = {}
+        self._losses: dict[int, float] = {}
+
+    def read(self, file: str, text: str) -> list[ReportedStep]:
+        """Read more lines of an attempt's file and return the due steps that they complete.
+
+        Another file name begins another attempt; a last line without its newline is not read. A step is complete when
+        all averages were reported, or a later step was. Raises ReportProblem.
+        """
+        if file != self._file:
+            self._file, self._line, self._lines = file, 0, {}
+        complete: list[ReportedStep] = []
+        for line in text.split("\n")[:-1]:
+            self._line += 1
+            if not line.strip() or self.failed is not None or self.stopped is not None:
+                continue
+            try:
+                complete += self._add(parse_report(line, self.declared))
+            except (ValueError, OverflowError) as error:
+                raise ReportProblem(f"{file}:{self._line}: {error}") from None
+        return complete
+
+    def finish(self) -> list[ReportedStep]:
+        """Return the last due step if some of its averages are missing; no more will be read."""
+        return [self._complete(self._last_step)] if self._is_open(self._last_step) else []
+
+    def _add(self, report: Report) -> list[ReportedStep]:
+        step, average, last = report.step, report.average, self._last_step
+        if report.failed:
+            self.failed = step
+            return self.finish()
+
+        # Nothing that is due may be missing, and within an attempt steps only grow.
+        if step > (due := self.declared.next_due(last)):
+            raise ValueError(f"step {step}, but no report of step {due}, which was due; report before saving")
+        if report.stopped:
+            if not self._curves:
+                raise ValueError(f"stopped at step {step} before the first report")
+            self.stopped = step
+            return self.finish()
+        before = max(self._lines, default=(0, ""))[0]
+        if step < before or (step, average) in self._lines:
+            line = self._lines.get((step, average)) or max(self._lines.values())
+            raise ValueError(f"step {step} ({average}) after step {before} on line {line}; steps must grow")
+        self._lines[step, average] = self._line
+
+        # A later step completes an earlier one; curves that a step has already are compared.
+        complete = self.finish() if step > last else []
+        self._last_step = max(last, step)
+        values_KL = _curves_array(report.curves, self.declared)
+        if (step, average) in self._curves:
+            self.repeated += not np.array_equal(self._curves[step, average], values_KL, equal_nan=True)
+        elif self.declared.is_due(step) and step > self.completed:
+            self._curves[step, average] = values_KL
+            if math.isnan(self._losses.get(step, math.nan)):
+                self._losses[step] = report.loss
+            if all((step, name) in self._curves for name in self.declared.averages):
+                complete.append(self._complete(step))
+        return complete
+
+    def _is_open(self, step: int) -> bool:
+        return step > self.completed and any((step, name) in self._curves for name in self.declared.averages)
+
+    def _complete(self, step: int) -> ReportedStep:
+        self.completed = step
+        missing_KL = _curves_array({}, self.declared)
+        values_AKL = np.stack([self._curves.get((step, name), missing_KL) for name in self.declared.averages])
+        return ReportedStep(step=step, values_AKL=values_AKL, loss=self._losses[step])
+
+
+def merge(attempts: Mapping[str, str], declared: Declared) -> tuple[list[ReportedStep], MergedReports]:
+    """Return the complete steps of attempts that have ended, by file name in order, and what else they reported."""
+    reports = MergedReports(declared)
+    steps = [step for file, text in attempts.items() for step in reports.read(file, text)]
+    return steps + reports.finish(), reports
+
+
+def _parse_curve(metric: str, curve: Any, declared: Declared) -> dict[int, float]:
+    _check_name("metric", metric, declared.metrics)
+    by_length = curve if isinstance(curve, dict) else {"1": curve}
+    lengths = declared.metrics[metric]
+    for length in by_length:
+        if not length.isdecimal() or int(length) not in lengths:
+            hint = "" if isinstance(curve, dict) else "; a number without lengths counts as length 1"
+            raise ValueError(
+                f"{metric}: length {length} is not declared; allowed: {', '.join(map(str, lengths))}{hint}"
+            )
+    return {int(length): _number(f"{metric} at length {length}", value) for length, value in by_length.items()}
+
+
+def _number(name: str, value: Any) -> float:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise ValueError(f"{name}: {value!r} is not a number")
+    return math.nan if value is None else float(value)
+
+
+def _check_name(kind: str, name: Any, allowed: Collection[str]) -> None:
+    if name not in allowed:
+        meant = nearest(name, allowed)
+        hint = f"; did you mean {meant!r}?" if meant else ""
+        raise ValueError(f"unknown {kind} {name!r}; allowed: {', '.join(allowed)}{hint}")
+
+
+def _curves_array(curves: Mapping[str, Mapping[int, float]], declared: Declared) -> NDArray[np.float32]:
+    """Return curves as (metrics, lengths); NaN where there is no finite float32 value."""
+    rows = [[curves.get(name, {}).get(length, math.nan) for length in declared.lengths] for name in declared.metrics]
+    with np.errstate(over="ignore"):
+        values_KL = np.array(rows, dtype=np.float32).reshape(len(declared.metrics), len(declared.lengths))
+    values_KL[~np.isfinite(values_KL)] = np.nan
+    return values_KL

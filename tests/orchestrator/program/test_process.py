@@ -1,0 +1,225 @@
+"""No process of a program is left, whichever of worker, keeper and program is killed; real processes throughout."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.program import process
+
+StartWorker = Callable[..., "subprocess.Popen[str]"]
+Run = Callable[..., process.Process]
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper and /proc")
+
+IGNORE = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+READY = "open('ready-' + str(__import__('os').getpid()), 'w').close();"
+SLEEP = f"{READY} __import__('time').sleep(60)"
+PROGRAMS = {  # the code and how many processes it has
+    "plain": (SLEEP, 1),
+    "ignores SIGTERM": (IGNORE + SLEEP, 1),
+    "children with sessions of their own": (
+        "import subprocess, sys; code = sys.argv[1];"
+        "children = [subprocess.Popen([sys.executable, '-S', '-c', code], start_new_session=True) for _ in '12'];"
+        + SLEEP,
+        3,
+    ),
+    "daemons": (
+        "import os\nfor _ in '12':\n if not os.fork():\n  os.setsid()\n  if os.fork(): os._exit(0)\n  break\n"
+        f"exec({(IGNORE + SLEEP)!r})",
+        3,
+    ),
+}
+WORKER = """
+import os, sys
+from pathlib import Path
+from orchestrator.program import process
+folder = Path(sys.argv[1])
+lock = process.try_lock(folder / "lock")
+words = [sys.executable, "-S", "-c", sys.argv[2], sys.argv[3]]
+program = process.start(words, env=os.environ, cwd=folder, log=folder / "log", lock=lock, grace=float(sys.argv[4]))
+(folder / "keeper").write_text(str(program.keeper.pid))
+print(program.wait(), flush=True)
+"""
+
+
+LEAVES_PROCESSES = {  # that ignore SIGTERM and are killed 3 s later
+    "worker": ["ignores SIGTERM", "children with sessions of their own", "daemons"],
+    "program": ["children with sessions of their own", "daemons"],
+}
+
+
+def programs(killed: str) -> pytest.MarkDecorator:
+    """Parametrize over PROGRAMS; slow where the keeper must wait before it kills."""
+    slow = LEAVES_PROCESSES.get(killed, [])
+    marked = [pytest.param(*PROGRAMS[name], id=name, marks=[pytest.mark.slow] * (name in slow)) for name in PROGRAMS]
+    return pytest.mark.parametrize(("code", "processes"), marked)
+
+
+@pytest.fixture
+def start_worker(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start a worker with a program, and return when all processes of the program have begun."""
+    workers = []
+
+    def start(code: str, processes: int, grace: float = 1.0) -> subprocess.Popen[str]:
+        words = [sys.executable, "-c", WORKER, str(tmp_path), code, IGNORE + SLEEP, str(grace)]
+        workers.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]))
+        wait_until(lambda: len(list(tmp_path.glob("ready-*"))) == processes and (tmp_path / "keeper").exists())
+        return workers[-1]
+
+    yield start
+    for worker in workers:
+        worker.kill()
+        worker.communicate()
+    process.kill_leftovers(tmp_path / "lock")
+
+
+def wait_until(is_true: Callable[[], object], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def alive(folder: Path) -> list[int]:
+    return process._processes_of(folder / "lock")
+
+
+def main_process(folder: Path) -> int:
+    return int((folder / "lock").read_text())
+
+
+@programs("worker")
+def test_killed_worker(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
+    worker = start_worker(code, processes, grace=60)
+    assert len(alive(tmp_path)) == processes + 1
+    worker.kill()
+    wait_until(lambda: not alive(tmp_path), 5)
+    assert process.try_lock(tmp_path / "lock") is not None
+
+
+@programs("keeper")
+def test_killed_keeper(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
+    worker = start_worker(code, processes)
+    os.kill(int((tmp_path / "keeper").read_text()), signal.SIGKILL)
+    wait_until(lambda: not alive(tmp_path), 5)
+    assert worker.communicate(timeout=5)[0] == "-9\n"
+
+
+@programs("program")
+def test_killed_program(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
+    worker = start_worker(code, processes, grace=60)
+    os.kill(main_process(tmp_path), signal.SIGKILL)
+    wait_until(lambda: not alive(tmp_path), 5)
+    assert worker.communicate(timeout=5)[0] == "-9\n"
+
+
+@programs("both")
+def test_killed_worker_and_keeper(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
+    """The next attempt ends what is left before it begins."""
+    worker = start_worker(code, processes)
+    worker.kill()
+    os.kill(int((tmp_path / "keeper").read_text()), signal.SIGKILL)
+    wait_until(lambda: process.try_lock(tmp_path / "lock"), 5)
+    assert not alive(tmp_path)
+
+
+@pytest.mark.slow
+def test_locked_until_last_process_ended(start_worker: StartWorker, tmp_path: Path) -> None:
+    start_worker(*PROGRAMS["children with sessions of their own"])
+    os.kill(main_process(tmp_path), signal.SIGTERM)  # its children ignore it
+    wait_until(lambda: len(alive(tmp_path)) == 3)  # they and the keeper
+    assert process.try_lock(tmp_path / "lock") is None
+    wait_until(lambda: process.try_lock(tmp_path / "lock"), 5)
+    assert not alive(tmp_path)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., process.Process]:
+    def start(code: str, grace: float = 10.0, **variables: str) -> process.Process:
+        lock = process.try_lock(tmp_path / "lock")
+        assert lock is not None
+        words = [sys.executable, "-S", "-c", code]
+        env = os.environ | variables
+        return process.start(words, env=env, cwd=tmp_path, log=tmp_path / "log", lock=lock, grace=grace)
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("", 0),
+        ("raise SystemExit(7)", 7),
+        ("raise SystemExit(75)", 75),
+        ("raise SystemExit(-1)", 255),
+        ("import os; os.abort()", -signal.SIGABRT),
+        ("import os; os.kill(os.getpid(), 9)", -9),
+    ],
+)
+def test_exit_code(run: Run, code: str, expected: int) -> None:
+    assert run(code).wait(10) == expected
+
+
+def test_sigterm_leaves_time_to_save(run: Run, tmp_path: Path) -> None:
+    program = run(
+        "import signal, time, pathlib\n"
+        "def save(*_): time.sleep(0.3); pathlib.Path('saved').touch(); raise SystemExit(3)\n"
+        f"signal.signal(signal.SIGTERM, save)\n{SLEEP}"
+    )
+    wait_until(lambda: list(tmp_path.glob("ready-*")))
+    program.terminate()
+    assert program.poll() is None
+    assert program.wait(10) == 3
+    assert (tmp_path / "saved").exists()
+
+
+def test_grace_then_kill(run: Run, tmp_path: Path) -> None:
+    program = run(IGNORE + SLEEP, grace=0.3)
+    wait_until(lambda: list(tmp_path.glob("ready-*")))
+    program.terminate()
+    assert program.wait(10) == -9
+
+
+def test_kill(run: Run, tmp_path: Path) -> None:
+    program = run(IGNORE + SLEEP, grace=60)
+    wait_until(lambda: list(tmp_path.glob("ready-*")))
+    program.kill()
+    assert program.wait(10) == -9
+
+
+def test_signals_after_the_end_change_nothing(run: Run) -> None:
+    program = run("raise SystemExit(4)")
+    wait_until(lambda: program.keeper.poll() is not None)
+    program.terminate()
+    program.kill()
+    assert program.poll() == 4
+
+
+def test_output_environment_and_input(run: Run, tmp_path: Path) -> None:
+    code = "import os, sys; print(os.environ['X'], os.environ.get('SLURM_PROCID'), sys.stdin.read(), os.getcwd())"
+    (tmp_path / "log").write_text("earlier\n")
+    assert run(code + "; print('error', file=sys.stderr)", X="1", SLURM_PROCID="3").wait(10) == 0
+    assert sorted((tmp_path / "log").read_text().split("\n")) == ["", f"1 None  {tmp_path}", "earlier", "error"]
+
+
+def test_program_that_cannot_be_started(tmp_path: Path) -> None:
+    lock = process.try_lock(tmp_path / "lock")
+    assert lock is not None
+    program = process.start(["no-such"], env=os.environ, cwd=tmp_path, log=tmp_path / "log", lock=lock, grace=1)
+    assert program.wait(10) == 127
+    assert "no-such" in (tmp_path / "log").read_text()
+
+
+def test_another_lock_is_left_alone(run: Run, tmp_path: Path) -> None:
+    program = run(SLEEP)
+    wait_until(lambda: list(tmp_path.glob("ready-*")))
+    process.kill_leftovers(tmp_path / "loc")
+    assert program.poll() is None
+    program.kill()
+    program.wait(10)

@@ -1,0 +1,149 @@
+"""The client of programs: what it reads from a sweep, what it writes, and what it does without a sweep."""
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import lengthwise
+from orchestrator.program.reports import Declared, merge
+
+DECLARED = Declared(
+    steps=250, every=100, averages=("raw", "ema"), metrics={"accuracy": (5, 10), "f1": (1,)}, lengths=(1, 5, 10)
+)
+
+
+@pytest.fixture
+def in_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "config.json").write_text('{"lr": 0.003, "optimizer": {"name": "adamw"}}')
+    values = {"REPORTS": "reports", "CONFIG": "config.json", "CHECKPOINTS": "kept", "FOLDER": "", "STOP": "stop"}
+    variables = {name: str(tmp_path / value) for name, value in values.items()}
+    variables |= {"SEED": "3", "STEPS": "250", "EVERY": "100", "REPORTED": "100", "STOP_AT": ""}
+    for name, value in variables.items():
+        monkeypatch.setenv(f"LENGTHWISE_{name}", value)
+    for name in lengthwise.RANKS:
+        monkeypatch.delenv(name, raising=False)
+    yield tmp_path
+
+
+def test_values_of_the_sweep(in_sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = lengthwise.member({"lr": 1}, 7, steps=9, every=2)
+    assert (run.config, run.seed) == ({"lr": 0.003, "optimizer": {"name": "adamw"}}, 3)
+    assert (run.steps, run.every, run.reported, run.stop_at) == (250, 100, 100, None)
+    assert run.checkpoints == in_sweep / "kept"
+    assert [step for step in range(260) if run.due(step)] == [100, 200, 250]
+    monkeypatch.setenv("LENGTHWISE_EVERY", "")
+    monkeypatch.setenv("LENGTHWISE_STOP_AT", "200")
+    run = lengthwise.member(every=2)
+    assert (run.every, run.stop_at) == (None, 200)
+    assert [step for step in range(260) if run.due(step)] == [250]
+
+
+def test_reports_are_read_back(in_sweep: Path) -> None:
+    run = lengthwise.member()
+    tensor = torch.tensor([0.5, float("nan")])
+    run.report(100, {"accuracy": {5: tensor[0], np.int64(10): tensor[1]}, "f1": np.float32(0.25)}, loss=np.float64(2))
+    run.report(np.int64(100), {"accuracy": {"5": 1, 10: float("inf")}}, average="ema")
+    run.failed(120)
+    text = (in_sweep / "reports").read_text()
+    assert "NaN" not in text
+    (step,), reports = merge({"r": text}, DECLARED)
+    nan = float("nan")
+    expected = [[[nan, 0.5, nan], [0.25, nan, nan]], [[nan, 1, nan], [nan, nan, nan]]]
+    np.testing.assert_array_equal(step.values_AKL, np.array(expected, dtype=np.float32))
+    assert (step.loss, reports.failed) == (2.0, 120)
+
+
+def test_when_to_stop(in_sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lengthwise.member().report(100, {}) is False
+    (in_sweep / "stop").touch()
+    assert lengthwise.member().report(100, {}) is True
+    (in_sweep / "stop").unlink()
+    monkeypatch.setenv("LENGTHWISE_STOP_AT", "200")
+    run = lengthwise.member()
+    assert [run.report(step, {}) for step in (100, 200, 250)] == [False, True, True]
+
+
+@pytest.mark.parametrize("name", lengthwise.RANKS)
+def test_only_the_first_rank_writes(name: str, in_sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (in_sweep / "stop").touch()
+    monkeypatch.setenv(name, "1")
+    assert lengthwise.member().report(100, {}) is True
+    lengthwise.member().stopped(100)
+    assert not (in_sweep / "reports").exists()
+    monkeypatch.setenv(name, "0")
+    lengthwise.member().stopped(100)
+    assert json.loads((in_sweep / "reports").read_text()) == {"stopped": 100}
+
+
+def test_torchrun_rank_comes_before_that_of_slurm(in_sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    lengthwise.member().stopped(100)
+    assert (in_sweep / "reports").exists()
+
+
+def test_full_disk(in_sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LENGTHWISE_REPORTS", "/dev/full")
+    with pytest.raises(OSError, match="space"):
+        lengthwise.member().report(100, {})
+
+
+def test_outside_of_a_sweep(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (*lengthwise.RANKS, "LENGTHWISE_REPORTS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LENGTHWISE_STOP_AT", "1")
+    monkeypatch.setenv("LENGTHWISE_STEPS", "3")
+    run = lengthwise.member({"lr": 1}, 7, steps=5, every=2)
+    assert (run.config, run.seed, run.reported) == ({"lr": 1}, 7, 0)
+    assert [step for step in range(6) if run.due(step)] == [2, 4, 5]
+    assert run.report(2, {"accuracy": {5: 0.5}}, loss=float("nan")) is False
+    assert json.loads(capsys.readouterr().out) == {
+        "step": 2, "average": "raw", "curves": {"accuracy": {"5": 0.5}}, "loss": None
+    }  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+    assert lengthwise.member().config == {}
+
+
+def copied(folder: Path, code: str) -> subprocess.CompletedProcess[Any]:
+    """Run code beside a copy of the file, without site-packages."""
+    shutil.copy(lengthwise.__file__, folder)
+    words = [sys.executable, "-S", "-c", code]
+    return subprocess.run(words, cwd=folder, env={}, capture_output=True, text=True, check=False)
+
+
+def test_copy_beside_a_script(tmp_path: Path) -> None:
+    ended = copied(tmp_path, "import lengthwise; lengthwise.member(steps=1).report(1, {'loss': 0.5})")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert json.loads(ended.stdout)["curves"] == {"loss": 0.5}
+    ended = copied(tmp_path, "import lengthwise; lengthwise.run")
+    assert ended.stderr.splitlines()[-1].startswith("ImportError: lengthwise.run ")
+    ended = copied(tmp_path, "import lengthwise; lengthwise.runs")
+    assert ended.stderr.splitlines()[-1].startswith("AttributeError: ")
+
+
+def test_only_the_standard_library_is_imported() -> None:
+    tree = ast.parse(Path(lengthwise.__file__).read_text())
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in imports if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
+
+
+def test_api_of_the_package() -> None:
+    import orchestrator
+
+    assert lengthwise.run is orchestrator.run
+    assert lengthwise.open_sweep is orchestrator.open_sweep
+    assert not hasattr(lengthwise, "plan")
