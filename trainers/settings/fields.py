@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Self, dataclass_transform
 
 from trainers.errors import ConfigError, Problem, nearest
 from trainers.settings.nested import build_nested, is_nested
-from trainers.settings.values import check_bounds, convert_value, describe_values
+from trainers.settings.values import check_bounds, convert_value, describe_values, meant_value
 
 NOTHING: Final = object()  # no value, as opposed to the value None
 
@@ -234,6 +234,7 @@ def check_value(cls: type, item: Field[Any], value: Any) -> tuple[Any, list[Prob
         choices = item.metadata["choices"]
         close = nearest(value, [str(choice) for choice in choices]) if choices else None
         close = f"[{close}]" if close is not None and close == value else close  # which is right in a list
+        close = close or meant_value(type_hints(cls)[item.name], item.metadata, value)
         message, allowed = f"{value!r} {error}", allowed_values(cls, item)
         return value, [Problem(key=item.name, given=value, message=message, allowed=allowed, nearest=close)]
     return converted, []

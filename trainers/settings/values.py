@@ -4,6 +4,7 @@ import math
 import types
 import typing
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import Field
 from typing import Any
 
@@ -55,6 +56,30 @@ def check_bounds(metadata: Mapping[str, Any], value: Any) -> None:
                 or (bounds["below"] is not None and entry >= bounds["below"])
             ):
                 raise ValueError("is out of bounds")
+
+
+def meant_value(hint: Any, metadata: Mapping[str, Any], value: Any) -> str | None:
+    """Return the number of a field's type that a value of another type means, as it is to be written; None if none.
+
+    For an integer 1e3 means "1000", and "1_000" does; for a number "1e-4" means "0.0001 without quotes".
+    """
+    number = _read_number(value)
+    try:
+        check_bounds(metadata, convert_value(hint, number))
+    except ValueError:
+        return None
+    return f"{number} without quotes" if isinstance(value, str) and "_" not in value else str(number)
+
+
+def _read_number(value: Any) -> Any:
+    """Return the number that a text is, and a real number without a fraction as an int, also in lists."""
+    if isinstance(value, list):
+        return [_read_number(entry) for entry in value]
+    for kind in (int, float) if isinstance(value, str) else ():
+        with suppress(ValueError):
+            value = kind(value)
+            break
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def describe_values(item: Field[Any], hint: Any) -> str:

@@ -17,6 +17,7 @@ from search_spaces import ABSENT, SweepSpec, active_values
 from search_spaces.grammar.problems.errors import shown
 from search_spaces.grammar.problems.findings import SECTIONS, Findings, above, lookup, parent, within
 from search_spaces.grammar.space.domains import Choice, Domain, Grid, value_key
+from search_spaces.grammar.space.foreign import write_domain
 from trainers.config.slots import single_problems, slot_of
 from trainers.errors import Problem
 
@@ -57,8 +58,17 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
             continue
         cover = next((key for key in always if within(problem.key, key)), None)
         said = f"; the space draws {cover}, so this value is never used: mend it, or leave it out" if cover else ""
-        findings.report(replace(problem, message=problem.message + said, given=given))
+        nearest = problem.nearest or _describe_searched(problem, given)
+        findings.report(replace(problem, message=problem.message + said, given=given, nearest=nearest))
         yield problem.key
+
+
+def _describe_searched(problem: Problem, given: Any) -> str | None:
+    """Return the entry of the space that a domain in the place of a fixed value means, None if it is no domain."""
+    if problem.message == "unknown key" or "list" in (problem.allowed or "list"):
+        return None
+    domain = write_domain(given)
+    return f"space: {{{problem.key}: {domain}}}" if domain else None
 
 
 def _section_problems(

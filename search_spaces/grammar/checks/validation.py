@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from search_spaces.grammar.problems.errors import nearest_name
 from search_spaces.grammar.problems.findings import SECTIONS, Findings, child, dotted_keys
+from search_spaces.grammar.space.domains import meant_number
 from search_spaces.grammar.spec.spec import SweepSpec
 
 _PLACEHOLDERS: dict[str, Any] = {
@@ -79,6 +80,12 @@ _MESSAGES = {
 }
 _BOUNDS = {"greater_than": "above {gt}", "greater_than_equal": "at least {ge}"}
 _BOUNDS |= {"less_than": "below {lt}", "less_than_equal": "at most {le}"}
+_ELSEWHERE = {
+    **dict.fromkeys(("parameters", "params", "search_space"), "space"),
+    **dict.fromkeys(("n_trials", "num_samples", "run_cap", "count"), "search.configurations"),
+    **{"method": "search.sampler", "algorithm": "search.sampler", "goal": "objective.direction"},
+}
+"""Top-level keys of other tools, and ours of the same meaning."""
 _BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
@@ -95,6 +102,7 @@ def _translate(details: ErrorDetails, data: dict[str, Any], findings: Findings, 
     elif kind == "extra_forbidden":
         allowed = ", ".join(_fields_above(details["loc"], model))
         nearest = (_section_key(details, data) if model is SweepSpec else None) or _meant_key(details, model)
+        nearest = nearest or (_ELSEWHERE.get(address) if model is SweepSpec else None)
         findings.add(address, "is not a key here", allowed=allowed, nearest=nearest)
     elif kind == "literal_error":
         names = [option.strip("'") for option in context["expected"].replace(" or ", ", ").split(", ")]
@@ -102,7 +110,7 @@ def _translate(details: ErrorDetails, data: dict[str, Any], findings: Findings, 
             address, "is not allowed", given=given, allowed=", ".join(names), nearest=nearest_name(given, names)
         )
     elif kind == "lengthwise":
-        findings.add(address, context["message"], given=given, allowed=context["allowed"])
+        findings.add(address, context["message"], given=given, allowed=context["allowed"], nearest=context["nearest"])
     elif kind in _BOUNDS:
         findings.add(address, "is out of bounds", given=given, allowed=_BOUNDS[kind].format(**context))
     elif kind in _MESSAGES:
@@ -114,12 +122,7 @@ def _translate(details: ErrorDetails, data: dict[str, Any], findings: Findings, 
 def _meant(kind: str, given: Any) -> str | None:
     if kind == "bool_type" and isinstance(given, str):
         return _BOOLEANS.get(given.casefold())
-    if kind == "int_type" and isinstance(given, float) and given.is_integer():
-        return str(int(given))
-    if kind in ("int_type", "float_type") and isinstance(given, str):
-        bare = given.replace("_", "").strip()
-        return bare if bare.isascii() and bare.isdigit() else None
-    return None
+    return meant_number(given, whole=kind == "int_type") if kind in ("int_type", "float_type") else None
 
 
 def _meant_key(unknown: ErrorDetails, model: type[BaseModel]) -> str | None:

@@ -8,6 +8,7 @@ All random domains are drawn together; each draw is combined with every grid poi
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -252,6 +253,29 @@ def is_number(value: Any, *, whole: bool = False) -> bool:
     return isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
 
 
+def read_number(value: Any) -> Any:
+    """Return the number that a text is, and a real number without a fraction as an int; other values as they are.
+
+    read_number("1_000") and read_number(1e3) -> 1000; read_number("1e-4") -> 0.0001
+    """
+    for kind in (int, float) if isinstance(value, str) else ():
+        with suppress(ValueError):
+            value = kind(value)
+            break
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def meant_number(value: Any, *, whole: bool = False) -> str | None:
+    """Return how the number that a value of another type means is written; None if it means none.
+
+    meant_number("1e-4") -> "0.0001 without quotes"; meant_number(1e3, whole=True) -> "1000"
+    """
+    number = read_number(value)
+    if number is value or not is_number(number, whole=whole) or not abs(number) < 2**63:
+        return None
+    return f"{number} without quotes" if isinstance(value, str) and "_" not in value else str(number)
+
+
 def number_pair(raw: dict[str, Any], kind: str, bounds: str, fault: Fault, *, whole: bool = False) -> Any:
     """Return the two numbers of a domain, or None with a fault recorded."""
     pair = raw[kind]
@@ -260,7 +284,8 @@ def number_pair(raw: dict[str, Any], kind: str, bounds: str, fault: Fault, *, wh
         return None
     wrong = [index for index, bound in enumerate(pair) if not is_number(bound, whole=whole)]
     for index in wrong:
-        fault(f".{kind}[{index}]", f"must be a {'whole ' if whole else ''}number", given=pair[index], allowed=bounds)
+        message, nearest = f"must be a {'whole ' if whole else ''}number", meant_number(pair[index], whole=whole)
+        fault(f".{kind}[{index}]", message, given=pair[index], allowed=bounds, nearest=nearest)
     return None if wrong else tuple(pair)
 
 

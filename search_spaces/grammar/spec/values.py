@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from search_spaces.grammar.space.domain_schema import listed_schema
-from search_spaces.grammar.space.domains import is_number, value_key
+from search_spaces.grammar.space.domains import is_number, meant_number, value_key
 from search_spaces.grammar.spec.names import ALLOWED, MAX_CHARACTERS, name_problem, normalize_name
 
 MAX_SEEDS = 100_000
@@ -28,9 +28,9 @@ class Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def value_error(message: str, allowed: str | None = None) -> PydanticCustomError:
-    """Return the error of a validator: a message in the terms of the file, and what is allowed."""
-    return PydanticCustomError("lengthwise", "{message}", {"message": message, "allowed": allowed})
+def value_error(message: str, allowed: str | None = None, nearest: str | None = None) -> PydanticCustomError:
+    """Return the error of a validator: a message in the terms of the file, what is allowed, the nearest valid value."""
+    return PydanticCustomError("lengthwise", "{message}", {"message": message, "allowed": allowed, "nearest": nearest})
 
 
 def store_problem(uri: str) -> str | None:
@@ -75,12 +75,12 @@ def _lengths(value: Any) -> tuple[int, ...]:
 
 def _distinct_integers(value: Any, least: int, most: int | None, allowed: str) -> tuple[int, ...]:
     if not isinstance(value, (list, tuple)):
-        raise value_error("is not allowed", allowed)
+        raise value_error("is not allowed", allowed, meant_number(value, whole=True))
     if not value:
         raise value_error("must not be empty", allowed)
     for index, item in enumerate(value):
         if not is_number(item, whole=True) or item < least or (most is not None and item > most):
-            raise value_error(f"item {index} is {item!r}", allowed)
+            raise value_error(f"item {index} is {item!r}", allowed, meant_number(item, whole=True))
     seen: set[int] = set()
     for item in value:
         if item in seen:
@@ -92,7 +92,9 @@ def _distinct_integers(value: Any, least: int, most: int | None, allowed: str) -
 def _pack(value: Any) -> Any:
     if value == "auto" or (is_number(value, whole=True) and value >= 1):
         return value
-    raise value_error("is not allowed", "auto, or a whole number of members, at least 1")
+    raise value_error(
+        "is not allowed", "auto, or a whole number of members, at least 1", meant_number(value, whole=True)
+    )
 
 
 def _keep_weights(value: Any) -> Any:
@@ -104,7 +106,7 @@ def _keep_weights(value: Any) -> Any:
 def _gpus(value: Any) -> float:
     if is_number(value) and (0 <= value <= 1 or (value > 1 and float(value).is_integer())):
         return float(value)
-    raise value_error("is not a share of GPUs", "0, a fraction up to 1, or a whole number")
+    raise value_error("is not a share of GPUs", "0, a fraction up to 1, or a whole number", meant_number(value))
 
 
 def _text(value: Any) -> str:

@@ -195,6 +195,9 @@ class _Reader:
             if value in (float("inf"), float("-inf")):
                 self.findings.unreadable(address, "is too large a number", given=text, place=place)
                 return ABSENT
+            if value == 0 and re.match(r"[-+]?[0.]*[1-9]", text):
+                self.findings.unreadable(address, "is too small a number: it would be zero", given=text, place=place)
+                return ABSENT
             return value
         if _NOT_FINITE.fullmatch(text):
             self.findings.unreadable(address, "must be a finite number", given=text, place=place)

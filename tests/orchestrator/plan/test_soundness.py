@@ -344,3 +344,27 @@ def test_what_tpe_can_draw_later_is_built_before_anything_is_written(tmp_path: P
         search = f"search={{sampler: tpe, configurations: 8, generation: 2, seed: {seed}}}"
         with pytest.raises(SweepFileError, match="3 does not divide width 16"):
             check(load_checked(file, [space, search]))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "key", "meant"),
+    [
+        ("steps: 60", "steps: 1e3", 10, "training.steps", "1000"),
+        ("steps: 60", "steps: 1_000", 10, "training.steps", "1000"),
+        ("steps: 60", 'steps: "60"', 10, "training.steps", "60 without quotes"),
+        ("learning_rate: 0.01", 'learning_rate: "1e-4"', 12, "training.learning_rate", "0.0001 without quotes"),
+        ("decay: 0.9", 'decay: "0.9"', 13, "training.averages.ema.decay", "0.9 without quotes"),
+        ("decay: 0.9", 'decay: "1.5"', 13, "training.averages.ema.decay", None),
+        ("batch_size: 8", 'batch_size: 8\n  betas: ["0.9", 0.99]', 12, "training.betas", "[0.9, 0.99]"),
+        ("{uniform: [0.0, 0.5]}", '{choice: [0.0, "1e-1"]}', 19, "space.model.dropout.choice[1]", "0.1 without quotes"),
+        ("width: 8", "width: {values: [8, 16]}", 7, "model.width", "space: {model.width: {choice: [8, 16]}}"),
+        ("width: 8", "width: [8, 16]", 7, "model.width", "space: {model.width: {choice: [8, 16]}}"),
+        ("steps: 60", "steps: {grid: [1, 9]}", 10, "training.steps", "space: {training.steps: {grid: [1, 9]}}"),
+        ("batch_size: 8", "batch_size: 8\n  betas: [0.9]", 12, "training.betas", None),
+    ],
+)  # fmt: skip
+def test_a_value_of_another_type_is_hinted(
+    refused: Refused, old: str, new: str, line: int, key: str, meant: str | None
+) -> None:
+    [problem] = (error := refused((old, new))).problems
+    assert lines(error) == [(line, key)] and problem.nearest == meant
