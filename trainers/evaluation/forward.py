@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from trainers.evaluation.generate import generate_states, generate_tokens, make_chooser
+from trainers.evaluation.generate import Choose, generate_states, generate_tokens, make_chooser
 from trainers.models.model import Cache, Model
 from trainers.positions.context import Recorder
 from trainers.tasks.decoding import Decoding
@@ -23,7 +23,7 @@ class Forward:
     """The models of M members with the weights of one average, (M, *shape) by name.
 
     noise: random numbers of these rows in evaluation, without dropout. compute_dtype: as in training; logits have the
-    dtype of the weights. recorded: values that the layers recorded in the last call.
+    dtype of the weights. recorded: values that the layers recorded in the last call. sampled: draws of sampled texts.
     """
 
     model: Model
@@ -33,6 +33,7 @@ class Forward:
     compute_dtype: str = "float32"
     beat: Callable[[], None] = lambda: None
     recorded: dict[str, list[Tensor]] = field(default_factory=dict)
+    sampled: set[int] = field(default_factory=set, init=False)
 
     def __call__(self, batch: Batch) -> Tensor:
         """Return logits (M, B, T, V), and record the values of the layers."""
@@ -78,17 +79,26 @@ class Forward:
     def _wide(self, logits: Tensor) -> Tensor:
         return logits.to(self._weight.dtype)
 
-    def generate(self, prompt_MBP: Tensor, decoding: Decoding, *, max_tokens: int) -> Tensor:
+    def generate(self, prompt_MBP: Tensor, decoding: Decoding, *, max_tokens: int, draw: int = 0) -> Tensor:
         """Generate up to `max_tokens` tokens after a prompt, int64 (M, B, max_tokens): up to the end mark, then pads.
 
         Random numbers of sampled tokens depend on the row in its batch, not on the pieces in which the batch is
-        evaluated; two calls for the same rows draw the same numbers. Raises ValueError for `max_tokens` below 1.
+        evaluated, and on `draw`: several texts after the same prompt are draws 0, 1, 2... Raises ValueError for
+        `max_tokens` below 1, and for a draw that was sampled already.
         """
-        choose = make_chooser(self, decoding, (prompt_MBP.shape[1], max_tokens))
+        choose = self._begin_text(decoding, (prompt_MBP.shape[1], max_tokens), draw)
         return generate_tokens(self, prompt_MBP, decoding, choose, max_tokens)
 
     def generate_by_state(
-        self, prompt_MBP: Tensor, decoding: Decoding, *, shared: int, states: int, width: int, mark: int
+        self,
+        prompt_MBP: Tensor,
+        decoding: Decoding,
+        *,
+        shared: int,
+        states: int,
+        width: int,
+        mark: int,
+        draw: int = 0,
     ) -> Tensor:
         """Generate a text state by state, int64 (M, B, G), G = shared - P + states * width: up to the end, then pads.
 
@@ -97,11 +107,22 @@ class Forward:
         at most `width` tokens; a row with a longer state ends there. Every later state is generated from the shared
         tokens and the previous state only, at positions 0, 1, 2... (the inductive scratchpad, arXiv:2406.06467,
         appendix C.2). Random numbers are drawn as in `generate`. Raises ValueError for a prompt that is empty or fills
-        the first state.
+        the first state, and for a draw that was sampled already.
         """
         max_tokens = shared - prompt_MBP.shape[-1] + states * width
-        choose = make_chooser(self, decoding, (prompt_MBP.shape[1], max_tokens))
+        choose = self._begin_text(decoding, (prompt_MBP.shape[1], max_tokens), draw)
         return generate_states(self, prompt_MBP, decoding, choose, shared=shared, states=states, width=width, mark=mark)
+
+    def _begin_text(self, decoding: Decoding, shape: tuple[int, int], draw: int) -> Choose:
+        """Return what chooses the tokens of a text; a sampled text needs a draw that no text had before."""
+        if decoding.is_sampled and draw in self.sampled:
+            raise ValueError(
+                f"draw {draw} was sampled already, and would have the same random numbers again; "
+                f"allowed: another draw, such as generate(..., draw={max(self.sampled) + 1})"
+            )
+        if decoding.is_sampled:
+            self.sampled.add(draw)
+        return make_chooser(self, decoding, shape, draw)
 
     def _record(self, name: str, value: Tensor) -> None:
         self.recorded.setdefault(name, []).append(value)

@@ -6,6 +6,7 @@ Shapes: M members, B rows, P tokens of the prompt, V output tokens, W tokens of 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -17,16 +18,21 @@ from trainers.tasks.parts import compact, packed_places
 from trainers.tensors.batch import Batch
 
 Choose = Callable[[Tensor, int], Tensor]
+MOST_DRAWS = 2**12  # parts of a step with sites below 2^32
 
 
-def make_chooser(forward: ForwardPass, decoding: Decoding, shape: tuple[int, int]) -> Choose:
+def make_chooser(forward: ForwardPass, decoding: Decoding, shape: tuple[int, int], draw: int = 0) -> Choose:
     """Return a function of logits (M, B, V) and the token's number that chooses the next token (M, B).
 
-    shape: rows and generated tokens.
+    shape: rows and generated tokens. draw: the number of the text, each with its own random numbers. Raises ValueError
+    for a draw outside 0..MOST_DRAWS - 1.
     """
+    if not 0 <= draw < MOST_DRAWS:
+        raise ValueError(f"draw is {draw}; allowed: 0 to {MOST_DRAWS - 1}")
     if not decoding.is_sampled:
         return lambda logits, number: decoding.choose_token(logits, None)
-    uniform = forward.noise.uniform(GENERATION_SITE, shape)
+    # An evaluation is one part of its step, so parts 1, 2... are free for further draws.
+    uniform = replace(forward.noise, part=draw).uniform(GENERATION_SITE, shape)
     count = shape[1] if decoding.sampled_tokens is None else decoding.sampled_tokens
     return lambda logits, number: decoding.choose_token(logits, uniform[..., number] if number < count else None)
 

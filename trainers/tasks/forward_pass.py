@@ -57,10 +57,18 @@ class ForwardPass(Protocol):
     ) -> tuple[Tensor, Any]:
         """Return the logits (M, B, T, V) of the tokens that follow, and the extended KV cache."""
 
-    def generate(self, prompt_MBP: Tensor, decoding: Decoding, *, max_tokens: int) -> Tensor:
+    def generate(self, prompt_MBP: Tensor, decoding: Decoding, *, max_tokens: int, draw: int = 0) -> Tensor:
         """Return the text that follows a prompt, int64 (M, B, max_tokens)."""
 
     def generate_by_state(
-        self, prompt_MBP: Tensor, decoding: Decoding, *, shared: int, states: int, width: int, mark: int
+        self,
+        prompt_MBP: Tensor,
+        decoding: Decoding,
+        *,
+        shared: int,
+        states: int,
+        width: int,
+        mark: int,
+        draw: int = 0,
     ) -> Tensor:
         """Return the text that follows a prompt, generated state by state, int64 (M, B, G)."""

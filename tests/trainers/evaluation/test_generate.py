@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import ClassVar
 
 import pytest
@@ -195,7 +194,7 @@ def test_neither_pieces_of_the_rows_nor_the_pack_change_a_token(model) -> None:
         return torch.cat(
             [
                 mine.generate(given, DRAWN, max_tokens=6),
-                mine.generate_by_state(given, DRAWN, shared=4, states=3, width=4, mark=MARK),
+                mine.generate_by_state(given, DRAWN, shared=4, states=3, width=4, mark=MARK, draw=1),
             ],
             dim=-1,
         )
@@ -285,10 +284,10 @@ def test_sizes_that_do_not_go_together_are_refused() -> None:
 @pytest.mark.parametrize("name", ["learned", "abacus", "randomized", "tra", "fox"])
 def test_neither_form_waits(name) -> None:
     forward = forward_of(MODELS[name])
-    assert waits(lambda: forward.generate(prompt_of(4), DRAWN, max_tokens=5)) == set()
+    assert waits(lambda: replace(forward).generate(prompt_of(4), DRAWN, max_tokens=5)) == set()
+    sizes = {"shared": 4, "states": 3, "width": 4, "mark": MARK}
     for decoding in (GREEDY, DRAWN):
-        sizes = {"shared": 4, "states": 3, "width": 4, "mark": MARK}
-        assert waits(partial(forward.generate_by_state, prompt_of(3), decoding, **sizes)) == set()
+        assert waits(lambda how=decoding: replace(forward).generate_by_state(prompt_of(3), how, **sizes)) == set()
 
 
 def test_a_long_text_is_known_to_be_alive() -> None:
@@ -305,13 +304,37 @@ def test_only_the_first_tokens_are_drawn_where_it_says_how_many() -> None:
     forward = forward_of(MODELS["learned"], rows=B)
     prompt = prompt_of(3)
     greedy, drawn_all = (forward.generate(prompt, decoding, max_tokens=8) for decoding in (GREEDY, DRAWN))
-    assert torch.equal(forward.generate(prompt, replace(DRAWN, sampled_tokens=0), max_tokens=8), greedy)
-    assert torch.equal(forward.generate(prompt, replace(DRAWN, sampled_tokens=8), max_tokens=8), drawn_all)
-    some = forward.generate(prompt, replace(DRAWN, sampled_tokens=2), max_tokens=8)
+    none, all_of_them, some = (
+        replace(forward).generate(prompt, replace(DRAWN, sampled_tokens=count), max_tokens=8) for count in (0, 8, 2)
+    )
+    assert torch.equal(none, greedy) and torch.equal(all_of_them, drawn_all)
     assert torch.equal(some[..., :2], drawn_all[..., :2]) and not torch.equal(some, drawn_all)
     after = forward.generate(torch.cat([prompt, some[..., :2]], dim=-1), GREEDY, max_tokens=6)
     going = (some[..., :2] != END).all(dim=-1)
     assert going.any() and torch.equal(some[going][:, 2:], after[going])
+
+
+def test_each_draw_has_its_own_random_numbers_and_is_sampled_once() -> None:
+    forward, prompt = forward_of(MODELS["learned"], rows=60), prompt_of(3, 60)
+    texts = [forward.generate(prompt, DRAWN, max_tokens=8, draw=draw) for draw in range(5)]
+    for i, text in enumerate(texts):
+        assert not any(torch.equal(text, other) for other in texts[:i])
+        assert torch.equal(text, replace(forward).generate(prompt, DRAWN, max_tokens=8, draw=i))
+    assert torch.equal(texts[0], replace(forward).generate(prompt, DRAWN, max_tokens=8))
+    sizes = {"shared": 4, "states": 3, "width": 4, "mark": MARK}
+    for again in (
+        lambda: forward.generate(prompt, DRAWN, max_tokens=8),
+        lambda: forward.generate_by_state(prompt, DRAWN, **sizes, draw=4),
+    ):
+        with pytest.raises(ValueError, match=r"^draw \d was sampled already.*draw=5"):
+            again()
+    for draw in (-1, generate.MOST_DRAWS):
+        with pytest.raises(ValueError, match=f"draw is {draw}; allowed: "):
+            forward.generate(prompt, DRAWN, max_tokens=8, draw=draw)
+    last = forward.generate(prompt, DRAWN, max_tokens=8, draw=generate.MOST_DRAWS - 1)
+    assert not any(torch.equal(last, text) for text in texts)
+    for _ in range(2):
+        forward.generate(prompt, GREEDY, max_tokens=2)
 
 
 class Texts(Wide):
@@ -322,7 +345,7 @@ class Texts(Wide):
 
     def score_batch(self, forward: Forward, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         prompt = batch.tokens[..., :2]
-        sizes = {"shared": 3, "states": 3, "width": 4, "mark": MARK}
+        sizes = {"shared": 3, "states": 3, "width": 4, "mark": MARK, "draw": 1}
         plain, states = forward.generate(prompt, DRAWN, max_tokens=6), forward.generate_by_state(prompt, DRAWN, **sizes)
         found = {"plain": plain.double().mean(-1), "by_state": states.double().mean(-1), "length": (states > 0).sum(-1)}
         return {name: value.double()[..., None] for name, value in found.items()}

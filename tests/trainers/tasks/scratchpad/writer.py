@@ -18,7 +18,7 @@ class Writer:
     def __call__(self, batch: Batch) -> Tensor:
         return torch.nn.functional.one_hot(batch.targets.clamp(min=0), self.outputs).float()
 
-    def generate(self, prompt_MBP: Tensor, decoding: Decoding, *, max_tokens: int) -> Tensor:
+    def generate(self, prompt_MBP: Tensor, decoding: Decoding, *, max_tokens: int, draw: int = 0) -> Tensor:
         found = torch.full((*prompt_MBP.shape[:2], max_tokens), decoding.pad)
         for row, prompt in enumerate(prompt_MBP.flatten(0, 1)):
             said = torch.tensor(self.answer(row, prompt)[:max_tokens])
@@ -26,6 +26,14 @@ class Writer:
         return found
 
     def generate_by_state(
-        self, prompt_MBP: Tensor, decoding: Decoding, *, shared: int, states: int, width: int, mark: int
+        self,
+        prompt_MBP: Tensor,
+        decoding: Decoding,
+        *,
+        shared: int,
+        states: int,
+        width: int,
+        mark: int,
+        draw: int = 0,
     ) -> Tensor:
         return self.generate(prompt_MBP, decoding, max_tokens=shared - prompt_MBP.shape[-1] + states * width)
