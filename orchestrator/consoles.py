@@ -1,14 +1,18 @@
-"""Consoles that never crop a line: as wide as the terminal, or wide and unwrapped in a file or pipe."""
+"""Consoles that never crop a line: as wide as the terminal, or wide and unwrapped in a file or pipe.
+
+Names and messages in a ledger may be somebody else's, so consoles print no control characters but their own.
+"""
 
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
-from orchestrator.redaction import mask_credentials
+from orchestrator.redaction import mask_credentials, remove_controls
 
 ENCODING_VARIABLE = "PYTHONIOENCODING"
 WIDTH_OF_FILES = 160  # of tables in logs and pipes
@@ -22,6 +26,11 @@ class WholeConsole(Console):
         super().print(
             *(mask_credentials(one) if isinstance(one, str) else one for one in objects), **{"crop": False, **options}
         )
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render like Console, without control characters in texts; colours and cursor movements are added later."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=remove_controls(segment.text))
 
 
 def make_console(*, stderr: bool = False) -> Console:

@@ -1,4 +1,4 @@
-"""Mask passwords and tokens in recorded tracking addresses, messages, log lines and tracebacks.
+"""Mask passwords and tokens in recorded addresses, messages, log lines and tracebacks; remove control characters.
 
 In addresses, passwords and tokens in userinfo and query are masked. In messages, so are the secrets of addresses passed
 to `remember` and of MLflow's variables: as written, decoded and encoded. Data (searched values, names, paths) is never
@@ -28,6 +28,7 @@ _NAME = re.compile(r"[\w.-]+")
 _IN_QUERY = re.compile(r"(?i)([?&][\w-]*(?:token|password|passwd|pwd|secret|api[_-]?key)=)[^\s&#'\"]+")
 _MESSAGES = ("error", "message", "trace")  # fields of a record
 _remembered: set[str] = set()
+_CONTROLS = dict.fromkeys({*range(0x20), 0x7F, *range(0x80, 0xA0)} - {ord("\n"), ord("\t")})  # C0, DEL and C1
 
 
 def remember(uri: str | None) -> None:
@@ -90,6 +91,14 @@ def _mask_word(text: str, word: str) -> str:
     return re.sub(r"[^\s'\"]+", masked, text)
 
 
+def remove_controls(text: str) -> str:
+    """Return text without control characters but for newline and tab: a terminal obeys them, whoever wrote them.
+
+    remove_controls("a\\x1b]0;title\\x07") -> "a]0;title"
+    """
+    return text.translate(_CONTROLS)
+
+
 def masked_record(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a record with secrets masked in messages and tracking addresses; data is unchanged."""
     masked = {
@@ -134,7 +143,7 @@ def remove_userinfo(uri: str) -> str:
 
 
 def redact_log_records() -> None:
-    """Mask secrets in the log records of this process and in their tracebacks."""
+    """Mask secrets in the log records of this process and in their tracebacks; control characters are left out."""
     logging.setLogRecordFactory(_MaskedRecord)
 
 
@@ -147,10 +156,12 @@ class _MaskedRecord(logging.LogRecord):
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         if self.exc_info and self.exc_info[1] is not None:
-            self.exc_text = masked_traceback(self.exc_info[1]).rstrip("\n")  # formatters use it unchanged
+            self.exc_text = remove_controls(masked_traceback(self.exc_info[1])).rstrip(
+                "\n"
+            )  # formatters use it unchanged
 
     def getMessage(self) -> str:  # noqa: N802 - the name is logging's
-        return redact(super().getMessage())
+        return remove_controls(redact(super().getMessage()))
 
 
 def _secrets() -> list[str]:

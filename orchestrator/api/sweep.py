@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import io
 import json
 from collections.abc import Sequence
@@ -232,7 +231,9 @@ class Sweep:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: where the sweep stands, and its median curves if there are any."""
-        text = f"<p><b>{html.escape(self.name)}</b>: {html.escape(self._standing())}</p>"
+        from orchestrator.report.page import escape  # brings matplotlib
+
+        text = f"<p><b>{escape(self.name)}</b>: {escape(self._standing())}</p>"
         return text + (_image(self.summary) if self.summary.judged_rows else "")
 
 

@@ -20,7 +20,7 @@ from orchestrator.cli.help import BEGIN, LOOK, VerbGroup, show_version
 from orchestrator.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
 from orchestrator.errors import LengthwiseError, SpecChanged, UserError
 from orchestrator.record.ledger.folders import default_storage, has_ledger
-from orchestrator.redaction import masked_traceback, redact, redact_log_records
+from orchestrator.redaction import masked_traceback, redact, redact_log_records, remove_controls
 from orchestrator.running.with_ray import start as ray_start
 from orchestrator.shortages import out_of_memory
 from orchestrator.sweep.children import SweepChildren
@@ -266,11 +266,11 @@ def _run_verb() -> int:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException as error:  # the user's own code may raise anything
         if os.environ.get(DEBUG_VARIABLE):
-            sys.stderr.write(masked_traceback(error))
+            sys.stderr.write(remove_controls(masked_traceback(error)))
         elif isinstance(error, LengthwiseError | SweepFileError):
             _complain(error.in_full if isinstance(error, SweepFileError) else str(error))
         elif memory := out_of_memory(error):
-            sys.stderr.write(f"{redact(memory)}\n")  # a console would need memory
+            sys.stderr.write(f"{remove_controls(redact(memory))}\n")  # a console would need memory
         elif isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
             _complain(f"{error.filename2 or error.filename}: cannot be used: {error.strerror}")
         else:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 
 from orchestrator.export.labels import named_rows
+from orchestrator.redaction import remove_controls
 from orchestrator.results.outcomes import searched_value
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
@@ -55,7 +56,7 @@ def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
 
 def escape(text: str) -> str:
     """Return text as LaTeX prints it: escape("50 % of x_1") -> "50 \\% of x\\_1"."""
-    escaped = "".join(_ESCAPED.get(character, character) for character in text)
+    escaped = "".join(_ESCAPED.get(character, character) for character in remove_controls(text))
     return re.sub("-(?=-)", "-{}", escaped)  # two of them would be a dash
 
 

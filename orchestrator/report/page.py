@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orchestrator.figures.curves import Drawn
 from orchestrator.figures.heat_maps import explain_missing_maps
+from orchestrator.redaction import remove_controls
 from orchestrator.report.sections import make_sections
 from orchestrator.report.tables.columns import Cells, Section
 from orchestrator.report.tables.effects import TITLE as EFFECTS
@@ -31,7 +32,7 @@ _INTERVAL = re.compile(r"\[[^\[\]]{,40}\]")
 def render_page(result: Summary, drawn: Drawn, own: Sequence[Path]) -> str:
     """Return the HTML page with its figures inside, without scripts and links; `own` are those of configurations."""
     state, *lines = headlines(result)
-    parts = [f"<h1>{html.escape(result.name)}</h1>", f"<p class=state>{html.escape(state)}</p>", *_paragraphs(lines)]
+    parts = [f"<h1>{escape(result.name)}</h1>", f"<p class=state>{escape(state)}</p>", *_paragraphs(lines)]
     if drawn.comparison:
         parts.append(_image(drawn.comparison, "median curves of the configurations"))
     shown = {
@@ -56,7 +57,7 @@ def render_page(result: Summary, drawn: Drawn, own: Sequence[Path]) -> str:
     if environments := environment_section(result):
         parts += _section(environments, tag="h3")
     parts += _commands(result)
-    title = html.escape(f"lengthwise: {result.name}")
+    title = escape(f"lengthwise: {result.name}")
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f"<style>{_STYLE}</style></head><body>\n" + "\n".join(parts) + "\n</body></html>\n"
@@ -82,14 +83,14 @@ def _commands(result: Summary) -> list[str]:
     width = max(map(len, commands.values()))
     lines = "\n".join(f"{typed:{width}}   # {what}" for what, typed in commands.items())
     return [
-        f"<h2>Commands</h2><pre>{html.escape(lines)}\n</pre>",
+        f"<h2>Commands</h2><pre>{escape(lines)}\n</pre>",
         *_paragraphs(["Every curve of every seed is in curves.parquet, with the searched values."], "note"),
     ]
 
 
 def _section(section: Section, figures: Figures = (), tag: str = "h2") -> list[str]:
     return [
-        f"<{tag}>{html.escape(section.heading)}</{tag}>",
+        f"<{tag}>{escape(section.heading)}</{tag}>",
         *_paragraphs(section.paragraphs),
         *_paragraphs(section.notes, "note"),
         *([_table(section.cells)] if section.cells else []),
@@ -98,12 +99,17 @@ def _section(section: Section, figures: Figures = (), tag: str = "h2") -> list[s
 
 
 def _paragraphs(sentences: Iterable[str], kind: str = "") -> list[str]:
-    return [f"<p{f' class={kind}' if kind else ''}>{html.escape(sentence)}</p>" for sentence in sentences]
+    return [f"<p{f' class={kind}' if kind else ''}>{escape(sentence)}</p>" for sentence in sentences]
+
+
+def escape(text: str) -> str:
+    """Return text as HTML shows it, in attributes as well, without control characters."""
+    return html.escape(remove_controls(text))
 
 
 def _image(path: Path, alt: str) -> str:
     data = base64.b64encode(path.read_bytes()).decode()
-    return f'<img alt="{html.escape(alt, quote=True)}" src="data:image/png;base64,{data}">'
+    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{data}">'
 
 
 def _table(cells: Cells) -> str:
@@ -116,7 +122,7 @@ def _table(cells: Cells) -> str:
 
 def _cell(text: str) -> str:
     """Return a cell in which an interval is not broken into lines."""
-    return _INTERVAL.sub(r"<span>\g<0></span>", html.escape(text))
+    return _INTERVAL.sub(r"<span>\g<0></span>", escape(text))
 
 
 _STYLE = """

@@ -19,7 +19,7 @@ from orchestrator.consoles import align_rows
 from orchestrator.errors import UserError
 from orchestrator.plan.checks.soundness import check
 from orchestrator.record.ledger.folders import STORAGE_VARIABLE
-from orchestrator.redaction import PASSWORD_VARIABLE, SECRET_VARIABLES, mask_credentials, redact
+from orchestrator.redaction import PASSWORD_VARIABLE, SECRET_VARIABLES, mask_credentials, redact, remove_controls
 from orchestrator.submission.job_server import Job, JobServer
 from orchestrator.submission.package import write_archive
 from orchestrator.wording import duration
@@ -187,7 +187,7 @@ def _new_id(name: str, spec_hash: str, taken: Set[str]) -> str:
 def _follow(server: JobServer, job: Job, say: Callable[[str], None]) -> int:
     """Show the log of a job until it ends; return the exit code of its sweep. After Ctrl-C the job continues."""
     try:
-        ended = server.follow(job.id, lambda text: print(redact(text), end="", flush=True))
+        ended = server.follow(job.id, lambda text: print(remove_controls(redact(text)), end="", flush=True))
     except KeyboardInterrupt:
         say("no longer followed; the job continues: the same command with --follow shows its log, with --stop stops it")
         return INTERRUPTED

@@ -1,0 +1,71 @@
+"""Texts of somebody else's ledger reach a terminal without control characters, whatever verb shows them."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from orchestrator.ending.ending import Outcome
+from orchestrator.export.latex import escape as escape_latex
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
+from orchestrator.redaction import remove_controls
+from orchestrator.report.page import escape as escape_html
+from orchestrator.sweep import sweep
+
+RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
+TITLE, CLIPBOARD, RAW = "\x1b]0;title\x07", "\x1b]52;c;aGk=\x07", "\x9b31m\r\x7f\b"
+ATTACK = f"seen{TITLE}{CLIPBOARD}{RAW}"
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """The storage with two sweeps of somebody else, one of them interrupted after a pack died."""
+    for name in ("finished", "interrupted_eager"):
+        folder = Path(shutil.copytree(RELEASED / name, tmp_path / name))
+        records = read_records(folder)
+        first = records[0].fields
+        provenance = {**first["provenance"], **dict.fromkeys(("hostname", "python", "platform"), ATTACK)}
+        records[0].fields.update(name=name + ATTACK, study=ATTACK, provenance=provenance)
+        for record in records:
+            if record.kind == "end":
+                record.fields["message"] = ATTACK
+        (folder / LEDGER_FILE).write_bytes(b"".join(map(encode, records)))
+    return tmp_path
+
+
+def test_every_verb_shows_texts_of_a_ledger_without_control_characters(lengthwise, foreign, monkeypatch):
+    ended = Outcome(folder=foreign, status="complete", exit_code=0)
+    monkeypatch.setattr(sweep, "drive_packs", lambda *arguments, **more: ended)
+    finished, interrupted = foreign / "finished", foreign / "interrupted_eager"
+    with Ledger.open(interrupted) as ledger:
+        pack_id = next(record.fields["pack_id"] for record in read_records(interrupted) if record.kind == "pack")
+        ledger.append("attempt", pack_id=pack_id, error=f"RuntimeError: {ATTACK}", trace=f"Traceback\n{ATTACK}")
+    for words in (
+        ("status", finished),
+        ("status", interrupted, "--trace"),
+        ("report", finished),
+        ("report", finished, "--full"),
+        ("compare", finished, "0", "1"),
+        ("compare", finished, interrupted),
+        ("compare", finished, finished),
+        ("resume", finished),
+        ("resume", interrupted),
+        ("extend", finished, "--seeds", "3"),
+        ("extend", interrupted, "--seeds", "3"),
+        ("confirm", finished, "--top", "1", "--seeds", "1", "--set", "training.steps=x"),
+        ("list", "sweeps", "--storage", foreign),
+    ):
+        done = lengthwise(*words)
+        assert not CONTROLS.search(done.stdout + done.stderr), (words, done)
+        assert done.returncode in (0, 2) and "Traceback" not in done.stderr, (words, done)
+    assert "seen]0;title]52;c;aGk=31m" in lengthwise("status", finished).stdout
+    assert not CONTROLS.search((finished / "report.html").read_text())
+
+
+def test_newline_and_tab_stay_and_every_escaping_removes_the_rest():
+    assert remove_controls(f"a\tb\n{ATTACK}é") == "a\tb\nseen]0;title]52;c;aGk=31mé"
+    for escape in (escape_html, escape_latex):
+        assert not CONTROLS.search(escape(ATTACK))
