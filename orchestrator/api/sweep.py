@@ -204,8 +204,9 @@ class Sweep:
 
     def report(self) -> Path:
         """Write report.html, tables and figures; return the path of the page."""
-        from orchestrator.report.files import present
+        from orchestrator.report.files import present, refuse_read_only
 
+        refuse_read_only(self.folder)
         present(self.folder, make_console(), quiet=True)
         return self.folder / REPORT_HTML
 

@@ -47,9 +47,10 @@ def report(
     """Draw the figures and the report of a sweep, finished or not, and print its results."""
     from orchestrator.figures.drawing import check_scale
     from orchestrator.figures.heat_maps import draw_weight_maps
-    from orchestrator.report.files import present
+    from orchestrator.report.files import present, refuse_read_only
 
     check_scale(scale)
+    refuse_read_only(folder)
     drawn = draw_weight_maps(folder, maps) if maps else []
     present(folder, console, full=full, scale=scale)
     for line in drawn:

@@ -1,5 +1,7 @@
 """The files of a report: the page, the tables beside it and the figures; `present` also prints their contents."""
 
+import shlex
+import tempfile
 import threading
 from collections.abc import Collection
 from dataclasses import replace
@@ -10,6 +12,7 @@ from rich.text import Text
 
 from orchestrator.consoles import say
 from orchestrator.cpus import count_cores
+from orchestrator.errors import UserError
 from orchestrator.figures.curves import configuration_figure, draw_all
 from orchestrator.figures.drawing import DrawingForks, deferred_figures, is_drawn_as
 from orchestrator.figures.heat_maps import explain_missing_maps
@@ -39,6 +42,18 @@ def present(folder: Path, console: Console, *, full: bool = False, quiet: bool =
     write_report(folder, result)
     if not quiet:
         print_report(result, console, full=full)
+
+
+def refuse_read_only(folder: Path) -> None:
+    """Raise UserError if the folder of a sweep cannot be written, with the way to report a copy."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        copy = f"cp -r {shlex.quote(str(folder))} COPY && lengthwise report COPY"
+        raise UserError(
+            f"{folder}: a report is written into the folder of its sweep, which is impossible here: {error.strerror}; "
+            f"report a copy: {copy}"
+        ) from error
 
 
 def print_report(result: Summary, console: Console, *, full: bool = False) -> None:

@@ -1,7 +1,10 @@
 """The files of a report: the same numbers everywhere, what is unfinished said, and what is printed beside them."""
 
 import csv
+import errno
 import io
+import os
+import tempfile
 
 import pytest
 from typer.testing import CliRunner
@@ -38,6 +41,18 @@ def test_a_report_reads_every_part_of_the_curves_once(small_sweep, monkeypatch):
     present(small_sweep.folder, WholeConsole(file=io.StringIO()))
     assert sorted(read) == sorted(f"curves/{path.name}" for path in small_sweep.folder.glob("curves/*"))
     assert (small_sweep.folder / "curves.parquet").exists()
+
+
+def test_a_report_on_read_only_storage_says_how_to_report_a_copy(small_sweep, lengthwise, monkeypatch):
+    def refuse(dir):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(dir))
+
+    before = sorted(small_sweep.folder.rglob("*"))
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    for words in ((), ("--full",), ("--maps", "0")):
+        done = lengthwise.refuses("report", small_sweep.folder, *words, said=f"{small_sweep.folder}: ")
+        assert "Read-only file system" in done.stderr and f"cp -r {small_sweep.folder} COPY" in done.stderr
+    assert sorted(small_sweep.folder.rglob("*")) == before and lengthwise("status", small_sweep.folder).returncode == 0
 
 
 def test_writing_the_report_again_gives_the_same_bytes(small_sweep):
