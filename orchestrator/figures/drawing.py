@@ -28,6 +28,7 @@ from PIL import Image, UnidentifiedImageError
 
 from orchestrator.errors import UserError
 from orchestrator.figures.panels import arrange_panels
+from orchestrator.statistics.decades import is_logarithmic
 from orchestrator.targets import check_ending
 from trainers.errors import nearest
 from trainers.files.atomic_file import write_atomic
@@ -36,7 +37,6 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 GREY = "#9A9A9A"
 FAILED_COLOUR = "#B00020"
 EDGE = 0.975  # height of crosses for values that are not finite, as a fraction of the axes
-DECADES_FOR_LOG = 2.0
 SCALES = ("auto", "linear", "log")
 SHARES = (-0.02, 1.02)  # limits of an axis of shares, on which lines at 0 and 1 can be seen
 PACKAGE = Path(__file__).parents[1]
@@ -163,26 +163,6 @@ def printable(text: str) -> str:
 @cache
 def _font() -> FT2Font:
     return FT2Font(str(Path(mpl.get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf"))
-
-
-def spans_decades(values: np.ndarray[Any, Any]) -> bool:
-    """Return whether a log axis suits `values`: none is negative, and the positive ones span two decades or more."""
-    finite = values[np.isfinite(values)]
-    positive = finite[finite > 0]
-    if len(positive) < 2 or (finite < 0).any() or len(positive) < 0.8 * len(finite):
-        return False
-    return bool(math.log10(positive.max() / positive.min()) >= DECADES_FOR_LOG)
-
-
-def is_logarithmic(scale: str, direction: str, values: np.ndarray[Any, Any]) -> bool:
-    """Return whether an axis of these values is logarithmic: if `scale` is log, or if it is auto and they span decades.
-
-    With auto, an axis of values to be maximized is linear: a logarithmic one would press the good values
-    together. Without a positive value the axis is linear.
-    """
-    if scale == "auto":
-        return direction != "maximize" and spans_decades(values)
-    return scale == "log" and bool((values[np.isfinite(values)] > 0).any())
 
 
 def make_logarithmic(axes: Axes, name: str, values: np.ndarray[Any, Any]) -> None:

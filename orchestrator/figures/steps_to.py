@@ -13,9 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import EDGE, PALETTE, file_name, frame_axes, printable, spans_decades, with_gaps
+from orchestrator.figures.drawing import EDGE, PALETTE, file_name, frame_axes, printable, with_gaps
 from orchestrator.results.summary import Summary
 from orchestrator.results.views.steps_to import Reached, StepsTo, steps_to
+from orchestrator.statistics.decades import spans_decades
 from orchestrator.wording import NOT_REACHED, compact_value, format_values
 
 

@@ -13,13 +13,14 @@ from rich.text import Text
 
 from orchestrator.errors import UserError, refuse_unwritable
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import PALETTE, check_figure_path, printable, spans_decades
+from orchestrator.figures.drawing import PALETTE, check_figure_path, printable
 from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import check_data, configurations_of
 from orchestrator.plan.distributions import evaluated_sets
 from orchestrator.preview.task_data import Example, Histogram, annotations, examples, has_measures, histograms
 from orchestrator.record.state.measured import Measured
 from orchestrator.results.scoring.length_groups import few_lengths, length_groups, parse_lengths
+from orchestrator.statistics.decades import spans_decades
 from orchestrator.wording import compact_value, spans, three_digits
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig

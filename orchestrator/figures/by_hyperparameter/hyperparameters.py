@@ -26,14 +26,13 @@ from orchestrator.figures.drawing import (
     PALETTE,
     file_name,
     frame_axes,
-    is_logarithmic,
     make_logarithmic,
     printable,
-    spans_decades,
 )
 from orchestrator.results.analysis import Effect, effects_at_test_lengths, effects_on_score
 from orchestrator.results.outcomes import outcomes_at_test_lengths, searched_values
 from orchestrator.results.summary import Summary
+from orchestrator.statistics.decades import is_logarithmic, spans_decades
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.failed_seeds import worst_value
 from orchestrator.statistics.quartiles import Quartiles, quartiles

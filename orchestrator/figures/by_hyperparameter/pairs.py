@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import file_name, frame_axes, is_logarithmic, printable
+from orchestrator.figures.drawing import file_name, frame_axes, printable
 from orchestrator.results.summary import Summary
+from orchestrator.statistics.decades import is_logarithmic
 
 MARKERS = {"trained": "o", "beyond": "^"}
 

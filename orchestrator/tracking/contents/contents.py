@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pandas as pd
 
 from orchestrator.record.ledger.records import Record
@@ -21,6 +22,7 @@ from orchestrator.results.confirmed import Confirmed, match_search
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.objective import choose_evaluations, is_judged
 from orchestrator.results.summary import Row, Summary
+from orchestrator.statistics.decades import is_logarithmic
 from orchestrator.statistics.failed_seeds import over_seeds
 from orchestrator.tracking.contents.names import (
     EvaluationTimes,
@@ -31,7 +33,7 @@ from orchestrator.tracking.contents.names import (
     sweep_id,
     unique_names,
 )
-from orchestrator.tracking.contents.pages import chart_view, description
+from orchestrator.tracking.contents.pages import COLOR_TAG, COLORS, NOTE_TAG, chart_view, description
 from orchestrator.tracking.contents.run_contents import Point, RunContents
 
 
@@ -71,7 +73,7 @@ class ContentsOfSweep:
             "lengthwise.hostname": str(provenance.get("hostname")),
             "mlflow.source.name": "lengthwise",
             "mlflow.source.type": "LOCAL",
-            "mlflow.note.content": description(summary, self.sentences, confirmed),
+            NOTE_TAG: description(summary, self.sentences, confirmed),
             **self._confirmation_tags(confirmed),
             **{f"lengthwise.version.{make_key_part(n)}": str(v) for n, v in provenance.get("versions", {}).items()},
         }
@@ -121,10 +123,18 @@ class ContentsOfSweep:
         metric, average = self.summary.objective_curve
         first = [(metric, a) for a in dict.fromkeys((average, *self.summary.averages))]
         others = [(m, average) for m in self.summary.headline if m != metric]
+        judged = self.curves[is_judged(self.curves, self.summary.objective)]
+        is_log = self._is_logarithmic(metric, judged["value"])
         return chart_view(
             parent_run_id,
-            curves=[(self._key(m, a, "median"), f"{m} · {a}") for m, a in (*first, *others)],
-            progress=(("progress/loss", "training loss"), (self._progress_key(), f"{metric} · {average}")),
+            curves=[
+                (self._key(m, a, "median"), f"{m} · {a}", self._is_logarithmic(m, self._medians(m, a)))
+                for m, a in (*first, *others)
+            ],
+            progress=(
+                ("progress/loss", "training loss", False),
+                (self._progress_key(), f"{metric} · {average}", is_log),
+            ),
             params=[make_key_part(key) for key in self.summary.searched],
             ascending=self.summary.objective.direction == "minimize",
         )
@@ -146,6 +156,8 @@ class ContentsOfSweep:
             ),
             "lengthwise.form": row.form,
         }
+        if self.summary.finished and row.rank is not None and row.rank <= len(COLORS):
+            tags[COLOR_TAG] = COLORS[row.rank - 1]
         if row.pruned_at is not None:
             tags["lengthwise.pruned_at"] = str(row.pruned_at)
         if self.summary.may_stop:
@@ -226,6 +238,16 @@ class ContentsOfSweep:
                 mine[mine["step"] == step].groupby("seed")["value"].apply(lambda v: v.astype(float).mean(skipna=False))
             )
             yield Point(self._progress_key(), step, self._median(seeds, self.summary.objective.direction), time_ms)
+
+    def _medians(self, metric: str, average: str) -> Iterator[float]:
+        for (_, of_metric, of_average), band in self.summary.bands.items():
+            if (of_metric, of_average) == (metric, average):
+                yield from band.median
+
+    def _is_logarithmic(self, metric: str, values: Iterable[float]) -> bool:
+        """Return whether the values of a metric have a logarithmic axis; MLflow's has no place for 0."""
+        shown = np.array([value for value in values if math.isfinite(value)])
+        return bool((shown > 0).all()) and is_logarithmic("auto", self.summary.direction(metric), shown)
 
     def _median(self, values: Iterable[float], direction: str) -> float:
         """Return the median over seeds (NaN for failed ones) by the objective's policy."""

@@ -11,6 +11,7 @@ import base64
 import json
 import zlib
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any
 from urllib.parse import quote
 
@@ -19,6 +20,11 @@ from orchestrator.results.summary import Summary
 from orchestrator.wording import spans
 
 VIEW_TAG = "mlflow.sharedViewState."
+NOTE_TAG, COLOR_TAG = "mlflow.note.content", "mlflow.runColor"
+COLORS = (  # of the curves ranked first; MLflow's own follow from run ids, and repeat among ten
+    *("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd"),
+    *("#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"),
+)
 TRAINING_WORKFLOW = "machine_learning"
 
 
@@ -47,19 +53,20 @@ def sweep_links(
 def chart_view(
     parent_run_id: str,
     *,
-    curves: Sequence[tuple[str, str]],
-    progress: Sequence[tuple[str, str]],
+    curves: Sequence[tuple[str, str, bool]],
+    progress: Sequence[tuple[str, str, bool]],
     params: Sequence[str],
     ascending: bool,
 ) -> str:
     """Return the value of the shared-view tag: MLflow's page state as compressed JSON, deterministic.
 
-    `curves` and `progress` are metric keys with their titles in reading order, `params` the searched parameters.
+    `curves` and `progress` are metric keys in reading order, with their titles and whether the axis of values is
+    logarithmic; `params` are the searched parameters.
     """
     sections = (
-        ("curves", "Median against length", [_line(k, t) for k, t in curves], 2, 480),
+        ("curves", "Median against length", list(starmap(_line, curves)), 2, 480),
         ("score", "Score and hyperparameters", _score_charts(params), 2, 480),
-        ("progress", "Training", [_line(k, t) for k, t in progress], 2, 360),
+        ("progress", "Training", list(starmap(_line, progress)), 2, 360),
     )
     state = {
         "searchFilter": children_filter(parent_run_id),
@@ -107,14 +114,14 @@ def _card(kind: str, uuid: str, title: str, runs: int) -> dict[str, Any]:
     }
 
 
-def _line(metric_key: str, title: str) -> dict[str, Any]:
+def _line(metric_key: str, title: str, is_log: bool) -> dict[str, Any]:
     return {
         **_card("LINE", metric_key, title, runs=10),
         "metricKey": metric_key,
         "selectedMetricKeys": [metric_key],
         "lineSmoothness": 0,
         "xAxisScaleType": "linear",
-        "scaleType": "linear",
+        "scaleType": "log" if is_log else "linear",
         "range": {},
         "xAxisKey": "step",
         "selectedXAxisMetricKey": "",
@@ -161,3 +168,8 @@ def description(summary: Summary, sentences: Sequence[str] = (), confirmed: Sequ
     ]
     lines[1:1] = [*sentences, *(f"{one.sentence}." for one in confirmed)]
     return "\n\n".join(lines)
+
+
+def is_note(text: str) -> bool:
+    """Return whether a note begins as `description` does."""
+    return text.startswith("Sweep `")

@@ -7,7 +7,7 @@ import re
 import shlex
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -20,14 +20,25 @@ from mlflow.tracking import MlflowClient
 
 from orchestrator.redaction import mask_credentials, remove_userinfo
 from orchestrator.tracking.artifacts import Files
-from orchestrator.tracking.contents.pages import VIEW_TAG, sweep_links
-from orchestrator.tracking.contents.run_contents import Point, RunContents
+from orchestrator.tracking.contents.pages import (
+    COLOR_TAG,
+    COLORS,
+    NOTE_TAG,
+    TABLE_METRICS,
+    VIEW_TAG,
+    is_note,
+    sweep_links,
+)
+from orchestrator.tracking.contents.run_contents import RunContents
+from orchestrator.tracking.store.corrections import delete_values
 from orchestrator.tracking.store.outages import OUTAGE, LimitedClient, TrackingError
 from orchestrator.tracking.store.sqlite_store import artifact_folder, initialise, sqlite_file
 
 METRICS_PER_BATCH, TEXTS_PER_BATCH, BYTES_PER_BATCH = 800, 100, 300_000  # a request may have 1,000 items and 1 MB
 DIGEST_TAG = "lengthwise.published"
 FILES_TAG, DETAIL_TAG = "lengthwise.published_files", "lengthwise.published_detail"
+WRITTEN_NOTE_TAG = "lengthwise.note"  # digest of the note as it was written; a user's note has another one
+CHANGED_TAG = "lengthwise.now."  # + the key of a parameter: its value, where a server keeps an older one
 IDENTITY = (
     *("lengthwise.kind", "lengthwise.sweep", "lengthwise.sweep_id", "lengthwise.spec_hash", "lengthwise.config_id"),
     "mlflow.parentRunId",
@@ -111,23 +122,40 @@ class Store:
         return {config_id: twins[0] for config_id, twins in runs.items()}
 
     def update_run(self, contents: RunContents, run: Run | None) -> Run:
-        """Send the missing parts of one run and return it, with the tags that it had before.
+        """Bring one run up to date in place and return it, with the tags that it had before.
 
-        A run that contradicts the ledger is deleted and created again, since MLflow cannot correct parameters and
-        points.
+        Its name, its other tags, and a note or colour chosen by a user stay. Outdated values, such as medians of fewer
+        seeds, are deleted from a database; a server has no request for it and keeps them beside the new ones.
         """
-        if run is not None and run.data.tags.get(DIGEST_TAG) == contents.digest():
-            return run
-        present = set() if run is None else self._read_points(run, contents)
-        if run is not None and _contradicts(run, contents, present):
-            self.client.delete_run(run.info.run_id)
-            run, present = None, set()
         if run is None:
             identity = {key: contents.tags[key] for key in IDENTITY if key in contents.tags}
             run = self.client.create_run(self.experiment_id, contents.start_ms, identity, contents.name)
             self.created += 1
-        places = {(key, step) for key, step, _ in present}
-        self._send(run, contents, [point for point in contents.points if (point.key, point.step) not in places])
+        if run.data.tags.get(DIGEST_TAG) == contents.digest():
+            return run
+
+        # Find what the run has otherwise than the ledger, and delete it from a database.
+        run_id, history, params = str(run.info.run_id), self._read_history(run, contents), dict(run.data.params)
+        wanted = {(point.key, point.step): point.value for point in contents.points}
+        outdated = {one.key for one in history if wanted.get((one.key, one.step), one.value) != one.value}
+        outdated |= run.data.metrics.keys() & set(TABLE_METRICS) - {point.key for point in contents.points}
+        changed = {key for key, text in contents.params.items() if params.get(key, text) != text}
+        if (outdated or changed) and (sqlite_file(self.uri) or is_database(self.uri)):
+            delete_values(self.client, run_id, metrics=outdated, params=changed)
+            history = [one for one in history if one.key not in outdated]
+            params, changed = {key: text for key, text in params.items() if key not in changed}, set()
+
+        # Send missing parts; MLflow shows the newest of several values at one step.
+        newest = {(one.key, one.step): one for one in sorted(history, key=lambda one: one.timestamp)}
+        missing = []
+        for point in contents.points:
+            old = newest.get((point.key, point.step))
+            if old is None or old.value != point.value:
+                time_ms = point.time_ms if old is None else max(point.time_ms, old.timestamp + 1)
+                missing.append(Metric(point.key, point.value, time_ms, point.step))
+        tags = _own_tags(contents, run.data.tags) | {CHANGED_TAG + key: contents.params[key] for key in sorted(changed)}
+        missing_params = [Param(key, text) for key, text in contents.params.items() if key not in params]
+        self._send(run, contents, missing, missing_params, tags)
         return run
 
     def upload(self, run: Run, files: Callable[[Path], Files], stamp: str, tag: str = FILES_TAG) -> None:
@@ -140,25 +168,25 @@ class Store:
             with tempfile.TemporaryDirectory(prefix="lengthwise-") as folder:
                 for path, place in files(Path(folder)).items():
                     self.client.log_artifact(run_id, str(path), place or None)
-            self.client.set_tag(run_id, tag, stamp)
+            self.client.set_tag(run_id, tag, stamp, synchronous=True)
 
-    def _send(self, run: Run, contents: RunContents, missing: Sequence[Point]) -> None:
-        """Send missing parameters, points and tags, and the digest last."""
-        run_id, known = run.info.run_id, run.data
-        params = [Param(key, text) for key, text in contents.params.items() if key not in known.params]
-        metrics = [Metric(p.key, p.value, p.time_ms, p.step) for p in missing]
-        tags = [RunTag(key, text) for key, text in contents.tags.items() if known.tags.get(key) != text]
-        batches = [_batches(params, TEXTS_PER_BATCH), _batches(tags, TEXTS_PER_BATCH)]
+    def _send(
+        self, run: Run, contents: RunContents, metrics: Sequence[Metric], params: Sequence[Param], tags: dict[str, str]
+    ) -> None:
+        """Send points, parameters and those of `tags` that the run lacks, then the status, and the digest last."""
+        run_id, known = run.info.run_id, run.data.tags
+        changed = [RunTag(key, text) for key, text in tags.items() if known.get(key) != text]
+        batches = [_batches(params, TEXTS_PER_BATCH), _batches(changed, TEXTS_PER_BATCH)]
         for some_metrics, some_params, some_tags in zip_longest(
             _batches(metrics, METRICS_PER_BATCH), *batches, fillvalue=()
         ):
-            self.client.log_batch(run_id, metrics=some_metrics, params=some_params, tags=some_tags)
+            self.client.log_batch(run_id, metrics=some_metrics, params=some_params, tags=some_tags, synchronous=True)
             self.points += len(some_metrics)
         if contents.end_ms is not None:
             self.client.set_terminated(run_id, contents.status, contents.end_ms)
         else:
             self.client.update_run(run_id, status=contents.status)
-        self.client.set_tag(run_id, DIGEST_TAG, contents.digest())
+        self.client.set_tag(run_id, DIGEST_TAG, contents.digest(), synchronous=True)
 
     def set_view(self, key: str, view: str) -> None:
         """Store the charts of the sweep's page, unless they are stored already."""
@@ -205,18 +233,28 @@ class Store:
         folder = artifact_folder(storage) / f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
         return folder.as_uri()
 
-    def _read_points(self, run: Run, contents: RunContents) -> set[tuple[str, int, float]]:
-        """Return (key, step, value) of the points that a run has of the metrics in its contents."""
+    def _read_history(self, run: Run, contents: RunContents) -> list[Metric]:
+        """Return every point that a run has of the metrics in its contents."""
         keys = sorted({point.key for point in contents.points}.intersection(run.data.metrics))
-        histories = {key: self.client.get_metric_history(run.info.run_id, key) for key in keys}
-        return {(key, metric.step, metric.value) for key, history in histories.items() for metric in history}
+        return [one for key in keys for one in self.client.get_metric_history(run.info.run_id, key)]
 
 
-def _contradicts(run: Run, contents: RunContents, present: set[tuple[str, int, float]]) -> bool:
-    """Return whether the run has another parameter or another value at the same step: MLflow corrects neither."""
-    wanted = {(point.key, point.step): point.value for point in contents.points}
-    other_params = any(run.data.params.get(key, text) != text for key, text in contents.params.items())
-    return other_params or any(wanted.get((key, step), value) != value for key, step, value in present)
+def _own_tags(contents: RunContents, known: Mapping[str, str]) -> dict[str, str]:
+    """Return the tags to write to a run whose tags are `known`, without a note or a colour that a user has chosen."""
+    tags, note = dict(contents.tags), known.get(NOTE_TAG, "")
+    if known.get(COLOR_TAG, COLORS[0]) not in COLORS:
+        tags.pop(COLOR_TAG, None)
+    if NOTE_TAG in tags:
+        written = known.get(WRITTEN_NOTE_TAG) or (is_note(note) and _digest(note))  # older versions wrote no digest
+        if note and written != _digest(note):
+            del tags[NOTE_TAG]
+        else:
+            tags[WRITTEN_NOTE_TAG] = _digest(tags[NOTE_TAG])
+    return tags
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _batches(items: Sequence[Any], count: int) -> Iterator[list[Any]]:

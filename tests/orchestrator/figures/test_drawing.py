@@ -18,6 +18,7 @@ from orchestrator.figures.curves import comparison_figure, draw_all
 from orchestrator.figures.on_axes import plot_curves
 from orchestrator.figures.panels import arrange_panels
 from orchestrator.results.summarise import summary
+from orchestrator.statistics.decades import spans_decades
 
 
 @pytest.fixture
@@ -126,10 +127,10 @@ def test_any_name_can_be_drawn(tmp_path, synthetic_sweep, simple_curve, name):
 
 
 def test_log_axis_when_values_span_decades():
-    assert drawing.spans_decades(np.array([1e-4, 1e-2, math.nan, math.inf]))
-    assert not drawing.spans_decades(np.array([0.1, 0.9]))
-    assert not drawing.spans_decades(np.array([-1e-4, 1e-2]))
-    assert not drawing.spans_decades(np.array([0.0, 0.0, 1e-4, 1e-2]))
+    assert spans_decades(np.array([1e-4, 1e-2, math.nan, math.inf]))
+    assert not spans_decades(np.array([0.1, 0.9]))
+    assert not spans_decades(np.array([-1e-4, 1e-2]))
+    assert not spans_decades(np.array([0.0, 0.0, 1e-4, 1e-2]))
 
 
 def accuracy(number, seed, average, metric, lengths, step):

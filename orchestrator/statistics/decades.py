@@ -1,0 +1,28 @@
+"""Whether values are shown on a linear or a logarithmic axis."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+DECADES_FOR_LOG = 2.0
+
+
+def spans_decades(values: np.ndarray[Any, Any]) -> bool:
+    """Return whether a log axis suits `values`: none is negative, and the positive ones span two decades or more."""
+    finite = values[np.isfinite(values)]
+    positive = finite[finite > 0]
+    if len(positive) < 2 or (finite < 0).any() or len(positive) < 0.8 * len(finite):
+        return False
+    return bool(math.log10(positive.max() / positive.min()) >= DECADES_FOR_LOG)
+
+
+def is_logarithmic(scale: str, direction: str, values: np.ndarray[Any, Any]) -> bool:
+    """Return whether an axis of these values is logarithmic: if `scale` is log, or if it is auto and they span decades.
+
+    With auto, an axis of values to be maximized is linear: a logarithmic one would press the good values
+    together. Without a positive value the axis is linear.
+    """
+    if scale == "auto":
+        return direction != "maximize" and spans_decades(values)
+    return scale == "log" and bool((values[np.isfinite(values)] > 0).any())
