@@ -20,7 +20,7 @@ from orchestrator.record.state.parts import STOPPED
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.driving.budget import Limit
-from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts
+from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts, last_words
 from orchestrator.shortages import out_of_memory, out_of_space
 from orchestrator.tracking.attempt import LONGEST_SECONDS, Attempt, BackgroundAttempt
 from orchestrator.wording import command, describe_deaths
@@ -60,26 +60,28 @@ def run_and_record_end(
     with Interrupts() as interrupts, ExitStack() as opened:
         with suppress(KeyboardInterrupt), interrupts.held():
             ledger = opened.enter_context(open_ledger())
-        try:
-            interrupts.check()  # a signal that came while the ledger was opened
-            outcome = drive(ledger, interrupts)
-            why = ""
-        except KeyboardInterrupt:
-            with interrupts.held():
+        way_on = f"interrupted; continue with: {command('resume', ledger.folder)}"
+        with last_words(way_on):
+            try:
+                interrupts.check()  # a signal that came while the ledger was opened
+                outcome = drive(ledger, interrupts)
+                why = ""
+            except KeyboardInterrupt:
+                with interrupts.held():
+                    state = SweepState.load(ledger.folder)
+                    record_interruption(ledger, state)
+                outcome, why = _interrupted(state, console), "stopped by a signal"
+            except Exception as error:
+                full, memory = out_of_space(error, ledger.folder), out_of_memory(error)
+                if full is None and memory is None:
+                    with interrupts.held(), suppress(LengthwiseError):  # of a ledger that cannot be read
+                        notice.send(ledger.folder, "failed", f"{type(error).__name__}: {error}", console)
+                    raise
                 state = SweepState.load(ledger.folder)
-                record_interruption(ledger, state)
-            outcome, why = _interrupted(state, console), "stopped by a signal"
-        except Exception as error:
-            full, memory = out_of_space(error, ledger.folder), out_of_memory(error)
-            if full is None and memory is None:
-                with interrupts.held(), suppress(LengthwiseError):  # of a ledger that cannot be read
-                    notice.send(ledger.folder, "failed", f"{type(error).__name__}: {error}", console)
-                raise
-            state = SweepState.load(ledger.folder)
-            why = str(full or memory)
-            with suppress(LedgerError):  # there may be no room for it either
-                record_interruption(ledger, state, why)
-            outcome = _interrupted(state, console, f" for lack of space: {full}" if full else f": {memory}")
+                why = str(full or memory)
+                with suppress(LedgerError):  # there may be no room for it either
+                    record_interruption(ledger, state, why)
+                outcome = _interrupted(state, console, f" for lack of space: {full}" if full else f": {memory}")
         ledger.close()  # which copies missing files to the address
         if ledger.problem is not None:
             say(console, ledger.problem)

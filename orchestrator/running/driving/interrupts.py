@@ -2,13 +2,37 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 EXIT_CODE = 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_last_words = ""
+
+
+@contextmanager
+def last_words(line: str) -> Iterator[None]:
+    """Print this line if `exit_at_once` ends the process in the block."""
+    global _last_words
+    before, _last_words = _last_words, line
+    try:
+        yield
+    finally:
+        _last_words = before
+
+
+def exit_at_once() -> NoReturn:
+    """End the process without waiting for anything, also from a signal handler that has interrupted a print."""
+    with suppress(Exception):
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    if _last_words:
+        with suppress(OSError):
+            os.write(1, f"{_last_words}\n".encode())
+    os._exit(EXIT_CODE)
 
 
 class Interrupts:
@@ -49,7 +73,7 @@ class Interrupts:
         finally:
             self._held -= 1
             if self._again and not self._held:
-                os._exit(EXIT_CODE)
+                exit_at_once()
         if not self._held and self.signal is not None and came_before is None:
             raise KeyboardInterrupt
 
@@ -67,5 +91,5 @@ class Interrupts:
                 raise KeyboardInterrupt
         elif number == signal.SIGINT:
             if self._again or not self._held:
-                os._exit(EXIT_CODE)
+                exit_at_once()
             self._again = True

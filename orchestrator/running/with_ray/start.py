@@ -7,17 +7,17 @@ thread lives until Ray is no longer needed.
 import atexit
 import logging
 import os
-import sys
 import tempfile
 import threading
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from orchestrator.code.own_code import is_installed
 from orchestrator.cpus import count_cores
 from orchestrator.packages import HERE
-from orchestrator.running.driving.interrupts import EXIT_CODE
+from orchestrator.running.driving.interrupts import exit_at_once
 from orchestrator.running.pack.gpu_memory import mig_parts
 from orchestrator.running.with_ray.processes import guarded, kill_processes, marked
 from orchestrator.running.with_ray.scratch import scratch_folder
@@ -40,6 +40,7 @@ class LocalRay:
             folder = opens.enter_context(scratch_folder(PREFIX, _parent(), kill_processes))
             opens.enter_context(guarded(folder))
             self._opens = opens.pop_all()
+        self.folder = folder
         threading.Thread(target=self._run, args=[folder], name="lengthwise-ray", daemon=True).start()
 
     def _run(self, folder: Path) -> None:
@@ -76,9 +77,7 @@ class LocalRay:
         The interpreter cannot exit cleanly while a thread starts Ray: it may crash, or take a minute.
         """
         if self._is_interrupted and not self._started.is_set():
-            for stream in (sys.stdout, sys.stderr):
-                stream.flush()
-            os._exit(EXIT_CODE)  # the guardian sees to the rest
+            exit_at_once()  # the guardian sees to the rest
         self._started.wait()
         if self._problem is None:
             import ray
@@ -113,6 +112,16 @@ def end_unused() -> None:
         logging.disable()  # of a start that the end of the interpreter cuts short
     while _begun:
         _begun[-1].end()
+
+
+@contextmanager
+def tune_folder() -> Iterator[Path]:
+    """Make a folder for Tune that ends with this process: in that of a local Ray, else with a guardian of its own."""
+    if _begun:
+        yield Path(tempfile.mkdtemp(prefix="tune-", dir=_begun[-1].folder))
+        return
+    with scratch_folder() as folder, guarded(folder):
+        yield folder
 
 
 def _parent() -> Path:

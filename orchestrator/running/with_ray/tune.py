@@ -22,7 +22,7 @@ from orchestrator.errors import OutOfSpace
 from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, describe_exception, pass_on
 from orchestrator.running.pack.train_pack import PackRaised, run_pack
 from orchestrator.running.with_ray.nodes import Workers
-from orchestrator.running.with_ray.scratch import scratch_folder
+from orchestrator.running.with_ray.start import tune_folder
 
 LOST_NODES = 20  # losses of a node beside a pack's retries; with more the pack itself may be what kills nodes
 PASSED_ON = {"RAY_CHDIR_TO_TRIAL_DIR"}  # variables; Tune's own list has keys of AWS, and Ray logs what is passed on
@@ -47,7 +47,7 @@ def run_packs(driver: Driver, workers: Workers, *, cpus: float, gpus: float, ret
     class_cache.ENV_VARS_TO_PROPAGATE = PASSED_ON
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # errors reach the driver, in words
-    with scratch_folder() as scratch:
+    with tune_folder() as scratch:
         tuner = tune.Tuner(
             tune.with_resources(run_pack, {"cpu": cpus, "gpu": gpus}),
             tune_config=tune.TuneConfig(

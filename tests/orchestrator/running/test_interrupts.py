@@ -33,6 +33,16 @@ if int(last):
 sys.argv[1:] = words
 import_module("orchestrator.__main__").command()
 """
+TWICE = """
+import sys
+from signal import SIGINT, raise_signal
+from orchestrator.ending import ending
+from orchestrator.sweep import sweep
+
+sweep.write_spec = ending._interrupted = lambda *given, **named: raise_signal(SIGINT)
+from orchestrator.__main__ import command
+command()
+"""
 WHEN_CREATED, WHEN_CHECKED = ("orchestrator.sweep.sweep", "write_spec"), ("orchestrator.sweep.sweep", "import_for")
 WHEN_TRAINED = ("orchestrator.report.files", "write_curves")
 Run = Callable[..., tuple[Any, Path]]
@@ -56,6 +66,14 @@ def test_a_signal_right_after_the_ledger_is_begun_is_recorded_and_says_how_to_go
     assert done.stdout == f"interrupted; continue with: lengthwise resume {folder}\n"
     assert SweepState.load(folder).ended == "interrupted"
     assert lengthwise("resume", folder).returncode == 0
+
+
+def test_a_second_interruption_says_how_to_go_on_too(lengthwise, tiny, tmp_path):
+    """As where the first one still waits for the end of Ray, or of an upload."""
+    done = lengthwise.process("run", tiny, "--storage", tmp_path, "--set", "seeds=1", program=TWICE)
+    assert (done.returncode, done.stderr) == (130, "")
+    assert done.stdout == f"interrupted; continue with: lengthwise resume {tmp_path / 'tiny'}\n"
+    assert SweepState.load(tmp_path / "tiny").ended == "interrupted"
 
 
 @pytest.mark.slow
