@@ -46,7 +46,7 @@ from orchestrator.sweep.specification import (
     section_of,
     with_settings_of,
 )
-from orchestrator.sweep.sweep import code_to_resume, drive_packs
+from orchestrator.sweep.sweep import code_to_resume, drive_packs, resume_sweep
 from orchestrator.wording import command, counted, label, read_numbers, spans
 from search_spaces import SweepSpec, load_sweep, parse_recorded
 from search_spaces.grammar.spec.values import LARGEST_SEED
@@ -83,6 +83,8 @@ def extend_sweep(
 ) -> Outcome:
     """Extend the sweep in `folder` and run what was added, and what it lacked before; stop after `max_seconds`.
 
+    The same options again resume an extension that was interrupted or killed.
+
     Raises what `plan_extension` and `resume_sweep` raise; then nothing is written.
     """
 
@@ -106,6 +108,7 @@ def extend_sweep(
         for line in planned.lines:
             say(console, line)
         fields: dict[str, Any] = {"spec": spec.resolved(), "spec_hash": spec.spec_hash, "provenance": provenance()}
+        fields["asked"] = asked
         if planned.seeds:
             fields["seeds"] = {name: list(added) for name, added in planned.seeds.items()}
         with interrupts.held():
@@ -116,6 +119,11 @@ def extend_sweep(
         return drive_packs(spec, ledger, state, console, interrupts, max_seconds=max_seconds)
 
     fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
+    passive = [one for one in overrides if section_of(one) in SETTINGS]
+    asked = {"seeds": seeds, "configurations": configurations, "top": top, "only": list(only)}
+    asked["set"] = [one for one in overrides if one not in passive]
+    if SweepState.load(folder).asked == asked:
+        return resume_sweep(folder, console, passive, accept_code_change=accept_code_change, max_seconds=max_seconds)
     notice = Notice()
     return run_and_record_end(lambda: open_ledger(folder), console, drive, notice)
 

@@ -198,6 +198,7 @@ class _Extend(_Resume):
     spec: Spec
     spec_hash: Text
     seeds: NotRequired[dict[Name, list[Count]]]
+    asked: NotRequired[Tree]
 
 
 class _Race(TypedDict):

@@ -41,6 +41,7 @@ class SweepState:
         self.started: float | None = None
         self.updated: float | None = None
         self.sessions = Sessions()
+        self.asked: dict[str, Any] | None = None  # the options of the last `extend`, until what it added has ended
         self.ended: str | None = None
         self.message: str | None = None
         self.configurations: dict[str, ConfigurationState] = {}
@@ -232,6 +233,8 @@ class SweepState:
 
     def _end(self, record: Record) -> None:
         self.ended, self.message = record.fields["status"], record.fields["message"]
+        if self.ended in ("complete", "failed"):
+            self.asked = None
 
     def _resume(self, record: Record) -> None:
         self.ended = self.message = None
@@ -250,6 +253,7 @@ class SweepState:
         """Take the new specification; configurations that get more seeds are scored again."""
         self._add_seeds(record, record.fields.get("seeds", {}), record.fields["spec"])
         self._resume(record)
+        self.asked = record.fields.get("asked")
 
     def _race(self, record: Record) -> None:
         """Take the decision of a round; its survivors are scored again with their next seeds."""

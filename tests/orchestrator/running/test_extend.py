@@ -292,6 +292,29 @@ def test_an_unfinished_sweep_is_extended(lengthwise, run):
     assert same(folder, run("--set", "seeds=3", "--set", "search.configurations=5"))
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--seeds", "+1", "--top", "1"),
+        pytest.param(("--seeds", "3"), marks=pytest.mark.slow),
+        pytest.param(("--set", "seeds=[0, 1, 5]", "--configurations", "5"), marks=pytest.mark.slow),
+    ],
+    ids=" ".join,
+)
+def test_the_same_command_resumes_an_extension_that_was_killed(lengthwise, run, options):
+    folder = run()
+    lengthwise.succeeds("extend", folder, *options)
+    whole = shutil.copytree(folder, folder.with_name("whole"))
+    cut_ledger(folder, ledger_kinds(folder).index("extend") + 1)
+    lengthwise.succeeds("extend", folder, *options, "--set", "resources.workers=1")
+    assert same(folder, whole) and ledger_kinds(folder).count("extend") == 1
+    if "+1" in options:  # once it is complete, it is another extension
+        lengthwise.succeeds("extend", folder, *options)
+        assert ledger_kinds(folder).count("extend") == 2
+    else:
+        lengthwise.refuses("extend", folder, *options, said="this adds nothing")
+
+
 @pytest.mark.slow
 def test_a_confirmation_gets_seeds_that_its_search_has_not_used(lengthwise, run):
     folder = run()
