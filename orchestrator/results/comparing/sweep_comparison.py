@@ -44,11 +44,13 @@ UNPAIRED_FAILED = "a seed failed, and seeds that are not paired cannot be averag
 class Matching:
     """The configurations of two sweeps with the same values of `keys`; the other fields count configurations.
 
-    `pairs` have ended in both, by their numbers in the first sweep; `unfinished` match and have not ended in both,
+    `apart` are the searched keys in which these configurations differ, empty if they agree in all of them. `pairs` have
+    ended in both, by their numbers in the first sweep; `unfinished` match and have not ended in both,
     `pruned` were pruned in one of them.
     """
 
     keys: tuple[str, ...]
+    apart: tuple[str, ...] = ()
     pairs: tuple[tuple[Side, Side], ...]
     unfinished: int
     pruned: int
@@ -145,17 +147,28 @@ def compare_sweeps(
 def _match_configurations(first: Summary, second: Summary) -> Matching:
     """Match the configurations of two sweeps by every key that either of them searched.
 
-    A sweep that did not search a key has the fixed value of its configurations. Raises UserError if no configuration
-    of one matches one of the other, and if none that match have ended.
+    A sweep that did not search a key has the fixed value of its configurations. If none match, they are matched by the
+    keys that both searched and drew alike, as after one key was taken out of the space, if these tell configurations
+    apart. Raises UserError if no configuration of one matches one of the other, and if none that match have ended.
     """
-    keys = tuple(sorted({*first.searched, *second.searched}))
+    sides, apart = (first, second), tuple[str, ...]()
+    every = keys = tuple(sorted({*first.searched, *second.searched}))
     shared = frozenset(first.searched) & frozenset(second.searched)
-    one, other = ({_values(result, row, keys, shared): row for row in result.rows} for result in (first, second))
+    one, other = ({_values(result, row, keys, shared): row for row in result.rows} for result in sides)
+    if one.keys().isdisjoint(other):
+        drawn = {
+            key: [{_values(result, row, (key,), shared) for row in result.rows} for result in sides] for key in shared
+        }
+        keys = tuple(key for key in every if key in shared and not set.isdisjoint(*drawn[key]))
+        apart = tuple(key for key in every if key not in keys)
+        one, other = ({_values(result, row, keys, shared): row for row in result.rows} for result in sides)
+        if len(one) < len(first.rows) or len(other) < len(second.rows):
+            one = {}
     matched = sorted((values for values in one if values in other), key=lambda values: one[values].number)
     if not matched:
         raise UserError(
             f"{first.folder} and {second.folder}: no configuration of one has the searched values "
-            f"({', '.join(keys) or 'none'}) of a configuration of the other, so there is nothing to compare"
+            f"({', '.join(every) or 'none'}) of a configuration of the other, so there is nothing to compare"
         )
     pruned = sum(one[values].pruned_at is not None or other[values].pruned_at is not None for values in matched)
     ended = [values for values in matched if one[values].complete and other[values].complete]
@@ -166,6 +179,7 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
         )
     return Matching(
         keys=keys,
+        apart=apart,
         pairs=tuple((Side(first, one[values]), Side(second, other[values])) for values in ended),
         unfinished=len(matched) - len(ended) - pruned,
         pruned=pruned,

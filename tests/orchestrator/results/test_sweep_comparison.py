@@ -8,12 +8,15 @@ import pytest
 from scipy import stats
 
 from orchestrator.errors import UserError
+from orchestrator.plan.search import draw_sample
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.sweep_comparison import noise_sentences
 from orchestrator.results.comparing.sweep_comparison import TOGETHER, band_level, compare_sweeps
 from orchestrator.results.summarise import summary
 from orchestrator.statistics.intervals import median
+from search_spaces.grammar.load import parse_sweep
+from tests.command_line import REPOSITORY
 
 RATES = [{"training.learning_rate": rate} for rate in (0.001, 0.01, 0.1)]
 LOG = {"space": {"training.learning_rate": {"grid": [0.001, 0.01, 0.1]}}}
@@ -130,6 +133,27 @@ def test_a_key_that_one_sweep_searched_has_the_fixed_value_of_the_other(build):
     found = compare_sweeps(build("wide", values=norms, space=space), build("narrow", **{"model.norm": "pre"}))
     assert [(one.row.number, other.row.number) for one, other in found.matching.pairs] == [(1, 0), (3, 1), (5, 2)]
     assert found.matching.keys == ("model.norm", "training.learning_rate") and found.matching.only_first == 3
+
+
+def drawn_sweep(build, name, *removed):
+    """Build a sweep with the draws of a search without some keys."""
+    text = (REPOSITORY / "search_spaces" / "quickstart.yaml").read_text()
+    spec = parse_sweep(text, "quickstart.yaml", [f"space.{key}=null" for key in removed])
+    values = [draw.values for draw in draw_sample(spec, 4)]
+    return build(name, values=values, seeds=6, space={"space": {key: {"choice": [0]} for key in spec.space}})
+
+
+def test_a_key_taken_out_of_a_search_leaves_the_keys_before_it_to_match_by(build):
+    whole = drawn_sweep(build, "whole")
+    found = compare_sweeps(whole, drawn_sweep(build, "without", "model.dropout"))
+    assert [(one.row.number, other.row.number) for one, other in found.matching.pairs] == [(n, n) for n in range(4)]
+    before = ("training.batch_size", "training.learning_rate", "training.weight_decay")
+    assert found.matching.keys == before
+    assert found.matching.apart == ("model.dropout", "training.averages.ema.decay")
+    for one, other in found.matching.pairs:
+        assert all(one.row.values[key] == other.row.values[key] for key in before)
+    with pytest.raises(UserError, match="no configuration of one has the searched values"):
+        compare_sweeps(whole, drawn_sweep(build, "other", "training.learning_rate"))  # batch_size tells none apart
 
 
 def test_shared_seeds_alone_are_paired_and_others_are_no_pairs(build):
