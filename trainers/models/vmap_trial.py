@@ -9,6 +9,7 @@ Shapes: M members, B rows, T positions, V output tokens.
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -16,9 +17,14 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trainers.errors import place_in_user_code
+from trainers.models.keyed_dropout import DropoutDraws, dropout_of
+from trainers.tensors.noise import Noise
 
 _MEMBERS, _FEW = 2, 8  # members of a trial, and positions, or fewer if the task has fewer
-_DRAWS = "draws random numbers, which all members would share; remove dropout and noise"
+_DRAWS = (
+    "draws random numbers, which all members would share; allowed: nn.Dropout as a layer of its own, so write it for "
+    "functional.dropout, and give a dropout of 0 to nn.MultiheadAttention, nn.GRU and other layers that drop within"
+)
 
 
 class Trial(NamedTuple):
@@ -33,25 +39,35 @@ def call_members(
     weights: Mapping[str, Tensor],
     buffers: Mapping[str, Tensor],
     tokens_MBT: Tensor,
+    noise: Noise | None = None,
     *,
     stacked: bool = True,
 ) -> Tensor:
     """Return the logits (M, B, T, V) of a module with the weights of each member; all members share the buffers.
 
-    stacked: whether torch.func.vmap computes all members at once; otherwise one is computed after another.
+    noise: of a pass with dropout, None without. stacked: whether torch.func.vmap computes all members at once;
+    otherwise one is computed after another.
     """
     from torch.func import functional_call, vmap  # importing it takes more than a second
 
-    def call_one(own: dict[str, Tensor], tokens_BT: Tensor) -> Any:
-        return functional_call(module, (own, dict(buffers)), (tokens_BT,))
+    count, rows = tokens_MBT.shape[:2]
+    places_M1 = torch.arange(count, device=tokens_MBT.device)[:, None]
+    draws = None if noise is None else DropoutDraws(noise, count, rows, places_M1[0])
+
+    def call_one(own: dict[str, Tensor], tokens_BT: Tensor, draws: DropoutDraws | None) -> Any:
+        with dropout_of(draws):
+            return functional_call(module, (own, dict(buffers)), (tokens_BT,))
+
+    def call_stacked(own: dict[str, Tensor], tokens_BT: Tensor, place_1: Tensor) -> Any:
+        return call_one(own, tokens_BT, draws and replace(draws, member=place_1))
 
     with sdpa_kernel(SDPBackend.MATH):  # the only backend that vmap can batch
         if stacked:
-            logits: Tensor = vmap(call_one, randomness="error")(dict(weights), tokens_MBT)
+            logits: Tensor = vmap(call_stacked, randomness="error")(dict(weights), tokens_MBT, places_M1)
             return logits
         # Copies, because the bits of a product may depend on the alignment of its factors in memory.
-        members = [{name: own_M[m].clone() for name, own_M in weights.items()} for m in range(len(tokens_MBT))]
-        return torch.stack([call_one(own, tokens_BT) for own, tokens_BT in zip(members, tokens_MBT, strict=True)])
+        members = [{name: own_M[m].clone() for name, own_M in weights.items()} for m in range(count)]
+        return torch.stack([call_one(own, tokens_MBT[m], draws and draws.select(m)) for m, own in enumerate(members)])
 
 
 def try_module(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int], causal: bool) -> Trial:

@@ -1,8 +1,8 @@
 """Models of your own as plain torch modules, called for all members at once by torch.func.vmap where it can.
 
 A module takes tokens (B, T) and returns logits (B, T, V) of one member. A module that vmap cannot run, such as nn.GRU,
-is called for one member after another. A module that draws torch's random numbers, which members would share, is
-refused before training.
+is called for one member after another. nn.Dropout draws keyed random numbers; a module that draws torch's, which
+members would share, is refused before training.
 Shapes: S seeds, M members, B rows, T positions, V output tokens.
 """
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.errors import Problem
+from trainers.models.keyed_dropout import has_dropout, replace_dropout
 from trainers.models.model import Model
 from trainers.models.vmap_trial import Trial, call_members, try_module
 from trainers.positions.context import Recorder
@@ -33,7 +34,8 @@ class Vmapped(Model):
     """Base of models that are a torch module; a subclass declares settings, and `build` makes the module.
 
     A member starts with the weights of the module built after `torch.manual_seed(seed)`. Weight decay acts on matrices
-    except those of torch.nn.Embedding.
+    except those of torch.nn.Embedding. Every nn.Dropout drops at its own rate, or, if the subclass has the field
+    `dropout`, declared with `trainers.models.dropout.dropout_rate()`, at the rate of the member.
     """
 
     compiling = "never"  # a module may have graph breaks
@@ -54,11 +56,22 @@ class Vmapped(Model):
     def task_problems(self, task: Task) -> Iterator[Problem]:
         """Yield problems of the module for this task, found by calling it on a few tokens."""
         key = "module" if "module" in type(self).__dataclass_fields__ else "name"
-        if "dropout" in type(self).__dataclass_fields__:
-            message = "a dropout rate per member does not reach a torch module"
-            yield Problem(key="dropout", given=getattr(self, "dropout", None), message=message, allowed="no such field")
-        for message in _try_build(self, _sizes(task), task.causal).problems:
+        problems = _try_build(self, _sizes(task), task.causal).problems
+        for message in problems:
             yield Problem(key=key, given=getattr(self, key, None), message=message)
+        rate = getattr(self, "dropout", 0.0) if self._has_rate else 0.0
+        if rate > 0.0 and not problems and not has_dropout(_build_template(self, _sizes(task))):
+            message = f"is {rate:g}, but the module has no nn.Dropout"
+            yield Problem(key="dropout", given=rate, message=message, allowed="0, or a module with nn.Dropout")
+
+    @property
+    def draws_random_numbers(self) -> bool:
+        """Whether an nn.Dropout may draw at its own rate."""
+        return not self._has_rate
+
+    @property
+    def _has_rate(self) -> bool:
+        return "dropout" in type(self).__dataclass_fields__
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Return the parameters of the module, by their names in it."""
@@ -94,7 +107,8 @@ class Vmapped(Model):
         inputs, outputs, positions = map(int, form.split()[1:])
         sizes = (inputs, outputs, positions)
         module, buffers = _build_template(self, sizes), _buffers(self, sizes, one.device, one.dtype)
-        return call_members(module, weights, buffers, batch.tokens, stacked=form.startswith(_STACKED))
+        noise = noise if noise is not None and noise.training else None
+        return call_members(module, weights, buffers, batch.tokens, noise, stacked=form.startswith(_STACKED))
 
 
 @register("model", "vmapped")
@@ -121,7 +135,7 @@ def _sizes(task: Task) -> Sizes:
 def _build_seeded(model: Vmapped, sizes: Sizes, seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return model.build(*sizes)
+        return replace_dropout(model.build(*sizes))
 
 
 @lru_cache(maxsize=32)

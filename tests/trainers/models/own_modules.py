@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainers.models.dropout import dropout_rate
 from trainers.models.vmapped import Vmapped
 from trainers.settings.fields import setting
 
@@ -117,6 +118,17 @@ class OfWidth(Vmapped):
         )
 
 
+class Dropping(Vmapped):
+    """Dropout twice by the same layer, with a rate for each member."""
+
+    dropout: float = dropout_rate()
+    recurrent: bool = setting(False, help="whether vmap cannot run it")
+
+    def build(self, inputs: int, outputs: int, positions: int) -> nn.Module:
+        inner, drop = Steps() if self.recurrent else nn.Linear(8, 8), nn.Dropout(self.dropout)
+        return Net(inputs, outputs, positions, nn.Sequential(drop, inner, drop))
+
+
 class Does(nn.Module):
     """A function without parameters."""
 
@@ -128,7 +140,7 @@ class Does(nn.Module):
         return self.function(x)
 
 
-def _net_with(inner: type[nn.Module], *arguments: object, name: str = "", **more: object) -> type[nn.Module]:
+def _net_with(inner: Callable[..., nn.Module], *arguments: object, name: str = "", **more: object) -> type[nn.Module]:
     class Of(Net):
         def __init__(self, inputs: int, outputs: int, positions: int) -> None:
             super().__init__(inputs, outputs, positions, inner(*arguments, **more))
@@ -146,6 +158,7 @@ WithSees = _net_with(Does, lambda x: x + x.mean(dim=-2, keepdim=True), name="Wit
 WithNarrow = _net_with(Does, lambda x: x[..., :2, :])
 WithAttends, WithDrawn, WithFrozen, WithRefuses = map(_net_with, (Attends, Drawn, Frozen, Refuses))
 WithDropout = _net_with(nn.Dropout, 0.25)
+WithDroppedSteps = _net_with(lambda: nn.Sequential(Steps(), nn.Dropout(0.25)), name="WithDroppedSteps")
 WithoutDropout = _net_with(nn.Dropout, 0.0)
 WithLstm, WithGru = (_net_with(layer, 8, 8, batch_first=True) for layer in (nn.LSTM, nn.GRU))
 WithDeepGru = _net_with(nn.GRU, 8, 8, num_layers=2, dropout=0.5, batch_first=True)

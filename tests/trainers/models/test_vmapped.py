@@ -1,24 +1,29 @@
 """Torch modules of one's own under vmap: what they start as, what they compute, and what is refused before training."""
 
+import importlib
+import itertools
 import re
 
 import pytest
 import torch
 
 from tests.trainers.models import own_modules
-from tests.trainers.models.own_modules import OfWidth
+from tests.trainers.models.own_modules import Dropping, OfWidth
 from tests.trainers.own_tasks import mean_loss
-from tests.trainers.runs import check_alone
+from tests.trainers.runs import check_alone, stepped
 from trainers.check.classes import check_class
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.model import Model
 from trainers.models.vmapped import _build_template, _try_build
 from trainers.packs.pack import Pack, State
+from trainers.random import Stream
 from trainers.settings import registry
 from trainers.settings.contract import contract_problems
+from trainers.settings.fields import setting
 from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.batch import Batch
+from trainers.tensors.noise import Noise
 from trainers.training.compiling import should_compile
 from trainers.training.step import sample_batches, step_once
 
@@ -53,10 +58,82 @@ def test_building_a_pack_leaves_the_random_numbers_of_the_library(member) -> Non
     assert torch.equal(torch.rand(3), before)
 
 
-@pytest.mark.parametrize("name", ["Net", "WithAttends", "WithGru", "WithLstm", "WithSteps"])
+DROPPING = ["WithDropout", "WithDroppedSteps"]
+
+
+@pytest.mark.parametrize("name", ["Net", "WithAttends", "WithGru", "WithLstm", "WithSteps", *DROPPING])
 def test_a_member_is_alone_what_it_is_in_a_pack(member, name: str) -> None:
     changes = {"model": vmapped(name), "training__learning_rate": 1e-2}
     check_alone(lambda seeds: Pack([member(seed, **changes) for seed in seeds], CPU))
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_a_member_has_its_own_dropout_rate_alone_as_in_a_pack(member, registered, recurrent, accumulation) -> None:
+    registered("model", "dropping", Dropping)
+    rates = {2: 0.1, 7: 0.5, 5: 0.3}
+
+    def pack_of(seeds: tuple[int, ...]) -> Pack:
+        return Pack([member_of(seed, rates[seed]) for seed in seeds], CPU)
+
+    def member_of(seed: int, rate: float) -> MemberConfig:
+        model = {"name": "dropping", "dropout": rate, "recurrent": recurrent}
+        return member(seed, model=model, training__learning_rate=1e-2, training__accumulation=accumulation)
+
+    check_alone(pack_of)
+    weights = [stepped(Pack([member_of(7, rate)], CPU), 2).theta for rate in (0.0, 0.1, 0.5)]
+    assert not any(torch.equal(one, other) for one, other in itertools.combinations(weights, 2))
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_dropout_multiplies_by_the_factors_of_its_call_in_training_alone(recurrent) -> None:
+    model = Dropping(dropout=0.3, recurrent=recurrent)
+    weights = model.initial(TASK, torch.tensor([3, 5]))
+    tokens = torch.randint(0, TASK.inputs, (2, 4, 6), generator=torch.Generator().manual_seed(0))
+    batch, form = Batch(tokens, tokens), model.choose_form(TASK)
+    rates, stream = (
+        torch.tensor([0.1, 0.6], dtype=torch.float64),
+        Stream(torch.tensor([3, 5]), "dropout", torch.tensor(1)),
+    )
+    noise = Noise(stream, None, rates)
+    found = model.logits(weights, batch, noise, form)
+    shape = (*tokens.shape[1:], 8)
+    before, after = (noise.dropout_factors(call, shape, torch.float32) for call in (0, 1))
+    for m, seed in enumerate((3, 5)):
+        torch.manual_seed(seed)
+        module = model.build(*SIZES)
+        x = before[m] * module.table(tokens[m]).cumsum(dim=-2) / module.counts[:6, None]
+        expected = module.head(after[m] * module.inner[1](x))
+        torch.testing.assert_close(found[m], expected.detach(), rtol=1e-5, atol=1e-6)
+    assert 0.05 < float((before[0] == 0).float().mean()) < 0.16 and 0.5 < float((before[1] == 0).float().mean()) < 0.7
+    without = model.logits(weights, batch, None, form)
+    evaluated = model.logits(weights, batch, Noise(stream, None, training=False, total=9), form)
+    assert torch.equal(without, evaluated) and not torch.equal(without, found)
+
+
+def test_a_rate_without_a_layer_that_drops_is_refused(sections, registered, monkeypatch) -> None:
+    registered("model", "dropping", Dropping)
+    monkeypatch.setattr(Dropping, "build", lambda self, *sizes: own_modules.Net(*sizes))
+    _try_build.cache_clear(), _build_template.cache_clear()
+    with pytest.raises(ConfigError) as caught:
+        MemberConfig.from_dict(sections(model={"name": "dropping", "dropout": 0.5}))
+    assert [(one.key, one.given) for one in caught.value.problems] == [("model.dropout", 0.5)]
+    MemberConfig.from_dict(sections(model={"name": "dropping", "dropout": 0.0}))
+    _try_build.cache_clear(), _build_template.cache_clear()
+
+
+def test_the_message_about_a_field_dropout_says_what_works() -> None:
+    class Declared(OfWidth):
+        dropout: float = setting(0.1)
+
+    (problem,) = contract_problems("model", Declared, Model, {"width": int, "dropout": float})
+    where, _, call = re.search(r"([\w.]+)\.(\w+)\(\)", problem)[0].rpartition(".")
+    field = getattr(importlib.import_module(where), call.removesuffix("()"))()
+
+    class Mended(OfWidth):
+        dropout: float = field
+
+    assert not list(contract_problems("model", Mended, Model, {"width": int, "dropout": float}))
 
 
 @pytest.mark.parametrize("name", ["Net", "WithGru"])
@@ -117,8 +194,7 @@ def test_a_check_of_the_class_says_what_a_configuration_says(monkeypatch, regist
 
 
 REFUSED = {
-    "WithDropout": r"draws random numbers, which all members would share; .* \(.*own_modules.py:\d+, forward\)",
-    "WithDrops": r"draws random numbers",
+    "WithDrops": r"draws random numbers, .*allowed: nn.Dropout as a layer.* \(.*own_modules.py:\d+, <lambda>\)",
     "WithNoisy": r"draws random numbers",
     "WithDeepGru": r"draws random numbers",
     "WithCounts": r"changes its buffer inner.calls in each call",
