@@ -13,6 +13,7 @@ from orchestrator.consoles import make_console, say
 from orchestrator.record.ledger.folders import default_storage, find_storage
 from search_spaces import SweepSpec
 from search_spaces.grammar.load import read_sections
+from search_spaces.grammar.shipped import find_sweep_file
 
 DICTIONARY = "the dictionary"
 
@@ -28,9 +29,10 @@ def run(
 ) -> Sweep:
     """Run a sweep in a new folder of `storage`, from its beginning to its report, and return it.
 
-    `file` is a sweep file, or a dictionary with its sections. `overrides` replace values: `seeds=2`, and for dotted
-    keys `**{"training.steps": 20}`. `storage`, `name` and `imports` are as for `lengthwise run`; `console` gets what
-    it prints. The sweep that is returned may have failed or been interrupted: `status` says so.
+    `file` is a sweep file, the name of a shipped one, or a dictionary with its sections. `overrides` replace values:
+    `seeds=2`, and for dotted keys `**{"training.steps": 20}`. `storage`, `name` and `imports` are as for `lengthwise
+    run`; `console` gets what it prints. The sweep that is returned may have failed or been interrupted: `status` says
+    so.
 
     Raises SweepFileError for anything in the file, dictionary or overrides that cannot be run here, SweepExists or
     SpecChanged when the folder holds a sweep already, LedgerError when the folder cannot be written.
@@ -50,7 +52,7 @@ def _spec(
     if not isinstance(file, Mapping):
         from orchestrator.plan.checks.soundness import load_checked  # brings the registries
 
-        return load_checked(file, overrides, name, imports)
+        return load_checked(find_sweep_file(file), overrides, name, imports)
     sections = json.loads(to_json(DICTIONARY, file))
     from orchestrator.plan.checks.soundness import checked
 

@@ -44,7 +44,9 @@ _say, _complain = partial(say, console), partial(say, errors)
 def list_names(
     kind: Annotated[
         str | None,
-        typer.Argument(help="sweeps; task, model, position, average, schedule, curriculum, training, evaluation; all."),
+        typer.Argument(
+            help="sweeps; examples; task, model, position, average, schedule, curriculum, training, evaluation; all."
+        ),
     ] = None,
     imports: options.Imports = None,
     storage: options.Storage = None,
@@ -55,20 +57,20 @@ def list_names(
             raise UserError("--import adds names that a sweep file can use; `lengthwise list sweeps` lists none")
         from orchestrator.upkeep.listing import list_sweeps
 
-        found = list_sweeps(storage or default_storage())
+        lines = list_sweeps(storage or default_storage())
     else:
         if storage is not None:
             raise UserError("--storage holds sweeps; only `lengthwise list sweeps` lists them")
         from orchestrator.preview.names import describe_names
 
-        found = describe_names(kind, imports or ())
-    for line in found:
+        lines = describe_names(kind, imports or ())
+    for line in lines:
         _say(line)
 
 
 @app.command(rich_help_panel=BEGIN)
 def validate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Sweep files (YAML).")],
+    files: options.SweepFiles,
     overrides: options.Overrides = None,
     imports: options.Imports = None,
     smoke: options.Smoke = False,

@@ -11,6 +11,7 @@ from orchestrator.addresses import IN_TEMPORARY_COPY, LASTING_STORAGES, is_absol
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import chosen_storage, default_storage, find_storage, is_name, resolve_place
 from orchestrator.redaction import remember, remember_all_of
+from search_spaces.grammar.shipped import find_sweep_file
 from search_spaces.grammar.spec.values import (
     STORES,
     WEB_ADDRESSES,
@@ -59,7 +60,18 @@ def find_folder(named: str) -> Path:
     return folder
 
 
-SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]
+SweepFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="A sweep file (YAML), or the name of one that `lengthwise list examples` shows.",
+        parser=find_sweep_file,
+    ),
+]
+SweepFiles = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE...", help="Sweep files (YAML), or names of examples.", parser=find_sweep_file),
+]
 SweepFolder = Annotated[
     Path,
     typer.Argument(

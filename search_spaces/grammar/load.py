@@ -1,5 +1,6 @@
 """load_sweep: from a YAML file and --set overrides to a SweepSpec, or to every problem at once."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from search_spaces.grammar.checks.across_sections import check_across, note_rand
 from search_spaces.grammar.checks.validation import build_spec
 from search_spaces.grammar.problems.errors import ABSENT, nearest_name
 from search_spaces.grammar.problems.findings import SECTIONS, STEP, Findings, Place, child, lookup, within
+from search_spaces.grammar.shipped import shipped_sweeps
 from search_spaces.grammar.space.keys import check_conditions, check_misplaced_domains, drawn_sections, parse_space
 from search_spaces.grammar.spec.spec import SweepSpec
 from search_spaces.grammar.spec.values import STORES, store_problem
@@ -18,6 +20,7 @@ from search_spaces.grammar.text.strict_yaml import MAX_BYTES, read_yaml
 
 UNREAD = "fix this first; the rest of the file was not checked"
 AVERAGES, RAW = "training.averages", "raw"  # the average of a sweep that names none
+_PYTHON = re.compile(r"\A#!.*python|^(import \w[\w.]*( as \w+)?(, .*)?|from [\w.]+ import .+)$", re.MULTILINE)
 ASSUMED = "minimize"  # stands in until the metric of the task is known
 
 
@@ -193,21 +196,41 @@ def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
         if path.is_dir():
             findings.add("", f"is a directory; give a {kind}", place=here)
         elif not path.exists():
-            beside = sorted(path.parent.glob("*.yaml")) if path.parent.is_dir() else []
-            nearest = nearest_name(path.name, [other.name for other in beside])
-            findings.add("", "there is no such file", nearest=nearest and str(path.parent / nearest), place=here)
+            nearest = _nearest_file(path)
+            findings.add("", "there is no such file", nearest=nearest and str(nearest), place=here)
         elif not path.is_file():
             findings.add("", "is not a regular file", place=here)
         elif (size := path.stat().st_size) > MAX_BYTES:
             findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_BYTES} bytes", place=here)
+        elif _is_program(text := path.read_bytes().decode("utf-8-sig")) or path.suffix == ".py":
+            message = (
+                f"is a Python program, and a {kind} is YAML; a sweep file runs a program that it names under program:"
+            )
+            findings.add("", message, place=here)
         else:
-            return path.read_bytes().decode("utf-8-sig")
+            return text
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         findings.add("", f"is not UTF-8: byte 0x{error.object[error.start]:02X}", place=Place(findings.source, line))
     except (OSError, ValueError) as error:
         findings.add("", f"cannot be read: {getattr(error, 'strerror', None) or error}", place=here)
     return ""
+
+
+def _is_program(text: str) -> bool:
+    """Return whether a text is plainly Python: no line of YAML looks like one of its imports, or its first line."""
+    return _PYTHON.search(text) is not None
+
+
+def _nearest_file(path: Path) -> Path | None:
+    """Return the file that a path without one means: a shipped sweep of that name, else a similar one beside it."""
+    shipped = shipped_sweeps()
+    if path.stem in shipped:
+        return shipped[path.stem]
+    beside = sorted(path.parent.glob("*.yaml")) if path.parent.is_dir() else []
+    files = {**shipped, **{other.name: other for other in beside}}
+    nearest = nearest_name(path.name, [other.name for other in beside]) or nearest_name(path.stem, shipped, cutoff=0.8)
+    return files[nearest] if nearest else None
 
 
 def _check_step_names(value: Any, address: str, findings: Findings) -> None:

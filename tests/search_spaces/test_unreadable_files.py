@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from search_spaces import Problem, SweepFileError, load_sweep
+from search_spaces.grammar.shipped import FOLDER, find_sweep_file, shipped_sweeps
 from search_spaces.grammar.text import strict_yaml
 
 Refuse = Callable[..., tuple[Problem, ...]]
@@ -23,6 +24,43 @@ def test_missing_file_names_the_nearest(sweep_file: Write, problems: Refuse) -> 
 def test_missing_folder(tmp_path: Path, problems: Refuse) -> None:
     [problem] = problems(tmp_path / "none" / "sweep.yaml")
     assert problem.message == "there is no such file" and problem.nearest is None
+
+
+@pytest.mark.parametrize("missing", ["quickstart.yaml", "search_spaces/quickstart.yaml", "quickstat.yaml"])
+def test_missing_shipped_file_says_where_it_lies(tmp_path: Path, problems: Refuse, missing: str) -> None:
+    [problem] = problems(tmp_path / missing)
+    assert problem.nearest == str(FOLDER / "quickstart.yaml") and Path(problem.nearest).is_file()
+
+
+def test_names_of_shipped_files_hide_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shipped = shipped_sweeps()
+    assert find_sweep_file("quickstart") == shipped["quickstart"] == FOLDER / "quickstart.yaml"
+    assert find_sweep_file("quickstart.yaml") == Path("quickstart.yaml") and find_sweep_file("none") == Path("none")
+    Path("quickstart").touch()
+    assert find_sweep_file("quickstart") == Path("quickstart")
+    assert len(shipped) == len([file for file in FOLDER.rglob("*.yaml") if file.name != "claims.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("train.py", "x = 1\n"),
+        ("train.py", "name: tiny\n"),
+        ("train", "#!/usr/bin/env python3\nx = 1\n"),
+        ("train.txt", '"""A program: with a colon."""\n\nfrom torch import nn\n'),
+        ("train.yaml", "import argparse\nimport os, sys\n"),
+    ],
+)
+def test_python_program(tmp_path: Path, problems: Refuse, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    [problem] = problems(tmp_path / name)
+    assert (problem.where, problem.key) == (str(tmp_path / name), "") and "program:" in problem.message
+
+
+def test_words_of_python_in_a_description_make_no_program(valid_text: str, sweep_file: Write) -> None:
+    code = "description: |\n  from torch import nn\n  import os\n"
+    assert load_sweep(sweep_file(code + valid_text)).description.startswith("from torch")
 
 
 def test_directory(tmp_path: Path, problems: Refuse) -> None:

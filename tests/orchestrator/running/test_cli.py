@@ -238,10 +238,36 @@ def test_the_version_is_that_of_the_package(lengthwise):
     assert said.startswith(f"lengthwise {version('lengthwise')}, torch {version('torch')}, ") and "mlflow " in said
 
 
+def test_shipped_sweeps_are_found_by_their_names(lengthwise, tmp_path):
+    listed = dict(line.split(maxsplit=1) for line in lengthwise.succeeds("list", "examples").stdout.splitlines())
+    assert load_sweep(listed["quickstart"]).name == "quickstart" and {"race", "averaging", "fig2_addition"} <= set(
+        listed
+    )
+    for words in (("validate", "quickstart"), ("plan", "quickstart"), ("validate", listed["quickstart"])):
+        lengthwise.succeeds(*words, cwd=tmp_path)
+    few = ("training.steps=4", "evaluation.every=4", "search.configurations=1", "seeds=1", "resources.scheduler=inline")
+    options = [word for one in (*few, "tracking.enabled=false") for word in ("--set", one)]
+    lengthwise.succeeds("run", "quickstart", *options, cwd=tmp_path)
+    assert (tmp_path / "sweeps" / "quickstart" / "sweep.yaml").is_file()
+    (tmp_path / "quickstart").write_text("name: 3\n")
+    lengthwise.refuses("validate", "quickstart", said="quickstart:1: name", cwd=tmp_path)
+
+
+def test_a_program_is_no_sweep_file(lengthwise, tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text("import argparse\n")
+    for verb in ("validate", "plan", "run", "data", "submit"):
+        said = lengthwise.refuses(verb, program, said=f"{program}: is a Python program").stderr
+        assert len(said.splitlines()) == 1 and "program:" in said
+
+
 def test_list_and_schema(lengthwise, tmp_path):
     overview = lengthwise("list").stdout
-    assert all(f"lengthwise list {kind} " in overview for kind in (*KINDS, "training", "evaluation", "sweeps", "all"))
-    assert len(overview.splitlines()) == 10 and "curriculum" in lengthwise("list", "--help").stdout
+    assert all(
+        f"lengthwise list {kind} " in overview
+        for kind in (*KINDS, "training", "evaluation", "sweeps", "examples", "all")
+    )
+    assert len(overview.splitlines()) == 11 and "curriculum" in lengthwise("list", "--help").stdout
     listed = lengthwise("list", "all").stdout
     for text in ("task set_complement", "model attention_only", "average bema", "schedule constant", "vocabulary"):
         assert text in listed

@@ -1,0 +1,20 @@
+"""The sweep files that come with lengthwise, by name."""
+
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[1]
+
+
+def shipped_sweeps() -> dict[str, Path]:
+    """Return the paths of the shipped sweep files by the names of the sweeps, in the order of their folders."""
+    files = [*sorted(FOLDER.glob("*.yaml")), *sorted(FOLDER.glob("*/*.yaml"))]
+    return {file.stem: file for file in files if file.name != "claims.yaml"}
+
+
+def find_sweep_file(named: str | Path) -> Path:
+    """Return the path of a sweep file; the name of a shipped one, which is no path here, stands for its file.
+
+    find_sweep_file("quickstart") -> .../search_spaces/quickstart.yaml
+    """
+    shipped = shipped_sweeps().get(str(named))
+    return shipped if shipped is not None and not Path(named).exists() else Path(named)
