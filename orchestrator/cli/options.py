@@ -1,5 +1,6 @@
 """Arguments and options of the command line: shared ones, and those with long help texts."""
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ from typer.core import TyperCommand
 from orchestrator.addresses import IN_TEMPORARY_COPY, LASTING_STORAGES, is_absolute
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import chosen_storage, default_storage, find_storage, is_name, resolve_place
-from orchestrator.redaction import remember, remember_all_of
+from orchestrator.redaction import URI_VARIABLE, remember, remember_all_of
 from search_spaces.grammar.shipped import find_sweep_file
 from search_spaces.grammar.spec.values import (
     STORES,
@@ -88,7 +89,11 @@ Storage = Annotated[
 ]
 TrackingUri = Annotated[
     str | None,
-    typer.Option(metavar="URI", parser=parse_store, help="MLflow; by default a SQLite file in the storage folder."),
+    typer.Option(
+        metavar="URI",
+        parser=parse_store,
+        help="MLflow; by default MLFLOW_TRACKING_URI, else a SQLite file in the storage folder.",
+    ),
 ]
 Notify = Annotated[
     str | None,
@@ -269,6 +274,8 @@ def in_seconds(time: str | None) -> float | None:
 def with_uri(overrides: list[str] | None, uri: str | None, notify: str | None = None) -> list[str]:
     """Return the overrides, with the values of --tracking-uri and --notify as further ones."""
     remember(uri)
+    if uri == "":  # the default, whatever MLflow's variable names
+        os.environ.pop(URI_VARIABLE, None)
     for address in (notify, *map(secret_value, overrides or ())):
         remember_all_of(address)
     given = {"tracking.uri": uri, "notify": notify}

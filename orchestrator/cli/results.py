@@ -203,6 +203,10 @@ def ui(
     storage = storage or default_storage()
     fetch_storage(storage)
     if tracking_uri is None:
+        from orchestrator.tracking.variable import uri_of_variable
+
+        tracking_uri = uri_of_variable()
+    if not tracking_uri:
         check_storage(storage)
     _say("starting MLflow ...")
     from orchestrator.tracking.ui.serve import serve

@@ -11,6 +11,7 @@ from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import masked_spec
+from orchestrator.tracking.variable import uri_of_variable
 from orchestrator.wording import command
 from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_sweep, parse_recorded
 from search_spaces.grammar.spec.spec import PASSIVE
@@ -139,12 +140,16 @@ def differing_settings(one: SweepSpec, other: SweepSpec) -> list[str]:
     return [key for key in SETTINGS if first.get(key) != second.get(key)]
 
 
-def with_absolute_store(spec: SweepSpec) -> SweepSpec:
-    """Return `spec` with an address of MLflow that means the same file in whatever folder a later command is typed."""
-    if spec.tracking.uri is None:
+def with_store(spec: SweepSpec) -> SweepSpec:
+    """Return `spec` with the address of MLflow that it names, else with that of MLflow's variable, if there is one.
+
+    The address means the same file in whatever folder a later command is typed. Raises UserError for a wrong variable.
+    """
+    if not spec.tracking.enabled:
         return spec
-    tracking = spec.tracking.model_copy(update={"uri": make_store_absolute(spec.tracking.uri)})
-    return spec.model_copy(update={"tracking": tracking})
+    named = spec.tracking.uri
+    uri = make_store_absolute(named) if named is not None else uri_of_variable()
+    return spec.model_copy(update={"tracking": spec.tracking.model_copy(update={"uri": uri})})
 
 
 def rewrite_spec(spec: dict[str, Any], folder: Path) -> Path | None:

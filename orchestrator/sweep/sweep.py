@@ -49,8 +49,8 @@ from orchestrator.sweep.specification import (
     refuse_changed_file,
     refuse_existing,
     refuse_fixed,
-    with_absolute_store,
     with_settings_of,
+    with_store,
     write_spec,
 )
 from orchestrator.wording import counted
@@ -78,7 +78,7 @@ def run_sweep(
     SweepExists or SpecChanged when the folder holds a sweep already, LedgerError when it cannot be written. All but
     LedgerError are raised before anything is written.
     """
-    spec, folder = with_absolute_store(spec), storage / spec.name
+    spec, folder = with_store(spec), storage / spec.name
     fetch_sweep(folder)
     refuse_deleted(folder)
     with _mistakes_first(spec):
@@ -202,7 +202,7 @@ def resume_same(spec: SweepSpec, storage: Path, console: Console, *, max_seconds
 
     Raises what `resume_sweep` raises, SpecChanged also if the sweep file has changed since.
     """
-    spec, folder = with_absolute_store(spec), storage / spec.name
+    spec, folder = with_store(spec), storage / spec.name
     state = SweepState.load(folder)
     with _mistakes_first(spec):
         refuse_changed_file(spec, state)
@@ -241,7 +241,7 @@ def drive_packs(
 
     `built` are its first configurations, if they were just built; `children` and `max_seconds` are as for `run_sweep`.
     """
-    progress, meter = Progress(console, spec.name), Meter(state)
+    spec, progress, meter = with_store(spec), Progress(console, spec.name), Meter(state)
     remember(spec.tracking.uri)
     finisher: Finisher | None = None
     with ExitStack() as opens:

@@ -4,7 +4,6 @@
 only missing parts of runs are sent.
 """
 
-import os
 import shlex
 import socket
 from collections.abc import Callable, Sequence
@@ -32,6 +31,7 @@ from orchestrator.tracking.contents.contents import ContentsOfSweep
 from orchestrator.tracking.store.outages import TrackingError, raising_tracking_error
 from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.tracking.store.store import DETAIL_TAG, Store, is_server, open_client
+from orchestrator.tracking.variable import uri_of_variable
 from orchestrator.wording import command
 from search_spaces.grammar.spec.values import make_store_absolute
 
@@ -49,10 +49,10 @@ def publish(
 ) -> Published:
     """Bring MLflow at `uri` up to date with the ledger of `folder`; unfinished sweeps as far as they are.
 
-    `uri` and `experiment` default to the sweep file's `tracking` section, then to SQLite beside the sweep and to the
-    study; "" is SQLite beside the sweep and the study, whatever the file names. The experiment that a later driver
-    published to takes precedence over the file's. An address that is named by a sweep of another machine is not used:
-    then `uri` defaults to MLFLOW_TRACKING_URI. `artifacts` makes figures and report when they are to be uploaded.
+    `uri` defaults to the address in the sweep file's `tracking` section, then to MLFLOW_TRACKING_URI, then to SQLite
+    beside the sweep; `experiment` to the one that a driver last published to, then to the file's, then to the study. ""
+    is SQLite beside the sweep, or the study, whatever the file and the variable name. An address that is named by a
+    sweep of another machine is not used. `artifacts` makes figures and report when they are to be uploaded.
     `sweep_files=False` leaves artifacts made from all configurations (comparison, report, curves.parquet, figures of
     the first ones) to a later call. `summarised` and `curves` (all of `read_curves`, written to curves.parquet) save
     reading a sweep that has ended; `on_progress` is called with the number of configurations sent and of all. Raises
@@ -117,10 +117,10 @@ def _named_address(named: str | None, state: SweepState) -> str | None:
     The author of a folder may have named any address, to which the user's own token would be sent. A machine is known
     by its host name; a container has another one each time, and must then be given the address.
     """
-    if named is None or is_from_this_machine(state):
+    if named is not None and is_from_this_machine(state):
         return named
-    if own := os.environ.get(URI_VARIABLE):
-        return own
+    if (uri := uri_of_variable()) is not None or named is None:
+        return uri
     raise UserError(
         f"{state.folder} was written on {' and '.join(_hosts(state))}, not on this machine, and "
         f"names the MLflow at {named}; if you trust it: {command('publish', state.folder)} --tracking-uri "

@@ -45,9 +45,9 @@ def serve(
     database = sqlite_file(uri)
     if database is None:
         instead = f"run: {server_command(uri, storage)}" if is_database(uri) else "open the server of this address"
-        raise UserError(f"--tracking-uri {uri} is not a SQLite store (sqlite:///FILE); instead {instead}")
+        raise UserError(f"{uri} is not a SQLite store (sqlite:///FILE); instead {instead}")
     if given and not database.exists():
-        raise UserError(f"--tracking-uri {uri}: there is no such file; publishing a sweep there makes it")
+        raise UserError(f"{uri}: there is no such file; publishing a sweep there makes it")
     if problem := store_problem(uri):
         raise UserError(f"{uri} {problem}; put a copy of the database there, or remove the file and publish again")
     server = UiServer(

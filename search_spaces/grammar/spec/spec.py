@@ -153,7 +153,8 @@ class Tracking(Strict):
 
     enabled: bool = Field(default=True, description="Whether results are published to MLflow.")
     uri: Text | None = Field(
-        default=None, description="MLflow tracking URI; null is a SQLite file in the storage folder."
+        default=None,
+        description="MLflow tracking URI; null is MLFLOW_TRACKING_URI, else a SQLite file in the storage folder.",
     )
     experiment: Name | None = Field(default=None, description="MLflow experiment; null is the study's name.")
 

@@ -21,10 +21,12 @@ from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.report import artifacts as report
 from orchestrator.results.summarise import summary
 from orchestrator.tracking.deletion import delete_runs
+from orchestrator.tracking.publish import tracking_uri_of
 from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.sqlite_store import default_uri
-from search_spaces import Tracking
+from search_spaces import Tracking, dump_yaml
 from tests.mlflow_points import assert_complete, children, paths_of, rows_of
+from tests.orchestrator.conftest import TRAINED
 
 FINISHED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 
@@ -319,3 +321,45 @@ def test_the_address_that_a_foreign_folder_names_is_not_sent_to_unasked(
         ledger.append("resume", provenance=provenance())
     assert publish(sweep.folder).uri == named  # the user's own: it was resumed here
     assert (tmp_path / "named.db").read_bytes() != before
+
+
+def test_the_variable_of_mlflow_is_the_default_of_a_sweep_that_names_no_address(tmp_path, build, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///shell.db")
+    state = build(tmp_path / "s", count=1, seeds=1)
+    assert tracking_uri_of(state) == f"sqlite:///{tmp_path / 'shell.db'}"
+    assert tracking_uri_of(state, "") == default_uri(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("figures_left_blank")
+def test_the_variable_of_mlflow_counts_where_neither_file_nor_option_names_an_address(
+    lengthwise, tmp_path, fresh_store
+):
+    (storage := tmp_path / "s").mkdir()
+    for store in (tmp_path / "shell.db", storage / "mlflow.db"):
+        shutil.copy(fresh_store, store)
+    (file := tmp_path / "trained.yaml").write_text(dump_yaml({**TRAINED, "tracking": {}}))
+    shell, run = f"sqlite:///{tmp_path / 'shell.db'}", ("run", file, "--storage", storage)
+
+    def runs_at(uri: str) -> int:
+        client = MlflowClient(uri)
+        return len(client.search_runs([one.experiment_id for one in client.search_experiments()]))
+
+    lengthwise.environment["MLFLOW_TRACKING_URI"] = "sqlite:///shell.db"
+    done = lengthwise.succeeds(*run, cwd=tmp_path)
+    assert shell in done.stdout.split("MLflow pages of this sweep:")[1]
+    assert (runs_at(shell), runs_at(default_uri(storage))) == (4, 0)
+    folder = storage / "trained"
+    assert f"{shell}: " in lengthwise.succeeds("publish", folder, cwd=storage).stdout
+    lengthwise.succeeds(*run, "--name", "other", "--tracking-uri", "")
+    assert (runs_at(shell), runs_at(default_uri(storage))) == (4, 4)
+    assert f"{shell}: " in lengthwise.succeeds("publish", storage / "other", cwd=tmp_path).stdout
+
+    # A sweep that has been published remembers its address; a wrong one is refused before anything is written.
+    del lengthwise.environment["MLFLOW_TRACKING_URI"]
+    assert f"{shell}: " in lengthwise.succeeds("publish", folder).stdout
+    lengthwise.environment["MLFLOW_TRACKING_URI"] = "mlruns"
+    for words in ((*run, "--name", "third"), ("publish", storage / "other"), ("ui", "--storage", storage)):
+        lengthwise.refuses(*words, said="MLFLOW_TRACKING_URI=mlruns is not an address of MLflow")
+    assert not (storage / "third").exists()

@@ -114,7 +114,7 @@ def test_a_file_that_is_no_store_is_named_and_left_as_it_is(tmp_path, fresh_stor
     with pytest.raises(UserError, match=r"mlflow\.db names a file that is not a SQLite database; put a copy"):
         serve(tmp_path)
     missing = f"sqlite:///{tmp_path}/typo/sub/mlflow.db"
-    with pytest.raises(UserError, match=r"--tracking-uri sqlite:///.*typo/sub/mlflow\.db: there is no such file"):
+    with pytest.raises(UserError, match=r"sqlite:///.*typo/sub/mlflow\.db: there is no such file"):
         serve(tmp_path, uri=missing)
     assert database.read_text() == "some notes of mine\n" and list(tmp_path.iterdir()) == [database]
     shutil.copy(fresh_store, database)
