@@ -13,7 +13,7 @@ from trainers.errors import Problem
 from trainers.settings.fields import allowed_values, check_value, field_problems, settings_fields, type_hints
 from trainers.settings.nested import is_nested
 from trainers.settings.parts import walk_parts
-from trainers.settings.values import convert_value
+from trainers.settings.values import convert_value, field_choices
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,7 @@ class Slot:
     @property
     def choices(self) -> tuple[Any, ...] | None:
         """The allowed values if they are a fixed set, else None."""
-        choices: tuple[Any, ...] | None = self.item.metadata["choices"]
-        return choices
+        return field_choices(self.item, type_hints(self.cls)[self.item.name])
 
     @property
     def bounds(self) -> Mapping[str, float | None]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING
+from enum import Enum
 from typing import Any, NamedTuple
 
 from trainers.settings import registry
@@ -48,6 +49,8 @@ def as_yaml(value: Any) -> str:
     """
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, Enum):
+        return as_yaml(value.value)
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {as_yaml(one)}" for key, one in value.items()) + "}"
     if isinstance(value, list | tuple):

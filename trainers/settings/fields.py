@@ -11,11 +11,12 @@ become a tensor of shape (M,). `trainers.settings.identity` explains `absent` an
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
+from enum import Enum
 from typing import Any, ClassVar, Final, Self, dataclass_transform
 
 from trainers.errors import ConfigError, Problem, nearest
 from trainers.settings.nested import build_nested, is_nested
-from trainers.settings.values import check_bounds, convert_value, describe_values, meant_value
+from trainers.settings.values import check_bounds, convert_value, describe_values, field_choices, meant_value
 
 NOTHING: Final = object()  # no value, as opposed to the value None
 
@@ -37,6 +38,8 @@ def setting(
     help: str = "",
 ) -> Any:
     """Declare a settings field.
+
+    The type of a field with a fixed set of values may be Literal or an Enum, whose values a sweep file names.
 
     low, high: inclusive bounds; above, below: exclusive bounds; per element for tuples. variant: a function of a member
     hyperparameter's value that members of a pack must share, because it changes the program, for example whether a
@@ -168,6 +171,8 @@ def plain_value(value: Any, of_settings: Callable[[Settings], dict[str, Any]] = 
     """Return a value of a field as plain JSON types; nested settings as `of_settings` returns them."""
     if isinstance(value, Settings):
         return of_settings(value)
+    if isinstance(value, Enum):
+        return value.value
     if isinstance(value, Mapping):  # labelled settings: beside a label, the registered name is called kind
         return {label: _rename_key(of_settings(one), "name", "kind") for label, one in value.items()}
     return [plain_value(item) for item in value] if isinstance(value, tuple) else value
@@ -231,7 +236,7 @@ def check_value(cls: type, item: Field[Any], value: Any) -> tuple[Any, list[Prob
         converted = convert_value(type_hints(cls)[item.name], value)
         check_bounds(item.metadata, converted)
     except ValueError as error:
-        choices = item.metadata["choices"]
+        choices = field_choices(item, type_hints(cls)[item.name])
         close = nearest(value, [str(choice) for choice in choices]) if choices else None
         close = f"[{close}]" if close is not None and close == value else close  # which is right in a list
         close = close or meant_value(type_hints(cls)[item.name], item.metadata, value)

@@ -6,7 +6,8 @@ import typing
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import Field
-from typing import Any
+from enum import Enum
+from typing import Any, Literal
 
 
 def convert_value(hint: Any, value: Any) -> Any:
@@ -31,6 +32,13 @@ def convert_value(hint: Any, value: Any) -> Any:
         if len(value) != len(arguments):
             raise ValueError(f"does not have {len(arguments)} entries")
         return tuple(convert_value(kind, entry) for kind, entry in zip(arguments, value, strict=True))
+    if origin is Literal or _is_enum(hint):
+        by_value = {(type(plain), plain): plain for plain in arguments}
+        by_value |= {(type(one.value), one.value): one for one in (hint if _is_enum(hint) else ())}
+        plain = value.value if isinstance(value, Enum) else value
+        if isinstance(value, (list, dict)) or (type(plain), plain) not in by_value:
+            raise ValueError("is not one of the choices")
+        return by_value[type(plain), plain]
     if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
         if not math.isfinite(value):
             raise ValueError("is not finite")
@@ -38,6 +46,28 @@ def convert_value(hint: Any, value: Any) -> Any:
     if type(value) is not hint:
         raise ValueError(f"is not {_type_name(hint)}")
     return value
+
+
+def choices_in(hint: Any) -> tuple[Any, ...] | None:
+    """Return the plain values that a type allows if they are a fixed set, as those of Literal and Enum, else None.
+
+    Those of a tuple are its entries'; those of an optional type include None.
+    """
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return arguments
+    if _is_enum(hint):
+        return tuple(one.value for one in hint)
+    if origin is tuple:
+        return choices_in(arguments[0]) if len({one for one in arguments if one is not Ellipsis}) == 1 else None
+    if origin in (types.UnionType, typing.Union):
+        options = [(None,) if option is type(None) else choices_in(option) for option in arguments]
+        return None if None in options else tuple(choice for option in options for choice in option or ())
+    return None
+
+
+def _is_enum(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Enum)
 
 
 def check_bounds(metadata: Mapping[str, Any], value: Any) -> None:
@@ -82,14 +112,22 @@ def _read_number(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+_YAML_NAMES = {"True": "true", "False": "false", "None": "null"}
+
+
+def field_choices(item: Field[Any], hint: Any) -> tuple[Any, ...] | None:
+    """Return the allowed values of a field if they are a fixed set, declared as choices or by its type, else None."""
+    choices: tuple[Any, ...] | None = item.metadata["choices"]
+    return choices_in(hint) if choices is None else choices
+
+
 def describe_values(item: Field[Any], hint: Any) -> str:
     """Return the allowed values of a field as text: its choices, or its type and bounds."""
     if (kind := item.metadata["kind"]) is not None:
         article = "an" if str(kind)[0] in "aeiou" else "a"
         return f"{article} {kind}" if isinstance(kind, str) else "a mapping of keys to values"
-    if item.metadata["choices"] is not None:
-        choices = item.metadata["choices"]
-        names = ", ".join(str(one).lower() if isinstance(one, bool) else str(one) for one in choices)
+    if (choices := field_choices(item, hint)) is not None:
+        names = ", ".join(_YAML_NAMES.get(str(one), str(one)) for one in choices)
         return f"a list of {names}" if typing.get_origin(hint) is tuple else names
     signs = {"low": ">=", "above": ">", "high": "<=", "below": "<"}
     limits = [
@@ -103,6 +141,8 @@ def describe_values(item: Field[Any], hint: Any) -> str:
 def _type_name(hint: Any) -> str:
     names = {int: "an integer", float: "a number", bool: "true or false", str: "a string", type(None): "null"}
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if (choices := choices_in(hint)) is not None and origin is not tuple:
+        return ", ".join(map(str, choices))
     if origin in (types.UnionType, typing.Union):
         return " or ".join(_type_name(option) for option in arguments)
     if origin is tuple:

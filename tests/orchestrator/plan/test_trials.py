@@ -7,9 +7,9 @@ import pytest
 
 from orchestrator.code import trial_guard
 from orchestrator.consoles import make_console
-from orchestrator.plan.checks.soundness import build_sample, load_checked
+from orchestrator.plan.checks.soundness import build_sample, drawn_configurations, load_checked
 from orchestrator.sweep.sweep import run_sweep
-from search_spaces import SweepFileError
+from search_spaces import Problem, SweepFileError
 
 TASK = '''
 import torch
@@ -86,6 +86,33 @@ def own(tmp_path: Path, own_code_forgotten: None) -> Callable[..., Path]:
         return tmp_path / "own.yaml"
 
     return write
+
+
+@pytest.mark.parametrize("style", ['Literal["plain", "hints"]', "Style"])
+def test_a_field_with_a_fixed_set_of_values_is_searched_by_choice(own, style) -> None:
+    """As Literal and as an enum; another value is refused at its line, with the nearest one."""
+    imports = "import enum\nfrom typing import Literal\n\nimport torch\n"
+    enum = 'Style = enum.StrEnum("Style", ["PLAIN", "HINTS"])\n\n\n@register("task"'
+    field = f'    style: {style} = setting("plain")\n    longest: int'
+    path = own(("import torch\n", imports), ('@register("task"', enum), ("    longest: int", field))
+    path.write_text(SWEEP.replace("space: {", "space: {task.style: {choice: [plain, hints]}, "))
+    drawn = drawn_configurations(load_checked(path, ["search.configurations=9"]))
+    assert {one.resolved["task"]["style"] for one in drawn} == {"plain", "hints"}
+    assert {one.member(0).task.style for one in drawn} == {"plain", "hints"}
+    (wrong,) = _problems(path, SWEEP.replace("{name: own_echo}", "{name: own_echo, style: hint}"))
+    assert (wrong.key, wrong.given, wrong.allowed, wrong.nearest) == ("task.style", "hint", "plain, hints", "hints")
+    assert wrong.where == f"{path}:5"
+    (wrong,) = _problems(path, SWEEP.replace("space: {", "space: {task.style: {choice: [plain, hint]}, "))
+    assert (wrong.given, wrong.nearest, wrong.where) == ("hint", "hints", f"{path}:8")
+    (wrong,) = _problems(path, SWEEP.replace("space: {", "space: {task.style: {uniform: [0, 1]}, "))
+    assert wrong.nearest == "choice"
+
+
+def _problems(path: Path, text: str) -> tuple[Problem, ...]:
+    path.write_text(text)
+    with pytest.raises(SweepFileError) as caught:
+        drawn_configurations(load_checked(path))
+    return caught.value.problems
 
 
 @pytest.mark.slow
