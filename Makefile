@@ -12,7 +12,7 @@ STORAGE := $(or $(LENGTHWISE_STORAGE),sweeps)
 QUICKSTART := search_spaces/quickstart.yaml
 SWEEP := $(STORAGE)/quickstart
 
-.PHONY: help install sweep ui test test-slow test-cluster check bench bench-check gpu gpu-studies studies
+.PHONY: help install sweep ui test test-slow test-cluster check bench bench-check gpu gpu-studies studies quickstart-pages
 
 help:
 	@echo "make install   .venv with the versions of constraints.txt"
@@ -28,6 +28,7 @@ help:
 	@echo "make gpu-studies  the sweeps that only a GPU decides, in MINUTES=25; again: goes on"
 	@echo "make studies   the small sweeps of the four papers and what their claims came to (many hours);"
 	@echo "               of one: STUDY=set_complement (an hour), threshold_attention, inductive_scratchpad or arithmetic"
+	@echo "make quickstart-pages  the picture of README.md and the screen of orchestrator/README.md, from a run"
 
 install: $(INSTALLED)
 
@@ -110,3 +111,6 @@ studies: $(INSTALLED)
 	  folder=search_spaces/$$study
 	  $(VENV)/bin/lengthwise claims $$folder/claims.yaml --run --page $$folder/page.md --storage "$(STORAGE)"
 	done
+
+quickstart-pages: $(INSTALLED)
+	@$(PYTHON) tests/readme/quickstart_pages.py

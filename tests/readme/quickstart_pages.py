@@ -1,0 +1,52 @@
+"""Draw search_spaces/quickstart.png and the screen in orchestrator/README.md from a run of the quickstart.
+
+    make quickstart-pages
+
+Run it after every change of figures, of the screen or of what the quickstart trains.
+"""
+
+import io
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from orchestrator.consoles import WholeConsole
+from orchestrator.report.files import print_report, read_summary
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICKSTART, PICTURE = ROOT / "search_spaces" / "quickstart.yaml", ROOT / "search_spaces" / "quickstart.png"
+PAGE = ROOT / "orchestrator" / "README.md"
+SCREEN = re.compile(r"(?<=```\n)Sweep quickstart .*?(?=\n```)", re.DOTALL)
+WIDTH = 112  # of the screen in characters
+
+
+def run_quickstart(storage: Path) -> Path:
+    """Run the quickstart, without MLflow, in a new storage folder; return the folder of the sweep."""
+    command = [sys.executable, "-m", "orchestrator", "run", str(QUICKSTART), "--storage", str(storage)]
+    options = ["--set", "resources.scheduler=local", "--set", "tracking.enabled=false"]
+    subprocess.run([*command, *options], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return storage / "quickstart"
+
+
+def screen_of(folder: Path) -> str:
+    """Return the screen of a sweep on a terminal, with the folder that the page names."""
+    out = io.StringIO()
+    print_report(read_summary(folder), WholeConsole(file=out, width=WIDTH, force_terminal=True, color_system=None))
+    lines = out.getvalue().replace(str(folder), "sweeps/quickstart").rstrip().split("\n")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def main() -> None:
+    """Run the quickstart and write both."""
+    with tempfile.TemporaryDirectory() as storage:
+        folder = run_quickstart(Path(storage))
+        shutil.copyfile(folder / "figures" / "comparison.png", PICTURE)
+        screen = screen_of(folder)
+        PAGE.write_text(SCREEN.sub(lambda _: screen, PAGE.read_text(encoding="utf-8"), count=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
