@@ -197,7 +197,7 @@ def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
             findings.add("", f"is a directory; give a {kind}", place=here)
         elif not path.exists():
             nearest = _nearest_file(path)
-            findings.add("", "there is no such file", nearest=nearest and str(nearest), place=here)
+            findings.add("", "there is no such file", nearest=str(nearest) if nearest else None, place=here)
         elif not path.is_file():
             findings.add("", "is not a regular file", place=here)
         elif (size := path.stat().st_size) > MAX_BYTES:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from search_spaces import ABSENT, Problem, SweepSpec, dump_yaml, load_sweep
+from search_spaces import ABSENT, Problem, SweepSpec, dump_yaml, json_schema, load_sweep
 
 Write = Callable[..., Path]
 
@@ -67,6 +67,14 @@ def test_where_names_the_line(sweep_file: Write, key: str, line: int) -> None:
 def test_where_finds_items_of_block_lists(edited: Write) -> None:
     path = edited("  lengths: [6, 7]", "  lengths:\n    - 6\n\n    - 7")
     assert load_sweep(path).where("objective.lengths[1]") == f"{path}:28"
+
+
+def test_seeds_left_out_are_five_and_written_out(edited: Write) -> None:
+    named = load_sweep(edited("seeds: 8", "seeds: 5"))
+    spec = load_sweep(edited("seeds: 8\n", ""))
+    assert spec.seeds == (0, 1, 2, 3, 4) and spec.resolved()["seeds"] == [0, 1, 2, 3, 4]
+    assert spec == named and spec.spec_hash == named.spec_hash
+    assert json_schema()["properties"]["seeds"]["default"] == 5 and "seeds" not in json_schema()["required"]
 
 
 def test_resolved_form_reads_back_equal(sweep_file: Write, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Shows the progress of a running sweep: a live table on a terminal, otherwise a line every few seconds."""
+"""Shows the progress of a running sweep: a live table on a terminal, otherwise a short line a minute."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -10,8 +10,21 @@ from rich.table import Table
 
 from orchestrator.consoles import say
 
-PLAIN_SECONDS = 5.0
+PLAIN_SECONDS = 60.0
 LIVE_SECONDS = 0.25
+LONGEST = 99  # characters of a line
+PLAIN = {
+    "configurations": "configurations {}",
+    "member-steps": "{}",
+    "time left": "time left {}",
+    "seeds": "seeds {}",
+    "seeds failed": "failed {}",
+    "best so far": "best {}",
+    "first evaluation": "first evaluation {}",
+    "round of the race": "round {}",
+    "phase": "{}",
+}
+"""How the rows of the table are written in a line, the most important one first."""
 
 
 class Progress:
@@ -42,7 +55,7 @@ class Progress:
         return time.monotonic() - self._shown >= (LIVE_SECONDS if self._live else PLAIN_SECONDS)
 
     def show(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Draw the table of labels and texts anew, or print them as a line if it says something new."""
+        """Draw the table of labels and texts anew, or print a line of them if it says something new."""
         self._shown = time.monotonic()
         if self._live:
             table = Table.grid(padding=(0, 2))
@@ -51,7 +64,18 @@ class Progress:
                 table.add_row(f"[dim]{label}[/dim]", text)
             self._live.update(table, refresh=True)
             return
-        line = " · ".join(f"{label} {text}" for label, text in rows)
+        line = plain_line(rows)
         if line != self._line:
             say(self._console, line)
             self._line = line
+
+
+def plain_line(rows: Sequence[tuple[str, str]]) -> str:
+    """Return the rows of the table as a line of at most LONGEST characters, without the least important ones."""
+    texts, line = dict(rows), ""
+    for label, words in PLAIN.items():
+        text = texts.get(label, "-").partition(",")[0]
+        part = f"{' · ' if line else ''}{words.format(text)}"
+        if text not in ("-", "0", "none yet") and len(line) + len(part) <= LONGEST:
+            line += part
+    return line

@@ -182,7 +182,9 @@ class SweepSpec(Strict):
         default_factory=dict, description="What is varied: dotted keys and the domains they are drawn from."
     )
     search: Search = Field(default_factory=Search, description="The sampler, its seed, the number of configurations.")
-    seeds: Seeds = Field(description="How many seeds each configuration is trained with, or a list of them.")
+    seeds: Seeds = Field(
+        default=5, validate_default=True, description="How many seeds each configuration is trained with, or a list."
+    )
     evaluation: Section = Field(default_factory=dict, description="When, on how much and at which lengths to evaluate.")
     objective: Objective = Field(description="What makes one configuration better than another.")
     resources: Resources = Field(default_factory=Resources, description="What a pack may use.")
