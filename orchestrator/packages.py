@@ -23,7 +23,8 @@ class _Finder:
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        return PathFinder.find_spec(name, [str(HERE)]) if name in IMPORTED else None
+        # A copy of the client, of any version, may lie beside a script.
+        return PathFinder.find_spec(name, [str(HERE)]) if name in (*IMPORTED, "lengthwise") else None
 
 
 def claim_names() -> None:

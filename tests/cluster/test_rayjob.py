@@ -191,4 +191,5 @@ def test_the_image_is_pinned_to_the_versions_of_the_repository_and_is_not_of_roo
     assert [line for line in lines if line.startswith("USER ")] == ["USER 1000"]
     copied = [name for line in lines if line.startswith("COPY ") for name in line.split()[2:-1]]
     assert "constraints.txt" in copied and all((ROOT / name).exists() for name in copied)
-    assert {path.parent.name for path in ROOT.glob("*/__init__.py")} <= set(copied)
+    modules = {path.parent.name for path in ROOT.glob("*/__init__.py")} | {path.name for path in ROOT.glob("*.py")}
+    assert modules <= set(copied)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -45,6 +46,23 @@ def test_the_door_in_python_imports_our_packages_beside_others_of_their_names(cr
     code = f"{AS_IN_A_NOTEBOOK} import orchestrator; import trainers; print(trainers.__file__)"
     ended = subprocess.run([sys.executable, "-c", code], cwd=crowded, capture_output=True, text=True, check=False)
     assert ended.stdout.strip() == str(HERE / "trainers" / "__init__.py"), ended.stderr
+
+
+def test_the_package_uses_its_client_beside_a_copy_of_another_version(tmp_path):
+    (tmp_path / "lengthwise.py").write_text("version = 'another'\n")
+    for first, expected in (("import orchestrator", str(HERE / "lengthwise.py")), ("import sys", "another")):
+        code = (
+            f"{AS_IN_A_NOTEBOOK} {first}; import lengthwise; print(getattr(lengthwise, 'version', lengthwise.__file__))"
+        )
+        ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ended.stdout.strip() == expected, ended.stderr
+
+
+def test_a_copy_of_the_client_opens_the_package(tmp_path):
+    shutil.copy(HERE / "lengthwise.py", tmp_path)
+    code = f"{AS_IN_A_NOTEBOOK} import lengthwise; print(lengthwise.__file__, lengthwise.run.__module__)"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.stdout.split() == [str(tmp_path / "lengthwise.py"), "orchestrator.api.running"], ended.stderr
 
 
 @pytest.mark.parametrize("name", IMPORTED)

@@ -1,0 +1,91 @@
+"""Majority of bits with the Trainer of Hugging Face; `Report` is the callback that connects it with lengthwise."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    set_seed,
+)
+from transformers.trainer_utils import get_last_checkpoint
+
+import lengthwise
+
+LENGTHS = (5, 11, 21, 41)
+
+
+class Report(TrainerCallback):
+    """Report when it is due, then save, then stop if lengthwise asks for it."""
+
+    def __init__(self, run: lengthwise.Member, evaluate: Any) -> None:
+        self.run, self.evaluate = run, evaluate
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> Any:
+        """Report after a step; the trainer saves when this has returned."""
+        if self.run.due(state.global_step):
+            model.eval()
+            stop = self.run.report(state.global_step, {"accuracy": self.evaluate(model)})
+            model.train()
+            control.should_save = True
+            control.should_training_stop |= stop
+        return control
+
+
+class Bits(torch.utils.data.Dataset):
+    """Rows of an odd number of bits, and whether most of them are ones."""
+
+    def __init__(self, length: int, rows: int, seed: int) -> None:
+        bits = torch.randint(2, (rows, length), generator=torch.Generator().manual_seed(seed))
+        self.bits, self.more = bits, (2 * bits.sum(1) > length).long()
+
+    def __len__(self) -> int:
+        return len(self.bits)
+
+    def __getitem__(self, row: int) -> dict[str, torch.Tensor]:
+        return {"input_ids": self.bits[row], "labels": self.more[row]}
+
+
+@torch.no_grad()
+def evaluate(model: torch.nn.Module) -> dict[int, float]:
+    """Return the accuracy by length."""
+    tests = {length: Bits(length, 200, seed=0) for length in LENGTHS}
+    return {
+        length: (model(test.bits).logits.argmax(1) == test.more).float().mean().item() for length, test in tests.items()
+    }
+
+
+def main() -> None:
+    """Train from the last checkpoint, if there is one."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--learning_rate", type=float, default=3e-3)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    run = lengthwise.member(steps=100, every=25)
+    set_seed(args.seed)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = BertForSequenceClassification(BertConfig(vocab_size=2, max_position_embeddings=max(LENGTHS), **sizes))
+    arguments = TrainingArguments(
+        output_dir=str(run.checkpoints),
+        max_steps=run.steps,
+        learning_rate=args.learning_rate,
+        per_device_train_batch_size=32,
+        seed=args.seed,
+        save_strategy="no",  # the callback says when
+        save_total_limit=2,
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+    trainer = Trainer(model, arguments, train_dataset=Bits(11, 1000, seed=args.seed), callbacks=[Report(run, evaluate)])
+    last = get_last_checkpoint(arguments.output_dir) if Path(arguments.output_dir).is_dir() else None
+    trainer.train(resume_from_checkpoint=last)
+
+
+if __name__ == "__main__":
+    main()

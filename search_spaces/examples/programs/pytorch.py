@@ -1,0 +1,82 @@
+"""Majority of bits with a GRU in plain PyTorch and argparse: are there more ones than zeros?
+
+    bits 1 0 1 1 0 -> class 1, trained on 5 to 11 bits, tested on up to 41
+
+By itself: python pytorch.py --lr=0.01. In a sweep: lengthwise run pytorch.yaml. The lines of lengthwise are numbered.
+"""
+
+import argparse
+
+import torch
+from torch import nn
+
+import lengthwise
+
+LENGTHS = (5, 11, 21, 41)
+
+
+class Majority(nn.Module):
+    """A GRU that reads bits and gives two logits."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(2, width), nn.Linear(width, 2)
+        self.gru = nn.GRU(width, width, batch_first=True)
+
+    def forward(self, bits: torch.Tensor) -> torch.Tensor:
+        """Return the logits (rows, 2) of bits (rows, length)."""
+        return self.head(self.gru(self.embed(bits))[0][:, -1])
+
+
+def draw(length: int, rows: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return bits (rows, length) with an odd length, and which of the rows have more ones."""
+    bits = torch.randint(2, (rows, length), generator=generator)
+    return bits, (2 * bits.sum(dim=1) > length).long()
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module) -> dict[int, float]:
+    """Return the accuracy by length, on inputs that are the same for every seed."""
+    generator = torch.Generator().manual_seed(0)
+    tests = {length: draw(length, 200, generator) for length in LENGTHS}
+    return {length: (model(bits).argmax(1) == more).float().mean().item() for length, (bits, more) in tests.items()}
+
+
+def main() -> None:
+    """Train, report, save, and resume."""
+    parser = argparse.ArgumentParser()
+    for name, default in (("lr", 0.01), ("width", 16), ("seed", 0), ("steps", 200)):
+        parser.add_argument(f"--{name}", type=type(default), default=default)
+    args = parser.parse_args()
+    run = lengthwise.member(steps=args.steps, every=50)  # 1
+    torch.manual_seed(args.seed)
+    generator = torch.Generator().manual_seed(args.seed)
+    model = Majority(args.width)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
+    start, kept = 0, run.checkpoints / "last.pt"
+    if kept.exists():
+        state = torch.load(kept)
+        start = state["step"]
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        generator.set_state(state["generator"])
+
+    for step in range(start + 1, args.steps + 1):
+        length = 5 + 2 * int(torch.randint(4, (), generator=generator))
+        bits, more = draw(length, 32, generator)
+        loss = nn.functional.cross_entropy(model(bits), more)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if run.due(step):  # 2
+            stop = run.report(step, {"accuracy": evaluate(model)}, loss=loss.item())  # 3
+            state = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            kept.parent.mkdir(exist_ok=True)
+            torch.save(state | {"generator": generator.get_state()}, kept.with_suffix(".new"))
+            kept.with_suffix(".new").replace(kept)  # a killed program leaves a whole file
+            if stop:
+                return
+
+
+if __name__ == "__main__":
+    main()
