@@ -151,16 +151,26 @@ def unmeasured(
 
 
 def _size_problem(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
-    """Return a problem if a model is too large for any machine."""
-    if (size := member_bytes(member)) <= LARGEST_MEMBER:
-        return []
-    message = f"with this task, the weights, gradient and moments of one seed take {size / 2**30:,.0f} GiB of memory"
-    return [_problem(spec, "model", message, allowed=f"at most {LARGEST_MEMBER / 2**30:.0f} GiB")]
+    """Return a problem if a model or a batch is too large for any machine."""
+    return [
+        _problem(spec, key, message, allowed=f"at most {LARGEST_MEMBER / 2**30:.0f} GiB")
+        for key, message in describe_too_large(member).items()
+    ]
 
 
-def member_bytes(member: MemberConfig) -> int:
-    """Return the bytes of one member's weights, their gradient and AdamW's two moments."""
-    return 4 * weights_bytes(member)
+def describe_too_large(member: MemberConfig) -> dict[str, str]:
+    """Return by key what of one member takes more than LARGEST_MEMBER bytes: its model with AdamW's state, its batch.
+
+    Of a row of a batch one token is counted: counting them all may take minutes.
+    """
+    rows = math.ceil(member.training.batch_size / member.training.accumulation)
+    sizes = {
+        "model": (4 * weights_bytes(member), "with this task, the weights, gradient and moments of one seed take"),
+        "training.batch_size": (8 * rows, "the inputs of one batch take at least"),
+    }
+    return {
+        key: f"{what} {size / 2**30:,.0f} GiB of memory" for key, (size, what) in sizes.items() if size > LARGEST_MEMBER
+    }
 
 
 def weights_bytes(member: MemberConfig) -> int:

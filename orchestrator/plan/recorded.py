@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from orchestrator.errors import UserError
-from orchestrator.plan.configurations import LARGEST_MEMBER, assigned, member_bytes
+from orchestrator.plan.configurations import LARGEST_MEMBER, assigned, describe_too_large
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems.findings import SECTIONS, lookup
 from trainers.config.member import MemberConfig
@@ -67,12 +67,9 @@ def refuse_without_data(recorded: Iterable[Recorded], what: str) -> None:
 
 def refuse_too_large(recorded: Iterable[Recorded], what: str) -> None:
     """Raise UserError if a seed of a configuration takes more memory than `run` allows; `what` begins the message."""
-    size = max((member_bytes(member_of(one)) for one in recorded), default=0)
-    if size > LARGEST_MEMBER:
-        raise UserError(
-            f"{what}: the weights, gradient and moments of one seed take {size / 2**30:,.0f} GiB of memory; "
-            f"allowed: at most {LARGEST_MEMBER / 2**30:.0f} GiB"
-        )
+    for one in recorded:
+        for key, message in describe_too_large(member_of(one)).items():
+            raise UserError(f"{what}: {key}: {message}; allowed: at most {LARGEST_MEMBER / 2**30:.0f} GiB")
 
 
 def changed_defaults(spec: SweepSpec, one: Recorded) -> dict[str, Any]:

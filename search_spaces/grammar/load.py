@@ -1,5 +1,6 @@
 """load_sweep: from a YAML file and --set overrides to a SweepSpec, or to every problem at once."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from search_spaces.grammar.text.dump import dump_yaml
 from search_spaces.grammar.text.overrides import apply_override
 from search_spaces.grammar.text.strict_yaml import MAX_BYTES, read_yaml
 
+MAX_RECORDED = 2 * MAX_BYTES  # of a specification with all its values, as JSON: YAML of this size is read in seconds
 UNREAD = "fix this first; the rest of the file was not checked"
 AVERAGES, RAW = "training.averages", "raw"  # the average of a sweep that names none
 _PYTHON = re.compile(r"\A#!.*python|^(import \w[\w.]*( as \w+)?(, .*)?|from [\w.]+ import .+)$", re.MULTILINE)
@@ -63,6 +65,10 @@ def load_sweep(
 
 def parse_recorded(spec: Mapping[str, Any], source: str, overrides: Sequence[str] = ()) -> SweepSpec:
     """Check a specification recorded in a ledger; see `parse_sweep`."""
+    findings = Findings(source)
+    if (size := len(json.dumps(spec))) > MAX_RECORDED:
+        findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_RECORDED} bytes")
+    findings.raise_any()
     return parse_sweep(dump_yaml(dict(spec)), source, overrides).as_recorded()
 
 

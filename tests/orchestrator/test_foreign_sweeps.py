@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
 from orchestrator.code.code_record import changed_code
@@ -36,6 +37,8 @@ from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep import sweep
 from orchestrator.sweep.specification import refuse_existing
 from search_spaces import load_sweep
+from search_spaces.grammar.load import MAX_RECORDED
+from search_spaces.grammar.spec.values import MAX_SEEDS, Seeds
 from tests.startup.sitecustomize import blank
 from trainers.errors import WeightsError
 from trainers.evaluation.weights import StoredWeights
@@ -177,6 +180,29 @@ def test_the_message_names_file_line_and_field(folder: Path, original: Path) -> 
         )
         with pytest.raises(DamagedLedger, match=rf"{folder / LEDGER_FILE}:{line}: {said}"):
             SweepState.load(folder)
+
+
+def test_more_seeds_than_a_sweep_may_have_are_damage(folder: Path, original: Path) -> None:
+    """A million of them held `resume` for most of a minute."""
+    (first, *_) = read_records(original)
+    many = list(range(1_000_000))
+    rewrite(folder, original, lambda one: put(one.fields, ("spec", "seeds"), many) if one == first else one.fields)
+    for read in read_by(folder):
+        with pytest.raises(DamagedLedger, match=rf"{folder / LEDGER_FILE}:1: spec.seeds .*{MAX_SEEDS}") as caught:
+            read()
+        assert len(str(caught.value)) < 1000
+    with pytest.raises(ValidationError, match=f"{len(many)} seeds"):
+        TypeAdapter(Seeds).validate_python(many)
+    extension = {"provenance": {}, "spec": first.fields["spec"], "spec_hash": "", "seeds": {"9be4c6f9a55b": many}}
+    assert "seeds" in str(wrong_field("extend", extension))
+
+
+def test_a_specification_that_takes_minutes_to_parse_is_damage(folder: Path, original: Path) -> None:
+    (first, *_) = read_records(original)
+    search = {**first.fields["spec"]["search"], "listed": [{"training.learning_rate": 0.01}] * 100_000}
+    rewrite(folder, original, lambda one: put(one.fields, ("spec", "search"), search) if one == first else one.fields)
+    with pytest.raises(DamagedLedger, match=f"allowed: at most {MAX_RECORDED} bytes"):
+        sweep.resume_sweep(folder, Console(file=io.StringIO()), ["resources.scheduler=inline"])
 
 
 @BOTH

@@ -5,10 +5,13 @@ from typing import Annotated, NotRequired
 from pydantic import Field, StrictBool, StrictFloat, StrictStr
 from typing_extensions import TypedDict
 
+from search_spaces.grammar.spec.values import MAX_SEEDS
+
 Text = StrictStr
 Flag = StrictBool
 Number = StrictFloat | Annotated[int, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=0, le=2**62)]
+Seeds = Annotated[list[Count], Field(max_length=MAX_SEEDS)]
 Name = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
 Folder = Annotated[str, Field(strict=True, pattern=r"^[^.\s/\\][^/\\\x00]*$")]
 Path = Annotated[str, Field(strict=True, pattern=r"^[^\x00]*$")]

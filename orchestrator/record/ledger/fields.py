@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from orchestrator.record.ledger.code_fields import Code, Count, Flag, Name, Number, RanUnder, Text
+from orchestrator.record.ledger.code_fields import Code, Count, Flag, Name, Number, RanUnder, Seeds, Text
 from orchestrator.record.ledger.folders import WEIGHTS_FOLDER, is_inside
 from orchestrator.record.ledger.sweep_fields import Provenance, Spec, Tree
 
@@ -197,15 +197,15 @@ class _Resume(TypedDict):
 class _Extend(_Resume):
     spec: Spec
     spec_hash: Text
-    seeds: NotRequired[dict[Name, list[Count]]]
+    seeds: NotRequired[dict[Name, Seeds]]
     asked: NotRequired[Tree]
 
 
 class _Race(TypedDict):
     round: Count
-    seeds: list[Count]
+    seeds: Seeds
     survivors: list[Name]
-    next: list[Count]
+    next: Seeds
     by: Literal["median", "rank sum"]
     values: dict[Name, Number | None]
     p: NotRequired[Number | None]
@@ -215,7 +215,7 @@ class _Rung(TypedDict):
     rung: Count
     step: Count
     since: Count
-    seeds: list[Count]
+    seeds: Seeds
     survivors: list[Name]
     guarded: list[Name]
     values: dict[Name, Number | None]

@@ -6,7 +6,7 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from orchestrator.record.ledger.code_fields import Count, Folder, Name, Number, Text
+from orchestrator.record.ledger.code_fields import Count, Folder, Name, Number, Seeds, Text
 from search_spaces import Rungs
 
 Tree = dict[str, Any]
@@ -85,7 +85,7 @@ class Spec(TypedDict, total=False):
     evaluation: Tree
     space: dict[str, _Domain | list[Any]]
     search: _Search
-    seeds: list[Count]
+    seeds: Seeds
     objective: _Objective
     resources: Tree
     tracking: _Tracking | None

@@ -66,6 +66,8 @@ def _seeds(value: Any) -> tuple[int, ...]:
     allowed = f"a number from 1 to {MAX_SEEDS}, or a list of different whole numbers from 0 to {LARGEST_SEED}"
     if is_number(value, whole=True) and 1 <= value <= MAX_SEEDS:
         return tuple(range(value))
+    if isinstance(value, (list, tuple)) and len(value) > MAX_SEEDS:
+        raise value_error(f"has {len(value)} seeds", f"at most {MAX_SEEDS}")
     return _distinct_integers(value, 0, LARGEST_SEED, allowed)
 
 

@@ -164,6 +164,7 @@ def test_a_model_that_no_memory_holds_is_refused_at_once(lengthwise, tiny, tmp_p
     for changed, message in (
         (("width: 8", "width: 10000000000"), "GiB of memory"),
         (("y: 6", "y: 5000000"), "<= 100000"),
+        (("[8, 16]", "[8, 1000000000000]"), "training.batch_size: "),
     ):
         assert changed[0] in text
         tiny.write_text(text.replace(*changed))
@@ -172,14 +173,20 @@ def test_a_model_that_no_memory_holds_is_refused_at_once(lengthwise, tiny, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "message"), [("width", 10**10, "GiB of memory"), ("vocabulary", 10**9, "<= 1")]
+    ("part", "key", "value", "message"),
+    [
+        ("model", "width", 10**10, "GiB of memory"),
+        ("task", "vocabulary", 10**9, "<= 1"),
+        ("training", "batch_size", 10**12, "GiB of memory"),
+    ],
 )
-def test_a_ledger_with_a_model_that_no_memory_holds_is_not_resumed(lengthwise, tiny, tmp_path, key, value, message):
+def test_a_ledger_with_a_model_that_no_memory_holds_is_not_resumed(
+    lengthwise, tiny, tmp_path, part, key, value, message
+):
     assert lengthwise("run", tiny, "--storage", tmp_path, "--set", "resources.scheduler=inline").returncode == 0
     folder = tmp_path / "tiny"
     records = [one for one in read_records(folder) if one.kind in ("sweep", "configuration")]
     for one in records[1:]:
-        part = "task" if key == "vocabulary" else "model"
         one.fields["resolved"] = {**one.fields["resolved"], part: {**one.fields["resolved"][part], key: value}}
     (folder / LEDGER_FILE).write_bytes(b"".join(map(encode, records)))
     refused(lengthwise("resume", folder), message)
