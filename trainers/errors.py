@@ -10,7 +10,7 @@ TrainerError
 
 import difflib
 import traceback
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -71,14 +71,19 @@ class WeightsError(TrainerError):
     """Weights cannot be written, or do not match their checksum; the message names the file."""
 
 
-def place_in_user_code(error: BaseException) -> str:
-    """Return the last traceback line in the user's own code as " (FILE:LINE, FUNCTION)", "" if there is none."""
-    own = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "/lib/python" not in frame.filename and not Path(frame.filename).is_relative_to(Path(__file__).parent)
-    ]
+def place_in_user_code(error: BaseException, files: Collection[str] | None = None) -> str:
+    """Return the last traceback line in the user's own code as " (FILE:LINE, FUNCTION)", "" if there is none.
+
+    files: the files of that code, by default all outside of Python and of this package.
+    """
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_own(frame.filename, files)]
     return f" ({own[-1].filename}:{own[-1].lineno}, {own[-1].name})" if own else ""
+
+
+def _is_own(filename: str, files: Collection[str] | None) -> bool:
+    if files is not None:
+        return filename in files
+    return "/lib/python" not in filename and not Path(filename).is_relative_to(Path(__file__).parent)
 
 
 ABBREVIATIONS = {"lr": "learning_rate", "wd": "weight_decay", "bs": "batch_size", "eps": "epsilon"}

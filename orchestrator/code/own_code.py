@@ -24,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
-from orchestrator.code.trial_guard import guarded_trial
+from orchestrator.code.trial_guard import TimeLimitExceeded, guarded_trial
 from orchestrator.errors import UserError
 from search_spaces import Problem, SweepFileError, SweepSpec
 from trainers.settings import registry
@@ -148,7 +148,7 @@ def load_module(source: Source) -> None:
         for name in set(sys.modules) - before:
             if name.partition(".")[0] not in OURS and _is_below(sys.modules[name], source.root):
                 del sys.modules[name]
-        if isinstance(error, KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt) and not isinstance(error, TimeLimitExceeded):
             raise
         if isinstance(error, UserError):
             raise OwnCodeError(str(error)) from error

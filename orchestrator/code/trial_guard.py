@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -12,25 +13,27 @@ from orchestrator.consoles import make_console, say
 from orchestrator.errors import UserError
 
 NOTICE_SECONDS, LIMIT_SECONDS = 10.0, 300.0
+IDLE_SHARE = 0.01  # of the CPU time of a thread; below it, it waits
 DEBUGGERS = frozenset({"bdb", "pdb", "code", "IPython", "pydevd", "_pydevd_bundle", "debugpy"})  # ipdb, pudb are bdb's
 STREAMS = ("stdin", "stdout", "stderr")
 
 
-class TimeLimitExceeded(BaseException):
-    """Raised in code that takes too long; no `except Exception` there keeps it."""
+class TimeLimitExceeded(KeyboardInterrupt):
+    """Raised in code that takes too long, like Ctrl-C; no `except Exception` there keeps it."""
 
 
 @contextmanager
-def guarded_trial(what: str) -> Iterator[None]:
+def guarded_trial(what: str, limit: float | None = None) -> Iterator[None]:
     """Guard a block such as "importing my_tasks": say after NOTICE_SECONDS that it still runs.
 
-    Raises TimeLimitExceeded within the block after LIMIT_SECONDS (in the main thread, and not while a debugger holds
-    it), UserError when the block has closed a standard stream: the next file that is opened would take its place.
+    Raises TimeLimitExceeded within the block after `limit` seconds of CPU time, by default LIMIT_SECONDS, or after as
+    many of waiting, however busy the machine is (in the main thread, and not while a debugger holds it). Raises
+    UserError when the block has closed a standard stream: the next file that is opened would take its place.
     """
     copies = {number: os.dup(number) for number in range(len(STREAMS)) if _is_open(number)}
     closed = set[str]()
     try:
-        with _time_limit(what):
+        with _time_limit(what, LIMIT_SECONDS if limit is None else limit):
             yield
     finally:
         for number, copy in copies.items():
@@ -47,22 +50,27 @@ def guarded_trial(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def _time_limit(what: str) -> Iterator[None]:
+def _time_limit(what: str, limit: float) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # which gets no signals
         yield
         return
-    noticed = False
+    noticed, waited, begun = False, 0.0, time.thread_time()
+    last = begun
 
     def ring(number: int, frame: FrameType | None) -> None:
-        nonlocal noticed
+        nonlocal noticed, waited, last
         if in_debugger(frame):
             return
-        if noticed:
-            raise TimeLimitExceeded(f"it was not done after {LIMIT_SECONDS:g} s")
+        now = time.thread_time()
+        waited += NOTICE_SECONDS if now - last < IDLE_SHARE * NOTICE_SECONDS else 0.0
+        last = now
+        for seconds, kind in ((now - begun, "CPU time"), (waited, "waiting")):
+            if seconds >= limit:
+                raise TimeLimitExceeded(f"it was not done after {limit:g} s of {kind}")
+        if not noticed:
+            patience = f"it has run for {NOTICE_SECONDS:g} s and is given up after {limit:g} s of CPU time"
+            say(make_console(stderr=True), f"still {what}: {patience}")
         noticed = True
-        signal.setitimer(signal.ITIMER_REAL, LIMIT_SECONDS - NOTICE_SECONDS, NOTICE_SECONDS)
-        patience = f"it has run for {NOTICE_SECONDS:g} s and is given up after {LIMIT_SECONDS:g} s"
-        say(make_console(stderr=True), f"still {what}: {patience}")
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, NOTICE_SECONDS, NOTICE_SECONDS)

@@ -44,13 +44,17 @@ def collect_problems(check: Callable[[], Iterable[str]]) -> list[str]:
     return list(problems)
 
 
-def check_task(task: Task) -> Iterator[str]:
-    """Yield the problems of a task; if its batches have none, those of a step and an evaluation of a small model."""
+def check_task(task: Task, lengths: Sequence[int] = ()) -> Iterator[str]:
+    """Yield the problems of a task; if its batches have none, those of a step and an evaluation of a small model.
+
+    lengths: those that are evaluated, by default all.
+    """
+    lengths = tuple(sorted({*(lengths or task.lengths)}))
     first, problems = task.distributions[0].name, list(_declaration_problems(task))
     if not problems:
         stream = Stream(torch.tensor([3]), "eval", torch.tensor(0))
-        tests = list(task.evaluation_batches(stream, ROWS, task.lengths))
-        problems += [*_length_problems(task, first, tests), *_draw_problems(task)]
+        tests = list(task.evaluation_batches(stream, ROWS, lengths))
+        problems += [*_length_problems(task, first, tests, {*lengths}), *_draw_problems(task)]
         problems += [] if problems else _row_problems(task, "training", _train_batches(task, [3]))
         problems += _row_problems(task, "test", [test.batch for test in tests])
         problems += _stage_problems(task) if task.stages else []
@@ -59,7 +63,7 @@ def check_task(task: Task) -> Iterator[str]:
         member = MemberConfig.from_dict(SMALL)
         model = registry.build("model", {**SMALL["model"], "name": "decoder" if task.causal else "encoder"})
         # Generating long texts takes seconds, so such a task is evaluated at its shortest length.
-        lengths = (min(task.lengths),) if task.passes > 1 else "all"
+        lengths = (min(lengths),) if task.passes > 1 else lengths
         member = replace(member, task=task, model=model, evaluation=replace(member.evaluation, lengths=lengths))
         yield from _step_problems([replace(member, seed=seed) for seed in (0, 1)])
 
@@ -131,13 +135,14 @@ def _declaration_problems(task: Task) -> Iterator[str]:
         yield f"distributions share a name: {', '.join(repr(one.name) for one in task.distributions)}"
 
 
-def _length_problems(task: Task, first: str, tests: Sequence[EvaluationBatch]) -> Iterator[str]:
+def _length_problems(task: Task, first: str, tests: Sequence[EvaluationBatch], lengths: set[int]) -> Iterator[str]:
     for one in task.distributions:
+        allowed = lengths.intersection(one.lengths)
         measured = {n for test in tests if (test.distribution or first) == one.name for n in test.lengths}
-        for verb, wrong in (("does not measure", {*one.lengths} - measured), ("measures", measured - {*one.lengths})):
+        for verb, wrong in (("does not measure", allowed - measured), ("measures", measured - allowed)):
             if wrong:
                 where = f" of {one.name!r}" if one.name else ""
-                yield f"evaluation_batches {verb} lengths {sorted(wrong)}{where}; allowed: {sorted(one.lengths)}"
+                yield f"evaluation_batches {verb} lengths {sorted(wrong)}{where}; allowed: {sorted(allowed)}"
 
 
 def _draw_problems(task: Task) -> Iterator[str]:

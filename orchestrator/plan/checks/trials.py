@@ -4,37 +4,53 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from orchestrator.code.trial_guard import guarded_trial
+from orchestrator.code.own_code import import_for
+from orchestrator.code.trial_guard import TimeLimitExceeded, guarded_trial
+from orchestrator.consoles import make_console, say
 from orchestrator.plan.configurations import Configuration
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems.findings import Findings
 from trainers.check.trial import check_member, check_task, collect_problems
 from trainers.config.member import MemberConfig
+from trainers.errors import place_in_user_code
 from trainers.settings.fields import Settings
 
 STRUCTURES, CONFIGURATIONS = 3, 50  # structures that are tried, among the first CONFIGURATIONS of a sweep
 ROWS = 3  # rows of a batch, and samples of each length
+SECONDS = 60.0  # of CPU time; what takes longer is tried as far as it goes
 
 
 def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findings: Findings) -> None:
-    """Record what is wrong with tasks, models and encodings from `imports`; those of `trainers` are known to work."""
+    """Record what is wrong with tasks, models and encodings from `imports`; those of `trainers` are known to work.
+
+    Code that takes more than SECONDS is no mistake: a note names the line at which its trial was stopped.
+    """
     members: dict[str, MemberConfig] = {}
     for configuration in islice(configurations, CONFIGURATIONS) if spec.imports else ():
         member = configuration.member(spec.seeds[0])
         members.setdefault(member.structural_key, member)
         if len(members) == STRUCTURES:
             break
+    problems: dict[tuple[str, str], None] = {}
     if members:
-        with guarded_trial(f"trying code of {', '.join(spec.imports)}"):
-            said = dict.fromkeys(problem for member in members.values() for problem in _problems(member))
-        for key, message in said:
-            findings.add(key, message, place=spec.place(key))
+        trial = f"trying code of {', '.join(spec.imports)}"
+        try:
+            with guarded_trial(trial, SECONDS):
+                for member in members.values():
+                    problems |= dict.fromkeys(_problems(member))
+        except TimeLimitExceeded as error:
+            own = {str(source.root / name) for source in import_for(spec) for name in source.files}
+            place = place_in_user_code(error, own)
+            reason = "it is slow, or a loop in it does not end; the rest was not tried"
+            say(make_console(stderr=True), f"note: {trial}: {error}{place}: {reason}")
+    for key, message in problems:
+        findings.add(key, message, place=spec.place(key))
 
 
 def _problems(member: MemberConfig) -> list[tuple[str, str]]:
     """Dotted key and sentence of everything that is wrong."""
     task = member.task
-    if found := collect_problems(lambda: check_task(task)) if _is_users_own(task) else []:
+    if found := collect_problems(lambda: check_task(task, member.evaluated_lengths)) if _is_users_own(task) else []:
         return [("task.name", f"task {task.name}: {one}") for one in found]
     if not any(map(_is_users_own, (task, member.model, *_nested_settings(member.model)))):
         return []

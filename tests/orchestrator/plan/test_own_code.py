@@ -133,9 +133,11 @@ def test_an_import_that_hangs_is_told_and_given_up(written, monkeypatch, capsys)
     monkeypatch.setattr(trial_guard, "NOTICE_SECONDS", 0.1)
     monkeypatch.setattr(trial_guard, "LIMIT_SECONDS", 0.3)
     folder = written(own_hanging="import threading\ntry:\n    threading.Event().wait()\nexcept Exception:\n    pass\n")
-    with pytest.raises(OwnCodeError, match=r"TimeLimitExceeded: it was not done after 0.3 s \(.*own_hanging.py:3\)"):
+    with pytest.raises(
+        OwnCodeError, match=r"TimeLimitExceeded: it was not done after 0.3 s of waiting \(.*own_hanging.py:3\)"
+    ):
         load_module(find_module("own_hanging", [folder]))
-    said = "still importing own_hanging: it has run for 0.1 s and is given up after 0.3 s\n"
+    said = "still importing own_hanging: it has run for 0.1 s and is given up after 0.3 s of CPU time\n"
     assert capsys.readouterr().err == said
 
 
