@@ -1,5 +1,6 @@
 """Modules of the user's own: what counts of them, where they are looked for, and what is said of those that fail."""
 
+import argparse
 import runpy
 import sys
 from collections.abc import Callable, Sequence
@@ -127,6 +128,16 @@ def test_a_module_that_fails_is_named_with_its_line_and_leaves_nothing(written, 
     written(own_bad=AVERAGE.format(name="half_way"))
     load_module(find_module("own_bad", [folder]))
     assert "half_way" in registry.names("average")
+
+
+def test_a_script_that_parses_arguments_is_explained_in_one_message(written, capsys) -> None:
+    script = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--own-rate', required=True)\n"
+    folder = written(own_script=f"{script}parser.parse_args([])\n")
+    with pytest.raises(OwnCodeError, match=r"--own-rate \(.*own_script.py:4\).* `if __name__ == \"__main__\":`"):
+        load_module(find_module("own_script", [folder]))
+    assert capsys.readouterr() == ("", "")
+    with pytest.raises(SystemExit, match=r"^2$"):  # argparse is as it was
+        argparse.ArgumentParser().parse_args(["--own-rate"])
 
 
 def test_an_import_that_hangs_is_told_and_given_up(written, monkeypatch, capsys) -> None:
