@@ -31,6 +31,10 @@ class Lock:
     path: Path
     descriptor: int
 
+    def release(self) -> None:
+        """Unlock the member again if no program was started."""
+        os.close(self.descriptor)
+
 
 def try_lock(path: Path) -> Lock | None:
     """Lock a member for a new attempt; None while processes of an earlier one are alive.
@@ -47,6 +51,7 @@ def try_lock(path: Path) -> Lock | None:
         return None
     except OSError:
         pass
+    os.ftruncate(descriptor, 0)  # of the process id that an earlier keeper has written
     lock = Lock(path.absolute(), descriptor)
     if not is_first and sys.platform == "linux":
         kill_leftovers(lock.path)
@@ -104,7 +109,7 @@ def start(words: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path,
                 start_new_session=True,
             )
     finally:
-        os.close(lock.descriptor)
+        lock.release()
     return Process(keeper, lock.path)
 
 
