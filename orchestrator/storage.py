@@ -1,26 +1,38 @@
-"""The objects below an address, through fsspec. The only module that imports it, and only for addresses."""
+"""The objects below an address, through fsspec. The only module that imports it, and only for addresses.
 
+A failed request is repeated by itself, and several objects are sent, read or deleted at once: some storages answer a
+part of all requests with errors, or late.
+"""
+
+import copy
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from orchestrator.addresses import address_of
 from orchestrator.errors import StorageError, StorageRefused
 from trainers.files.atomic_file import write_atomic
 
-PATIENCE = 60.0  # seconds for which a failed request is repeated where somebody waits for it
+PATIENCE = 60.0  # seconds for which a failed request is repeated
+LONGEST_PAUSE = 8.0  # seconds between two attempts
+SILENT = 5.0  # seconds of failures after which they are logged
 _AT_ONCE = 16
 _Answer = TypeVar("_Answer")
+_log = logging.getLogger(__name__)
 
 
 class Store:
-    """The objects below an address, by their names relative to it. All methods raise StorageError, StorageRefused."""
+    """The objects below an address, by their names relative to it. All methods raise StorageError, StorageRefused.
+
+    A request that ends in StorageError, such as an error of the server, is repeated for `patience` seconds.
+    """
 
     def __init__(self, address: str) -> None:
-        self.address = address
+        self.address, self.patience = address, PATIENCE
         more = {"auto_mkdir": True} if address.startswith("file:") else {}
         self._files, self._root = self._ask(_file_system, address, more)
 
@@ -30,6 +42,12 @@ class Store:
         address = address_of(folder)
         assert address is not None
         return cls(address)
+
+    def with_patience(self, seconds: float) -> Self:
+        """Return the same objects, with failed requests repeated for `seconds`."""
+        other = copy.copy(self)
+        other.patience = seconds
+        return other
 
     def sizes(self, below: str = "") -> dict[str, int]:
         """Return the bytes of every object, or of those below a folder, by name and in order."""
@@ -54,37 +72,42 @@ class Store:
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
         """Return the contents of objects by name."""
         names = list(names)
-        with ThreadPoolExecutor(_AT_ONCE) as readers:
-            # not `cat` of all: it takes "[", "*" and "?" in names for patterns
-            contents = readers.map(lambda name: self._ask(self._files.cat_file, self._path(name)), names)
-            return dict(zip(names, contents, strict=True))
+        # not `cat` of all: it takes "[", "*" and "?" in names for patterns
+        contents = _at_once(lambda name: self._ask(self._files.cat_file, self._path(name)), names)
+        return dict(zip(names, contents, strict=True))
 
     def write(self, name: str, content: bytes) -> None:
         """Write an object, in the place of one of this name."""
         self._ask(self._files.pipe_file, self._path(name), content)
 
-    def send(self, folder: Path, name: str) -> None:
-        """Write an object from the file of the same name in a folder."""
-        self._ask(self._files.put_file, str(folder / name), self._path(name))
+    def send(self, folder: Path, names: Iterable[str]) -> None:
+        """Write objects from the files of the same names in a folder."""
+        _at_once(lambda name: self._ask(self._files.put_file, str(folder / name), self._path(name)), names)
 
     def create(self, name: str, content: bytes) -> bytes:
         """Create an object unless one of this name exists; return the content that is there now, ours or another's."""
-        try:
-            self._ask(self._files.pipe_file, self._path(name), content, mode="create")
-        except FileExistsError:  # also where our own request was repeated because its answer was lost
-            pass
-        except StorageError:  # servers differ in how they say that there is one
-            if not self.has(name):
-                raise
-        else:
-            return content
-        return self.read([name])[name]
+
+        def create_or_find() -> bool:
+            try:
+                self._ask_once(self._files.pipe_file, self._path(name), content, mode="create")
+            except FileExistsError:  # also where our own request was repeated because its answer was lost
+                return False
+            except StorageError:  # servers differ in how they say that there is one
+                if not self.has(name):
+                    raise
+                return False
+            return True
+
+        return content if self._repeat(create_or_find) else self.read([name])[name]
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete objects; those that are not there are left out."""
-        for name in names:
-            if self.has(name):
-                self._ask(self._files.rm_file, self._path(name))
+        """Delete objects, in any order; those that are not there are left out."""
+
+        def remove(path: str) -> None:
+            with suppress(FileNotFoundError):
+                self._files.rm_file(path)
+
+        _at_once(lambda name: self._ask(remove, self._path(name)), names)
 
     def fetch(self, folder: Path, names: Iterable[str]) -> None:
         """Write objects to the files of the same names in a folder, each one complete or not at all."""
@@ -97,7 +120,26 @@ class Store:
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
-    def _ask(self, call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+    def _ask(self, call: Callable[..., _Answer], *arguments: Any, **more: Any) -> _Answer:
+        return self._repeat(lambda: self._ask_once(call, *arguments, **more))
+
+    def _repeat(self, request: Callable[[], _Answer]) -> _Answer:
+        """Return the result of a request, which is repeated after StorageError; long waiting is logged once."""
+        began, pause, logged = time.monotonic(), 0.5, False
+        while True:
+            try:
+                return request()
+            except StorageError as error:
+                waited = time.monotonic() - began
+                if waited + pause > self.patience:
+                    raise
+                if waited > SILENT and not logged:
+                    logged = True
+                    _log.warning(f"{error}; trying again for up to {self.patience:g} s")
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _ask_once(self, call: Callable[..., _Answer], *arguments: Any, **more: Any) -> _Answer:
         """Return the result of a call of fsspec; raises its errors, which differ by file system, as ours."""
         try:
             return call(*arguments, **more)
@@ -127,17 +169,13 @@ def fetch_file(path: Path) -> None:
             Store.for_copy(path.parent).fetch(path.parent, [path.name])
 
 
-def patiently(call: Callable[..., _Answer], *arguments: Any, seconds: float = PATIENCE, **more: Any) -> _Answer:
-    """Return the result of a call, which is retried after storage errors for up to `seconds`."""
-    end, pause = time.monotonic() + seconds, 0.5
-    while True:
-        try:
-            return call(*arguments, **more)
-        except (StorageError, StorageRefused):
-            if time.monotonic() + pause > end:
-                raise
-        time.sleep(pause)
-        pause *= 2
+def _at_once(request: Callable[[str], _Answer], names: Iterable[str]) -> list[_Answer]:
+    """Return the results of a request for each name, made by several threads; raises the first error."""
+    names = list(names)
+    if len(names) < 2:
+        return list(map(request, names))
+    with ThreadPoolExecutor(min(_AT_ONCE, len(names))) as threads:
+        return list(threads.map(request, names))
 
 
 def _file_system(address: str, more: Mapping[str, Any]) -> Any:

@@ -148,13 +148,12 @@ def publish(
     from orchestrator.mirror.fetch import fetch_sweep
     from orchestrator.record.ledger.lock import running
     from orchestrator.report import artifacts
-    from orchestrator.storage import patiently
     from orchestrator.tracking.follow import follow as follow_sweep
     from orchestrator.tracking.publish import publish as publish_sweep
     from orchestrator.tracking.publish import record_address
 
     def is_running() -> bool:
-        patiently(fetch_sweep, folder)
+        fetch_sweep(folder)
         return running(folder) is not None
 
     remember(tracking_uri)

@@ -40,11 +40,22 @@ def find_sweep(named: str | Path) -> Path:
         address = str(address_of(folder))
         if address.startswith("file://") and has_ledger(Path(here := address.removeprefix("file://"))):
             raise NotASweep(f"{address} was written as a folder; give it as one: {here}")
-        raise NotASweep(f"{address} holds no sweep: there is no ledger below it")
+        raise NotASweep(f"{address} holds no sweep: there is no ledger below it; {_suggest_command(folder, address)}")
     found = find_in_storage(named)
     if found != Path(named):
         refuse_deleted(found)
     return found
+
+
+def _suggest_command(folder: Path, address: str) -> str:
+    """Return what to do where an address has no ledger: its driver may have died before it could copy one."""
+    storage, _, name = address.rpartition("/")
+    if not Store(address).sizes():
+        return f"lengthwise list sweeps --storage {shlex.quote(storage)} shows those that are there"
+    return (
+        f"a driver began it and copied no record: resume it on its machine, if {folder} is there, or begin it with: "
+        f"lengthwise run FILE --storage {shlex.quote(storage)} --name {shlex.quote(name)}"
+    )
 
 
 def fetch_sweep(folder: Path) -> None:

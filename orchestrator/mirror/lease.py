@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orchestrator.errors import StorageError, StorageRefused, SweepLocked
 from orchestrator.record.ledger.lock import HEARTBEAT_SECONDS, Owner, parse_owner
-from orchestrator.storage import Store, patiently
+from orchestrator.storage import Store
 
 SILENCE = 6 * HEARTBEAT_SECONDS
 OWNERS = "owners"
@@ -48,6 +48,7 @@ class Lease:
         if not first or max(self._store.sizes(OWNERS)) != self._name:  # a later one was created, and ours late
             raise SweepLocked(f"the sweep in {self._store.address} is being run by {describe_owner(self._store)}")
         self._store.delete(others)
+        self._store = self._store.with_patience(HEARTBEAT_SECONDS)
         self._thread.start()
 
     def write_number(self) -> None:
@@ -102,5 +103,5 @@ def read_remote_owner(store: Store) -> bytes:
 
 def describe_owner(store: Store) -> str:
     """Describe the last owner, as `lock` does that of a folder."""
-    owner = parse_owner(patiently(read_remote_owner, store, seconds=5.0))
+    owner = parse_owner(read_remote_owner(store))
     return "an unknown process" if owner is None else owner.describe(time.time())

@@ -1,6 +1,6 @@
 """The ledger of a sweep that has an address: a thread copies records there within about a second.
 
-An outage is logged once and does not stop training; the copy catches up later. `close` waits a minute for it at most.
+An outage is logged once and does not stop training; the copy catches up later. `close` waits about a minute for it.
 """
 
 import logging
@@ -18,11 +18,11 @@ from orchestrator.mirror.lease import Lease, describe_owner
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode
-from orchestrator.storage import Store, patiently
+from orchestrator.storage import Store
 from orchestrator.wording import command
 
 PAUSE = 1.0  # seconds between two passes
-LONGEST_PAUSE = 60.0  # in an outage
+PATIENCE = 5.0  # seconds for which a pass repeats a failed request, and training waits for the first records
 _log = logging.getLogger(__name__)
 
 
@@ -64,6 +64,11 @@ def open_ledger(folder: Path) -> Ledger:
         raise
 
 
+def wait_for_copy(ledger: Ledger) -> str | None:
+    """Wait a few seconds until a sweep is at its address; return a sentence if it has one and is not there yet."""
+    return ledger.wait_for_copy() if isinstance(ledger, MirroredLedger) else None
+
+
 class MirroredLedger(Ledger):
     """A ledger with a thread that copies it and the files that it names to an address."""
 
@@ -71,10 +76,11 @@ class MirroredLedger(Ledger):
 
     def mirror_to(self, store: Store, lease: Lease, copied: int) -> "MirroredLedger":
         """Copy to a store from now on, whose ledger ends at byte `copied`."""
-        self._store, self._copied = store, copied
+        self._patient, self._store, self._copied = store, store.with_patience(PATIENCE), copied
         self._seen, self._taken, self._failed_since = dict[str, tuple[int, int]](), "", ""
+        self._begun, self._passed, self._wake = 0, 0, threading.Event()
         self._is_stopped: bool | None = None  # not known: a driver that was killed may have left the object
-        self._closing, self._thread = threading.Event(), threading.Thread(target=self._follow, daemon=True)
+        self._closing, self._thread = False, threading.Thread(target=self._follow, daemon=True)
         self._lease = lease
         lease.write_number()
         self._thread.start()
@@ -86,15 +92,31 @@ class MirroredLedger(Ledger):
             self._refuse_other_owner(self._lease)
         return super().append_all(kind, entries)
 
+    def wait_for_copy(self) -> str | None:
+        """Wait until everything so far is at the address; return a sentence if it is not within PATIENCE seconds."""
+        wanted, end = self._begun + 1, time.monotonic() + PATIENCE
+        self._wake.set()
+        while self._passed < wanted:
+            if time.monotonic() > end:
+                self._failed_since = self._failed_since or time.strftime("%H:%M:%S")
+                return (
+                    f"the first records are not at {self._store.address} yet, which answers late or with errors; "
+                    "training begins, and until they are there only this machine can continue the sweep"
+                )
+            time.sleep(0.01)
+        return None
+
     def close(self) -> None:
         """Copy missing records and files, then close the ledger; `problem` is set if not everything could be copied."""
         lease, self._lease = self._lease, None
         if lease is not None:
-            self._closing.set()
+            self._closing = True
+            self._wake.set()
             self._thread.join()
+            self._store = self._patient
             try:
                 self._refuse_other_owner(lease)
-                patiently(self._copy, everything=True)
+                self._copy(everything=True)
             except (LengthwiseError, OSError) as error:
                 self.problem = f"not everything was copied to {self._store.address}: {error}; it is in {self.folder}"
                 if not isinstance(error, TakenLedger):
@@ -107,8 +129,11 @@ class MirroredLedger(Ledger):
             raise TakenLedger(f"{self._store.address} is continued by {taken}; one driver is enough, so this one stops")
 
     def _follow(self) -> None:
-        pause = PAUSE
-        while not self._closing.wait(pause):
+        while True:
+            self._wake.clear()
+            if self._closing:
+                return
+            self._begun += 1
             try:
                 self._copy()
             except TakenLedger:
@@ -117,26 +142,27 @@ class MirroredLedger(Ledger):
                 if not self._failed_since:
                     self._failed_since = time.strftime("%H:%M:%S")
                     _log.warning(f"{error}; training continues, and what is missing there is copied later")
-                pause = min(2 * pause, LONGEST_PAUSE)
             else:
+                self._passed = self._begun
                 if self._failed_since:
                     _log.warning(f"{self._store.address} answers again, for the first time since {self._failed_since}")
-                pause, self._failed_since = PAUSE, ""
+                self._failed_since = ""
+            self._wake.wait(PAUSE)
 
     def _copy(self, *, everything: bool = False) -> None:
-        """Copy the files, then the records that name them, as one segment.
+        """Copy the files, several at once, then the records that name them, as one segment.
 
         Raises StorageError, StorageRefused, and TakenLedger where another driver has written the segment.
         """
         self._copy_stop_file()
-        self._copy_changed(self._other_files() if everything else self._small_files())
         with (self.folder / LEDGER_FILE).open("rb") as file:
             file.seek(self._copied)
             content = file.read(self._size - self._copied)  # up to the last record that was acknowledged
+        records = [decode(line) for line in content.split(b"\n")[:-1]]
+        named = (self.folder / record.fields["file"] for record in records if "file" in record.fields)
+        self._copy_changed(chain(self._other_files() if everything else self._small_files(), named))
         if not content:
             return
-        records = [decode(line) for line in content.split(b"\n")[:-1]]
-        self._copy_changed(self.folder / record.fields["file"] for record in records if "file" in record.fields)
         there = self._store.create(f"{SEGMENTS}/{self._copied:012d}.jsonl", content)
         if not there or not content.startswith(there):
             self._taken = describe_owner(self._store)
@@ -146,12 +172,12 @@ class MirroredLedger(Ledger):
         if there != content:  # it is from an earlier pass, whose answer was lost
             self._copy()
 
-    def _copy_changed(self, paths: Iterator[Path]) -> None:
-        for path in paths:
-            stat, name = path.stat(), str(path.relative_to(self.folder))
-            if self._seen.get(name) != (stat.st_mtime_ns, stat.st_size):
-                self._store.send(self.folder, name)
-                self._seen[name] = (stat.st_mtime_ns, stat.st_size)
+    def _copy_changed(self, paths: Iterable[Path]) -> None:
+        stats = {str(path.relative_to(self.folder)): path.stat() for path in paths}
+        found = {name: (stat.st_mtime_ns, stat.st_size) for name, stat in stats.items()}
+        changed = {name: place for name, place in found.items() if self._seen.get(name) != place}
+        self._store.send(self.folder, changed)
+        self._seen |= changed
 
     def _copy_stop_file(self) -> None:
         """Let the packs of other machines see the stop file, by which the driver stops them."""

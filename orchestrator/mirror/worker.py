@@ -5,6 +5,7 @@ copies checkpoints and weights there after it has written them.
 """
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,9 +15,11 @@ from typing import Any
 from orchestrator.addresses import local_copy
 from orchestrator.errors import StorageError, StorageRefused
 from orchestrator.record.ledger.folders import STOP_FILE, WEIGHTS_FOLDER
-from orchestrator.storage import Store, fetch_missing, patiently
+from orchestrator.storage import Store, fetch_missing
 from trainers.evaluation.results import Evaluation
 from trainers.files.checkpoint import Checkpoints, Snapshot
+
+ANSWER_SECONDS = 0.5
 
 
 def on_this_machine(work: dict[str, Any]) -> dict[str, Any]:
@@ -40,24 +43,48 @@ def fetch_for(work: Mapping[str, Any]) -> None:
     for fields in work["code"]:
         files = [Path(fields["root"]) / name for name in fields["files"]]
         missing = [str(path.relative_to(folder)) for path in files if path.is_relative_to(folder) and not path.exists()]
-        patiently(store.fetch, folder, missing)  # the driver may be about to copy them
+        _fetch_late(store, folder, missing)
     earlier = [Path(one[0]) for states in work["earlier"] for one in states]
     for needed in dict.fromkeys([folder / "checkpoints" / work["pack_id"], *earlier]):
-        patiently(fetch_missing, needed)
+        fetch_missing(needed)
 
 
-def is_stopped(address: str) -> bool:
-    """Return whether the driver has stopped all packs; False where that cannot be known."""
-    with suppress(StorageError, StorageRefused):
-        return Store(address).has(STOP_FILE)
-    return False
+def _fetch_late(store: Store, folder: Path, names: Sequence[str]) -> None:
+    """Fetch files that the driver may be about to copy; raises StorageRefused if they do not come."""
+    end = time.monotonic() + store.patience
+    while True:
+        try:
+            return store.fetch(folder, names)
+        except StorageRefused:
+            if time.monotonic() > end:
+                raise
+        time.sleep(1.0)
+
+
+class StopPoll:
+    """Asks in a thread whether the driver has stopped all packs: training does not wait for a late answer."""
+
+    def __init__(self, address: str) -> None:
+        self._store = Store(address).with_patience(0.0)
+        self._thread, self._stopped = threading.Thread(), False
+
+    def is_stopped(self) -> bool:
+        """Return whether the stop file was there at the last answer, for which this waits ANSWER_SECONDS at most."""
+        if not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._ask, daemon=True)
+            self._thread.start()
+        self._thread.join(ANSWER_SECONDS)
+        return self._stopped
+
+    def _ask(self) -> None:
+        with suppress(StorageError, StorageRefused):
+            self._stopped = self._store.has(STOP_FILE)
 
 
 def send_weights(work: Mapping[str, Any], evaluation: Evaluation) -> None:
     """Copy the final weights before the record that names them is written; raises StorageError, StorageRefused."""
-    store, folder = Store(work["address"]), Path(work["folder"])
-    for name in [f"{WEIGHTS_FOLDER}/{file.name}" for file in evaluation.weights if file]:
-        patiently(store.send, folder, name)
+    names = [f"{WEIGHTS_FOLDER}/{file.name}" for file in evaluation.weights if file]
+    Store(work["address"]).send(Path(work["folder"]), names)
 
 
 @dataclass(kw_only=True)
@@ -84,7 +111,7 @@ class MirroredCheckpoints(Checkpoints):
         if self._thread is not None:
             self._thread.join()
         try:
-            patiently(self._copy)
+            self._copy()
         except (StorageError, StorageRefused) as error:
             return f"its newest checkpoint was not copied: {error}"
         return None
@@ -97,6 +124,6 @@ class MirroredCheckpoints(Checkpoints):
     def _copy(self) -> None:
         if (path := self._newest) is not None and path != self._copied and path.exists():
             store = Store.for_copy(self.folder)
-            store.send(self.folder, path.name)
+            store.send(self.folder, [path.name])
             store.delete(name for name in store.sizes() if name < path.name and not (self.folder / name).exists())
         self._copied = path

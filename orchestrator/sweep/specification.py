@@ -145,10 +145,11 @@ def with_store(spec: SweepSpec) -> SweepSpec:
 
     The address means the same file in whatever folder a later command is typed. Raises UserError for a wrong variable.
     """
-    if not spec.tracking.enabled:
-        return spec
-    named = spec.tracking.uri
-    uri = make_store_absolute(named) if named is not None else uri_of_variable()
+    uri = spec.tracking.uri
+    if uri is not None:
+        uri = make_store_absolute(uri)
+    elif spec.tracking.enabled:
+        uri = uri_of_variable()
     return spec.model_copy(update={"tracking": spec.tracking.model_copy(update={"uri": uri})})
 
 

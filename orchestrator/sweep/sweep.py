@@ -22,7 +22,7 @@ from orchestrator.ending.finisher import Finisher
 from orchestrator.ending.notice import Notice
 from orchestrator.errors import SpecChanged
 from orchestrator.mirror.fetch import fetch_sweep, refuse_deleted
-from orchestrator.mirror.mirrored import create_ledger, open_ledger
+from orchestrator.mirror.mirrored import create_ledger, open_ledger, wait_for_copy
 from orchestrator.plan.checks.soundness import check, drawn_configurations
 from orchestrator.plan.configurations import Configuration, warnings_for
 from orchestrator.plan.packing.packs import Packer
@@ -278,6 +278,8 @@ def drive_packs(
                     say=partial(say, console),
                     tick=tick,
                 )
+                if late := wait_for_copy(ledger):
+                    say(console, f"warning: {late}")
                 with progress.showing(), interruption_recorded(ledger, state, interrupts):
                     scheduler.run(driver)
                     driver.remove_stop_file()

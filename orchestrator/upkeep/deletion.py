@@ -163,7 +163,9 @@ def _delete_objects(store: Store, planned: Deletion, delete_runs: Callable[[], N
         deleted = [name for name in store.sizes() if _is_deleted(name, planned.checkpoints_only)]
         names = [name for name in deleted if not name.startswith(f"{OWNERS}/")]
         segments = [name for name in names if name.startswith(f"{SEGMENTS}/")]
-        store.delete([*(name for name in names if name not in segments), *reversed(segments)])
+        store.delete(name for name in names if name not in segments)
+        for name in reversed(segments):
+            store.delete([name])
     finally:
         lease.release()
     if not planned.checkpoints_only:

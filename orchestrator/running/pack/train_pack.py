@@ -215,15 +215,15 @@ class _Stoppable:
     def __init__(self, reporter: PackReporter, work: Mapping[str, Any]) -> None:
         self.progress, self.notice = reporter.progress, reporter.notice
         self._report, self._work, self._file = reporter.report, work, Path(work["folder"]) / STOP_FILE
+        self._poll = mirror().StopPoll(work["address"]) if work.get("address") else None
 
     def report(self, evaluation: Evaluation) -> bool:
         """Report an evaluation, and return whether the pack is to stop."""
-        address = self._work.get("address")
-        if address and evaluation.weights:
+        if self._poll is not None and evaluation.weights:
             mirror().send_weights(self._work, evaluation)
         self._report(evaluation)
         is_paused = evaluation.step == self._work.get("pause_at") or self._file.exists()
-        return is_paused or bool(address and mirror().is_stopped(address))
+        return is_paused or (self._poll is not None and bool(self._poll.is_stopped()))
 
 
 def stuck_file(folder: Path, pack_id: str) -> Path:

@@ -12,7 +12,6 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.work import Running
 from orchestrator.running.watching.meter import progress_rows, steps_done
 from orchestrator.running.watching.progress import Progress
-from orchestrator.storage import patiently
 
 PAUSE = 1.0  # seconds between two looks
 SILENCE = 6 * HEARTBEAT_SECONDS  # without a heartbeat; then the lock says whether there is a driver
@@ -50,7 +49,7 @@ def follow(folder: Path, console: Console, *, pause: float = PAUSE, silence: flo
             if progress.due:
                 progress.show(meter.rows(state, driver.name))
             began = time.monotonic()
-            patiently(fetch_sweep, folder)
+            fetch_sweep(folder)
             if (now := _size(folder)) != size:
                 state, size = SweepState.load(folder), now
             time.sleep(max(pause, 4 * (time.monotonic() - began)))  # a large ledger takes its time to read
