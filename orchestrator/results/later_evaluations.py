@@ -11,7 +11,7 @@ from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.measured import Measured
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.median_curves import Band, make_bands
-from orchestrator.wording import format_values
+from orchestrator.wording import compact_value, spans
 from search_spaces import Objective
 
 Key = tuple[str, str, int, tuple[int, ...]]
@@ -22,8 +22,9 @@ class LaterEvaluation:
     """One evaluation of the kept weights of a configuration; it has no influence on scores and ranks.
 
     `key` is the `evaluation_key` of its record. `task` has the settings in which it differs from the task of the
-    configuration, by dotted key. `bands` are by (metric, average), over all `seeds` of the configuration, of which
-    `failed` have no weights. `sha256` is the checksum of its curves.
+    configuration, by dotted key. `measured` has the trained lengths of the configuration. `bands` are by (metric,
+    average), over all `seeds` of the configuration, of which `failed` have no weights. `sha256` is the checksum of its
+    curves.
     """
 
     key: Key
@@ -40,8 +41,16 @@ class LaterEvaluation:
 
     @property
     def setting(self) -> str:
-        """The task settings in words, "as trained" if none was replaced."""
-        return format_values(self.task) or "as trained"
+        """The task settings in words, by their full names, "as trained" if none was replaced."""
+        return ", ".join(f"{key} {compact_value(value)}" for key, value in self.task.items()) or "as trained"
+
+    def trained_lengths(self, metric: str) -> str:
+        """Return the lengths that the weights were trained on, as text; of ledgers of 1.0.0 the longest one."""
+        distribution = self.measured.metrics[metric].distribution
+        if lengths := self.measured.trained.get(distribution, ()):
+            return spans(lengths)
+        longest = self.measured.longest_trained.get(distribution)
+        return "none" if longest is None else f"up to {longest}"
 
     def metrics_like(self, base: str) -> list[str]:
         """Return the metric with this name in the task, on every distribution; if there is none, the first metric."""
@@ -73,7 +82,8 @@ def read_later_evaluations(state: SweepState, objective: Objective) -> tuple[Lat
 
 
 def _read(state: SweepState, fields: Mapping[str, Any], objective: Objective) -> LaterEvaluation:
-    measured = Measured.from_recorded(fields["measured"])
+    of_configuration = Measured.from_recorded(state.measured[state.configurations[fields["config_id"]].measured])
+    measured = Measured.from_recorded(fields["measured"]).trained_as(of_configuration)
     curves = read_part(state.folder, fields["file"], fields["sha256"]).to_pandas()
     directions = {name: metric.direction for name, metric in measured.metrics.items()}
     for name, metric in measured.metrics.items():

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,9 +30,11 @@ from trainers.config.member import MemberConfig
 from trainers.config.recorded import recorded_member
 from trainers.errors import ConfigError, Problem, WeightsError
 from trainers.evaluation.weights import averages_kept
+from trainers.settings.fields import settings_fields
 
 if TYPE_CHECKING:
     from trainers.evaluation.stored import StoredCurves  # brings torch
+    from trainers.tasks.task import Task
 
 OPTIONS = {"evaluation.lengths": "--lengths", "evaluation.samples": "--samples", "task": "--task "}
 HINT = "longer inputs may need other settings of the task: --task KEY=VALUE (lengthwise list task shows the keys)"
@@ -119,7 +122,7 @@ def _request(
     resolved = copy.deepcopy(found.resolved)
     replaced = _replace_task(resolved, task)
     evaluation = dict(resolved.get("evaluation", {}))
-    evaluation |= {} if lengths is None else {"lengths": list(lengths)}
+    evaluation |= {} if lengths is None else {"lengths": "all"}
     resolved["evaluation"] = evaluation | ({} if samples is None else {"samples": samples})
     kept = {seed: file for (config_id, seed), file in kept_weights(state).items() if config_id == found.config_id}
     members: dict[int, MemberConfig | None] = {}
@@ -128,10 +131,7 @@ def _request(
             members[seed] = None
             continue
         stored_weights(state, found, seed, "raw")  # raises what is wrong with them
-        try:
-            members[seed] = recorded_member(resolved, seed)
-        except ConfigError as error:
-            raise _refused(found, error) from error
+        members[seed] = _build_member(found, resolved, seed, lengths)
     alive = [one for one in members.values() if one is not None]
     if not alive:
         raise UserError(f"configuration {label(found.number)} has no weights: all of its seeds failed")
@@ -146,9 +146,23 @@ def _request(
         "samples": first.evaluation.samples,
         "step": first.training.steps,
         "averages": list(averages_kept(first)),
-        "measured": _measured(first),
+        "measured": _measured(first).trained_as(Measured.from_recorded(state.measured[found.measured])).recorded(),
     }
     return Request(found=found, members=members, kept=kept, fields=fields)
+
+
+def _build_member(
+    found: ConfigurationState, resolved: Mapping[str, Any], seed: int, lengths: Sequence[int] | None
+) -> MemberConfig:
+    """Return a member with the new settings, evaluated at `lengths` if given. Raises UserError if it is refused."""
+    try:
+        member = recorded_member(resolved, seed)
+    except ConfigError as error:
+        raise _refused(found, error) from error
+    try:
+        return member if lengths is None else member.evaluated_at(lengths)
+    except ConfigError as error:
+        raise _refused(found, error, _find_option(member.task, lengths or ()) or HINT) from error
 
 
 def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, Any]:
@@ -168,13 +182,12 @@ def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, An
     }
 
 
-def _measured(member: MemberConfig) -> dict[str, Any]:
-    """Return the metrics as the ledger records them: all but those derived from earlier evaluations."""
+def _measured(member: MemberConfig) -> Measured:
+    """Return what is measured: all metrics but those derived from earlier evaluations."""
     derived, every = member.task.derived_metrics, Measured.from_member(member)
     metrics = {name: metric for name, metric in every.metrics.items() if metric.base not in derived}
     headline = tuple(name for name in every.headline if name not in derived)
-    shown = replace(every, averages=averages_kept(member), metrics=metrics, headline=headline, families={}, pairs=())
-    return shown.recorded()
+    return replace(every, averages=averages_kept(member), metrics=metrics, headline=headline, families={}, pairs=())
 
 
 def _is_recorded(state: SweepState, request: Request) -> bool:
@@ -190,11 +203,27 @@ def _is_recorded(state: SweepState, request: Request) -> bool:
     return True
 
 
-def _refused(found: ConfigurationState, error: ConfigError) -> UserError:
-    """Return the problems in terms of the command's options."""
+def _refused(found: ConfigurationState, error: ConfigError, hint: str = HINT) -> UserError:
+    """Return the problems in terms of the command's options, with a hint for lengths that the task lacks."""
     lines = [str(_as_option(problem)) for problem in error.problems]
-    lines += [HINT] if any(problem.key == "evaluation.lengths" for problem in error.problems) else []
+    lines += [hint] if any(problem.key == "evaluation.lengths" for problem in error.problems) else []
     return UserError(f"configuration {label(found.number)} cannot be evaluated so:\n  " + "\n  ".join(lines))
+
+
+def _find_option(task: "Task", lengths: Sequence[int]) -> str | None:
+    """Return a hint: the setting with which a task has these lengths and the same tokens, None without a single one."""
+    for item in settings_fields(type(task)):
+        value = getattr(task, item.name)
+        if isinstance(value, tuple) and value and all(type(entry) is int for entry in value):
+            value = sorted({*value, *lengths} - {*task.trained_lengths})
+        elif type(value) is int:
+            value += max(lengths) - max(task.lengths)
+        with suppress(ConfigError):
+            other = replace(task, **{item.name: value})
+            tokens = [(one.inputs, one.outputs, one.trained_lengths) for one in (task, other)]
+            if tokens[0] == tokens[1] and {*lengths} <= {*other.lengths}:
+                return f"these lengths need another setting of the task: --task '{item.name}={value}'"
+    return None
 
 
 def _as_option(problem: Problem) -> Problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -183,6 +183,20 @@ class MemberConfig(Settings):
     def pin_data(self) -> Self:
         """Return this member with the hash of its task's data in the settings, if the data are on this machine."""
         return replace(self, task=self.task.pin_data())
+
+    def evaluated_at(self, lengths: Sequence[int]) -> Self:
+        """Return this member evaluated at other lengths, perhaps some that its task only draws when asked for.
+
+        Raises ConfigError if task or model refuse them.
+        """
+        try:
+            evaluation = replace(self.evaluation, lengths=tuple(lengths))
+        except ConfigError as error:
+            raise ConfigError(problem.under("evaluation") for problem in error.problems) from error
+        member = replace(self, task=self.task.with_lengths(lengths), evaluation=evaluation)
+        if problems := list(member._problems_between()):
+            raise ConfigError(problems)
+        return member
 
     @cached_property
     def config_id(self) -> str:

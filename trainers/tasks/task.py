@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.errors import Problem
 from trainers.random import Stream
-from trainers.settings.fields import Settings, plain_value
+from trainers.settings.fields import Settings, plain_value, settings_fields
 from trainers.tasks import supervised
 from trainers.tasks.forward_pass import EvaluatedModel, ForwardPass
 from trainers.tasks.metrics import Evaluated as Evaluated  # tasks of one's own may name all of these from here
@@ -141,6 +142,31 @@ class Task(Settings, ABC):
         """
         for length in lengths:
             yield EvaluationBatch(self.draw_rows(stream, samples, length), (length,))
+
+    def with_lengths(self, lengths: Iterable[int]) -> Self:
+        """Return this task with further lengths that can be evaluated; unchanged unless `draw_rows` draws them.
+
+        It does if it draws all rows, and those of a longer length have as many tokens more. Other tasks have settings
+        for their lengths.
+        """
+        more, cls = set(lengths) - set(self.lengths), type(self)
+        overridden = any(
+            getattr(cls, name) is not getattr(Task, name)
+            for name in ("evaluation_batches", "positions", "distributions")
+        )
+        if not more or overridden:
+            return self
+        every = tuple(sorted({*self.lengths, *more}))
+        known, stream = max(self.lengths), Stream(torch.tensor([0]), "eval", torch.tensor(0))
+        try:
+            widths = {length: self.draw_rows(stream, 1, length).tokens.shape[-1] for length in (known, *more)}
+        except Exception:  # any error of the user's code, which cannot draw them then
+            return self
+        if any(width - widths[known] != length - known for length, width in widths.items()):
+            return self
+        longer = type(cls.__name__, (cls,), {"lengths": property(lambda self: every), "__module__": cls.__module__})
+        built: Self = longer(**{item.name: getattr(self, item.name) for item in settings_fields(cls)})
+        return built
 
     def validation_batches(self, stream: Stream, samples: int) -> Iterator[EvaluationBatch]:
         """Yield the batches that early stopping and curricula use: the first distribution at its trained lengths.

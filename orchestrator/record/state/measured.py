@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from trainers.settings.fields import technical_keys
@@ -56,6 +56,20 @@ class Measured:
             trained=trained,
             technical=tuple(technical_keys(member)),
         )
+
+    def trained_as(self, recorded: Self) -> Self:
+        """Return the same metrics with the trained lengths of a configuration, those of its task or a record of it."""
+        known = {name: {*lengths} for name, lengths in recorded.trained.items()}
+        for metric in recorded.metrics.values():
+            known.setdefault(metric.distribution, set()).update(metric.trained_lengths)
+        metrics = {
+            name: replace(
+                metric,
+                trained_lengths=tuple(sorted(known.get(metric.distribution, set()).intersection(metric.lengths))),
+            )
+            for name, metric in self.metrics.items()
+        }
+        return replace(self, metrics=metrics, longest_trained=recorded.longest_trained, trained=recorded.trained)
 
     def recorded(self) -> dict[str, Any]:
         """Return the ledger's fields; metrics with the same distribution and lengths are grouped."""

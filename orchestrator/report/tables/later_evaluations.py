@@ -29,6 +29,7 @@ def later_section(result: Summary, evaluations: Sequence[LaterEvaluation] = ()) 
     columns: Columns = {
         "label": lambda line: label(line[0].number),
         "task": lambda line: line[0].setting,
+        "trained on": lambda line: line[0].trained_lengths(line[1]),
         "samples": lambda line: str(line[0].samples),
         "seeds": lambda line: _seeds(line[0]),
         "metric": lambda line: line[1],
@@ -54,6 +55,7 @@ def later_lines(evaluations: Iterable[LaterEvaluation]) -> list[dict[str, Any]]:
             "config_id": one.config_id,
             "number": one.number,
             "task": json.dumps(one.task, ensure_ascii=False),
+            "trained": one.trained_lengths(metric),
             "samples": one.samples,
             "step": one.step,
             "metric": metric,

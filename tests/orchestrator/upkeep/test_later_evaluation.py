@@ -20,6 +20,7 @@ from orchestrator.record.kept.weights import kept_weights
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import encode, read_records
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.tables.later_evaluations import later_lines, later_section
 from orchestrator.results.summarise import summary
 from orchestrator.upkeep.later_evaluation import evaluate_later
 
@@ -90,7 +91,7 @@ def test_a_command_records_prints_draws_and_writes(trained_sweep):
     words = ["evaluate", str(trained_sweep), "0", "1", "--task", "train_length=2", "--task", "target=soft"]
     done = CliRunner().invoke(cli.app, words, terminal_width=200)
     assert done.exit_code == 0, done.output
-    assert "Kept weights evaluated later" in done.output and "train 2, target soft" in done.output
+    assert "Kept weights evaluated later" in done.output and "train_length 2, target soft" in done.output
     with (trained_sweep / "later_evaluations.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     one = next(line for line in lines if (line["number"], line["average"], line["length"]) == ("1", "ema", "5"))
@@ -102,7 +103,7 @@ def test_a_command_records_prints_draws_and_writes(trained_sweep):
     page = (trained_sweep / "report.html").read_text()
     assert "Kept weights evaluated later" in page and 'alt="kept weights evaluated later' in page
     again = CliRunner().invoke(cli.app, ["report", str(trained_sweep), "--full"])
-    assert "train 2, target soft" in again.output and len(later(trained_sweep)) == 2
+    assert "train_length 2, target soft" in again.output and len(later(trained_sweep)) == 2
 
 
 def test_the_figure_has_the_medians_of_both(trained_sweep, drawn):
@@ -119,7 +120,7 @@ def test_the_figure_has_the_medians_of_both(trained_sweep, drawn):
         own = result.bands[one.config_id, "total_variation", "ema"]
         assert any(list(other.get_ydata()) == list(own.median) for other in axes.lines)
     assert "in the sweep itself" in {line.get_label() for line in axes.lines}
-    assert "train 2" in axes.get_title(loc="left")
+    assert "train_length 2" in axes.get_title(loc="left")
 
 
 def test_another_scale_draws_the_figure_again(trained_sweep):
@@ -128,6 +129,64 @@ def test_another_scale_draws_the_figure_again(trained_sweep):
     (path,) = later_figures(result, trained_sweep)
     before = path.read_bytes()
     assert later_figures(replace(result, scale="log"), trained_sweep) == (path,) and path.read_bytes() != before
+
+
+OWN = '''
+import torch
+from trainers import Batch, Task, register, setting
+
+
+@register("task", "own_maximum")
+class Maximum(Task):
+    """The largest token so far."""
+
+    train_length: int = setting(2, low=1, help="trained on lengths 1..train_length")
+    permuted: bool = setting(False, help="rows of distinct tokens, so of 8 at most")
+    inputs = 8
+    trained_lengths = property(lambda self: tuple(range(1, self.train_length + 1)))
+    lengths = property(lambda self: tuple(range(1, 2 * self.train_length + 1)))
+
+    def draw_rows(self, stream, rows, length):
+        drawn = stream.permutations(0, rows, 8, length) if self.permuted else stream.integers(0, (rows, length), 8)
+        return Batch(drawn, drawn.cummax(dim=-1).values)
+'''
+OWN_SWEEP = """name: own
+study: tests
+imports: [own_maximum]
+task: {name: own_maximum}
+model: {name: decoder, layers: 1, width: 8, heads: 2, position: nope}
+training: {steps: 2, batch_size: 4, learning_rate: 0.003, compile: false}
+space: {task.permuted: {grid: [false, true]}}
+search: {sampler: grid}
+seeds: 2
+evaluation: {samples: 5}
+objective: {metric: accuracy, average: raw, lengths: [4], direction: maximize}
+resources: {keep_weights: true}
+"""
+
+
+def test_rows_of_any_length_can_be_evaluated_and_the_table_says_what_was_trained(
+    tmp_path, run_inline, own_code_forgotten, monkeypatch
+):
+    monkeypatch.setattr("orchestrator.report.files.present", lambda *given, **more: None)
+    (tmp_path / "own_maximum.py").write_text(OWN)
+    (tmp_path / "own.yaml").write_text(OWN_SWEEP)
+    folder = run_inline(tmp_path / "own.yaml")
+    evaluate_later(folder, [0], lengths=[1, 30, 40])
+    assert set(values(folder).index.get_level_values("length")) == {1, 30, 40} and values(folder).notna().all()
+    evaluate_later(folder, [0], lengths=[30, 40], task=["train_length=20"])
+    later_curves = [values(folder, place).drop(1, level="length", errors="ignore") for place in (0, 1)]
+    assert later_curves[0].tolist() == pytest.approx(later_curves[1].loc[later_curves[0].index].tolist())
+    for record in later(folder):
+        assert record.fields["measured"]["trained"] == {"": [1, 2]}
+    result = summary(SweepState.load(folder))
+    cells = later_section(result).cells
+    assert set(cells["trained on"]) == {"1-2"} and set(cells["task"]) == {"as trained", "train_length 20"}
+    assert {line["trained"] for line in later_lines(result.later_evaluations)} == {"1-2"}
+    with pytest.raises(UserError, match="the task has no length 30"):
+        evaluate_later(folder, [1], lengths=[30])
+    with pytest.raises(UserError, match="must be distinct"):
+        evaluate_later(folder, [0], lengths=[30, 30])
 
 
 def test_settings_as_trained_are_no_other_task(trained_sweep):
@@ -158,7 +217,8 @@ def test_longer_inputs_where_the_model_accepts_them(tmp_path, run_inline):
     rope, learned = numbers["rope", 0.003], numbers["learned", 0.003]
     with pytest.raises(UserError) as caught:
         evaluate_later(folder, [rope], lengths=[24])
-    assert "--lengths: the task has no length 24" in str(caught.value) and "--task KEY=VALUE" in str(caught.value)
+    assert "--lengths: the task has no length 24" in str(caught.value)
+    assert "--task 'test_lengths=[8, 10, 24]'" in str(caught.value)
     longer = ["test_lengths=[8, 10, 24]"]
     with pytest.raises(UserError, match=r"parameter positions: the weights were trained with shape \(\d+, 16\)"):
         evaluate_later(folder, [rope, learned], lengths=[24], task=longer)
