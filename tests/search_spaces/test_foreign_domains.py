@@ -46,6 +46,7 @@ DOMAINS = {
     "tune.choice([16, 32])": {"choice": [16, 32]},
     "tune.grid_search([1, 2])": {"grid": [1, 2]},
     "[16, 32]": {"choice": [16, 32]},
+    "[{uniform: [0.0, 0.1]}]": {"uniform": [0.0, 0.1]},
 }
 SPACE = "  model.norm: {grid: [none, pre, post]}"
 
@@ -69,8 +70,8 @@ def test_a_domain_of_another_tool_is_hinted_in_our_words(
     "written",
     [
         *("{value: 3}", "{values: []}", "{min: 3, max: 1}", "{min: a, max: 1}", "{log: true, low: 0, high: 1}"),
-        *("pre", "3", "null", "[]", "'choice('", "'choice()'", "'log_normal(0, 1)'", "'logspace(-4, -1, 5)'"),
-        f"'{'[' * 400}'",
+        *("pre", "3", "'1,000'", "null", "[]", "'choice('", "'choice()'", "'log_normal(0, 1)'"),
+        *("'logspace(-4, -1, 5)'", f"'{'[' * 400}'"),
     ],
 )  # fmt: skip
 def test_what_means_no_valid_domain_has_no_hint(edited: Callable[..., Path], problems: Refuse, written: str) -> None:
@@ -86,6 +87,33 @@ def test_whole_ends_are_real_numbers_where_the_fixed_value_is_one(
     assert hint(problem) == "{uniform: [1, 8]}"
     [problem] = problems(edited(rate, "  training.steps: {min: 1, max: 8}"))
     assert hint(problem) == "{int_uniform: [1, 8]}"
+
+
+def test_ends_with_names_are_hinted_as_a_list(edited: Callable[..., Path], problems: Refuse) -> None:
+    [problem] = problems(edited(SPACE, f"{SPACE}\n  {KEY}: {{uniform: {{min: 0, max: 2}}}}"))
+    assert (problem.key, problem.nearest) == (f"space.{KEY}.uniform", "[0, 2]")
+
+
+@pytest.mark.parametrize("key", ["log_uniform: [1, 2]", "parameters: {lr: {min: 0, max: 1}}"])
+def test_what_is_neither_a_key_nor_a_domain_is_one_problem(
+    edited: Callable[..., Path], problems: Refuse, key: str
+) -> None:
+    [problem] = problems(edited(SPACE, f"{SPACE}\n  {key}"))
+    assert problem.key == f"space.{key.partition(':')[0]}"
+
+
+@pytest.mark.parametrize(
+    ("nested", "dotted"),
+    [
+        ("model: {norm: {values: [pre, none]}}", 'model.norm: {choice: ["pre", "none"]}'),
+        ("training: {weight_decay: {loguniform: [0.1, 1]}}", "training.weight_decay: {log_uniform: [0.1, 1]}"),
+    ],
+)
+def test_a_nested_domain_is_told_from_a_nested_key(
+    edited: Callable[..., Path], problems: Refuse, nested: str, dotted: str
+) -> None:
+    [problem] = problems(edited(SPACE, f"  {nested}"))
+    assert hint(problem) == dotted
 
 
 def test_nested_keys_are_hinted_with_their_dots(edited: Callable[..., Path], problems: Refuse) -> None:

@@ -1,5 +1,6 @@
 """Checks of plain values against the type, bounds and choices of a field."""
 
+import json
 import math
 import types
 import typing
@@ -89,16 +90,18 @@ def check_bounds(metadata: Mapping[str, Any], value: Any) -> None:
 
 
 def meant_value(hint: Any, metadata: Mapping[str, Any], value: Any) -> str | None:
-    """Return the number of a field's type that a value of another type means, as it is to be written; None if none.
+    """Return how a value of the field's type that one of another type means is written; None if it means none.
 
-    For an integer 1e3 means "1000", and "1_000" does; for a number "1e-4" means "0.0001 without quotes".
+    For an integer 1e3 means "1000", and "1_000" does; for a number "1e-4" means "0.0001 without quotes", and if it may
+    be null, "None" means "null".
     """
-    number = _read_number(value)
+    meant = None if value in ("none", "None") else _read_number(value)
     try:
-        check_bounds(metadata, convert_value(hint, number))
+        check_bounds(metadata, convert_value(hint, meant))
     except ValueError:
         return None
-    return f"{number} without quotes" if isinstance(value, str) and "_" not in value else str(number)
+    is_quoted = isinstance(value, str) and isinstance(meant, (int, float)) and "_" not in value
+    return json.dumps(meant) + (" without quotes" if is_quoted else "")
 
 
 def _read_number(value: Any) -> Any:

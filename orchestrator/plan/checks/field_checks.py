@@ -67,7 +67,7 @@ def _describe_searched(problem: Problem, given: Any) -> str | None:
     """Return the entry of the space that a domain in the place of a fixed value means, None if it is no domain."""
     if problem.message == "unknown key" or "list" in (problem.allowed or "list"):
         return None
-    domain = write_domain(given)
+    domain = None if isinstance(given, list) and len(given) < 2 else write_domain(given)
     return f"space: {{{problem.key}: {domain}}}" if domain else None
 
 

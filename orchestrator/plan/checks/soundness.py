@@ -14,8 +14,8 @@ from orchestrator.plan.configurations import Configuration, assigned, configure,
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.search import draw, draw_sample, generations
 from search_spaces import Grid, Problem, SweepFileError, SweepSpec, read_sweep
-from search_spaces.grammar.load import Reading
-from search_spaces.grammar.problems.findings import SECTIONS, Findings, within
+from search_spaces.grammar.load import AVERAGES, Reading
+from search_spaces.grammar.problems.findings import SECTIONS, Findings, child, within
 from search_spaces.grammar.space.keys import MAX_GRID_POINTS
 from trainers.config.member import EvaluationConfig, TrainingConfig
 from trainers.errors import ConfigError
@@ -205,6 +205,8 @@ def _collect(
         return built
     except SweepFileError as error:
         found = [*error.problems, *(_unmeasured_by_task(spec, draws) if wrong else ())]
+    if wrong & {AVERAGES, child(AVERAGES, spec.objective.average)}:  # the label may be there, and cannot be read
+        known.add("objective.average")
     for problem in found:
         if problem.key not in known and not any(within(problem.key, key) or within(key, problem.key) for key in wrong):
             findings.report(problem, place=spec.place(problem.key))

@@ -280,7 +280,9 @@ def number_pair(raw: dict[str, Any], kind: str, bounds: str, fault: Fault, *, wh
     """Return the two numbers of a domain, or None with a fault recorded."""
     pair = raw[kind]
     if not isinstance(pair, list) or len(pair) != 2:
-        fault(f".{kind}", "must be a list of two numbers", given=pair, allowed=bounds)
+        ends = list(pair.values()) if isinstance(pair, dict) else []
+        nearest = str(ends) if len(ends) == 2 and all(map(is_number, ends)) else None
+        fault(f".{kind}", "must be a list of two numbers", given=pair, allowed=bounds, nearest=nearest)
         return None
     wrong = [index for index, bound in enumerate(pair) if not is_number(bound, whole=whole)]
     for index in wrong:

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from search_spaces.grammar.problems.errors import shown
+from search_spaces.grammar.problems.errors import nearest_name, shown
 from search_spaces.grammar.problems.findings import lookup
 from search_spaces.grammar.space.domains import KINDS, is_number, read_number
 
@@ -38,6 +38,8 @@ def translate_domain(written: Any, fixed: Any = None) -> str | None:
         domain = _read_mapping(written, fixed)
     elif isinstance(written, str):
         domain = _read_text(written, fixed) if len(written) <= _LONGEST else None
+    elif isinstance(written, list) and len(written) == 1 and (inner := write_domain(written[0])):
+        return inner
     else:
         domain = {"choice": written} if isinstance(written, list) else None
     if domain is None or KINDS[next(iter(domain))].parse(domain, {}, lambda *_, **__: None) is None:
@@ -53,6 +55,11 @@ def write_domain(written: Any, fixed: Any = None) -> str | None:
     return _in_yaml(written) if is_ours else translate_domain(written, fixed)
 
 
+def nearest_kind(name: str) -> str | None:
+    """Return the domain that a name probably means; stricter than for other names, as norm is a key and no normal."""
+    return nearest_name(name, KINDS, cutoff=0.85)
+
+
 def flatten_domains(key: str, written: Mapping[str, Any], sections: Mapping[str, Any]) -> Iterator[str]:
     """Yield the domains nested below a key of the space, each with its dotted key in YAML.
 
@@ -60,6 +67,8 @@ def flatten_domains(key: str, written: Mapping[str, Any], sections: Mapping[str,
     """
     for step, below in written.items():
         dotted = f"{key}.{step}"
+        if isinstance(below, Mapping):
+            below = {nearest_kind(name) or name: value for name, value in below.items()}
         if domain := write_domain(below, lookup(sections, dotted)):
             yield f"{dotted}: {domain}"
         elif isinstance(below, Mapping):
@@ -95,7 +104,12 @@ def _read_text(written: str, fixed: Any) -> dict[str, Any] | None:
     """Return the domain that a call such as `choice(0.0, 0.1)`, or a list with commas, means."""
     head, call, rest = written.strip().rpartition("(")
     inner = rest.rstrip(") ")
-    if (call and not rest.endswith(")")) or ")" in inner or "space" in head:  # linspace, logspace
+    if (
+        re.fullmatch(r"\d{1,3}(,\d{3})+", written.strip())
+        or (call and not rest.endswith(")"))
+        or ")" in inner
+        or "space" in head
+    ):  # linspace, logspace
         return None
     try:
         items = [read_number(item) for item in yaml.safe_load(f"[{inner}]")]

@@ -7,7 +7,7 @@ from typing import Any
 from search_spaces.grammar.problems.errors import ABSENT, nearest_name, shown
 from search_spaces.grammar.problems.findings import SECTION_KEY, SECTIONS, Findings, child, dotted_keys, lookup, within
 from search_spaces.grammar.space.domains import KINDS, Choice, Domain, Grid, When, value_key
-from search_spaces.grammar.space.foreign import flatten_domains, translate_domain
+from search_spaces.grammar.space.foreign import flatten_domains, nearest_kind, translate_domain
 
 MAX_GRID_POINTS = 100_000
 MAX_HINTS = 3  # nested domains that a hint writes out
@@ -28,6 +28,8 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
     domains = {}
     for key, written in raw.items():
         usable = check_key("space", key, raw, sections, findings)
+        if not usable and not (isinstance(written, dict) and any(map(nearest_kind, written))):
+            continue  # neither a key nor a domain
         domain = _parse_domain(child("space", key), written, lookup(sections, key), findings)
         if usable and domain is not None:
             domains[key] = domain
@@ -69,7 +71,7 @@ def _describe_nested(key: str, written: Any, sections: dict[str, Any]) -> str | 
     """Return domains nested below a key as they are to be written, None if there are none."""
     if not SECTION_KEY.fullmatch(key) or not isinstance(written, dict) or any(name in KINDS for name in written):
         return None
-    if translate_domain(written) or any(nearest_name(name, KINDS) for name in written):
+    if translate_domain(written) or any(map(nearest_kind, written)):
         return None
     domains = list(flatten_domains(key, written, sections))
     return ", ".join(domains[:MAX_HINTS]) + (" ..." if len(domains) > MAX_HINTS else "") if domains else None

@@ -354,6 +354,9 @@ def test_what_tpe_can_draw_later_is_built_before_anything_is_written(tmp_path: P
         ("steps: 60", 'steps: "60"', 10, "training.steps", "60 without quotes"),
         ("learning_rate: 0.01", 'learning_rate: "1e-4"', 12, "training.learning_rate", "0.0001 without quotes"),
         ("decay: 0.9", 'decay: "0.9"', 13, "training.averages.ema.decay", "0.9 without quotes"),
+        ("steps: 60", "steps: 1,000", 10, "training.steps", None),
+        ("steps: 60", "steps: [60]", 10, "training.steps", None),
+        ("batch_size: 8", "batch_size: 8\n  clip: None", 12, "training.clip", "null"),
         ("decay: 0.9", 'decay: "1.5"', 13, "training.averages.ema.decay", None),
         ("batch_size: 8", 'batch_size: 8\n  betas: ["0.9", 0.99]', 12, "training.betas", "[0.9, 0.99]"),
         ("{uniform: [0.0, 0.5]}", '{choice: [0.0, "1e-1"]}', 19, "space.model.dropout.choice[1]", "0.1 without quotes"),
@@ -368,3 +371,38 @@ def test_a_value_of_another_type_is_hinted(
 ) -> None:
     [problem] = (error := refused((old, new))).problems
     assert lines(error) == [(line, key)] and problem.nearest == meant
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "key"),
+    [
+        ("{name: set_complement, vocabulary: 6, train_length: 3}", "[set_complement]", 3, "task"),
+        ("{name: set_complement, vocabulary: 6, train_length: 3}", "true", 3, "task"),
+        ("name: set_complement", "name: [set_complement]", 3, "task.name"),
+        ("vocabulary: 6", "vocabulary: {min: 1, max: 6}", 3, "task.vocabulary"),
+        ("layers: 1", "layers: one", 6, "model.layers"),
+        ("heads: 2", "heads:", 8, "model.heads"),
+        ("steps: 60", "steps: {a: 1}", 10, "training.steps"),
+        ("steps: 60", "steps: -1e3", 10, "training.steps"),
+        ("steps: 60", "steps: 40k", 10, "training.steps"),
+        ("{raw: {}, ema: {decay: 0.9}}", "3", 13, "training.averages"),
+        ("{decay: 0.9}", "[0.9]", 13, "training.averages.ema"),
+        ("decay: 0.9", "decay: {half: life}", 13, "training.averages.ema.decay"),
+        ("evaluation: {every: 20}", "evaluation: 20", 14, "evaluation"),
+        ("every: 20", "every: epoch", 14, "evaluation.every"),
+        ("lengths: [4]", "lengths: 4", 15, "objective.lengths"),
+        ("lengths: [4]", "lengths: {min: 4, max: 5}", 15, "objective.lengths"),
+        ("seeds: 1", "seeds: {count: 2}", 16, "seeds"),
+        ("seeds: 1", "seeds: 0-3", 16, "seeds"),
+        ("seeds: 1", "seeds: [[0, 1]]", 16, "seeds"),
+        ("{configurations: 4}", "[4]", 17, "search"),
+        ("configurations: 4", "configurations: all", 17, "search.configurations"),
+        ("{uniform: [0.0, 0.5]}", "${dropout}", 19, "space.model.dropout"),
+        ("{uniform: [0.0, 0.5]}", "{uniform: 0-1}", 19, "space.model.dropout.uniform"),
+        ("{uniform: [0.0, 0.5]}", "{choice: {a: 0.1}}", 19, "space.model.dropout.choice"),
+        ("{uniform: [0.0, 0.5]}", "{uniform: [0.0, 0.5], when: [model.norm]}", 19, "space.model.dropout.when"),
+    ],
+)
+def test_a_wrong_type_at_any_level_is_one_problem(refused: Refused, old: str, new: str, line: int, key: str) -> None:
+    error = refused((old, new))
+    assert lines(error) == [(line, key)] and len(str(error).splitlines()) == 1
