@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orchestrator.wording import counted
 from trainers.errors import ConfigError
 from trainers.optimization.averaging import LARGE_SHARE, Average
 from trainers.settings import registry
@@ -42,8 +41,7 @@ def _share(entry: tuple[float, int, Average]) -> float:
 def _describe(label: str, shares: list[tuple[float, int, Average]]) -> str:
     share, steps, average = max(shares, key=_share)
     large = sum(one[0] > LARGE_SHARE for one in shares)
-    where = f" in {large} of {counted(len(shares), 'configuration')}, at most" if len(shares) > 1 else ""
-    return (
-        f"after {steps} steps the average {label} still has{where} {100 * share:.3g} % of the weights it started from "
-        f"({average.start_remedy(steps)})"
-    )
+    where = f", above {100 * LARGE_SHARE:.0f} % in {large} of {len(shares)} configurations" if len(shares) > 1 else ""
+    most = f"{'up to ' if where else ''}{100 * share:.3g} %"
+    remedy = average.start_remedy(steps)
+    return f"after {steps} steps {most} of the average {label} is still the weights it started from{where} ({remedy})"

@@ -35,7 +35,7 @@ def sweep(tmp_path):
 
 def shares(sentences) -> list[float]:
     """The share in percent of every sentence about an average."""
-    found = (re.search(r"average ema .*?([\d.]+) % of the weights", sentence) for sentence in sentences)
+    found = (re.search(r"([\d.]+) % of the average ema", sentence) for sentence in sentences)
     return [float(one[1]) for one in found if one]
 
 
