@@ -60,12 +60,7 @@ class Member:
         `average` names the evaluated weights. Of several processes only rank 0 writes; it should broadcast the answer
         to the others, which may ask a moment earlier.
         """
-        line = {
-            "step": int(step),
-            "average": average,
-            "curves": {name: _curve(curve) for name, curve in curves.items()},
-        }
-        self._write(line | ({} if loss is None else {"loss": _number(loss)}))
+        self._write(report_fields(step, curves, loss, average))
         stop = self._value("STOP")
         return (self.stop_at is not None and step >= self.stop_at) or (stop != "" and Path(stop).exists())
 
@@ -100,6 +95,12 @@ class Member:
 def member(config: Mapping[str, Any] = {}, seed: int = 0, *, steps: int = 0, every: int | None = None) -> Member:
     """Return the member to be trained; the arguments are its values outside of a sweep."""
     return Member(config, seed, steps, every)
+
+
+def report_fields(step: int, curves: Mapping[str, Any], loss: float | None, average: str) -> dict[str, Any]:
+    """Return the line of a report as plain data."""
+    plain = {name: _curve(curve) for name, curve in curves.items()}
+    return {"step": int(step), "average": average, "curves": plain} | ({} if loss is None else {"loss": _number(loss)})
 
 
 def _curve(curve: Any) -> Any:

@@ -72,6 +72,7 @@ class Source:
         )
 
 
+PROGRAM = "(program)"  # the name of the files of a program among the modules; they are copied and never imported
 _loaded: dict[str, Source] = {}
 
 
@@ -92,6 +93,17 @@ def import_for(spec: SweepSpec) -> tuple[Source, ...]:
     if problems:
         raise SweepFileError(problems)
     return tuple(sources)
+
+
+def program_files(root: Path, names: Iterable[str]) -> Source:
+    """Return the files of a program as they are now below `root`. Raises OwnCodeError if one cannot be read."""
+    files = {}
+    for name in names:
+        try:
+            files[name] = hashlib.sha256((root / name).read_bytes()).hexdigest()
+        except OSError as error:
+            raise OwnCodeError(f"{root / name} cannot be read: {error.strerror}") from error
+    return Source(module=PROGRAM, root=root, installed=False, files=files)
 
 
 def _copies(module: str, folder: Path) -> list[Path]:
@@ -138,6 +150,8 @@ def find_module(module: str, folders: Iterable[Path]) -> Source:
 
 def load_module(source: Source) -> None:
     """Import a module from its root. Raises OwnCodeError with the line that failed."""
+    if source.module == PROGRAM:
+        return
     known = _loaded.get(source.module)
     if known is not None and known.sha256 == source.sha256:
         return

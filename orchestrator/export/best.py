@@ -7,7 +7,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Summary
 from orchestrator.wording import label, three_digits
 from search_spaces import dump_yaml, parse_sweep
-from search_spaces.grammar.problems.findings import SECTIONS
+from search_spaces.grammar.problems.findings import sections_of
 from search_spaces.grammar.spec.names import MAX_BYTES, MAX_CHARACTERS
 
 KEPT = ("objective", "resources", "tracking")
@@ -33,7 +33,7 @@ def best_file(state: SweepState, result: Summary) -> str:
         "study": state.study,
         "description": f"Configuration {label(row.number)} ({row.config_id}) of {state.name}, {ranked}: {score}.",
         **{key: state.spec[key] for key in ("imports",) if key in state.spec},
-        **{section: _without_revision(member[section]) for section in SECTIONS},
+        **{section: _without_revision(member[section]) for section in sections_of(state.spec)},
         "seeds": list(row.seeds),
         **{key: state.spec[key] for key in KEPT},
     }

@@ -18,7 +18,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from search_spaces import Choice, Domain, Grid, IntUniform, LogUniform
-from search_spaces.grammar.problems.findings import SECTIONS, Findings
+from search_spaces.grammar.problems.findings import Findings, sections_of
 from search_spaces.grammar.space.keys import parse_space
 
 
@@ -68,7 +68,7 @@ def _trial(
 
 def _distributions(state: SweepState) -> dict[str, BaseDistribution]:
     """Return the Optuna distribution of each searched key, in its own units."""
-    sections = {name: state.spec.get(name, {}) for name in SECTIONS}
+    sections = {name: state.spec.get(name, {}) for name in sections_of(state.spec)}
     space = parse_space(state.spec.get("space", {}), sections, Findings("the specification"))
     drawn: dict[str, list[Any]] = {}
     for draw in state.draws.values():

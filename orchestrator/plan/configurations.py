@@ -5,26 +5,16 @@ its line of the sweep file, and not by a worker an hour later.
 """
 
 import copy
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from orchestrator.plan.start_shares import describe_start_shares
+from orchestrator.interface import Member, Trainer
+from orchestrator.trainer import trainer_of
 from orchestrator.wording import spans
 from search_spaces import Problem, SweepFileError, SweepSpec
-from search_spaces.grammar.problems.findings import SECTIONS
-from trainers.config.member import MemberConfig
-from trainers.config.recorded import recorded_member
 from trainers.errors import ConfigError, nearest
 from trainers.tasks.metrics import Metric
-
-if TYPE_CHECKING:
-    from trainers.models.model import Model
-    from trainers.tasks.task import Task
-
-LARGEST_MEMBER = 64 * 2**30  # bytes; several times what a small transformer takes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +26,13 @@ class Configuration:
     values: dict[str, Any]
     resolved: dict[str, Any]
     duplicate_of: str | None = None
-    built: MemberConfig | None = field(default=None, compare=False, repr=False)  # of seed 0, where it was just built
+    built: Any = field(default=None, compare=False, repr=False)  # the member of seed 0, where it was just built
 
-    def member(self, seed: int) -> MemberConfig:
+    def member(self, seed: int) -> Any:
         """Return the member of this configuration with a seed."""
-        return replace(self.built, seed=seed) if self.built else recorded_member(self.resolved, seed)
+        if self.built:
+            return replace(self.built, seed=seed)
+        return trainer_of(self.resolved).rebuild(self.resolved, seed)
 
 
 def configure(
@@ -51,7 +43,7 @@ def configure(
     `known` are earlier ones: the config_id that each has, by the one that today's code gives its values.
     Raises SweepFileError with one problem per wrong key of the sweep file, whichever draws met it.
     """
-    names = dict(known or {})
+    trainer, names = trainer_of(spec.sections), dict(known or {})
     configurations: list[Configuration] = []
     problems: dict[tuple[str, str], Problem] = {}
     fixed: dict[str, Any] = {}  # built sections without a drawn value, shared by all configurations
@@ -59,18 +51,17 @@ def configure(
         drawn = {key.split(".")[0] for key in values}
         shared = {name: section for name, section in fixed.items() if name not in drawn}
         try:
-            sections = {**assigned(spec, values), **shared, "seed": 0}
-            member = MemberConfig.from_dict(sections, recorded=spec.is_recorded).pin_data()
+            member = trainer.build({**assigned(spec, values), **shared}, recorded=spec.is_recorded)
         except ConfigError as error:
             for problem in _locate_problems(spec, values, error):
                 problems.setdefault((problem.where, problem.key), problem)
             continue
-        too_large = _size_problem(spec, member)
-        for problem in too_large or _objective_problems(spec, member):
+        too_large = [replace(problem, where=spec.where(problem.key)) for problem in trainer.too_large(member)]
+        for problem in too_large or _objective_problems(spec, trainer, member):
             problems.setdefault((problem.where, problem.key), problem)
         if too_large:
             continue  # counting its lengths may already take minutes
-        fixed |= {name: getattr(member, name) for name in SECTIONS if name not in drawn}
+        fixed |= {name: getattr(member, name) for name in trainer.sections if name not in drawn}
         resolved = {key: value for key, value in member.to_dict().items() if key != "seed"}
         duplicate_of = names.get(member.config_id)
         configurations.append(
@@ -90,7 +81,7 @@ def configure(
 
 def assigned(spec: SweepSpec, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sections of the sweep file with `values` at their dotted keys; missing mappings are created."""
-    sections = {name: copy.deepcopy(getattr(spec, name)) for name in SECTIONS}
+    sections = {name: copy.deepcopy(getattr(spec, name)) for name in spec.sections}
     for key, value in values.items():
         *parents, last = key.split(".")
         place: Any = sections
@@ -150,49 +141,11 @@ def unmeasured(
     return problems
 
 
-def _size_problem(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
-    """Return a problem if a model or a batch is too large for any machine."""
-    return [
-        _problem(spec, key, message, allowed=f"at most {LARGEST_MEMBER / 2**30:.0f} GiB")
-        for key, message in describe_too_large(member).items()
-    ]
-
-
-def describe_too_large(member: MemberConfig) -> dict[str, str]:
-    """Return by key what of one member takes more than LARGEST_MEMBER bytes: its model with AdamW's state, its batch.
-
-    Of a row of a batch one token is counted: counting them all may take minutes.
-    """
-    rows = math.ceil(member.training.batch_size / member.training.accumulation)
-    sizes = {
-        "model": (4 * weights_bytes(member), "with this task, the weights, gradient and moments of one seed take"),
-        "training.batch_size": (8 * rows, "the inputs of one batch take at least"),
-    }
-    return {
-        key: f"{what} {size / 2**30:,.0f} GiB of memory" for key, (size, what) in sizes.items() if size > LARGEST_MEMBER
-    }
-
-
-def weights_bytes(member: MemberConfig) -> int:
-    """Return the bytes of one member's weights."""
-    width = 8 if member.training.dtype == "float64" else 4
-    return width * _count_parameters(member.model, member.task)
-
-
-@lru_cache(maxsize=1024)
-def _count_parameters(model: "Model", task: "Task") -> int:
-    """Return the number of parameters of a model; 0 if the user's own code raises, which the trial will report."""
-    try:
-        return sum(math.prod(parameter.shape) for parameter in model.parameters(task))
-    except Exception:
-        return 0
-
-
-def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
+def _objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) -> list[Problem]:
     """Return problems for what the objective names and this configuration lacks."""
-    objective = spec.objective
-    problems = unmeasured(spec, member.metrics, member.training.averages, member.evaluated_lengths)
-    every, steps = member.evaluation.every, member.training.steps
+    objective, measured = spec.objective, trainer.measured(member)
+    problems = unmeasured(spec, measured.metrics, measured.averages, measured.lengths)
+    every, steps = member.every, member.steps
     if objective.evaluation == "best" and (every is None or every >= steps):
         cause = "is not given" if every is None else f"is {every}"
         message = f"there is one evaluation to choose from, at step {steps}, because evaluation.every {cause}"
@@ -201,40 +154,26 @@ def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
     return problems
 
 
-def warnings_for(spec: SweepSpec, members: Sequence[MemberConfig]) -> list[str]:
-    """Return what is allowed but seldom meant, in the objective (judged by the first member) and in the models."""
-    objective = spec.objective
-    found = [*loop_warnings(spec, members), *average_warnings(spec, members)]
-    judged = members[0].metrics[objective.metric]
+def warnings_for(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
+    """Return what is allowed but seldom meant, in the objective (judged by the first member) and in the members."""
+    objective, trainer = spec.objective, trainer_of(spec.sections)
+    warnings = trainer_warnings(spec, members)
+    judged = trainer.measured(members[0]).metrics[objective.metric]
     trained = [length for length in objective.lengths if length in judged.trained_lengths]
     if trained:
         included = f"objective.lengths includes trained lengths ({spans(trained)})"
-        found.append(f"{spec.where('objective.lengths')}: {included}")
+        warnings.append(f"{spec.where('objective.lengths')}: {included}")
     better = judged.direction
     if better != objective.direction:
         which = "has no better direction" if better == "none" else f"is better when it is {better}d"
-        found.append(
+        warnings.append(
             f"{spec.where('objective.direction')}: {objective.metric} {which}, "
             f"and objective.direction is {objective.direction}"
         )
-    return found
+    return warnings
 
 
-def average_warnings(spec: SweepSpec, members: Iterable[MemberConfig]) -> list[str]:
-    """Return a warning for each average that still is largely the weights it started from after training."""
-    sentences = describe_start_shares((one.training.steps, one.training.averages) for one in members)
-    return [f"{spec.where(f'training.averages.{label}')}: {sentence}" for label, sentence in sentences.items()]
-
-
-def loop_warnings(spec: SweepSpec, members: Iterable[MemberConfig]) -> list[str]:
-    """Return a warning for each model whose members are trained one after another within a pack, with the reason."""
-    both = dict.fromkeys((member.model, member.task) for member in members)
-    reasons = ((model, model.explain_loop(task)) for model, task in both)
-    return list(
-        dict.fromkeys(
-            f"{spec.where('model')}: model {getattr(model, 'module', model.name)}: {reason}: members of a pack are "
-            "trained one after another, so a pack of N members takes about N times as long as one"
-            for model, reason in reasons
-            if reason is not None
-        )
-    )
+def trainer_warnings(spec: SweepSpec, members: Iterable[Member]) -> list[str]:
+    """Return the warnings of the trainer about these members, each at its line of the sweep file."""
+    warnings = trainer_of(spec.sections).warnings(members, spec.folder)
+    return list(dict.fromkeys(f"{spec.where(key)}: {message}" for key, message in warnings))

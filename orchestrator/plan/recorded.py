@@ -10,11 +10,10 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from orchestrator.errors import UserError
-from orchestrator.plan.configurations import LARGEST_MEMBER, assigned, describe_too_large
+from orchestrator.plan.configurations import assigned
+from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
-from search_spaces.grammar.problems.findings import SECTIONS, lookup
-from trainers.config.member import MemberConfig
-from trainers.config.recorded import corrections, recorded_member
+from search_spaces.grammar.problems.findings import lookup
 from trainers.errors import ConfigError
 
 Built = TypeVar("Built")
@@ -49,7 +48,11 @@ def refuse_corrected(recorded: Iterable[Recorded], what: str) -> None:
 
     `what` begins the message: "SWEEP cannot be resumed".
     """
-    found = [sentence for one in recorded for sentence in _build(one, partial(corrections, one.resolved))]
+    found = [
+        sentence
+        for one in recorded
+        for sentence in _build(one, partial(trainer_of(one.resolved).corrections, one.resolved))
+    ]
     if found:
         raise UserError(
             f"{what}: a bug that was fixed since would change its results\n  "
@@ -60,16 +63,17 @@ def refuse_corrected(recorded: Iterable[Recorded], what: str) -> None:
 
 def refuse_without_data(recorded: Iterable[Recorded], what: str) -> None:
     """Raise UserError if data that these configurations train on are missing or differ; `what` begins the message."""
-    tasks = dict.fromkeys(member_of(one).task for one in recorded)
-    if found := list(dict.fromkeys(problem.message for task in tasks for problem in task.data_problems())):
-        raise UserError(f"{what}:\n  " + "\n  ".join(found))
+    recorded = list(recorded)
+    problems = trainer_of(recorded[0].resolved).problems_here(map(member_of, recorded)) if recorded else ()
+    if missing := list(dict.fromkeys(problem.message for problem in problems)):
+        raise UserError(f"{what}:\n  " + "\n  ".join(missing))
 
 
 def refuse_too_large(recorded: Iterable[Recorded], what: str) -> None:
     """Raise UserError if a seed of a configuration takes more memory than `run` allows; `what` begins the message."""
     for one in recorded:
-        for key, message in describe_too_large(member_of(one)).items():
-            raise UserError(f"{what}: {key}: {message}; allowed: at most {LARGEST_MEMBER / 2**30:.0f} GiB")
+        for problem in trainer_of(one.resolved).too_large(member_of(one)):
+            raise UserError(f"{what}: {problem.key}: {problem.message}; allowed: {problem.allowed}")
 
 
 def changed_defaults(spec: SweepSpec, one: Recorded) -> dict[str, Any]:
@@ -77,15 +81,14 @@ def changed_defaults(spec: SweepSpec, one: Recorded) -> dict[str, Any]:
 
     Raises UserError when today's code does not build it any more.
     """
-    then = member_of(one)
-    sections = {**assigned(spec, one.values), "seed": 0}
-    now = _build(one, lambda: MemberConfig.from_dict(sections, recorded=True).pin_data())
+    then, trainer = member_of(one), trainer_of(one.resolved)
+    now = _build(one, lambda: trainer.build(assigned(spec, one.values), recorded=True))
     if now.config_id == then.config_id:
         return {}
     before, today = then.to_dict(), now.to_dict()
     return {
         f"{section}.{field}": value
-        for section in SECTIONS
+        for section in trainer.sections
         for field, value in before[section].items()
         if field != "revision" and today[section].get(field) != value
     }
@@ -130,9 +133,9 @@ def list_recorded_values(spec: SweepSpec, recorded: Sequence[Recorded]) -> list[
     return listed
 
 
-def member_of(one: Recorded) -> MemberConfig:
+def member_of(one: Recorded) -> Any:
     """Return a member of a recorded configuration; raises UserError if today's code cannot build it."""
-    return _build(one, partial(recorded_member, one.resolved, 0))
+    return _build(one, partial(trainer_of(one.resolved).rebuild, one.resolved, 0))
 
 
 def _build(one: Recorded, build: Callable[[], Built]) -> Built:

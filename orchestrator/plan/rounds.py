@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.plan.configurations import Configuration, weights_bytes
+from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.search import total
+from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
-from trainers.evaluation.weights import averages_kept
 
 SMALL_WEIGHTS = 64 * 2**20  # bytes of all members together; resources.keep_weights: auto keeps no more
 
@@ -69,7 +69,7 @@ def planned_bytes(spec: SweepSpec, built: Sequence[Configuration]) -> int:
     `built` is its first generation; the configurations of later ones count as the mean of these.
     """
     members = [one.member(spec.seeds[0]) for one in built if one.duplicate_of is None]
-    sizes = [weights_bytes(member) * len(averages_kept(member)) for member in members]
+    sizes = [trainer_of(spec.sections).kept_bytes(member) for member in members]
     planned = sum(len(part.seeds) * sum(sizes[: part.configurations]) for part in plan_rounds(spec, len(sizes)))
     return round(total(spec) / len(built) * planned)
 

@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.engine.engine import measured_by
 from orchestrator.errors import UserError, refuse_unwritable
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, check_figure_path, printable
@@ -18,7 +19,6 @@ from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import check_data, configurations_of
 from orchestrator.plan.distributions import evaluated_sets
 from orchestrator.preview.task_data import Example, Histogram, annotations, examples, has_measures, histograms
-from orchestrator.record.state.measured import Measured
 from orchestrator.results.scoring.length_groups import few_lengths, length_groups, parse_lengths
 from orchestrator.statistics.decades import spans_decades
 from orchestrator.wording import compact_value, spans, three_digits
@@ -51,7 +51,7 @@ def data_view(
     ]
     if not has_measures(member):
         return [*lines, NO_MEASURES.format(member.task.name)]
-    groups = length_groups(Measured.from_member(member), spec.objective)
+    groups = length_groups(measured_by(member), spec.objective)
     found = histograms(member, chosen or few_lengths(groups, member.evaluated_lengths), samples)
     tables: list[str | Table] = []
     for measure, sets in found.items():
@@ -133,7 +133,7 @@ def _heading(spec: SweepSpec, member: MemberConfig, values: dict[str, Any]) -> l
     which += f" ({drawn})" if drawn else ""
     return [
         f"{spec.name}: task {member.task.name}, {which}, seed {member.seed}",
-        f"trained on lengths {spans(member.task.trained_lengths)}, evaluated at {evaluated_sets(member)}",
+        f"trained on lengths {spans(member.task.trained_lengths)}, evaluated at {evaluated_sets(measured_by(member))}",
         "",
     ]
 

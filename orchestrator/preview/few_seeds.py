@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
 from search_spaces import ABSENT, Grid, SweepSpec
-from search_spaces.grammar.problems.findings import SECTIONS, lookup
+from search_spaces.grammar.problems.findings import lookup
 from search_spaces.grammar.space.domains import Choice, value_key
 
 
@@ -34,7 +34,7 @@ def warn_of_few_seeds(spec: SweepSpec) -> Iterator[str]:
 def _categories(spec: SweepSpec) -> dict[str, tuple[Any, ...]]:
     """Return the values of every searched key that has two or more and not numbers alone."""
     found = {key: domain.values for key, domain in spec.space.items() if isinstance(domain, Choice | Grid)}
-    listed, fixed = spec.search.listed or (), {section: getattr(spec, section) for section in SECTIONS}
+    listed, fixed = spec.search.listed or (), {section: getattr(spec, section) for section in spec.sections}
     for key in dict.fromkeys(key for values in listed for key in values):
         given = (values.get(key, lookup(fixed, key)) for values in listed)
         found[key] = tuple({value_key(value): value for value in given if value is not ABSENT}.values())

@@ -9,16 +9,17 @@ from typing import Literal, NamedTuple
 import psutil
 
 from orchestrator.code.own_code import import_for
+from orchestrator.engine.engine import LARGEST_PACK_CPU, cost_of, equivalent_steps, measured_by
+from orchestrator.gpus import count_gpu_packs, gpus_here, smallest_share
 from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import check
-from orchestrator.plan.configurations import average_warnings, loop_warnings
+from orchestrator.plan.configurations import trainer_warnings
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.packing.cutting import makespan
-from orchestrator.plan.packing.packs import LARGEST_PACK_CPU, Cluster, Pack, Packer, cost_of, equivalent_steps
+from orchestrator.plan.packing.packs import Cluster, Pack, Packer
 from orchestrator.plan.rounds import SMALL_WEIGHTS, PlannedRound, plan_rounds, planned_bytes
 from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.upload import measure
-from orchestrator.running.pack.gpu_memory import count_gpu_packs, gpus_here, smallest_share
 from orchestrator.running.schedulers import inline, local
 from orchestrator.running.schedulers.choice import choose_scheduler, find_missing_resources, refuse_workers
 from orchestrator.wording import counted, duration
@@ -85,7 +86,8 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     later = search.total(spec) - len(configurations)
     drawn_later = f" (and {later} more configurations, drawn when scores are known)" if later else ""
     memory = max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs)
-    evaluated = next((evaluated_sets(one) for one in examples.values() if further_distributions(one)), None)
+    reported = map(measured_by, examples.values())
+    evaluated = next((evaluated_sets(one) for one in reported if further_distributions(one)), None)
     bound = ": members may stop early (training.stop), and this goes to the last step" if stops else ""
     reasons = list(
         dict.fromkeys(compiling.explain_compilation(member, "cuda" if gpus else "cpu") for member in examples.values())
@@ -117,8 +119,8 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     if len(distinct) < len(configurations):
         repeated = len(configurations) - len(distinct)
         warnings.append(f"draws that repeat a configuration: {repeated}; each configuration runs once")
-    warnings += [*loop_warnings(spec, examples.values()), *warn_of_few_seeds(spec)]
-    warnings += average_warnings(spec, (one.member(spec.seeds[0]) for one in distinct))
+    members = [one.member(spec.seeds[0]) for one in distinct]
+    warnings += [*trainer_warnings(spec, members), *warn_of_few_seeds(spec)]
     warnings += [f"`run` refuses this here: {problem}" for problem in find_missing_resources(spec).problems]
     return Forecast([(label, text) for label, text in rows if text is not None], warnings)
 

@@ -1,1 +1,1 @@
-"""Training code that is not ours: programs that a sweep starts, and functions that it calls."""
+"""Training code of the user's own, a command or a function, as a trainer: one member a pack."""

@@ -6,10 +6,10 @@ from itertools import product
 from typing import Any, Self
 
 from orchestrator.code.code_record import imported_files
+from orchestrator.engine.environment import ENGINE, MODULE
 from orchestrator.record.state.state import SweepState
 from orchestrator.wording import counted, differing_keys, first_few
 
-ENGINE, MODULE = "engine", "module "  # keys of an environment: the digest of trainers; prefix of those of own modules
 Code = Mapping[str, str]  # digests of what trains: the engine, each own module and each imported file, by name
 
 

@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from orchestrator.measured import Measured
 from orchestrator.record.kept.weights import Kept
-from orchestrator.record.state.measured import Measured
 from orchestrator.record.state.race import Race
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.later_evaluations import LaterEvaluation

@@ -21,6 +21,7 @@ from orchestrator.ending.ending import Outcome, finish, interruption_recorded, r
 from orchestrator.ending.finisher import Finisher
 from orchestrator.ending.notice import Notice
 from orchestrator.errors import SpecChanged
+from orchestrator.interface import Member
 from orchestrator.mirror.fetch import fetch_sweep, refuse_deleted
 from orchestrator.mirror.mirrored import create_ledger, open_ledger, wait_for_copy
 from orchestrator.plan.checks.soundness import check, drawn_configurations
@@ -53,9 +54,9 @@ from orchestrator.sweep.specification import (
     with_store,
     write_spec,
 )
+from orchestrator.trainer import trainer_of
 from orchestrator.wording import counted
 from search_spaces import SweepSpec
-from trainers.config.member import MemberConfig
 from trainers.files.atomic_file import write_atomic
 
 
@@ -90,6 +91,8 @@ def run_sweep(
         configurations = check(spec)
         for warning in warnings_for(spec, [one.member(spec.seeds[0]) for one in configurations]):
             say(console, f"warning: {warning}")
+        members = [configuration.member(spec.seeds[0]) for configuration in configurations]
+        sources = (*sources, *trainer_of(spec.sections).sources(members, spec.folder))
         code = record_code(reading.read(), sources)
     first: dict[str, Any] = {
         "name": spec.name,
@@ -209,7 +212,7 @@ def resume_same(spec: SweepSpec, storage: Path, console: Console, *, max_seconds
     return resume_sweep(folder, console, settings=spec, max_seconds=max_seconds)
 
 
-def _examples(spec: SweepSpec, state: SweepState, built: Sequence[Configuration]) -> Iterator[MemberConfig]:
+def _examples(spec: SweepSpec, state: SweepState, built: Sequence[Configuration]) -> Iterator[Member]:
     """Return a member of each recorded configuration; if none is recorded yet, of each that will be drawn first."""
     if state.configurations:
         yield from (member_of(one) for one in state.configurations.values())

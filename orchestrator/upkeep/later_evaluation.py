@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orchestrator.engine.engine import measured_by
 from orchestrator.errors import DamagedCurves, DamagedWeights, StorageError, SweepLocked, UserError
 from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.plan.recorded import refuse_corrected
@@ -17,7 +18,6 @@ from orchestrator.record.kept.curves import read_part, write_part
 from orchestrator.record.kept.weights import Kept, kept_weights, stored_weights
 from orchestrator.record.ledger.lock import running
 from orchestrator.record.state.labels import find_configuration
-from orchestrator.record.state.measured import Measured
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.later_evaluations import evaluation_key
@@ -90,7 +90,7 @@ def _evaluate(state: SweepState, request: Request) -> tuple["StoredCurves", dict
     """Evaluate a request in this process; return the curves, NaN for members without weights, and its environment."""
     import torch
 
-    from orchestrator.running.pack.environment import environment
+    from orchestrator.engine.environment import environment
     from trainers.evaluation.stored import evaluate_stored
 
     resources = state.spec.get("resources", {})
@@ -184,7 +184,7 @@ def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, An
 
 def _measured(member: MemberConfig) -> Measured:
     """Return what is measured: all metrics but those derived from earlier evaluations."""
-    derived, every = member.task.derived_metrics, Measured.from_member(member)
+    derived, every = member.task.derived_metrics, measured_by(member)
     metrics = {name: metric for name, metric in every.metrics.items() if metric.base not in derived}
     headline = tuple(name for name in every.headline if name not in derived)
     return replace(every, averages=averages_kept(member), metrics=metrics, headline=headline, families={}, pairs=())

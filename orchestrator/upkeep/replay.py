@@ -96,7 +96,7 @@ def replay(folder: Path, configuration: str, seed: int) -> Replay:
     if short := count_lacking(cpus, gpus):
         have = " and ".join(f"{count} {name}" for name, count in short.items())
         raise UserError(f"{member} was trained with {cpus} CPUs and {gpus:g} GPUs; this machine has {have}")
-    from orchestrator.running.pack.environment import environment
+    from orchestrator.engine.environment import environment
     from trainers.training.loop import train  # brings torch
 
     again = Replay(member, recorded)

@@ -10,7 +10,16 @@ from typing import Any
 from search_spaces.grammar.checks.across_sections import check_across, note_random_search, note_unread_search
 from search_spaces.grammar.checks.validation import build_spec
 from search_spaces.grammar.problems.errors import ABSENT, nearest_name
-from search_spaces.grammar.problems.findings import SECTIONS, STEP, Findings, Place, child, lookup, within
+from search_spaces.grammar.problems.findings import (
+    ENGINE_SECTIONS,
+    STEP,
+    Findings,
+    Place,
+    child,
+    lookup,
+    sections_of,
+    within,
+)
 from search_spaces.grammar.shipped import shipped_sweeps
 from search_spaces.grammar.space.keys import check_conditions, check_misplaced_domains, drawn_sections, parse_space
 from search_spaces.grammar.spec.spec import SweepSpec
@@ -21,7 +30,8 @@ from search_spaces.grammar.text.strict_yaml import MAX_BYTES, read_yaml
 
 MAX_RECORDED = 2 * MAX_BYTES  # of a specification with all its values, as JSON: YAML of this size is read in seconds
 UNREAD = "fix this first; the rest of the file was not checked"
-AVERAGES, RAW = "training.averages", "raw"  # the average of a sweep that names none
+AVERAGES, PROGRAM_AVERAGES = "training.averages", "evaluation.averages"
+RAW = "raw"  # the average of a sweep that names none
 _PYTHON = re.compile(r"\A#!.*python|^(import \w[\w.]*( as \w+)?(, .*)?|from [\w.]+ import .+)$", re.MULTILINE)
 ASSUMED = "minimize"  # stands in until the metric of the task is known
 
@@ -111,7 +121,7 @@ def read_sections(
 def _check_new(spec: SweepSpec, findings: Findings, *, recorded: bool) -> None:
     """Record what only a file, or a dictionary, that may begin a sweep is checked for."""
     if not recorded:
-        check_conditions(spec.space, {section: getattr(spec, section) for section in SECTIONS}, findings)
+        check_conditions(spec.space, {section: getattr(spec, section) for section in spec.sections}, findings)
     uri = spec.tracking.uri
     if uri is not None and (problem := store_problem(uri)):
         findings.add("tracking.uri", problem, given=uri, allowed=STORES)
@@ -131,7 +141,7 @@ def _parse(
         elif data is not ABSENT:
             findings.add("", "must be a mapping of keys to values", given=data)
         return Reading(None, findings, UNREAD if data is ABSENT else "")
-    if isinstance(data.get("claims"), list) and "task" not in data:
+    if isinstance(data.get("claims"), list) and not data.keys() & {"task", "program"}:
         message = f"is a claims file, not a sweep file; judge its claims with: lengthwise claims {findings.source}"
         findings.add("", message, place=Place(findings.source))
         return Reading(None, findings)
@@ -146,15 +156,17 @@ def _parse(
         if isinstance(written, list) and module not in written:
             findings.places[child("imports", len(written))] = Place(f"--import {module}")
             data["imports"] = written = [*written, module]
+    _read_program(data, findings)
     data |= {section: {} for section in sorted(drawn_sections(data)) if section not in data}
-    sections = {section: data.get(section, {}) for section in SECTIONS}
+    sections = {section: data.get(section, {}) for section in sections_of(data)}
     check_misplaced_domains(sections, findings)
     for section, value in sections.items():
         _check_step_names(value, section, findings)
     assumed = _fill_objective(data)
     written = data.get("space", ABSENT)
     space = parse_space(written, sections, findings)
-    spec, mended = build_spec({**data, "space": space}, findings)
+    unused: dict[str, Any] = {section: {} for section in ENGINE_SECTIONS if section not in sections}
+    spec, mended = build_spec({**unused, **data, "space": space}, findings)
     check_across(data, space, [key for key in overridden if key], findings)
     note_random_search(spec.search, findings)
     note_unread_search(spec.search, findings)
@@ -166,32 +178,54 @@ def _parse(
     return Reading(spec, findings)
 
 
+def _read_program(data: dict[str, Any], findings: Findings) -> None:
+    """Expand the short form of `program`, import the module of its function, and refuse sections of the engine."""
+    if "program" not in data:
+        return
+    program = data["program"]
+    if isinstance(program, str):
+        data["program"] = program = {"command": program}
+    if program == {}:
+        findings.add("program", "is empty", allowed="command: [...] or function: MODULE.NAME")
+    for section in ("task", "model"):
+        if section in data:
+            findings.add(section, "belongs to the engine of lengthwise, and this sweep trains a program; keep one")
+            del data[section]
+    function = program.get("function") if isinstance(program, dict) else None
+    module = function.rpartition(".")[0] if isinstance(function, str) else ""
+    written = data.get("imports", [])
+    if module and isinstance(written, list) and module not in written:
+        findings.places[child("imports", len(written))] = findings.place("program.function")
+        data["imports"] = [*written, module]
+
+
 def _fill_objective(data: dict[str, Any]) -> bool:
     """Fill in a missing average and direction of the objective in `data`; return whether the direction is assumed.
 
-    The average is filled in if all configurations have the same single label in `training.averages`. Only the task
-    knows the direction: see `orchestrator.plan.checks.soundness`.
+    The average is filled in if all configurations have the same single label. Only the task, or the metrics of a
+    program, know the direction: see `orchestrator.plan.checks.soundness`.
     """
     objective = data.get("objective")
     if not isinstance(objective, dict):
         return False
-    averages = lookup(data, AVERAGES)
-    labels = list(averages) if isinstance(averages, dict) else [averages] if isinstance(averages, str) else [RAW]
-    if "average" not in objective and len(labels) == 1 and not _varies_labels(data, labels):
+    key = PROGRAM_AVERAGES if "program" in data else AVERAGES
+    averages = lookup(data, key)
+    labels = list(averages) if isinstance(averages, dict | list) else [averages] if isinstance(averages, str) else [RAW]
+    if "average" not in objective and len(labels) == 1 and not _varies_labels(data, key, labels):
         objective = {**objective, "average": labels[0]}
     assumed = "direction" not in objective
     data["objective"] = {**objective, "direction": ASSUMED} if assumed else objective
     return assumed
 
 
-def _varies_labels(data: dict[str, Any], labels: list[str]) -> bool:
-    """Whether configurations may have other weight averages than these."""
+def _varies_labels(data: dict[str, Any], averages: str, labels: list[str]) -> bool:
+    """Whether configurations may have other weight averages than these; `averages` is the key that names them."""
     listed = lookup(data, "search.listed")
     tables = [data.get("space"), *(listed if isinstance(listed, list) else ())]
     keys = [str(key) for table in tables if isinstance(table, dict) for key in table]
-    known = [child(AVERAGES, label) for label in labels]
+    known = [child(averages, label) for label in labels]
     return any(
-        within(AVERAGES, key) or (within(key, AVERAGES) and not any(within(key, one) for one in known)) for key in keys
+        within(averages, key) or (within(key, averages) and not any(within(key, one) for one in known)) for key in keys
     )
 
 

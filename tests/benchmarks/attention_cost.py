@@ -42,7 +42,7 @@ def measure(encoding: str, asked: argparse.Namespace) -> None:
     """Print seconds of the fastest turn's step and of its evaluation, and the peak of training in MiB."""
     import torch
 
-    from orchestrator.running.pack.heap import keep_freed_memory
+    from orchestrator.engine.heap import keep_freed_memory
     from tests.trainers.runs import make_stepper
     from trainers.config.member import MemberConfig
     from trainers.evaluation.evaluate import evaluate

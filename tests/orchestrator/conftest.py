@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.consoles import WIDTH_OF_FILES, WholeConsole
+from orchestrator.engine.engine import measured_by
 from orchestrator.figures import drawing
 from orchestrator.record.kept.curves import read_curves, write_part
 from orchestrator.record.ledger.ledger import Ledger
@@ -124,7 +125,7 @@ def build_sweep(
             pack_id, steps = f"pack{number:04d}", resolved["training"]["steps"]
             ledger.append(
                 "configuration", number=number, config_id=lead.config_id, values=dict(values), resolved=resolved,
-                duplicate_of=None, **measured_fields(lead, ()),
+                duplicate_of=None, **measured_fields(measured_by(lead), ()),
             )  # fmt: skip
             ledger.append("pack", pack_id=pack_id, structural_key=lead.structural_key, members=pairs, steps=steps)
             every = resolved["evaluation"]["every"]

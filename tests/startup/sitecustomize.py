@@ -69,7 +69,7 @@ def pretend_gpus(train_pack):
         import ray
         import torch
 
-        from orchestrator.running.pack.environment import environment
+        from orchestrator.engine.environment import environment
 
         place = f"{os.environ.get('CUDA_VISIBLE_DEVICES')} {ray.get_runtime_context().get_node_id()}"
         with Path(os.environ["PRETENDED_GPUS"]).open("a") as file:

@@ -175,6 +175,16 @@ class MemberConfig(Settings):
                 )
 
     @property
+    def steps(self) -> int:
+        """The training steps."""
+        return self.training.steps
+
+    @property
+    def every(self) -> int | None:
+        """The steps between evaluations, None: only at the end."""
+        return self.evaluation.every
+
+    @property
     def criteria(self) -> dict[str, Criterion]:
         """The criteria `stop` and `curriculum` that are not null, by name."""
         both: dict[str, Criterion | None] = {"stop": self.training.stop, "curriculum": self.training.curriculum}

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainers.config.member import MemberConfig
 from trainers.errors import Problem
-from trainers.settings.fields import allowed_values, check_value, field_problems, settings_fields, type_hints
+from trainers.settings.fields import Settings, allowed_values, check_value, field_problems, settings_fields, type_hints
 from trainers.settings.nested import is_nested
 from trainers.settings.parts import walk_parts
 from trainers.settings.values import convert_value, field_choices
@@ -52,13 +52,13 @@ class Slot:
         return bounds
 
 
-def slot_of(sections: Mapping[str, Any], key: str) -> Slot | None:
-    """Return the field that a dotted key sets; None if there is none, or if it is nested.
+def slot_of(sections: Mapping[str, Any], key: str, cls: type[Settings] = MemberConfig) -> Slot | None:
+    """Return the field of `cls` that a dotted key sets; None if there is none, or if it is nested.
 
     slot_of({"model": {"name": "encoder"}, ...}, "model.heads") -> the field `heads` of Encoder
     """
     above, _, name = key.rpartition(".")
-    for part in walk_parts(MemberConfig, sections, []):
+    for part in walk_parts(cls, sections, []):
         if part.key == above != "":
             for item in settings_fields(part.cls):
                 if item.name == name and not is_nested(item):
@@ -66,10 +66,10 @@ def slot_of(sections: Mapping[str, Any], key: str) -> Slot | None:
     return None
 
 
-def single_problems(sections: Mapping[str, Any]) -> list[Problem]:
+def single_problems(sections: Mapping[str, Any], cls: type[Settings] = MemberConfig) -> list[Problem]:
     """Return unknown names and keys, missing keys and wrong values of plain sections; combinations are not checked."""
     found, unknown = list[Problem](), list[Problem]()
-    for part in walk_parts(MemberConfig, sections, unknown):
+    for part in walk_parts(cls, sections, unknown):
         values = {key: value for key, value in part.values.items() if key != part.name_key}
         found += [problem.under(part.key) for problem in field_problems(part.cls, values, nested=False)]
     return [*found, *unknown]

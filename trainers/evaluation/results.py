@@ -70,7 +70,7 @@ class Evaluation:
     evaluation the weights file of each member, None for failed or pruned ones; empty if weights are not kept.
     stopped_at_M: int64, the step at which a member stopped early, -1 if it did not, None without early stopping; later
     evaluations repeat its values and loss. stage_M: int64, the stage of the curriculum up to this evaluation, None
-    without one.
+    without one. repeated: how many reports of a program came again with other values.
     """
 
     step: int
@@ -88,6 +88,7 @@ class Evaluation:
     stopped_at_M: NDArray[np.int64] | None = None
     stage_M: NDArray[np.int64] | None = None
     validation: Validation | None = None
+    repeated: int = 0
 
     @property
     def final_loss_M(self) -> NDArray[np.float64]:  # noqa: N802 - a shape suffix
@@ -114,6 +115,7 @@ class Evaluation:
     def _encoded(self) -> bytes:
         header = {name: getattr(self, name) for name in _PLAIN}
         header["weights"] = [asdict(file) if file else None for file in self.weights]
+        header |= {"repeated": self.repeated} if self.repeated else {}
         arrays: dict[str, NDArray[Any] | None] = {name: getattr(self, name) for name in ARRAYS}
         if self.validation is not None:
             header |= {"decided": self.validation.decided, "trained_lengths": self.validation.lengths}
@@ -132,7 +134,7 @@ class Evaluation:
         plain = {name: tuple(value) if isinstance(value := header[name], list) else value for name in _PLAIN}
         fields: dict[str, Any] = {**plain, **arrays}
         weights = tuple(WeightsFile(**file) if file else None for file in header["weights"])
-        return cls(**fields, weights=weights, validation=validation)
+        return cls(**fields, weights=weights, validation=validation, repeated=header.get("repeated", 0))
 
 
 @dataclass(frozen=True, kw_only=True)

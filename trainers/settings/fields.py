@@ -174,7 +174,10 @@ def plain_value(value: Any, of_settings: Callable[[Settings], dict[str, Any]] = 
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):  # labelled settings: beside a label, the registered name is called kind
-        return {label: _rename_key(of_settings(one), "name", "kind") for label, one in value.items()}
+        return {
+            label: _rename_key(of_settings(one), "name", "kind") if isinstance(one, Settings) else plain_value(one)
+            for label, one in value.items()
+        }
     return [plain_value(item) for item in value] if isinstance(value, tuple) else value
 
 

@@ -40,6 +40,12 @@ def convert_value(hint: Any, value: Any) -> Any:
         if isinstance(value, (list, dict)) or (type(plain), plain) not in by_value:
             raise ValueError("is not one of the choices")
         return by_value[type(plain), plain]
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise ValueError("is not a mapping of keys to values")
+        return {str(key): convert_value(arguments[1], entry) for key, entry in value.items()}
+    if hint is Any:
+        return value
     if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
         if not math.isfinite(value):
             raise ValueError("is not finite")
@@ -148,6 +154,8 @@ def _type_name(hint: Any) -> str:
         return ", ".join(map(str, choices))
     if origin in (types.UnionType, typing.Union):
         return " or ".join(_type_name(option) for option in arguments)
+    if origin is dict:
+        return "a mapping of keys to values"
     if origin is tuple:
         named = _type_name(arguments[0])
         return "a list of " + (f"{named.split()[-1]}s" if " or " not in named else f"{named} values")

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 from orchestrator.plan.checks.bounds import misfits
 from orchestrator.plan.configurations import assigned
 from orchestrator.plan.domains import value_range
+from orchestrator.trainer import trainer_of
 from search_spaces import ABSENT, SweepSpec, active_values
 from search_spaces.grammar.problems.errors import shown
-from search_spaces.grammar.problems.findings import SECTIONS, Findings, above, lookup, parent, within
+from search_spaces.grammar.problems.findings import Findings, above, lookup, parent, within
 from search_spaces.grammar.space.domains import Choice, Domain, Grid, value_key
 from search_spaces.grammar.space.foreign import write_domain
-from trainers.config.slots import single_problems, slot_of
 from trainers.errors import Problem
 
 T = TypeVar("T")
@@ -45,8 +45,9 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     example = {key: _example(spec.space[key]) for key in drawn}
     names = [key for key in spec.space if key.rpartition(".")[2] in NAMES and not findings.doubts(key)]
     always = [key for key, domain in spec.space.items() if not domain.when]
-    unused = [problem for problem in single_problems(fixed) if problem.key in names and problem.key in always]
-    found = [*(one for section in SECTIONS for one in _section_problems(spec, section, names, example)), *unused]
+    problems = trainer_of(spec.sections).single_problems(fixed)
+    unused = [problem for problem in problems if problem.key in names and problem.key in always]
+    found = [*(one for section in spec.sections for one in _section_problems(spec, section, names, example)), *unused]
     incomplete = findings.doubts("space") or findings.doubts("search")
     for problem in found:
         given: Any = lookup(fixed, problem.key)
@@ -76,8 +77,9 @@ def _section_problems(
 ) -> Iterator[Problem]:
     """Yield the problems of one section for every combination of the class names drawn in it."""
     cases = situations(spec, [key for key in names if within(key, section)])
+    trainer = trainer_of(spec.sections)
     found = [
-        {(problem.key, problem.message, problem.allowed): problem for problem in single_problems(sections)}
+        {(problem.key, problem.message, problem.allowed): problem for problem in trainer.single_problems(sections)}
         for sections in (assigned(spec, {**example, **case}) for case in cases)
     ]
     for problem, said in _join_cases(found, cases):
@@ -103,7 +105,7 @@ def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
         if findings.doubts(f"search.listed[{index}]") or any(map(findings.doubts, values)):
             continue
         sections = assigned(spec, values)
-        for problem in single_problems(sections):
+        for problem in trainer_of(spec.sections).single_problems(sections):
             if _uncertain(problem.key, findings):
                 continue
             own = next((key for key in values if within(problem.key, key)), None)
@@ -130,7 +132,8 @@ def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings)
 
 def _misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any]) -> list[Problem]:
     """Return the values of a domain that the class named by this case rejects."""
-    slot = slot_of(assigned(spec, {**case, key: _example(domain)}), key)
+    trainer = trainer_of(spec.sections)
+    slot = trainer.slot(assigned(spec, {**case, key: _example(domain)}), key)
     if slot is not None:
         return list(misfits(domain, slot))
     listed = isinstance(domain, (Choice, Grid))
@@ -138,7 +141,7 @@ def _misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any])
     found = []
     for index, value in enumerate(values):
         sections = assigned(spec, {**case, key: value})
-        for problem in single_problems(sections):
+        for problem in trainer.single_problems(sections):
             if problem.key == key and problem.message == "unknown key":
                 return [replace(problem, key="", given=ABSENT)]
             if within(problem.key, key):

@@ -1,27 +1,23 @@
 """Reports everything that is wrong with a sweep file at once: grammar, single values, and values that do not fit."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from orchestrator.code.own_code import import_for
+from orchestrator.interface import DeclaredObjective
 from orchestrator.plan.checks.field_checks import check_fields
 from orchestrator.plan.checks.trials import try_own_code
 from orchestrator.plan.configurations import Configuration, assigned, configure, unmeasured, warnings_for
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.search import draw, draw_sample, generations
+from orchestrator.trainer import trainer_of
 from search_spaces import Grid, Problem, SweepFileError, SweepSpec, read_sweep
 from search_spaces.grammar.load import AVERAGES, Reading
 from search_spaces.grammar.problems.findings import SECTIONS, Findings, child, within
 from search_spaces.grammar.space.keys import MAX_GRID_POINTS
-from trainers.config.member import EvaluationConfig, TrainingConfig
-from trainers.errors import ConfigError
-from trainers.settings import registry
-from trainers.settings.parts import walk_parts
-from trainers.tasks.metrics import Metric
 
 SAMPLES = 50  # random draws that are built when there are more
 UNIMPORTED = "names and values in task, model, training and evaluation are checked once these modules are imported"
@@ -65,26 +61,15 @@ def completed(spec: SweepSpec) -> SweepSpec:
     if not spec.direction_is_assumed:
         return spec
     import_for(spec)
-    found = {one.direction for one in _judged_metrics(spec)}
-    return spec.with_direction(found.pop()) if found in ({"minimize"}, {"maximize"}) else spec
+    judged = (declared.metrics.get(spec.objective.metric) for declared in _declared(spec, _sample(spec)))
+    directions = {metric.direction for metric in judged if metric is not None}
+    return spec.with_direction(directions.pop()) if directions in ({"minimize"}, {"maximize"}) else spec
 
 
-def _judged_metrics(spec: SweepSpec) -> list[Metric]:
-    """Return the judged metric of each task that a sample of the sweep has; none of a task that cannot be built."""
-    judged = spec.objective.metric
-    metrics = (
-        task.recorded_metrics(_model_metrics(sections["model"]), task.lengths).get(judged)
-        for sections, task in _tasks(spec, _sample(spec))
-    )
-    return [metric for metric in metrics if metric is not None]
-
-
-def _tasks(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Yield the sections of every draw, with its task; draws whose task cannot be built are left out."""
-    for _, values in draws:
-        sections = assigned(spec, values)
-        with suppress(ConfigError):
-            yield sections, registry.build("task", _as_section(sections["task"]))
+def _declared(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[DeclaredObjective]:
+    """Yield what every draw declares of the objective; draws that cannot be built far enough are left out."""
+    trainer = trainer_of(spec.sections)
+    return filter(None, (trainer.declared(assigned(spec, values)) for _, values in draws))
 
 
 def _sample(spec: SweepSpec) -> list[tuple[int, Mapping[str, Any]]]:
@@ -99,8 +84,8 @@ def _plainly_named(spec: SweepSpec) -> SweepSpec:
     """
     base, dot, distribution = spec.objective.metric.rpartition(".")
     draws = ((one.number, one.values) for one in (draw_sample(spec, 1)[:1] if dot else ()))
-    for _, task in _tasks(spec, draws):
-        if distribution == task.distributions[0].name:
+    for declared in _declared(spec, draws):
+        if distribution == declared.distribution:
             return spec.model_copy(update={"objective": spec.objective.model_copy(update={"metric": base})})
     return spec
 
@@ -135,7 +120,8 @@ def build_sample(spec: SweepSpec) -> Sample:
     """
     built = configurations_of(spec, _sample(spec))
     member = built[0].member(spec.seeds[0])
-    evaluated = evaluated_sets(member) if further_distributions(member) else None
+    measured = trainer_of(spec.sections).measured(member)
+    evaluated = evaluated_sets(measured) if further_distributions(measured) else None
     warnings = warnings_for(spec, [one.member(spec.seeds[0]) for one in built])
     return Sample(built=len(built), warnings=warnings, evaluated=evaluated)
 
@@ -182,11 +168,9 @@ def check(spec: SweepSpec) -> list[Configuration]:
 
 def check_data(spec: SweepSpec, built: Iterable[Configuration]) -> None:
     """Raise SweepFileError where data that the tasks of these configurations depend on cannot be used here."""
-    findings, tasks = spec.findings(), [one.member(spec.seeds[0]).task for one in built]
-    for task in dict.fromkeys(tasks):
-        for problem in task.data_problems():
-            key = f"task.{problem.key}"
-            findings.report(problem, key, place=spec.place(key))
+    findings = spec.findings()
+    for problem in trainer_of(spec.sections).problems_here(one.member(spec.seeds[0]) for one in built):
+        findings.report(problem, problem.key, place=spec.place(problem.key))
     findings.raise_any()
 
 
@@ -200,11 +184,11 @@ def _collect(
     try:
         built = configure(spec, draws)
         if built and spec.direction_is_assumed:
-            said = "is missing, and the task does not say it"
+            said = "is missing, and the metric has none of its own"
             findings.add("objective.direction", said, allowed="minimize, maximize")
         return built
     except SweepFileError as error:
-        found = [*error.problems, *(_unmeasured_by_task(spec, draws) if wrong else ())]
+        found = [*error.problems, *(_unmeasured_by_first(spec, draws) if wrong else ())]
     if wrong & {AVERAGES, child(AVERAGES, spec.objective.average)}:  # the label may be there, and cannot be read
         known.add("objective.average")
     for problem in found:
@@ -213,33 +197,12 @@ def _collect(
     return []
 
 
-def _unmeasured_by_task(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Problem]:
-    """Return problems for names of the objective that the first buildable task does not measure."""
-    for sections, task in _tasks(spec, draws):
-        if not all(isinstance(sections[one], Mapping) for one in ("training", "evaluation")):
-            continue
-        try:
-            keys = [part.key for part in walk_parts(TrainingConfig, sections["training"], [])]
-            averages = [key.removeprefix("averages.") for key in keys if key.startswith("averages.")] or ["raw"]
-            evaluated = EvaluationConfig.from_mapping(sections["evaluation"]).lengths
-        except ConfigError:
-            continue
-        lengths = sorted(task.lengths) if isinstance(evaluated, str) else sorted(evaluated)
-        return unmeasured(spec, task.recorded_metrics(_model_metrics(sections["model"]), lengths), averages, lengths)
+def _unmeasured_by_first(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Problem]:
+    """Return problems for names of the objective that the first draw which can be built does not measure."""
+    for declared in _declared(spec, draws):
+        if declared.averages is not None and declared.lengths is not None:
+            return unmeasured(spec, declared.metrics, declared.averages, declared.lengths)
     return []
-
-
-def _model_metrics(section: Any) -> Mapping[str, str]:
-    """Return the model's own metrics with their directions; none if it cannot be built."""
-    try:
-        return dict(registry.build("model", _as_section(section)).metrics)
-    except ConfigError:
-        return {}
-
-
-def _as_section(value: Any) -> Any:
-    """Return a section that the space draws, which a plain name may stand for, as a mapping."""
-    return {"name": value} if isinstance(value, str) else value
 
 
 def _can_be_built(spec: SweepSpec, findings: Findings) -> bool:

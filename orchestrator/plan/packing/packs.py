@@ -5,24 +5,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.errors import UserError
+from orchestrator.interface import Member, PackCost
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.cutting import Sizes, cut, end_together, split_evenly
 from orchestrator.plan.packing.shortages import Shortage
+from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
-from trainers.config.member import MemberConfig
-from trainers.training.cost import Cost, estimate
 
-# Beyond this a stacked step gains little, and a lost worker costs more. On an H100 a pack of 1,024 members of a small
-# model trained 2.9 times as many of them in a second as one of 64 (tests/benchmarks/README.md).
-# Smaller packs would reach their first evaluation sooner but take longer in all: on a CPU 12 members of the quickstart
-# train a fifth fewer member-steps per second than 24.
-LARGEST_PACK_CPU, LARGEST_PACK_GPU = 64, 1024
-LEAST_BYTES_GPU = 8 * 2**20  # for each member, however small: temporary memory of draws and evaluations
-# The fixed time of a step, as the operations that fit into it: 2 ms on a CPU; on an H100 half a millisecond, in which a
-# captured step trains 150 members of a small model (benchmark W1 with 1 to 256 members).
-STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 4e8
-EVALUATED = 0.1  # cost of an evaluated row over that of a trained one: it has no gradient, and much of it is shared
 # Share of a worker's memory for the members of one pack. A step that is captured as a CUDA graph needs as much again,
 # and is only captured up to a quarter of the GPU (`cuda_graph.LARGE`).
 MEMORY_SHARE = 0.5
@@ -30,8 +19,8 @@ MEMORY_SHARE = 0.5
 Waiting = tuple[Configuration, Sequence[int]]
 """A configuration and the seeds of it that are to be packed."""
 
-Capacity = Callable[[MemberConfig], int]
-Work = Callable[[MemberConfig, float], float]
+Capacity = Callable[[Member], int]
+Work = Callable[[Member, float], float]
 Groups = dict[str, list[tuple[str, int]]]
 """Members by structural key."""
 
@@ -65,29 +54,6 @@ class Pack:
         return cls(pack_id=pack_id, structural_key=structural_key, members=tuple(members), steps=steps)
 
 
-def cost_of(member: MemberConfig) -> Cost:
-    """Return the cost of a member. Raises UserError if its task and model cannot take a step."""
-    try:
-        return estimate(member)
-    except (Exception, SystemExit) as error:
-        said = (str(error).strip().splitlines() or [""])[-1]
-        own = sorted({type(one).__module__ for one in (member.task, member.model)})
-        own = [module for module in own if not module.startswith("trainers.")]
-        look = f"; python -m trainers.check {' '.join(own)} may say why" if own else ""
-        raise UserError(
-            f"task {member.task.name} and model {member.model.name} cannot take a step: {type(error).__name__}: "
-            f"{said}{look}"
-        ) from error
-
-
-def equivalent_steps(member: MemberConfig) -> float:
-    """Return the training steps plus the cost of evaluations in steps."""
-    steps, evaluation = member.training.steps, member.evaluation
-    evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
-    rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) * evaluations
-    return steps + EVALUATED * member.task.passes_with(member.model) * rows / member.training.batch_size
-
-
 class Packer:
     """Cuts configurations with their seeds into packs for the cluster that a sweep runs on.
 
@@ -96,11 +62,8 @@ class Packer:
 
     def __init__(self, spec: SweepSpec, cluster: Cluster, shortages: Iterable[Shortage] = ()) -> None:
         self._resources, self._cluster, self._shortages = spec.resources, cluster, list(shortages)
-        self._costs: dict[str, Cost] = {}
+        self._trainer, self._costs = trainer_of(spec.sections), dict[str, PackCost]()
         self._even = spec.resources.pack == "auto"
-        self._per_step, self._largest, self._least = STEP_FLOPS_CPU, LARGEST_PACK_CPU, 1
-        if spec.resources.gpus:
-            self._per_step, self._largest, self._least = STEP_FLOPS_GPU, LARGEST_PACK_GPU, LEAST_BYTES_GPU
 
     def __call__(self, waiting: Sequence[Waiting]) -> list[Pack]:
         """Return the packs of new members, the longest first."""
@@ -126,23 +89,22 @@ class Packer:
         self._shortages.append(Shortage(structural_key=pack.structural_key, members=members, bytes=memory))
         return self._shortages[-1]
 
-    def _cost(self, member: MemberConfig) -> Cost:
+    def _cost(self, member: Member) -> PackCost:
         if member.structural_key not in self._costs:
-            self._costs[member.structural_key] = cost_of(member)
+            self._costs[member.structural_key] = self._trainer.pack_cost(member, self._resources.gpus)
         return self._costs[member.structural_key]
 
-    def _capacity(self, member: MemberConfig) -> int:
+    def _capacity(self, member: Member) -> int:
         memory = self._cluster.bytes_per_worker
-        found = [one.most_members(memory) for one in self._shortages if one.structural_key == member.structural_key]
+        short = [one.most_members(memory) for one in self._shortages if one.structural_key == member.structural_key]
         if not self._even:
-            return min([int(self._resources.pack), *found])
-        bytes_per_member = max(self._least, self._cost(member).bytes_per_member)
-        return max(1, min([self._largest, int(MEMORY_SHARE * memory / bytes_per_member), *found]))
+            return min([int(self._resources.pack), *short])
+        cost = self._cost(member)
+        return max(1, min([cost.largest, int(MEMORY_SHARE * memory / cost.bytes_per_member), *short]))
 
-    def _work(self, member: MemberConfig, count: float) -> float:
-        calls = count if member.model.explain_loop(member.task) else 1
-        per_member = self._cost(member).flops_per_step * equivalent_steps(member)
-        return self._per_step * member.training.steps * calls + per_member * count
+    def _work(self, member: Member, count: float) -> float:
+        cost = self._cost(member)
+        return cost.per_pack + cost.per_member * count
 
 
 def make_packs(
@@ -154,7 +116,7 @@ def make_packs(
     `even`, a structure is cut into more packs than its capacity asks for where `workers` end sooner by it.
     """
     groups: Groups = {}
-    examples: dict[str, MemberConfig] = {}
+    examples: dict[str, Member] = {}
     for configuration, seeds in waiting:
         members = [(configuration.config_id, seed) for seed in seeds]
         if configuration.duplicate_of is None and members:
@@ -166,7 +128,7 @@ def make_packs(
     if even:
         sizes = end_together(sizes, largest, lambda key, members: work(examples[key], members), max(1, workers))
     packs = [
-        Pack.from_members(key, run, examples[key].training.steps)
+        Pack.from_members(key, run, examples[key].steps)
         for key, members in groups.items()
         for run in cut(members, sizes[key], largest[key])
     ]
@@ -193,7 +155,7 @@ def recut_packs(
         return []
     groups: Groups = {}
     sizes: Sizes = {}
-    examples: dict[str, MemberConfig] = {}
+    examples: dict[str, Member] = {}
     for pack in (*packs, *(pack for pack, _ in begun)):
         if pack.structural_key not in examples:
             config_id, seed = pack.members[0]
@@ -220,6 +182,6 @@ def recut_packs(
     return _longest_first(kept, examples, work)
 
 
-def _longest_first(packs: Iterable[Pack], examples: Mapping[str, MemberConfig], work: Work) -> list[Pack]:
+def _longest_first(packs: Iterable[Pack], examples: Mapping[str, Member], work: Work) -> list[Pack]:
     """Sort packs by their work; equal ones stay in their order."""
     return sorted(packs, key=lambda pack: -work(examples[pack.structural_key], len(pack.members)))

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.code.code_record import changed_code, copy_folder, version_change
-from orchestrator.code.own_code import OwnCodeError, Source, find_module, load_module, loaded_module
+from orchestrator.code.own_code import (
+    PROGRAM,
+    OwnCodeError,
+    Source,
+    find_module,
+    load_module,
+    loaded_module,
+    program_files,
+)
 from orchestrator.record.state.state import SweepState
 from orchestrator.wording import differing_keys, first_few
 
@@ -69,13 +77,19 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[S
 def modules_for_worker(folder: Path, modules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the recorded modules with the root that workers import from: the sweep folder, unless installed."""
     sources = [Source.from_recorded(fields) for fields in modules]
-    return [{**source.recorded(), "root": str(_copy_path(folder.resolve(), source))} for source in sources]
+    return [
+        {**source.recorded(), "root": str(_copy_path(folder.resolve(), source)), "origin": str(source.root)}
+        for source in sources
+    ]
 
 
 def import_on_worker(code: Iterable[Mapping[str, Any]]) -> None:
     """Import `modules_for_worker`. Raises OwnCodeError if this machine does not have the same files."""
     for fields in code:
         wanted = Source.from_recorded(fields)
+        if wanted.module == PROGRAM:
+            _check_same(program_files(wanted.root, wanted.files), wanted)
+            continue
         known = loaded_module(wanted.module) or find_module(wanted.module, [] if wanted.installed else [wanted.root])
         load_module(_check_same(known, wanted))
 
@@ -92,6 +106,8 @@ def _copy_path(folder: Path, source: Source) -> Path:
 
 def _find_again(folder: Path, then: Source) -> Source:
     """Find a module where it was; a recorded copy moves with its sweep folder."""
+    if then.module == PROGRAM:
+        return program_files(then.root, then.files)
     copy = _copy_path(folder, then)
     root = copy if then.root.parts[-2:] == copy.parts[-2:] else then.root
     now = find_module(then.module, [root])
@@ -101,6 +117,8 @@ def _find_again(folder: Path, then: Source) -> Source:
 
 
 def _find_copy(folder: Path, source: Source) -> Source:
+    if source.module == PROGRAM:
+        return _check_same(program_files(_copy_path(folder.resolve(), source), source.files), source)
     return _check_same(find_module(source.module, [_copy_path(folder.resolve(), source)]), source)
 
 

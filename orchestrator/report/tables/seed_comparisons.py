@@ -179,10 +179,10 @@ def _seeds(one: SeedComparison) -> str:
 def _pairing(one: SeedComparison) -> str:
     how = one.shared.sentence
     if not one.outcome.paired:
-        why = "have other seeds" if one.shared.same else f"are not known to share anything random: {how}"
+        why = "have other seeds" if one.shared.is_paired else f"are not known to share anything random: {how}"
         return f"Not paired: the two {why}"
     alone = f"; {counted(one.unmatched, 'seed')} without a partner left out" if one.unmatched else ""
-    return f"Paired by seed: {how}{alone}"
+    return f"Paired {how}{alone}" if one.shared.by_number else f"Paired by seed: {how}{alone}"
 
 
 def _test_notes(tested: Sequence[SeedComparison]) -> list[str]:

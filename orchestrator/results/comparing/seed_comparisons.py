@@ -139,7 +139,7 @@ def compare_sides(
     shared = shared or find_shared(first, second)
     one, other = (values_by_seed(side, question) for side in (first, second))
     common = sorted(one.keys() & other.keys())
-    paired = bool(shared.same) and bool(common) and len(common) == min(len(one), len(other))
+    paired = shared.is_paired and bool(common) and len(common) == min(len(one), len(other))
     x, y = ([values[seed] for seed in (common if paired else values)] for values in (one, other))
     return SeedComparison(
         question=question,

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator import trainer
 from orchestrator.code.own_code import OwnCodeError
+from orchestrator.engine.streams import DATA, WEIGHTS
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.ran_under import RecordedConfiguration, differing_code
-from trainers.config.recorded import corrections, recorded_member
-from trainers.errors import ConfigError
 
-DATA, INPUTS, WEIGHTS = "training data", "test inputs", "initial weights"
 MOST_STRUCTURES = 64
 
 
@@ -33,10 +32,20 @@ class Shared:
     unsure: frozenset[str]
     differing: Mapping[str, tuple[Any, Any]]
     code: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    by_number: bool = False  # programs: a seed is a block by design, whatever its members share
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether members of one seed are compared with each other."""
+        return bool(self.same) or self.by_number
 
     @property
     def sentence(self) -> str:
         """In words: "same training data, test inputs; initial weights differ (model.position)"."""
+        if self.by_number:
+            declared = f"the sweep file declares the same {', '.join(self.same)}"
+            unknown = "whether seeds share anything random is not known"
+            return f"by seed number; {declared if self.same else unknown}"
         parts = [f"same {', '.join(self.same)}"] if self.same else []
         parts += [
             f"{what} {'may differ' if what in self.unsure else 'differ'} ({', '.join(keys)})"
@@ -60,18 +69,17 @@ def shared_streams(
     differing = dict(differing_values(first.resolved, second.resolved))
     code = differing_code(first.code, second.code)
     changing = [key for key in differing if key not in first.technical or key not in second.technical]
-    task, model = ([key for key in changing if key.partition(".")[0] == name] for name in ("task", "model"))
-    asked = {
-        DATA: [*task, *(key for key in differing if key == "training.batch_size")],
-        INPUTS: [*task, *(key for key in differing if key in ("evaluation.samples", "evaluation.lengths"))],
-        WEIGHTS: [*task, *model],
-    }
+    asked: dict[str, list[str]] = trainer.shared_streams(first.resolved, second.resolved, changing)
     if first.structural_keys & second.structural_keys:  # one program: every seed is drawn once for all members
         asked = {what: [] for what in asked}
-    if changing and any(one.resolved.get("training", {}).get("curriculum") for one in (first, second)):
+    if (
+        DATA in asked
+        and changing
+        and any(one.resolved.get("training", {}).get("curriculum") for one in (first, second))
+    ):
         asked[DATA].append("training.curriculum")
-    alike = _same_parameters(first, second, import_code) if asked[WEIGHTS] else True
-    if alike:
+    alike = _same_parameters(first, second, import_code) if asked.get(WEIGHTS) else True
+    if alike and WEIGHTS in asked:
         asked[WEIGHTS] = []
     known = alike is not None and not (alike and code)
     apart = {what: (*keys, *code) for what, keys in asked.items()}
@@ -81,6 +89,7 @@ def shared_streams(
         unsure=frozenset(asked) - ({WEIGHTS} if known else frozenset()),
         differing=differing | code,
         code=code,
+        by_number="program" in first.resolved and "program" in second.resolved,
     )
 
 
@@ -110,16 +119,9 @@ def _same_parameters(
 def declared_parameters(resolved: Mapping[str, Any]) -> str | None:
     """Return the declared parameters of a model and their initial values as text; None without its classes."""
     try:
-        if corrections(resolved):
-            return None
-        member = recorded_member(resolved, 0)
-    except (ConfigError, OwnCodeError):
+        return trainer.trainer_of(resolved).parameters(resolved)  # brings torch, which most reports do without
+    except OwnCodeError:
         return None
-    from trainers.models.model import Model  # brings torch, which most reports do without
-
-    if type(member.model).initial is not Model.initial:
-        return None
-    return repr(tuple(member.model.parameters(member.task)))
 
 
 def parameters_by_structure(state: SweepState) -> dict[str, str]:

@@ -214,7 +214,7 @@ def _compare_together(
     seeds = [sorted(set.intersection(*map(set, values))) for values in (one, other)]
     every = {seed for values in (*one, *other) for seed in values}
     common = sorted({*seeds[0]} & {*seeds[1]})
-    paired = all(each.same for each in shared) and bool(common) and len(common) == min(map(len, seeds))
+    paired = all(each.is_paired for each in shared) and bool(common) and len(common) == min(map(len, seeds))
     x_CS, y_CS = (
         np.array([[of_seed[seed] for seed in (common if paired else own)] for of_seed in values])
         for values, own in zip((one, other), seeds, strict=True)

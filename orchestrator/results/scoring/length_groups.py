@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.errors import UserError
-from orchestrator.record.state.measured import Measured
+from orchestrator.measured import Measured
 from orchestrator.wording import read_numbers
 from search_spaces import Objective
 

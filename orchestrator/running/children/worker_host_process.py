@@ -10,7 +10,7 @@ import signal
 import socket
 
 import trainers.training.loop  # noqa: F401 - the engine, for workers
-from orchestrator.running.pack.environment import trainers_digest
+from orchestrator.engine.environment import trainers_digest
 from orchestrator.running.pack.train_pack import use_inductor_cache
 from orchestrator.running.schedulers import local_worker
 

@@ -19,6 +19,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.recuts import describe_recut
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.budget import Limit, SweepBudget
+from orchestrator.running.driving.equal_failures import refuse_equal_failures
 from orchestrator.running.driving.evaluation_record import evaluation_fields
 from orchestrator.running.driving.racing import is_paused, is_race_over, race_fields, rung_fields
 from orchestrator.running.driving.recutting import Room, recut_fields, shortage_fields
@@ -27,6 +28,7 @@ from orchestrator.running.driving.scores import Scores
 from orchestrator.running.driving.work import Running, describe_work
 from orchestrator.running.pack.environment import Environments
 from orchestrator.running.pack.train_pack import read_silence, stuck_file
+from orchestrator.trainer import trainer_of
 from orchestrator.wording import counted
 from search_spaces import SweepSpec
 from trainers.evaluation.results import Evaluation
@@ -194,6 +196,7 @@ class SweepDriver:
         attempts = counted(len(self.state.packs[pack_id].attempts), "attempt")
         self._say(f"pack {pack_id}: {error}; it is given up after {attempts}")
         self._end(pack_id, "failed", error)
+        refuse_equal_failures(self.state, trainer_of(self.spec.sections).equal_failures)
 
     # What the sweep asks ----------------------------------------------------------------------------------------------
 

@@ -28,6 +28,8 @@ def evaluation_fields(pack_id: str, evaluation: Evaluation, file: str, sha256: s
         fields["stopped_at"] = evaluation.stopped_at_M
     if evaluation.stage_M is not None:
         fields["stages"] = evaluation.stage_M
+    if evaluation.repeated:
+        fields["repeated"] = evaluation.repeated
     if (seen := evaluation.validation) is not None:
         fields["validation"] = [
             {"metric": metric, "average": average, "lengths": list(seen.lengths), "values": values}

@@ -13,6 +13,7 @@ from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import draws_by_number, grid_size
 from orchestrator.running.driving.racing import is_race_over
+from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
 
 
@@ -44,10 +45,11 @@ class ConfigurationSampler:
 
     def record_fields(self, new: Iterable[Configuration]) -> list[dict[str, Any]]:
         """Return the fields of the records of new configurations."""
-        known, records, grid = set(self._state.measured), list[dict[str, Any]](), grid_size(self._state.specs[0])
+        trainer, grid = trainer_of(self._spec.sections), grid_size(self._state.specs[0])
+        known, records = set(self._state.measured), list[dict[str, Any]]()
         for one in new:
             draw = self._draws.get(one.number, one.number // grid)
-            measured = measured_fields(one.member(self._spec.seeds[0]), known)
+            measured = measured_fields(trainer.measured(one.member(self._spec.seeds[0])), known)
             known.add(measured["measured"])
             records.append(
                 {

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from orchestrator.addresses import address_of
 from orchestrator.record.kept.code import modules_for_worker
-from orchestrator.record.ledger.folders import WEIGHTS_FOLDER
+from orchestrator.record.ledger.folders import STOP_FILE, WEIGHTS_FOLDER
 from orchestrator.record.state.lineage import earlier_states
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.pack.train_pack import encode_work
@@ -38,6 +38,11 @@ def describe_work(resources: Resources, state: SweepState, pack_id: str) -> str:
         checkpoint_steps=resources.checkpoint_steps,
         checkpoint_seconds=resources.checkpoint_seconds,
         watchdog_seconds=resources.longest_silence,
+        grace_seconds=resources.grace_seconds,
+        member_hours=resources.member_hours,
+        stop_file=STOP_FILE,
+        recorded_step=pack.step,
+        seconds=pack.seconds,
         earlier=earlier_states(state, pack),
         prune_at=[pack.pruned_at.get(config_id) for config_id, _ in ids],
         pause_at=race.next_rung.step if race and race.next_rung else None,

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
+from orchestrator.program.run import ProgramEnded
+
 LONGEST_TRACE = 20_000  # characters of a traceback that are kept, from its end
 _HERE = str(Path(__file__).parents[1])
 
@@ -15,13 +17,15 @@ _HERE = str(Path(__file__).parents[1])
 class Death:
     """Why a pack died: one line, the traceback of an exception, and whether a retry may succeed (`again`).
 
-    `out_of_memory`: whether a smaller pack may succeed.
+    `out_of_memory`: whether a smaller pack may succeed. `killed`: whether it is tried again as often as a pack that was
+    killed; after an exception it is only tried once more.
     """
 
     message: str
     trace: str | None = None
     again: bool = True
     out_of_memory: bool = False
+    killed: bool = False
 
 
 class ChildImportError(Exception):
@@ -111,6 +115,8 @@ def explain(error: BaseException, own: Collection[str] = ()) -> Death:
     An exception that passed through one of these is not retried, because it would be raised again, unless memory or
     disk may have caused it.
     """
+    if isinstance(error, ProgramEnded):
+        return Death(message=error.message, trace=error.trace, again=error.again, killed=True)
     frames = traceback.extract_tb(error.__traceback__)
     full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return Death(

@@ -17,10 +17,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from orchestrator.engine.heap import keep_freed_memory
 from orchestrator.record.kept.code import own_files
 from orchestrator.record.ledger.folders import STOP_FILE
-from orchestrator.running.pack.gpu_memory import hold_to_share
-from orchestrator.running.pack.heap import keep_freed_memory
 from orchestrator.running.pack.protocol import LONGEST_TRACE, explain
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
 from orchestrator.shortages import out_of_space, raising_out_of_space
@@ -98,7 +97,6 @@ def run_pack(config: Mapping[str, Any]) -> None:
     """
     work = decode_work(config["work"])
     use_inductor_cache()
-    import torch
     from ray import tune
 
     messages = list[tuple[str, Any]]()
@@ -112,7 +110,6 @@ def run_pack(config: Mapping[str, Any]) -> None:
         tune.report({"messages": messages.copy()})
         messages.clear()
 
-    torch.set_num_threads(work["cpus"])
     folder = Path(work["folder"])
     with raising_out_of_space(folder), Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog:
         try:
@@ -130,15 +127,15 @@ def run_pack(config: Mapping[str, Any]) -> None:
                 with watchdog.asleep():
                     tune.report({"messages": messages, "death": asdict(death)})
             if death.again:
-                raise PackRaised(death.message, death.trace) from None
+                raise PackRaised(death.message, death.trace, death.killed) from None
 
 
 class PackRaised(Exception):  # noqa: N818 - named by what happened to the pack
     """An exception of a pack as text: text reaches the driver, whatever the class of the exception."""
 
-    def __init__(self, message: str, trace: str | None) -> None:
-        self.message, self.trace = message, trace
-        super().__init__(message, trace)
+    def __init__(self, message: str, trace: str | None, killed: bool) -> None:
+        self.message, self.trace, self.killed = message, trace, killed
+        super().__init__(message, trace, killed)
 
 
 def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
@@ -147,8 +144,7 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     If the sweep has an address, code and checkpoints come from there, and written files are copied there.
     """
     from orchestrator.record.kept.code import import_on_worker
-    from orchestrator.running.pack.environment import environment
-    from trainers.config.recorded import recorded_member
+    from orchestrator.trainer import trainer_of
     from trainers.files.checkpoint import Checkpoints
 
     address = work.get("address")
@@ -156,42 +152,19 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
         mirror().fetch_for(work)
     import_on_worker(work["code"])
     keep_freed_memory()
-    reporter.began(environment(work["code"], gpus=work["gpus"]))
-    import torch  # takes a second or more
-
-    from trainers.training.loop import train
-
-    ids = [(config_id, seed) for config_id, seed in work["ids"]]
-    members = [recorded_member(resolved, seed) for resolved, (_, seed) in zip(work["members"], ids, strict=True)]
+    trainer = trainer_of(work["members"][0])
+    reporter.began(trainer.environment(work))
+    pairs = zip(work["members"], work["ids"], strict=True)
+    members = [trainer.rebuild(resolved, seed) for resolved, (_, seed) in pairs]
     kind: type[Any] = mirror().MirroredCheckpoints if address else Checkpoints
     checkpoints = kind(
         folder=checkpoint_folder(Path(work["folder"]), work["pack_id"]),
         every_steps=work["checkpoint_steps"],
         every_seconds=work["checkpoint_seconds"],
     )
-    device = "cuda" if work["gpus"] else "cpu"
-    if work["gpus"] and torch.cuda.is_available():
-        hold_to_share(work["gpus"])
-    weights = Path(work["weights"]) if work["weights"] else None
-    train(
-        members,
-        _Stoppable(reporter, work),
-        ids=ids,
-        checkpoints=checkpoints,
-        weights=weights,
-        device=device,
-        earlier=choose_earlier(work["earlier"]),
-        prune_at=work.get("prune_at"),
-    )
+    trainer.run(work, members, _Stoppable(reporter, work), checkpoints)
     if address and (problem := checkpoints.finish()):
         reporter.notice(problem)
-
-
-def choose_earlier(found: Sequence[Sequence[tuple[str, str, int]]]) -> list[tuple[Path, tuple[str, int]]] | None:
-    """Return the first states whose folders all have a checkpoint, else the last ones; None if there are none."""
-    states = [[(Path(folder), (name, seed)) for folder, name, seed in one] for one in found]
-    kept = (one for one in states if all(any(folder.glob("step-*.ckpt")) for folder, _ in one))
-    return next(kept, states[-1] if states else None)
 
 
 def use_inductor_cache() -> None:

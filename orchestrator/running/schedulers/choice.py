@@ -10,17 +10,17 @@ from statistics import mean
 
 from orchestrator.cpus import count_cores
 from orchestrator.errors import UserError
+from orchestrator.gpus import gpus_here
+from orchestrator.interface import Member
 from orchestrator.plan import search
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.plan.rounds import plan_rounds
-from orchestrator.running.pack.gpu_memory import gpus_here
 from orchestrator.running.pack.protocol import Driver
 from orchestrator.running.schedulers import inline, local
+from orchestrator.trainer import trainer_of
 from orchestrator.wording import duration
 from search_spaces import Resources, SweepSpec
 from search_spaces.grammar.problems.findings import Findings
-from trainers.config.member import MemberConfig
-from trainers.training.compiling import rough_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,18 +36,20 @@ LOCAL_UP_TO_SECONDS = 120.0  # of estimated training; beyond that the start of R
 _LIMIT = f"{LOCAL_UP_TO_SECONDS / 60:g} min"
 
 
-def choose_scheduler(spec: SweepSpec, examples: Iterable[MemberConfig]) -> tuple[str, str]:
+def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, str]:
     """Return the scheduler for a sweep whose members are like the first EXAMPLES of `examples`, and the reason."""
-    resources = spec.resources
+    resources, trainer = spec.resources, trainer_of(spec.sections)
     if resources.scheduler != "auto":
         return resources.scheduler, "as resources.scheduler says"
     if address := os.environ.get("RAY_ADDRESS"):
         return "ray", f"RAY_ADDRESS is {address}"
+    if trainer.is_local:
+        return "local", "a program needs no Ray on one machine"
     if resources.gpus:
         return "ray", "packs need a GPU"
     workers = local.this_machine(resources.cpus, most=resources.workers).workers
     members = sum(one.members * one.share for one in plan_rounds(spec, search.total(spec)))
-    seconds = mean(map(rough_seconds, islice(examples, EXAMPLES))) * members / workers
+    seconds = mean(map(trainer.rough_seconds, islice(examples, EXAMPLES))) * members / workers
     if seconds > LOCAL_UP_TO_SECONDS:
         return "ray", f"estimated training time: {duration(seconds)}, more than {_LIMIT}"
     return "local", f"estimated training time: under {_LIMIT}"

@@ -14,9 +14,9 @@ import psutil
 from threadpoolctl import threadpool_limits
 
 from orchestrator.errors import OutOfSpace
+from orchestrator.gpus import free_memory, gpus_here, smallest_share
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.record.kept.code import own_files
-from orchestrator.running.pack.gpu_memory import free_memory, gpus_here, smallest_share
 from orchestrator.running.pack.protocol import Driver, DriverStopped, call_driver, explain, pass_on
 from orchestrator.running.pack.train_pack import (
     CACHE_VARIABLE,
@@ -61,8 +61,10 @@ def _run_pack(driver: Driver, pack_id: str, work: str, *, retries: int) -> None:
         except BaseException as error:
             deaths += 1
             death = explain(error, own_files(decode_work(work).get("code", ())))
-            if not isinstance(error, PackSilent):
-                retries = min(retries, deaths if death.again else 0)
+            if not death.again:
+                retries = 0
+            elif not (death.killed or isinstance(error, PackSilent)):
+                retries = min(retries, deaths)
         else:
             call_driver(driver.completed, pack_id)
             return

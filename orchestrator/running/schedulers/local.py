@@ -134,7 +134,8 @@ class _Run:
             death = Death(**content)
             if death.out_of_memory and call_driver(self.driver.ran_out_of_memory, pack_id, death.message):
                 return
-            self.handle_death(pack_id, worker.work, death, self.deaths[pack_id] + 1 if death.again else 0)
+            again = self.retries if death.killed else self.deaths[pack_id] + 1
+            self.handle_death(pack_id, worker.work, death, again if death.again else 0)
         else:
             worker.began = True
             pass_on(self.driver, pack_id, name, content)

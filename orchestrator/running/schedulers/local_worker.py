@@ -33,8 +33,6 @@ def decode_message(message: bytes) -> tuple[str, Any]:
 
 def serve(descriptor: int) -> None:
     """Train the packs that the driver sends until it closes the connection."""
-    import torch
-
     connection: Connection[bytes, bytes] = Connection(descriptor)
 
     def send(name: str, content: Any) -> None:
@@ -48,7 +46,6 @@ def serve(descriptor: int) -> None:
     try:
         while True:
             work = decode_work(connection.recv_bytes().decode())
-            torch.set_num_threads(work["cpus"])
             try:
                 with (
                     raising_out_of_space(Path(work["folder"])),

@@ -16,9 +16,9 @@ from typing import Any
 
 from orchestrator.code.own_code import is_installed
 from orchestrator.cpus import count_cores
+from orchestrator.gpus import mig_parts
 from orchestrator.packages import HERE
 from orchestrator.running.driving.interrupts import exit_at_once
-from orchestrator.running.pack.gpu_memory import mig_parts
 from orchestrator.running.with_ray.processes import guarded, kill_processes, marked
 from orchestrator.running.with_ray.scratch import scratch_folder
 from search_spaces import Resources

@@ -156,12 +156,12 @@ class Recorder(_Unsaved, TrialProgressCallback):
         A pack that lost its node has as many retries as before.
         """
         error = _error_of(trial)
-        if isinstance(error, RayTaskError):
+        death = explain(error)
+        if isinstance(error, RayTaskError) and not death.killed:
             trial.max_failures = min(trial.max_failures, trial.run_metadata.num_failures)
         elif is_lost_node(error) and self._lost_nodes[trial.config["pack_id"]] < LOST_NODES:
             self._lost_nodes[trial.config["pack_id"]] += 1
             trial.max_failures += 1
-        death = explain(error)
         call_driver(self.driver.retried, trial.config["pack_id"], death.message, death.trace)
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
@@ -226,7 +226,7 @@ def explain(error: BaseException | None) -> Death:
         trace, places = str(error), _PLACE.findall(str(error)) or places
         error = error.cause
     if isinstance(error, PackRaised):
-        return Death(message=error.message, trace=error.trace)
+        return Death(message=error.message, trace=error.trace, killed=error.killed)
     if error is None:
         return Death(message="the worker gave no reason")
     return Death(message=describe_exception(error, places), trace=trace)

@@ -4,7 +4,7 @@ from typing import Any
 
 from search_spaces.grammar.checks.racing import check_racing
 from search_spaces.grammar.problems.errors import ABSENT, nearest_name
-from search_spaces.grammar.problems.findings import SECTIONS, Findings, child, lookup, within
+from search_spaces.grammar.problems.findings import Findings, child, lookup, sections_of, within
 from search_spaces.grammar.space.domains import Domain, Grid, is_number
 from search_spaces.grammar.space.keys import check_key
 from search_spaces.grammar.spec.spec import Search
@@ -89,7 +89,7 @@ def _check_listed(data: dict[str, Any], findings: Findings) -> list[dict[str, An
     """Return the readable configurations of search.listed, and record problems of their keys."""
     listed = _mapping(data.get("search")).get("listed")
     found = [values for values in listed if isinstance(values, dict)] if isinstance(listed, list) else []
-    sections = {section: data.get(section, {}) for section in SECTIONS}
+    sections = {section: data.get(section, {}) for section in sections_of(data)}
     for index, values in enumerate(listed if isinstance(listed, list) else []):
         for key in values if isinstance(values, dict) else ():
             address = f"search.listed[{index}]"

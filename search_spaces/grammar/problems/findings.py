@@ -5,7 +5,7 @@ A key's *address* is its dotted path, with list items in brackets: `objective.le
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,8 +190,16 @@ def dotted_keys(mapping: dict[str, Any], prefix: str = "") -> Iterable[str]:
             yield from dotted_keys(value, dotted)
 
 
-SECTIONS = ("task", "model", "training", "evaluation")
-"""The open sections, whose keys `trainers` checks; a space key is one of them, or starts with one."""
+ENGINE_SECTIONS = ("task", "model", "training", "evaluation")
+PROGRAM_SECTIONS = ("program", "config", "training", "evaluation")
+SECTIONS = tuple(dict.fromkeys((*ENGINE_SECTIONS, *PROGRAM_SECTIONS)))
+"""The open sections, whose keys the trainer checks; a space key is one of them, or starts with one."""
+
+
+def sections_of(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the open sections of a sweep file: with `program` those of a program, else those of the engine."""
+    return PROGRAM_SECTIONS if "program" in data else ENGINE_SECTIONS
+
 
 STEP = re.compile(r"[\w-]+")
 SECTION_KEY = re.compile(rf"({'|'.join(SECTIONS)})(\.[\w-]+)*")

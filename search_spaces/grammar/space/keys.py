@@ -11,7 +11,6 @@ from search_spaces.grammar.space.foreign import flatten_domains, nearest_kind, t
 
 MAX_GRID_POINTS = 100_000
 MAX_HINTS = 3  # nested domains that a hint writes out
-_STARTS = f"a section ({', '.join(SECTIONS)}) or a dotted key inside one, such as model.width"
 
 
 def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[str, Domain]:
@@ -47,11 +46,13 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
 def check_key(above: str, key: str, raw: dict[str, Any], sections: dict[str, Any], findings: Findings) -> bool:
     """Return whether `key` of the mapping `raw` at the address `above` can be set, and record why not."""
     address, place = child(above, key), above.partition("[")[0]
-    if not SECTION_KEY.fullmatch(key):
+    if not SECTION_KEY.fullmatch(key) or key.partition(".")[0] not in sections:
         names = list(dotted_keys(sections))
         tail = {name.rpartition(".")[2]: name for name in names}
         nearest = nearest_name(key, names) or tail.get(nearest_name(key.rpartition(".")[2], tail) or "")
-        findings.add(address, f"a {place} key is {_STARTS}", nearest=nearest)
+        example = "config.lr" if "program" in sections else "model.width"
+        starts = f"a section ({', '.join(sections)}) or a dotted key inside one, such as {example}"
+        findings.add(address, f"a {place} key is {starts}", nearest=nearest)
         return False
     steps = key.split(".")
     for depth in range(1, len(steps)):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
-from search_spaces.grammar.problems.findings import SECTIONS, lookup
+from search_spaces.grammar.problems.findings import lookup
 from search_spaces.grammar.space.domains import Grid, plain, value_key
 from search_spaces.grammar.spec.spec import SweepSpec
 
@@ -20,7 +20,7 @@ def active_values(spec: SweepSpec, drawn: Mapping[str, Any]) -> dict[str, Any]:
 
     A condition on a key that is not active itself uses its fixed value.
     """
-    sections = {section: getattr(spec, section) for section in SECTIONS}
+    sections = {section: getattr(spec, section) for section in spec.sections}
     known: dict[str, bool] = {}
 
     def active(key: str) -> bool:

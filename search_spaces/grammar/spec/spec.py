@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, InstanceOf, PrivateAttr, WithJsonSchema
 
-from search_spaces.grammar.problems.findings import Findings, Place, within
+from search_spaces.grammar.problems.findings import SECTIONS, Findings, Place, sections_of, within
 from search_spaces.grammar.space.domain_schema import space_schema
 from search_spaces.grammar.space.domains import Domain, plain
 from search_spaces.grammar.spec.objective import Objective
@@ -129,7 +129,16 @@ class Resources(Strict):
         default=600.0,
         gt=0,
         description="A pack silent for this many seconds is taken for dead; fewer than 5 count as 5, because a pack "
-        "reports once a second.",
+        "reports once a second. A program is silent while it neither reports nor writes to its log.",
+    )
+    grace_seconds: float = Field(
+        default=30.0, gt=0, description="Programs only: seconds between the request to stop (SIGTERM) and SIGKILL."
+    )
+    member_hours: float | None = Field(
+        default=None,
+        gt=0,
+        description="Programs only: hours after which one start of a member is stopped; it is started again if it has "
+        "reported a new step. null is no limit.",
     )
 
     @property
@@ -175,8 +184,18 @@ class SweepSpec(Strict):
         description="Python modules of your own, beside this file or installed, whose tasks, models, positions, "
         "averages and schedules can be named below.",
     )
-    task: Section = Field(description="The task: its name and options. `lengthwise list` shows them.")
+    task: Section = Field(
+        description="The task: its name and options. `lengthwise list` shows them. Task and model, or a program."
+    )
     model: Section = Field(description="The model: its name and options.")
+    program: Section = Field(
+        default_factory=dict,
+        description="Your own training code in place of task and model: `command`, the words of a command line with "
+        "placeholders, or `function`, a Python function. A text is a command.",
+    )
+    config: Section = Field(
+        default_factory=dict, description="The fixed values that your program is given: any keys, nested or not."
+    )
     training: Section = Field(description="Steps, batch size, learning rate, schedule, weight averages ...")
     space: Annotated[dict[str, InstanceOf[Domain]], WithJsonSchema(space_schema())] = Field(
         default_factory=dict, description="What is varied: dotted keys and the domains they are drawn from."
@@ -203,6 +222,11 @@ class SweepSpec(Strict):
     _folder: Path | None = PrivateAttr(default=None)
     _direction_is_assumed: bool = PrivateAttr(default=False)
     _is_recorded: bool = PrivateAttr(default=False)
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """The names of the open sections: those of a program if there is one, else task, model and so on."""
+        return sections_of({"program": self.program} if self.program else {})
 
     @property
     def folder(self) -> Path | None:
@@ -264,6 +288,8 @@ class SweepSpec(Strict):
         """
         data = self.model_dump(exclude={"space", "claims"})
         data["space"] = {key: domain.written() for key, domain in self.space.items()}
+        for section in {*SECTIONS} - {*self.sections}:
+            del data[section]
         if not self.imports:
             del data["imports"]
         if self.budget == Budget():

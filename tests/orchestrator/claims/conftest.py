@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from orchestrator.claims.verdicts import Judgement, judge, read_sweeps
+from orchestrator.engine.engine import measured_by
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from orchestrator.record.kept.curves import write_part
@@ -48,7 +49,7 @@ def pretended_sweep(
         patch.setattr(os, "fsync", lambda descriptor: None)
         for one in sorted(configurations.values(), key=lambda one: one.number):
             members = [one.member(seed) for seed in spec.seeds]
-            fields = measured_fields(members[0], known)
+            fields = measured_fields(measured_by(members[0]), known)
             known.add(fields["measured"])
             ledger.append(
                 "configuration", number=one.number, config_id=one.config_id, values=one.values,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from orchestrator.engine.engine import cost_of, equivalent_steps
 from orchestrator.errors import UserError
-from orchestrator.plan.packing.packs import cost_of, equivalent_steps
 from trainers.config.member import MemberConfig
 from trainers.models.model import Model
 from trainers.tasks.set_complement import SetComplement

@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy import stats
 
+from orchestrator.engine.streams import DATA, INPUTS, WEIGHTS
 from orchestrator.errors import UserError
 from orchestrator.report.csv_tables import csv_tables, seed_comparison_lines
 from orchestrator.report.tables.columns import make_cells
@@ -18,13 +19,7 @@ from orchestrator.results.analysis import compare_orders
 from orchestrator.results.comparing import questions
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.comparing.seed_comparisons import AGAINST_FIRST, FIRST_TWO, OTHERS, PAIRS, compare_seeds
-from orchestrator.results.comparing.shared_streams import (
-    DATA,
-    INPUTS,
-    WEIGHTS,
-    declared_parameters,
-    shared_streams,
-)
+from orchestrator.results.comparing.shared_streams import declared_parameters, shared_streams
 from orchestrator.results.ran_under import RecordedConfiguration, differing_code
 from orchestrator.results.summarise import summary
 from trainers.config.member import MemberConfig

@@ -5,12 +5,13 @@ import sys
 import pytest
 import torch
 
+from orchestrator import gpus as gpu_memory
+from orchestrator.engine.engine import LARGEST_PACK_CPU, LARGEST_PACK_GPU, cost_of
+from orchestrator.gpus import ALLOCATED, UNKNOWN, count_gpu_packs, gpus_here, smallest_share
 from orchestrator.plan.checks.soundness import check
-from orchestrator.plan.packing.packs import LARGEST_PACK_CPU, LARGEST_PACK_GPU, MEMORY_SHARE, Cluster, Packer, cost_of
+from orchestrator.plan.packing.packs import MEMORY_SHARE, Cluster, Packer
 from orchestrator.preview import forecast as forecast_module
 from orchestrator.preview.forecast import forecast
-from orchestrator.running.pack import gpu_memory
-from orchestrator.running.pack.gpu_memory import ALLOCATED, UNKNOWN, count_gpu_packs, gpus_here, smallest_share
 from orchestrator.running.schedulers import choice as schedulers
 from orchestrator.running.schedulers import inline
 from orchestrator.running.with_ray.nodes import count_on_node

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 STEPS = """
 import resource, sys
-from orchestrator.running.pack.heap import keep_freed_memory
+from orchestrator.engine.heap import keep_freed_memory
 import torch
 
 torch.set_num_threads(1)

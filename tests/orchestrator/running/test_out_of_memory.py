@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from orchestrator.engine.environment import environment
 from orchestrator.plan.packing.packs import Cluster, Packer
 from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.record.ledger.ledger import Ledger
@@ -15,7 +16,6 @@ from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.running.driving.driver import SweepDriver
-from orchestrator.running.pack.environment import environment
 from orchestrator.running.pack.protocol import Death
 from orchestrator.running.schedulers import inline, local, local_worker
 from orchestrator.running.with_ray.tune import Recorder

@@ -10,12 +10,14 @@ import pytest
 from rich.console import Console
 
 from orchestrator.code import own_code
+from orchestrator.engine.engine import measured_by
 from orchestrator.errors import DamagedLedger
 from orchestrator.figures.heat_maps import explain_missing_maps
+from orchestrator.measured import Measured
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
-from orchestrator.record.state.measured import Measured, measured_fields
+from orchestrator.record.state.measured import measured_fields
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.report.csv_tables import csv_tables
@@ -54,7 +56,7 @@ def forget(own_code_forgotten: None) -> Callable[[Path], None]:
 def of(task: dict) -> Measured:
     model = {"name": "attention_only", "width": 8, "value_width": 8}
     training = {"steps": 4, "batch_size": 4, "learning_rate": 0.1}
-    return Measured.from_member(MemberConfig.from_dict({"task": task, "model": model, "training": training, "seed": 0}))
+    return measured_by(MemberConfig.from_dict({"task": task, "model": model, "training": training, "seed": 0}))
 
 
 @pytest.mark.parametrize("task", SHIPPED.values(), ids=SHIPPED)
@@ -71,8 +73,8 @@ def test_it_is_written_once_whatever_the_number_of_configurations(ran):
     assert [list(record.fields.get("measured_in_full", {})) for record in records] == [[name], [], [], []]
     state = SweepState.load(folder)
     member = load_and_build(folder)
-    assert state.measured == {name: Measured.from_member(member).recorded()}
-    more = [measured_fields(member, state.measured) for _ in range(1000)]
+    assert state.measured == {name: measured_by(member).recorded()}
+    more = [measured_fields(measured_by(member), state.measured) for _ in range(1000)]
     assert len(json.dumps(more)) < 0.1 * sum(len(json.dumps(record.fields)) for record in records) / 4 * 1000
 
 
@@ -148,6 +150,6 @@ def test_a_report_of_a_new_sweep_builds_no_class(ran, monkeypatch):
     def refused(*_):
         raise AssertionError("a class was built")
 
-    monkeypatch.setattr("orchestrator.plan.recorded.recorded_member", refused)
+    monkeypatch.setattr("orchestrator.engine.engine.recorded_member", refused)
     monkeypatch.setattr(summarise, "import_recorded", refused)
     write_report(folder)

@@ -205,7 +205,7 @@ class Told:
     report = progress = lambda self, given: None
     notice = lambda self, text: print(text)
 train([MemberConfig.from_dict(json.loads(sys.argv[2]))], Told())
-from orchestrator.running.pack.environment import environment
+from orchestrator.engine.environment import environment
 print(environment([], gpus=0)["MKL_CBWR"])
 """
 

@@ -25,7 +25,7 @@ def describe_start_shares(averages: Iterable[tuple[int, Mapping[str, Average]]])
 def recorded_averages(training: Mapping[str, Any]) -> tuple[int, dict[str, Average]]:
     """Return the steps and averages of a recorded `training` section, without averages that this process lacks."""
     averages: dict[str, Average] = {}
-    for label, section in training["averages"].items():
+    for label, section in training.get("averages", {}).items():
         try:
             cls, values = registry.resolve("average", section, name_key="kind")
             averages[label] = cls.from_mapping(values)

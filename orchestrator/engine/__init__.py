@@ -1,0 +1,1 @@
+"""The engine of `trainers/` as a trainer: packs of stacked members, kept weights, exact resumption."""

@@ -1,0 +1,317 @@
+"""The engine of `trainers/` as a trainer: packs of stacked members, kept weights, exact resumption."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.code.own_code import Source
+from orchestrator.engine.environment import environment
+from orchestrator.engine.start_shares import describe_start_shares
+from orchestrator.errors import UserError
+from orchestrator.gpus import hold_to_share
+from orchestrator.interface import DeclaredObjective, PackCost, Reporter
+from orchestrator.measured import Measured
+from search_spaces.grammar.problems.findings import ENGINE_SECTIONS
+from trainers.check.trial import check_member, check_task, collect_problems
+from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig
+from trainers.config.recorded import corrections, recorded_member
+from trainers.config.slots import Slot, single_problems, slot_of
+from trainers.errors import ConfigError, Problem
+from trainers.evaluation.weights import averages_kept
+from trainers.settings import registry
+from trainers.settings.fields import Settings, technical_keys
+from trainers.settings.parts import walk_parts
+from trainers.training.compiling import rough_seconds
+from trainers.training.cost import Cost, estimate
+
+if TYPE_CHECKING:
+    from trainers.models.model import Model
+    from trainers.tasks.task import Task
+
+# Beyond this a stacked step gains little, and a lost worker costs more. On an H100 a pack of 1,024 members of a small
+# model trained 2.9 times as many of them in a second as one of 64 (tests/benchmarks/README.md).
+# Smaller packs would reach their first evaluation sooner but take longer in all: on a CPU 12 members of the quickstart
+# train a fifth fewer member-steps per second than 24.
+LARGEST_PACK_CPU, LARGEST_PACK_GPU = 64, 1024
+LEAST_BYTES_GPU = 8 * 2**20  # for each member, however small: temporary memory of draws and evaluations
+# The fixed time of a step, as the operations that fit into it: 2 ms on a CPU; on an H100 half a millisecond, in which a
+# captured step trains 150 members of a small model (benchmark W1 with 1 to 256 members).
+STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 4e8
+EVALUATED = 0.1  # cost of an evaluated row over that of a trained one: it has no gradient, and much of it is shared
+LARGEST_MEMBER = 64 * 2**30  # bytes; several times what a small transformer takes
+ROWS = 3  # rows of a batch, and samples of each length, when code of the user's own is tried
+
+
+class Engine:
+    """Trains members of one structural key as one stacked program. See `orchestrator.trainer.Trainer`."""
+
+    sections: tuple[str, ...] = ENGINE_SECTIONS
+    is_local = False
+    equal_failures: int | None = None
+
+    # Sections and members ---------------------------------------------------------------------------------------------
+
+    def build(self, sections: Mapping[str, Any], *, recorded: bool) -> MemberConfig:
+        """Return the member of seed 0. Raises ConfigError."""
+        return MemberConfig.from_dict({**sections, "seed": 0}, recorded=recorded).pin_data()
+
+    def rebuild(self, resolved: Mapping[str, Any], seed: int) -> MemberConfig:
+        """Return a member of a recorded configuration. Raises ConfigError."""
+        return recorded_member(resolved, seed)
+
+    def corrections(self, resolved: Mapping[str, Any]) -> list[str]:
+        """Return a sentence for each class whose numbers were corrected since."""
+        return corrections(resolved)
+
+    def measured(self, member: MemberConfig) -> Measured:
+        """Return what a member reports, by today's classes."""
+        return measured_by(member)
+
+    def declared(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
+        """Return what the task, the model and the averages declare; None if the task cannot be built."""
+        try:
+            task = registry.build("task", _as_section(sections["task"]))
+        except ConfigError:
+            return None
+        averages = lengths = None
+        with suppress(ConfigError, TypeError, AttributeError, ValueError):  # a section that is no mapping
+            keys = [part.key for part in walk_parts(TrainingConfig, sections["training"], [])]
+            averages = tuple(key.removeprefix("averages.") for key in keys if key.startswith("averages.")) or ("raw",)
+            evaluated = EvaluationConfig.from_mapping(sections["evaluation"]).lengths
+            lengths = tuple(sorted(task.lengths if isinstance(evaluated, str) else evaluated))
+        metrics = task.recorded_metrics(_model_metrics(sections["model"]), lengths or task.lengths)
+        first = task.distributions[0].name
+        return DeclaredObjective(metrics=metrics, averages=averages, lengths=lengths, distribution=first)
+
+    def single_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
+        """Return unknown names and keys, missing keys and wrong values."""
+        return single_problems(sections)
+
+    def slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
+        """Return the field that a dotted key sets."""
+        return slot_of(sections, key)
+
+    # Before a sweep starts --------------------------------------------------------------------------------------------
+
+    def problems_here(self, members: Iterable[MemberConfig]) -> list[Problem]:
+        """Return data of the tasks that are missing here or differ."""
+        tasks = dict.fromkeys(member.task for member in members)
+        return [problem.under("task") for task in tasks for problem in task.data_problems()]
+
+    def try_out(self, member: MemberConfig, folder: Path | None) -> list[tuple[str, str]]:
+        """Try a task or model of the user's own for a step; those of `trainers` are known to work."""
+        task = member.task
+        if problems := collect_problems(lambda: check_task(task, member.evaluated_lengths)) if _is_users_own(task) else []:
+            return [("task.name", f"task {task.name}: {problem}") for problem in problems]
+        if not any(map(_is_users_own, (task, member.model, *_nested_settings(member.model)))):
+            return []
+        names = [member.model.name, *(nested.name for nested in _nested_settings(member.model))]
+        problems = collect_problems(lambda: check_member(_small_sections(member)))
+        return [("model.name", f"model {' with '.join(names)}: {problem}") for problem in problems]
+
+    def sources(self, members: Iterable[MemberConfig], folder: Path | None) -> list[Source]:
+        """Return nothing: code of the user's own is in the modules of `imports`."""
+        return []
+
+    def warnings(self, members: Iterable[MemberConfig], folder: Path | None) -> list[tuple[str, str]]:
+        """Warn of members that are trained one after another, and of averages that still are their starting weights."""
+        members = list(members)
+        both = dict.fromkeys((member.model, member.task) for member in members)
+        reasons = ((model, model.explain_loop(task)) for model, task in both)
+        shares = describe_start_shares((member.steps, member.training.averages) for member in members)
+        looped = [
+            (
+                "model",
+                f"model {getattr(model, 'module', model.name)}: {reason}: members of a pack are trained one after "
+                "another, so a pack of N members takes about N times as long as one",
+            )
+            for model, reason in reasons
+            if reason is not None
+        ]
+        return [*looped, *((f"training.averages.{label}", sentence) for label, sentence in shares.items())]
+
+    # Costs ------------------------------------------------------------------------------------------------------------
+
+    def too_large(self, member: MemberConfig) -> list[Problem]:
+        """Return what of one member takes more than LARGEST_MEMBER bytes: its model with AdamW's state, its batch.
+
+        Of a row of a batch one token is counted: counting them all may take minutes.
+        """
+        rows = math.ceil(member.training.batch_size / member.training.accumulation)
+        sizes = {
+            "model": (4 * _weights_bytes(member), "with this task, the weights, gradient and moments of one seed take"),
+            "training.batch_size": (8 * rows, "the inputs of one batch take at least"),
+        }
+        allowed = f"at most {LARGEST_MEMBER / 2**30:.0f} GiB"
+        return [
+            Problem(key=key, message=f"{what} {size / 2**30:,.0f} GiB of memory", allowed=allowed)
+            for key, (size, what) in sizes.items()
+            if size > LARGEST_MEMBER
+        ]
+
+    def kept_bytes(self, member: MemberConfig) -> int:
+        """Return the bytes of the weights of all averages that are kept."""
+        return _weights_bytes(member) * len(averages_kept(member))
+
+    def pack_cost(self, member: MemberConfig, gpus: float) -> PackCost:
+        """Return the cost of packs of one structure, in operations; a step has a fixed cost beside its members'."""
+        least, largest = (LEAST_BYTES_GPU, LARGEST_PACK_GPU) if gpus else (1, LARGEST_PACK_CPU)
+        cost = cost_of(member)
+        steps = (STEP_FLOPS_GPU if gpus else STEP_FLOPS_CPU) * member.training.steps
+        looped = steps if member.model.explain_loop(member.task) else 0.0
+        return PackCost(
+            largest=largest,
+            bytes_per_member=max(least, cost.bytes_per_member),
+            per_pack=steps - looped,
+            per_member=cost.flops_per_step * equivalent_steps(member) + looped,
+        )
+
+    def rough_seconds(self, member: MemberConfig) -> float:
+        """Return a rough estimate by operations."""
+        return rough_seconds(member)
+
+    # Comparisons ------------------------------------------------------------------------------------------------------
+
+    def parameters(self, resolved: Mapping[str, Any]) -> str | None:
+        """Return the declared parameters of a model; None if it cannot be built or draws its own initial weights."""
+        from trainers.models.model import Model
+
+        try:
+            if corrections(resolved):
+                return None
+            member = recorded_member(resolved, 0)
+        except ConfigError:
+            return None
+        if type(member.model).initial is not Model.initial:
+            return None
+        return repr(tuple(member.model.parameters(member.task)))
+
+    # Training ---------------------------------------------------------------------------------------------------------
+
+    def environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
+        """Return versions, device and threads of torch in this process."""
+        return environment(work["code"], gpus=work["gpus"])
+
+    def run(self, work: Mapping[str, Any], members: list[MemberConfig], reporter: Reporter, checkpoints: Any) -> None:
+        """Train a pack in this process, resuming from its newest good checkpoint if there is one."""
+        import torch  # takes a second or more
+
+        from trainers.training.loop import train
+
+        torch.set_num_threads(work["cpus"])
+        if work["gpus"] and torch.cuda.is_available():
+            hold_to_share(work["gpus"])
+        train(
+            members,
+            reporter,
+            ids=[(config_id, seed) for config_id, seed in work["ids"]],
+            checkpoints=checkpoints,
+            weights=Path(work["weights"]) if work["weights"] else None,
+            device="cuda" if work["gpus"] else "cpu",
+            earlier=choose_earlier(work["earlier"]),
+            prune_at=work.get("prune_at"),
+        )
+
+
+def measured_by(member: MemberConfig) -> Measured:
+    """Return what a member of the engine reports, by today's classes."""
+    task = member.task
+    trained = {one.name: tuple(sorted(one.trained_lengths)) for one in task.distributions if one.trained_lengths}
+    return Measured(
+        lengths=member.evaluated_lengths,
+        averages=tuple(member.training.averages),
+        metrics=member.metrics,
+        longest_trained={name: lengths[-1] for name, lengths in trained.items()},
+        headline=tuple(task.headline),
+        families=task.recorded_families(),
+        pairs=tuple(task.paired_metrics),
+        trained=trained,
+        technical=tuple(technical_keys(member)),
+    )
+
+
+def choose_earlier(
+    states: Sequence[Sequence[tuple[str, str, int]]],
+) -> list[tuple[Path, tuple[str, int]]] | None:
+    """Return the first states whose folders all have a checkpoint, else the last ones; None if there are none."""
+    paths = [[(Path(folder), (name, seed)) for folder, name, seed in members] for members in states]
+    complete = (pairs for pairs in paths if all(any(folder.glob("step-*.ckpt")) for folder, _ in pairs))
+    return next(complete, paths[-1] if paths else None)
+
+
+def cost_of(member: MemberConfig) -> Cost:
+    """Return the cost of a member. Raises UserError if its task and model cannot take a step."""
+    try:
+        return estimate(member)
+    except (Exception, SystemExit) as error:
+        said = (str(error).strip().splitlines() or [""])[-1]
+        own = sorted({type(part).__module__ for part in (member.task, member.model)})
+        own = [module for module in own if not module.startswith("trainers.")]
+        look = f"; python -m trainers.check {' '.join(own)} may say why" if own else ""
+        raise UserError(
+            f"task {member.task.name} and model {member.model.name} cannot take a step: {type(error).__name__}: "
+            f"{said}{look}"
+        ) from error
+
+
+def equivalent_steps(member: MemberConfig) -> float:
+    """Return the training steps plus the cost of evaluations in steps."""
+    steps, evaluation = member.training.steps, member.evaluation
+    evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
+    rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) * evaluations
+    return steps + EVALUATED * member.task.passes_with(member.model) * rows / member.training.batch_size
+
+
+def _weights_bytes(member: MemberConfig) -> int:
+    """Return the bytes of one member's weights."""
+    width = 8 if member.training.dtype == "float64" else 4
+    return width * _count_parameters(member.model, member.task)
+
+
+@lru_cache(maxsize=1024)
+def _count_parameters(model: Model, task: Task) -> int:
+    """Return the number of parameters of a model; 0 if the user's own code raises, which the trial will report."""
+    try:
+        return sum(math.prod(parameter.shape) for parameter in model.parameters(task))
+    except Exception:
+        return 0
+
+
+def _model_metrics(section: Any) -> Mapping[str, str]:
+    """Return the model's own metrics with their directions; none if it cannot be built."""
+    try:
+        return dict(registry.build("model", _as_section(section)).metrics)
+    except ConfigError:
+        return {}
+
+
+def _as_section(value: Any) -> Any:
+    """Return a section that the space draws, which a plain name may stand for, as a mapping."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _small_sections(member: MemberConfig) -> dict[str, Any]:
+    """Return the sections of a member that takes one short step and is evaluated on few samples."""
+    sections = member.to_dict()
+    few = min(ROWS, member.training.batch_size)
+    accumulation = min(member.training.accumulation, few)
+    training = {"batch_size": few, "accumulation": accumulation, "compile": False}
+    return {
+        **sections,
+        "training": {**sections["training"], **training},
+        "evaluation": {**sections["evaluation"], "samples": ROWS},
+    }
+
+
+def _is_users_own(settings: Settings) -> bool:
+    return not type(settings).__module__.startswith("trainers.")
+
+
+def _nested_settings(settings: Settings) -> list[Settings]:
+    """Return the settings of registered classes that are fields of other settings."""
+    return [value for value in vars(settings).values() if isinstance(value, Settings)]

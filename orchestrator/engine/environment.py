@@ -1,0 +1,80 @@
+"""The environment of a worker: versions, device, threads and settings that change the last bits of a number.
+
+A flat table of texts and numbers. The ledger has each environment once, by its digest, and every evaluation names its
+own. Whether a pack was compiled is not part of it: every evaluation records that itself (`form`).
+"""
+
+import os
+import platform
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from orchestrator.code.code_record import engine_digest
+from orchestrator.code.provenance import version
+
+ENGINE, MODULE = "engine", "module "  # keys: the digest of trainers; prefix of the digests of own modules
+PACKAGES = ("lengthwise", "torch", "numpy", "ray", "optuna")
+VARIABLES = (
+    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_DYNAMIC", "OMP_DYNAMIC", "MKL_CBWR"),
+    *("MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE", "OPENBLAS_CORETYPE", "ATEN_CPU_CAPABILITY"),
+    *("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "NPY_DISABLE_CPU_FEATURES"),
+    *("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG"),
+    *("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"),
+)
+
+
+def environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, str | int | bool]:
+    """Return the environment of this process for a pack that will be trained here; `code` are the modules of `imports`.
+
+    Variables that are not set are left out. Threads are those that torch uses in one operation.
+    """
+    import torch
+
+    from trainers.tensors.precision import mkl_order_problem
+
+    found: dict[str, str | int | bool | None] = {"python": platform.python_version(), **_versions()}
+    cuda = bool(gpus) and torch.cuda.is_available()
+    found["cuda"] = torch.version.cuda if cuda else None
+    if cuda:
+        found["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+    found |= {
+        "device": torch.cuda.get_device_name() if cuda else "cpu",
+        "processor": _processor(),
+        "cpu capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "float32 products": torch.get_float32_matmul_precision(),
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+        **{name: os.environ.get(name) for name in VARIABLES},
+        ENGINE: trainers_digest(),
+        **{f"{MODULE}{fields['module']}": fields["sha256"][:16] for fields in code},
+    }
+    if mkl_order_problem():
+        found["MKL_CBWR"] = f"{found['MKL_CBWR']}, too late"
+    return {name: value for name, value in found.items() if value is not None}
+
+
+@cache
+def trainers_digest() -> str:
+    """Return the digest of `trainers` as it was at the first call.
+
+    Every process calls this soon after the import of `trainers` and before it trains: later edits do not run in it.
+    """
+    return engine_digest("trainers")
+
+
+@cache
+def _versions() -> dict[str, str | None]:
+    return {name: version(name) for name in PACKAGES}
+
+
+@cache
+def _processor() -> str:
+    """Return the name of the processor, from /proc/cpuinfo on Linux."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())

@@ -1,0 +1,143 @@
+"""The interface between what runs a sweep and what trains its members.
+
+A member is one configuration with one seed. A trainer builds members from the sections of a sweep file, says what they
+measure and cost, and trains packs of them. `orchestrator.trainer` chooses between the two that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from orchestrator.measured import Measured
+from trainers.errors import Problem
+from trainers.tasks.metrics import Metric
+
+if TYPE_CHECKING:
+    from orchestrator.code.own_code import Source
+    from trainers.config.slots import Slot
+    from trainers.evaluation.results import Evaluation, Progress
+
+
+class Member(Protocol):
+    """One configuration with one seed; a frozen dataclass with the fields of its sections and `seed`."""
+
+    @property
+    def config_id(self) -> str: ...  # noqa: D102
+    @property
+    def structural_key(self) -> str: ...  # noqa: D102
+    @property
+    def steps(self) -> int: ...  # noqa: D102
+    @property
+    def every(self) -> int | None: ...  # noqa: D102
+    def to_dict(self) -> dict[str, Any]: ...  # noqa: D102
+
+
+class Reporter(Protocol):
+    """Receives what a pack reports; an exception raised here ends the pack."""
+
+    def report(self, evaluation: Evaluation) -> bool | None:
+        """Record an evaluation; True asks the trainer to save its state and return."""
+
+    def progress(self, progress: Progress) -> None:
+        """Receive a heartbeat."""
+
+    def notice(self, text: str) -> None:
+        """Receive a message for the user."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredObjective:
+    """What sections declare of the objective, as far as they can be built.
+
+    `averages` and `lengths` are None where the sections that name them cannot be built. `distribution` is the one that
+    is trained on, whose metrics have no suffix.
+    """
+
+    metrics: Mapping[str, Metric]
+    averages: tuple[str, ...] | None
+    lengths: tuple[int, ...] | None
+    distribution: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackCost:
+    """The cost of packs of one structure: their largest size, a member's bytes of memory, and their work.
+
+    A pack of n members costs per_pack + n * per_member, in a unit in which the packs of a sweep can be compared.
+    """
+
+    largest: int
+    bytes_per_member: int
+    per_pack: float
+    per_member: float
+
+
+class Trainer(Protocol):
+    """What trains members, and knows what their sections mean."""
+
+    sections: tuple[str, ...]
+    is_local: bool  # packs run in processes of this machine unless told otherwise, GPUs included
+    equal_failures: int | None  # a sweep stops when the first packs, so many, fail alike before their first evaluation
+
+    def build(self, sections: Mapping[str, Any], *, recorded: bool) -> Any:
+        """Return the member of seed 0 with these sections. Raises ConfigError with dotted keys."""
+
+    def rebuild(self, resolved: Mapping[str, Any], seed: int) -> Any:
+        """Return a member of a recorded configuration, perhaps of an older version. Raises ConfigError."""
+
+    def corrections(self, resolved: Mapping[str, Any]) -> list[str]:
+        """Return why a recorded configuration would give other numbers today, a sentence for each reason."""
+
+    def measured(self, member: Any) -> Measured:
+        """Return what a member reports."""
+
+    def declared(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
+        """Return what sections declare of the objective, None if they cannot be built far enough."""
+
+    def single_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
+        """Return what is wrong with single values, key by key."""
+
+    def slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
+        """Return the typed field that a dotted key sets, None if there is none."""
+
+    def problems_here(self, members: Iterable[Any]) -> list[Problem]:
+        """Return what members need and this machine lacks, such as data or scripts; keys are dotted."""
+
+    def try_out(self, member: Any, folder: Path | None) -> list[tuple[str, str]]:
+        """Try code of the user's own for a moment; return (dotted key, message) of everything that is wrong.
+
+        `folder` has the sweep file, None without one.
+        """
+
+    def sources(self, members: Iterable[Any], folder: Path | None) -> list[Source]:
+        """Return files of the user's own, beside the modules of `imports`, that the sweep keeps copies of."""
+
+    def warnings(self, members: Iterable[Any], folder: Path | None) -> list[tuple[str, str]]:
+        """Return (dotted key, message) of what is allowed but seldom meant."""
+
+    def too_large(self, member: Any) -> list[Problem]:
+        """Return what of a member needs more memory than any machine has; keys are dotted."""
+
+    def kept_bytes(self, member: Any) -> int:
+        """Return the bytes of the weights that are kept of a member at its end."""
+
+    def pack_cost(self, member: Any, gpus: float) -> PackCost:
+        """Return the cost of packs of members like this one."""
+
+    def rough_seconds(self, member: Any) -> float:
+        """Return a rough estimate of the seconds that a member trains alone on one core; 0 if unknown."""
+
+    def parameters(self, resolved: Mapping[str, Any]) -> str | None:
+        """Return the parameters of a model and their initial values as text; None if unknown."""
+
+    def environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
+        """Return the settings of this process that may change numbers."""
+
+    def run(self, work: Mapping[str, Any], members: list[Any], reporter: Reporter, checkpoints: Any) -> None:
+        """Train a pack, resuming from its newest saved state; `work` is what `describe_work` wrote.
+
+        `checkpoints` is the `trainers.files.checkpoint.Checkpoints` of the pack.
+        """

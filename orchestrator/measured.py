@@ -1,0 +1,92 @@
+"""What a configuration measures, in the words of the ledger: a reader needs no class of its task or model."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from trainers.tasks.metrics import Family, Metric
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What the members of a configuration report: evaluated lengths, averages, and every recorded metric by name.
+
+    `longest_trained`: of each distribution that has trained lengths the longest, evaluated or not; the distribution
+    of the first metric is the one trained on. `trained`: all of these lengths, empty in ledgers of 1.0.0. `technical`:
+    the dotted keys whose values change no numbers. `headline`: the metrics worth a chart, by base. `families`, `pairs`:
+    metrics to be drawn against the number in their name, and (measured, predicted) against each other.
+    """
+
+    lengths: tuple[int, ...]
+    averages: tuple[str, ...]
+    metrics: Mapping[str, Metric]
+    longest_trained: Mapping[str, int]
+    headline: tuple[str, ...]
+    families: Mapping[str, Family]
+    pairs: tuple[tuple[str, str], ...]
+    trained: Mapping[str, tuple[int, ...]]
+    technical: tuple[str, ...]
+
+    def trained_as(self, recorded: Self) -> Self:
+        """Return the same metrics with the trained lengths of a configuration, those of its task or a record of it."""
+        known = {name: {*lengths} for name, lengths in recorded.trained.items()}
+        for metric in recorded.metrics.values():
+            known.setdefault(metric.distribution, set()).update(metric.trained_lengths)
+        metrics = {
+            name: replace(
+                metric,
+                trained_lengths=tuple(sorted(known.get(metric.distribution, set()).intersection(metric.lengths))),
+            )
+            for name, metric in self.metrics.items()
+        }
+        return replace(self, metrics=metrics, longest_trained=recorded.longest_trained, trained=recorded.trained)
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the ledger's fields; metrics with the same distribution and lengths are grouped."""
+        sets = []
+        for (distribution, lengths, trained), group in itertools.groupby(self.metrics.items(), _set_of):
+            of_set = {"distribution": distribution, "lengths": list(lengths), "trained_lengths": list(trained)}
+            sets.append({**of_set, "metrics": {name: [metric.base, metric.direction] for name, metric in group}})
+        return {
+            "lengths": list(self.lengths),
+            "averages": list(self.averages),
+            "sets": sets,
+            "longest_trained": dict(self.longest_trained),
+            "headline": list(self.headline),
+            "families": {
+                name: {"label": family.label, "metrics": [list(item) for item in family.metrics.items()]}
+                for name, family in self.families.items()
+            },
+            "pairs": [list(pair) for pair in self.pairs],
+            "trained": {name: list(lengths) for name, lengths in self.trained.items()},
+            "technical": list(self.technical),
+        }
+
+    @classmethod
+    def from_recorded(cls, fields: Mapping[str, Any]) -> Self:
+        """Read back what `recorded` gave."""
+        return cls(
+            lengths=tuple(fields["lengths"]),
+            averages=tuple(fields["averages"]),
+            metrics={
+                name: Metric(base, one["distribution"], way, tuple(one["lengths"]), tuple(one["trained_lengths"]))
+                for one in fields["sets"]
+                for name, (base, way) in one["metrics"].items()
+            },
+            longest_trained=dict(fields["longest_trained"]),
+            headline=tuple(fields["headline"]),
+            families={
+                name: Family(family["label"], dict(family["metrics"])) for name, family in fields["families"].items()
+            },
+            pairs=tuple((measured, predicted) for measured, predicted in fields["pairs"]),
+            trained={name: tuple(lengths) for name, lengths in fields.get("trained", {}).items()},
+            technical=tuple(fields.get("technical", ())),
+        )
+
+
+def _set_of(item: tuple[str, Metric]) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    metric = item[1]
+    return metric.distribution, metric.lengths, metric.trained_lengths

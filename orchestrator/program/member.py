@@ -1,0 +1,231 @@
+"""Members of programs: what the sections `program`, `config`, `training` and `evaluation` of a sweep file may hold."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from orchestrator.measured import Measured
+from orchestrator.program.command import split_command, unknown_placeholders
+from trainers.errors import Problem, nearest
+from trainers.settings.fields import Settings, setting
+from trainers.settings.identity import digest, identity, structure
+from trainers.tasks.metrics import Metric
+
+DIRECTIONS = ("minimize", "maximize", "none")
+RAW = "raw"
+
+
+class ProgramSettings(Settings):
+    """What is started for every member: a command or a function of the user's own; `imported` results start nothing."""
+
+    command: tuple[str, ...] | str | None = setting(
+        None, help="words of a command with placeholders such as ${args}; a text is split as a shell would split it"
+    )
+    function: str | None = setting(None, help="MODULE.NAME of a Python function (config, seed, report, checkpoints)")
+    imported: str | None = setting(None, help="SHA-256 of an imported table; written by `lengthwise import`")
+    files: tuple[str, ...] | None = setting(
+        None, help="files that are copied and hashed; null: the words that are files here, and what they import"
+    )
+    seed_shares: tuple[str, ...] = setting(
+        (), help="what members of one seed share, such as [training data, test inputs]; lengthwise cannot check it"
+    )
+    member_minutes: float | None = setting(None, above=0.0, help="how long a member trains, for `plan`")
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """Yield problems of none or several of command, function and imported, and of words that cannot be split."""
+        given = [name for name in ("command", "function", "imported") if getattr(self, name) is not None]
+        if len(given) != 1:
+            message = f"has both {' and '.join(given)}; keep one" if given else "says neither command nor function"
+            yield Problem(key="", message=message, allowed="command: [...] or function: MODULE.NAME")
+        if isinstance(self.command, str):
+            try:
+                split_command(self.command)
+            except ValueError as error:
+                yield Problem(key="command", given=self.command, message=f"cannot be split into words ({error})")
+        if self.command is not None and not self.command:
+            yield Problem(key="command", given=list(self.command), message="must have at least one word")
+        elif len(self.words) == 1 and _is_function(self.words[0]):
+            allowed = "function: MODULE.NAME, or the words of a command"
+            message = f"{self.words[0]!r} names a function, not a program"
+            yield Problem(key="command", given=self.command, message=message, allowed=allowed)
+        if self.function is not None and not _is_function(self.function):
+            message = f"{self.function!r} is not MODULE.NAME"
+            yield Problem(key="function", given=self.function, message=message, allowed="such as my_training.train")
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the command; () for a function."""
+        if isinstance(self.command, str):
+            try:
+                return tuple(split_command(self.command))
+            except ValueError:
+                return ()
+        return self.command or ()
+
+    @property
+    def description(self) -> str:
+        """What is started, as text."""
+        return self.function or shlex.join(self.words)
+
+
+class ProgramTraining(Settings):
+    """How long a member trains, in whatever unit the program counts."""
+
+    steps: int = setting(low=1, below=2**32, help="steps, epochs or tokens: the last step a member reports")
+
+
+class ProgramEvaluation(Settings):
+    """What a program reports, and when."""
+
+    every: int | None = setting(None, low=1, help="a report is due at each multiple, and at the end; null: at the end")
+    lengths: tuple[int, ...] = setting((1,), low=0, help="the lengths of every metric that names none of its own")
+    trained_lengths: tuple[int, ...] | dict[str, str] = setting(
+        (), help="the lengths trained on, or {up_to: config.KEY}, the key of the longest one"
+    )
+    metrics: dict[str, Any] = setting(
+        help="a better direction for each metric (minimize, maximize, none), or {direction:, lengths: [...]}"
+    )
+    averages: tuple[str, ...] = setting((RAW,), help="the weight averages that are reported")
+    axis: str = setting("length", help="what the numbers of `lengths` are, such as depth or digits")
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """Yield problems of metrics, of repeated lengths and averages, and of trained lengths."""
+        for name in ("lengths", "averages"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                yield Problem(key=name, given=list(values), message="must be distinct and not empty")
+        if not self.metrics:
+            yield Problem(key="metrics", given={}, message="is empty", allowed="NAME: maximize or minimize")
+        for name, metric in self.metrics.items():
+            direction = metric.get("direction") if isinstance(metric, Mapping) else metric
+            if direction not in DIRECTIONS:
+                close, allowed = nearest(direction, DIRECTIONS), ", ".join(DIRECTIONS)
+                message = f"the better direction of {name} is {direction!r}"
+                yield Problem(key=f"metrics.{name}", given=metric, message=message, allowed=allowed, nearest=close)
+            if isinstance(metric, Mapping):
+                yield from _metric_problems(name, metric)
+        trained = self.trained_lengths
+        if isinstance(trained, Mapping) and (trained.keys() != {"up_to"} or not _is_config_key(trained["up_to"])):
+            message = "is neither a list of lengths nor {up_to: config.KEY}"
+            yield Problem(key="trained_lengths", given=dict(trained), message=message)
+
+    def lengths_of(self, metric: str) -> tuple[int, ...]:
+        """Return the lengths of a metric, ascending."""
+        declared = self.metrics[metric]
+        own = declared.get("lengths") if isinstance(declared, Mapping) else None
+        return tuple(sorted(self.lengths if own is None else own))
+
+    def direction_of(self, metric: str) -> str:
+        """Return the better direction of a metric."""
+        declared = self.metrics[metric]
+        return str(declared["direction"] if isinstance(declared, Mapping) else declared)
+
+
+class ProgramMember(Settings):
+    """One configuration of a program with one seed; see `orchestrator.interface.Member`."""
+
+    program: ProgramSettings = setting(kind=ProgramSettings)
+    config: dict[str, Any] = setting(member=True, help="the values that the program is given")
+    training: ProgramTraining = setting(kind=ProgramTraining)
+    evaluation: ProgramEvaluation = setting(kind=ProgramEvaluation)
+    seed: int = setting(0, low=0, below=2**63, member=True, help="given to the program")
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """Yield problems of placeholders without a value, and of a trained length that the config does not have."""
+        yield from unknown_placeholders(self.program.words, dotted_keys(self.config))
+        trained = self.evaluation.trained_lengths
+        if isinstance(trained, Mapping) and self._longest_trained() is None:
+            key, known = trained["up_to"], [f"config.{key}" for key in dotted_keys(self.config)]
+            message = f"{key} is no whole number from 1 in config"
+            yield Problem(
+                key="evaluation.trained_lengths", given=dict(trained), message=message, nearest=nearest(key, known)
+            )
+
+    @property
+    def steps(self) -> int:
+        """The step of the last report."""
+        return self.training.steps
+
+    @property
+    def every(self) -> int | None:
+        """The steps between reports, None: only at the end."""
+        return self.evaluation.every
+
+    @cached_property
+    def config_id(self) -> str:
+        """Hash of all values but the seed, 12 hexadecimal digits."""
+        return digest({key: value for key, value in identity(self).items() if key != "seed"})
+
+    @cached_property
+    def structural_key(self) -> str:
+        """Hash of the program, its steps and its reports, without config and seed."""
+        return digest(structure(self))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """All lengths at which a metric is reported, ascending."""
+        evaluation = self.evaluation
+        return tuple(sorted({length for name in evaluation.metrics for length in evaluation.lengths_of(name)}))
+
+    @property
+    def measured(self) -> Measured:
+        """What it reports, in the words of the ledger."""
+        evaluation, trained = self.evaluation, self._trained_lengths()
+        metrics = {}
+        for name in evaluation.metrics:
+            lengths = evaluation.lengths_of(name)
+            known = tuple(length for length in lengths if length in trained)
+            metrics[name] = Metric(name, "", evaluation.direction_of(name), lengths, known)
+        return Measured(
+            lengths=self.lengths,
+            averages=evaluation.averages,
+            metrics=metrics,
+            longest_trained={"": max(trained)} if trained else {},
+            headline=tuple(evaluation.metrics),
+            families={},
+            pairs=(),
+            trained={"": tuple(sorted(trained))} if trained else {},
+            technical=(),
+        )
+
+    def _trained_lengths(self) -> tuple[int, ...]:
+        trained = self.evaluation.trained_lengths
+        return tuple(range(1, (self._longest_trained() or 0) + 1)) if isinstance(trained, Mapping) else trained
+
+    def _longest_trained(self) -> int | None:
+        value: Any = self.config
+        trained = self.evaluation.trained_lengths
+        for step in trained["up_to"].split(".")[1:] if isinstance(trained, Mapping) else ():
+            value = value.get(step) if isinstance(value, Mapping) else None
+        return value if type(value) is int and value >= 1 else None
+
+
+def dotted_keys(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted keys of nested mappings, those of the inner mappings too."""
+    for key, value in config.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from dotted_keys(value, f"{prefix}{key}.")
+
+
+def _metric_problems(name: str, metric: Mapping[str, Any]) -> Iterable[Problem]:
+    for key in metric.keys() - {"direction", "lengths"}:
+        close = nearest(key, ("direction", "lengths"))
+        yield Problem(key=f"metrics.{name}.{key}", message="unknown key", allowed="direction, lengths", nearest=close)
+    lengths = metric.get("lengths", [1])
+    is_list = isinstance(lengths, list) and all(type(length) is int and length >= 0 for length in lengths)
+    if not is_list or not lengths:
+        allowed = "a list of whole numbers, such as [5, 10]"
+        yield Problem(key=f"metrics.{name}.lengths", given=lengths, message="is no list of lengths", allowed=allowed)
+
+
+def _is_function(word: str) -> bool:
+    parts = word.split(".")
+    return len(parts) > 1 and parts[-1] not in ("py", "sh") and all(part.isidentifier() for part in parts)
+
+
+def _is_config_key(key: Any) -> bool:
+    return isinstance(key, str) and key.startswith("config.")

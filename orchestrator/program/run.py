@@ -1,0 +1,375 @@
+"""Runs one member of a program: starts it, follows its reports and its log, stops it, and says how it ended.
+
+Every attempt has its own reports and log, `members/<config_id>-<seed>/attempt-2.{jsonl,log}`. A new attempt first takes
+over what earlier ones have reported, and starts once all of their processes have ended.
+
+ProgramEnded    the program ended before its last report, or reported nonsense
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import lengthwise
+from orchestrator.code.own_code import PROGRAM
+from orchestrator.interface import Reporter
+from orchestrator.program.command import Values, fill_words
+from orchestrator.program.member import ProgramMember
+from orchestrator.program.process import Process, start, try_lock
+from orchestrator.program.reports import Declared, MergedReports, ReportedStep, ReportProblem
+from trainers.evaluation.results import Evaluation, Progress
+
+MEMBERS_FOLDER = "members"
+AGAIN = 75  # EX_TEMPFAIL: the exit code by which a program asks to be started again, which does not count as a death
+_MOST_UNCHANGED = 20  # such starts in a row without a new step
+_POLL_SECONDS = 0.05
+_FIRST_LINES, _LAST_LINES = 10, 40  # of a log that are shown
+
+
+class ProgramEnded(Exception):  # noqa: N818 - named by what happened
+    """A program ended before its last report. `again`: whether another attempt may get further."""
+
+    def __init__(self, message: str, trace: str | None, *, again: bool) -> None:
+        super().__init__(message)
+        self.message, self.trace, self.again = message, trace, again
+
+
+def search_path() -> str:
+    """Return the folders in which commands are searched: PATH, then that of this interpreter."""
+    return os.pathsep.join(filter(None, (os.environ.get("PATH"), str(Path(sys.executable).parent))))
+
+
+def run_member(work: Mapping[str, Any], member: ProgramMember, reporter: Reporter, checkpoints: Path) -> None:
+    """Run a program or function until its last report, or up to the step at which the sweep pauses it.
+
+    Raises ProgramEnded, and what a function raises.
+    """
+    run = _Run(work, member, reporter, checkpoints.absolute())
+    run.take_over()
+    unchanged = 0
+    while not run.is_done:
+        completed = run.reports.completed
+        if not run.attempt():
+            return
+        unchanged = 0 if run.reports.completed > completed else unchanged + 1
+        if unchanged > _MOST_UNCHANGED:
+            raise ProgramEnded(f"asked {unchanged} times to be started again without a new step", None, again=False)
+
+
+class _Run:
+    """The attempts of one member in this process."""
+
+    def __init__(self, work: Mapping[str, Any], member: ProgramMember, reporter: Reporter, checkpoints: Path) -> None:
+        self.work, self.member, self.reporter, self.checkpoints = work, member, reporter, checkpoints
+        self.sweep = Path(work["folder"]).absolute()
+        (config_id, seed), *_ = work["ids"]
+        self.folder = self.sweep / MEMBERS_FOLDER / f"{config_id}-{seed}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        evaluation = member.evaluation
+        self.reports = MergedReports(
+            Declared(
+                steps=member.steps,
+                every=member.every,
+                averages=evaluation.averages,
+                metrics={name: evaluation.lengths_of(name) for name in evaluation.metrics},
+                lengths=member.lengths,
+            )
+        )
+        self.until = min(work.get("pause_at") or member.steps, member.steps)
+        self.recorded = int(work.get("recorded_step") or 0)
+        self.last: ReportedStep | None = None
+        self.stop = False
+        self._began = time.monotonic() - float(work.get("seconds") or 0.0)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything up to `until` is reported."""
+        return self.stop or self.recorded >= self.until
+
+    def take_over(self) -> None:
+        """Wait until earlier attempts have ended, and record what they have reported."""
+        while (lock := try_lock(self.folder / "lock")) is None:
+            self._beat("waiting")
+            time.sleep(_POLL_SECONDS)
+        os.close(lock.descriptor)
+        for path in self._attempts("jsonl"):
+            self._take(path, path.read_text(encoding="utf-8", errors="replace"))
+            self._record(self.reports.finish())
+        self._fill()
+
+    def attempt(self) -> bool:
+        """Start the member once; return whether it asked to be started again. Raises ProgramEnded."""
+        number = 1 + max((int(path.stem.rpartition("-")[2]) for path in self._attempts("*")), default=0)
+        reports, log = (self.folder / f"attempt-{number}.{ending}" for ending in ("jsonl", "log"))
+        reports.touch()
+        if self.member.program.function is not None:
+            self._call(reports)
+            code, reason = 0, None
+        else:
+            code, reason = self._start(reports, log)
+        self._record(self.reports.finish())
+        self._fill()
+        if self.is_done:
+            return False
+        return self._judge(code, reason, log)
+
+    def _judge(self, code: int, reason: str | None, log: Path) -> bool:
+        """Return whether a program that ended early is started again here; raises ProgramEnded otherwise."""
+        completed, steps = self.reports.completed, self.member.steps
+        where = f"after step {completed} of {steps}" if completed else "before its first report"
+        advanced = completed > self.start_step
+        if reason is None and code == AGAIN:
+            return True
+        trace = _shown_log(log) if log.exists() else None
+        if reason is not None:
+            raise ProgramEnded(f"{reason}, {where}", trace, again=advanced or "hours" not in reason)
+        if code == 0:
+            raise ProgramEnded(f"it ended {where}, without its last report", trace, again=False)
+        if code < 0:
+            raise ProgramEnded(f"killed by signal {-code}, {where}", trace, again=True)
+        last = trace.strip().splitlines()[-1].strip() if trace and trace.strip() else "its log is empty"
+        raise ProgramEnded(f"exit code {code}, {where}: {last}", trace, again=advanced)
+
+    # A command --------------------------------------------------------------------------------------------------------
+
+    def _start(self, reports: Path, log: Path) -> tuple[int, str | None]:
+        """Run the command; return its exit code, and why it was stopped if it was not by the sweep."""
+        while (lock := try_lock(self.folder / "lock")) is None:
+            self._beat("waiting")
+            time.sleep(_POLL_SECONDS)
+        self.start_step = self.reports.completed
+        config = self.folder / "config.json"
+        config.write_text(json.dumps(self.member.config, indent=1), encoding="utf-8")
+        root, copy = self._code_folders()
+        values = Values(
+            config=self.member.config,
+            config_file=config,
+            seed=self.member.seed,
+            steps=self.member.steps,
+            checkpoints=self.checkpoints,
+            folder=self.folder,
+            reports=reports,
+        )
+        words = [_in_copy(word, copy) for word in fill_words(self.member.program.words, values)]
+        words[0] = shutil.which(words[0], path=search_path()) or words[0]
+        environment = self._environment(reports, config, copy)
+        process = start(
+            words,
+            env=environment,
+            cwd=root if root.is_dir() else copy,
+            log=log,
+            lock=lock,
+            grace=self.work["grace_seconds"],
+        )
+        try:
+            return self._follow(process, reports, log)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+
+    def _follow(self, process: Process, reports: Path, log: Path) -> tuple[int, str | None]:
+        """Read reports until the program has ended; ask it to stop when the sweep or a limit says so."""
+        offset = size = 0
+        began = heard = time.monotonic()
+        hours, silence, grace = self.work["member_hours"], self.work["watchdog_seconds"], self.work["grace_seconds"]
+        reason: str | None = None
+        asked: float | None = None  # when the program should have begun to end by itself
+        while True:
+            code = process.poll()
+            # Whole lines alone: a line without its end may still be written.
+            with reports.open("rb") as file:
+                file.seek(offset)
+                content = file.read()
+            if content := content[: content.rfind(b"\n") + 1]:
+                offset += len(content)
+                self._take(reports, content.decode(errors="replace"))
+                heard = time.monotonic()
+            if log.exists() and (now := log.stat().st_size) != size:
+                size, heard = now, time.monotonic()
+            if code is not None:
+                return code, reason
+            self._beat("train")
+            # A stop is first a request in `report`, then SIGTERM, then SIGKILL.
+            now_time = time.monotonic()
+            if (self.is_done or self._stop_file.exists()) and asked is None:
+                asked = now_time
+            late = asked is not None and now_time - asked > grace
+            if reason is None and now_time - heard > silence:
+                reason = f"neither a report nor a line of its log for {silence:g} s"
+            elif reason is None and hours is not None and now_time - began > 3600 * hours:
+                reason = f"stopped after resources.member_hours ({hours:g})"
+            if (reason is not None or late) and asked != math.inf:
+                process.terminate()
+                asked = math.inf
+            self._wait(process)
+
+    def _wait(self, process: Process) -> None:
+        deadline = time.monotonic() + _POLL_SECONDS
+        while process.keeper.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def _code_folders(self) -> tuple[Path, Path]:
+        """Return the user's folder, and the folder with the copies of the files that the sweep began with."""
+        fields = next(fields for fields in self.work["code"] if fields["module"] == PROGRAM)
+        return Path(fields["origin"]), Path(fields["root"])
+
+    def _environment(self, reports: Path, config: Path, copy: Path) -> dict[str, str]:
+        """Return the environment of the program: that of this process, and where its files are."""
+        client = self.sweep / "code" / "client"
+        client.mkdir(parents=True, exist_ok=True)
+        if not (client / "lengthwise.py").exists():
+            shutil.copyfile(lengthwise.__file__, client / "lengthwise.py")
+        paths = [str(copy), os.environ.get("PYTHONPATH", ""), str(client)]
+        own = {
+            "REPORTS": reports,
+            "CONFIG": config,
+            "SEED": self.member.seed,
+            "CHECKPOINTS": self.checkpoints,
+            "FOLDER": self.folder,
+            "STEPS": self.member.steps,
+            "EVERY": self.member.every or "",
+            "REPORTED": self.reports.completed,
+            "STOP_AT": self.until if self.until < self.member.steps else "",
+            "STOP": self._stop_file,
+        }
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("LENGTHWISE_")}
+        for name in ("MLFLOW_RUN_ID", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
+            environment.pop(name, None)
+        environment |= {f"LENGTHWISE_{name}": str(value) for name, value in own.items()}
+        environment |= {"PATH": search_path(), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        environment.setdefault("PYTHONUNBUFFERED", "1")  # a buffered log would look silent
+        environment.setdefault("OMP_NUM_THREADS", str(self.work["cpus"]))
+        if 0 < self.work["gpus"] < 1:  # JAX takes three quarters of a GPU otherwise
+            environment.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.9 * self.work['gpus']:.2f}")
+        return environment
+
+    @property
+    def _stop_file(self) -> Path:
+        return self.sweep / self.work["stop_file"]
+
+    # A function -------------------------------------------------------------------------------------------------------
+
+    def _call(self, reports: Path) -> None:
+        """Call the function of the user's own in this process."""
+        self.start_step = self.reports.completed
+        module, _, name = str(self.member.program.function).rpartition(".")
+        function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+
+        def report(step: int, curves: Mapping[str, Any], *, loss: float | None = None, average: str = "raw") -> bool:
+            self._write(reports, json.dumps(lengthwise.report_fields(step, curves, loss, average)))
+            return self.is_done or self._stop_file.exists()
+
+        config = json.loads(json.dumps(self.member.config))  # which the function may change
+        function(config, self.member.seed, report, self.checkpoints)
+
+    def _write(self, reports: Path, line: str) -> None:
+        with reports.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+        self._take(reports, f"{line}\n")
+
+    # Reports ----------------------------------------------------------------------------------------------------------
+
+    def _attempts(self, ending: str) -> list[Path]:
+        """Return the files of all attempts with this ending, in the order of the attempts."""
+        paths = self.folder.glob(f"attempt-*.{ending}")
+        return sorted(paths, key=lambda path: int(path.stem.rpartition("-")[2]))
+
+    def _take(self, path: Path, text: str) -> None:
+        """Read more of an attempt's reports, and record the steps that they complete."""
+        try:
+            self._record(self.reports.read(str(path), text))
+        except ReportProblem as problem:
+            raise ProgramEnded(str(problem), None, again=False) from None
+
+    def _record(self, steps: list[ReportedStep]) -> None:
+        """Report complete steps up to `until` that the sweep does not have yet."""
+        for reported in steps:
+            self.last = reported
+            if self.recorded < reported.step <= self.until:
+                self._send(reported)
+
+    def _fill(self) -> None:
+        """Report the due steps that remain after training has diverged, or has stopped early with its last values."""
+        ended = self.reports.failed is not None or self.reports.stopped is not None
+        for step in self._due_steps() if ended else ():
+            if step > self.recorded and step <= self.until:
+                if self.reports.failed is None and self.last is not None:
+                    self._send(replace(self.last, step=step))
+                    continue
+                evaluation = self.member.evaluation
+                shape = (len(evaluation.averages), len(evaluation.metrics), len(self.member.lengths))
+                self._send(ReportedStep(step=step, values_AKL=np.full(shape, np.nan, np.float32), loss=math.nan))
+
+    def _due_steps(self) -> Iterator[int]:
+        step = self.recorded
+        while step < self.member.steps:
+            step = self.reports.declared.next_due(step)
+            yield step
+
+    def _send(self, reported: ReportedStep) -> None:
+        failed, stopped = self.reports.failed, self.reports.stopped
+        final = reported.step == self.member.steps
+        if failed is None and final and np.isnan(reported.values_AKL).all():
+            failed = reported.step
+        evaluation = Evaluation(
+            step=reported.step,
+            final=final,
+            averages=self.member.evaluation.averages,
+            metrics=tuple(self.member.evaluation.metrics),
+            lengths=self.member.lengths,
+            values_MAKL=reported.values_AKL[None],
+            loss_M=np.array([reported.loss], dtype=np.float64),
+            failed_at_M=np.array([-1 if failed is None else failed], dtype=np.int64),
+            stopped_at_M=None if stopped is None else np.array([stopped], dtype=np.int64),
+            seconds=time.monotonic() - self._began,
+            form="program",
+            compiled=False,
+            repeated=self.reports.repeated,
+        )
+        self.recorded = reported.step
+        self.stop = bool(self.reporter.report(evaluation)) or self.stop
+
+    def _beat(self, phase: str) -> None:
+        seconds, steps = time.monotonic() - self._began, self.reports.completed
+        rate = steps / seconds if seconds > 0 else 0.0
+        self.reporter.progress(
+            Progress(
+                step=steps,
+                steps=self.member.steps,
+                members=1,
+                failed=0,
+                seconds=seconds,
+                member_steps_per_second=rate,
+                phase=phase,
+            )
+        )
+
+
+def _in_copy(word: str, copy: Path) -> str:
+    """Return a word that names a copied file, perhaps after `=`, with the path of the copy."""
+    before, equals, path = word.rpartition("=")
+    name = path.removeprefix("./")
+    return f"{before}{equals}{copy / name}" if name and (copy / name).is_file() else word
+
+
+def _shown_log(log: Path) -> str:
+    """Return the first and the last lines of a log."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    if len(lines) <= _FIRST_LINES + _LAST_LINES:
+        return "\n".join(lines)
+    left_out = f"... {len(lines) - _FIRST_LINES - _LAST_LINES} lines of {log} ..."
+    return "\n".join([*lines[:_FIRST_LINES], left_out, *lines[-_LAST_LINES:]])

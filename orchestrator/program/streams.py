@@ -1,0 +1,12 @@
+"""What members of programs share if they have one seed: what the author of the program declares, and nothing else."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+
+def shared_streams(
+    first: Mapping[str, Any], second: Mapping[str, Any], differing: Collection[str]
+) -> dict[str, list[str]]:
+    """Return the draws that both configurations declare under `program.seed_shares`; lengthwise cannot check them."""
+    declared = [configuration["program"].get("seed_shares") or () for configuration in (first, second)]
+    return {name: [] for name in declared[0] if name in declared[1]}

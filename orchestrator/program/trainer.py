@@ -1,0 +1,227 @@
+"""Programs as a trainer: one member a pack, run by a command or a function of the user's own."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.code.own_code import Source, program_files
+from orchestrator.interface import DeclaredObjective, PackCost, Reporter
+from orchestrator.measured import Measured
+from orchestrator.program.command import hands_over
+from orchestrator.program.files import find_files
+from orchestrator.program.member import ProgramEvaluation, ProgramMember, ProgramSettings, dotted_keys
+from orchestrator.program.run import run_member, search_path
+from search_spaces.grammar.problems.findings import PROGRAM_SECTIONS, lookup
+from trainers.config.slots import single_problems, slot_of
+from trainers.errors import ConfigError, Problem, nearest
+from trainers.tasks.metrics import Metric
+
+if TYPE_CHECKING:
+    from trainers.config.slots import Slot
+
+_DESCRIBE = """
+import importlib.metadata, sys
+print(sys.version.split()[0])
+print(*sorted(f"{one.name}=={one.version}" for one in importlib.metadata.distributions()), sep="\\n")
+"""
+
+
+class ProgramTrainer:
+    """Starts a command, or calls a function, for every member. See `orchestrator.interface.Trainer`."""
+
+    sections: tuple[str, ...] = PROGRAM_SECTIONS
+    is_local = True
+    equal_failures: int | None = 3
+
+    def build(self, sections: Mapping[str, Any], *, recorded: bool) -> ProgramMember:
+        """Return the member of seed 0. Raises ConfigError."""
+        return ProgramMember.from_mapping({**sections, "seed": 0})
+
+    def rebuild(self, resolved: Mapping[str, Any], seed: int) -> ProgramMember:
+        """Return a member of a recorded configuration. Raises ConfigError."""
+        return ProgramMember.from_mapping({**resolved, "seed": seed})
+
+    def corrections(self, resolved: Mapping[str, Any]) -> list[str]:
+        """Return nothing: the code of a program is compared by its files."""
+        return []
+
+    def measured(self, member: ProgramMember) -> Measured:
+        """Return the declared metrics."""
+        return member.measured
+
+    def declared(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
+        """Return the declared metrics, None if the section `evaluation` cannot be built."""
+        try:
+            evaluation = ProgramEvaluation.from_mapping(sections["evaluation"])
+        except (ConfigError, TypeError, AttributeError):  # perhaps no mapping
+            return None
+        metrics = {
+            name: Metric(name, "", evaluation.direction_of(name), evaluation.lengths_of(name), ())
+            for name in evaluation.metrics
+        }
+        lengths = tuple(sorted({length for metric in metrics.values() for length in metric.lengths}))
+        return DeclaredObjective(metrics=metrics, averages=evaluation.averages, lengths=lengths)
+
+    def single_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
+        """Return unknown keys, missing keys and wrong values; `config` may have any."""
+        return single_problems(sections, ProgramMember)
+
+    def slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
+        """Return the field that a dotted key sets, None for keys of `config`."""
+        return slot_of(sections, key, ProgramMember)
+
+    def problems_here(self, members: Iterable[ProgramMember]) -> list[Problem]:
+        """Return nothing: files and commands are checked by `try_out`."""
+        return []
+
+    def try_out(self, member: ProgramMember, folder: Path | None) -> list[tuple[str, str]]:
+        """Return missing files and commands; the program itself is tried by `validate --smoke`."""
+        root = _root(folder)
+        problems = [(key, f"there is no file {name} in {root}") for key, name in _missing_files(member, root)]
+        first = (*member.program.words, "")[0]
+        # A cluster may have commands that this machine lacks.
+        is_searched = first and "/" not in first and "$" not in first and not os.environ.get("RAY_ADDRESS")
+        if is_searched and shutil.which(first, path=search_path()) is None:
+            problems.append(("program.command", f"there is no command {first}; searched the folders of PATH"))
+        if member.program.function is not None:
+            problems += _function_problems(member.program.function)
+        return problems
+
+    def sources(self, members: Iterable[ProgramMember], folder: Path | None) -> list[Source]:
+        """Return the files of the commands, which are copied and hashed. Raises OwnCodeError."""
+        commands = [member.program for member in members if member.program.command is not None]
+        names = {name for program in commands for name in _files(program, folder)}
+        return [program_files(_root(folder), sorted(names))] if commands else []
+
+    def warnings(self, members: Iterable[ProgramMember], folder: Path | None) -> list[tuple[str, str]]:
+        """Warn of a command that is not given the seed, or a key that is searched."""
+        members = list(members)
+        commands = dict.fromkeys(member.program.words for member in members if member.program.command is not None)
+        warnings = []
+        for words in commands:
+            files = [_root(folder) / name for name in find_files(words, _root(folder))]
+            keys = ["seed", *(f"config.{key}" for key in _varied_keys([one.config for one in members]))]
+            lacking = [key for key in keys if not hands_over(words, key, files)]
+            if lacking:
+                message = f"no word gives the program {', '.join(lacking)}, and no file of it reads the client's; "
+                warnings.append(("program.command", message + "add ${args}, or use lengthwise.member()"))
+        return warnings
+
+    def too_large(self, member: ProgramMember) -> list[Problem]:
+        """Return nothing: what a program takes is not known."""
+        return []
+
+    def kept_bytes(self, member: ProgramMember) -> int:
+        """Return 0: no weights are kept."""
+        return 0
+
+    def pack_cost(self, member: ProgramMember, gpus: float) -> PackCost:
+        """Return the cost of packs of one member, by its steps."""
+        return PackCost(largest=1, bytes_per_member=1, per_pack=0.0, per_member=float(member.steps))
+
+    def rough_seconds(self, member: ProgramMember) -> float:
+        """Return the seconds that the sweep file gives, 0 if it does not."""
+        return 60.0 * (member.program.member_minutes or 0.0)
+
+    def parameters(self, resolved: Mapping[str, Any]) -> str | None:
+        """Return None: what a program initializes is not known."""
+        return None
+
+    def environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
+        """Return the interpreter or command, and a digest of the packages that it has."""
+        table: dict[str, str | int | bool] = {
+            "device": "gpu" if work["gpus"] else "cpu",
+            "threads": work["cpus"],
+            "processor": platform.processor() or platform.machine(),
+            **{f"module {fields['module']}": fields["sha256"][:16] for fields in work["code"]},
+        }
+        words = self.rebuild(work["members"][0], 0).program.words
+        command = shutil.which(words[0], path=search_path()) if words else sys.executable
+        return table | _describe_command(command or "")
+
+    def run(self, work: Mapping[str, Any], members: list[ProgramMember], reporter: Reporter, checkpoints: Any) -> None:
+        """Run the program, or the function, for one member."""
+        run_member(work, members[0], reporter, Path(checkpoints.folder))
+
+
+def _root(folder: Path | None) -> Path:
+    """Return the folder in which the words of a command name files: that of the sweep file, else the current one."""
+    return (folder or Path.cwd()).resolve()
+
+
+def _files(program: ProgramSettings, folder: Path | None) -> list[str]:
+    """Return the files that a program needs, relative to the folder of the sweep file."""
+    if program.files is not None:
+        return list(program.files)
+    return [name.as_posix() for name in find_files(program.words, _root(folder))]
+
+
+def _missing_files(member: ProgramMember, root: Path) -> list[tuple[str, str]]:
+    """Return (dotted key, name) of files that the sweep file names and that do not exist."""
+    if member.program.files is not None:
+        named, key = list(member.program.files), "program.files"
+    else:
+        words = [word.rpartition("=")[2] for word in member.program.words if "$" not in word]
+        named, key = [word for word in words if word.endswith((".py", ".sh"))], "program.command"
+    return [(key, name) for name in named if not (root / name).is_file()]
+
+
+def _function_problems(function: str) -> list[tuple[str, str]]:
+    """Return what is wrong with the name of a function, whose module is imported already."""
+    module, _, name = function.rpartition(".")
+    names = vars(importlib.import_module(module))
+    if callable(names.get(name)):
+        return []
+    known = [other for other, value in names.items() if callable(value) and not other.startswith("_")]
+    close = nearest(name, known)
+    return [("program.function", f"{module} has no function {name}" + (f"; did you mean {close}?" if close else ""))]
+
+
+def _varied_keys(configs: list[Mapping[str, Any]]) -> list[str]:
+    """Return the dotted keys of config, without those of mappings, that differ between configurations."""
+    keys = dict.fromkeys(key for config in configs for key in dotted_keys(config))
+    values = {key: [lookup(config, key) for config in configs] for key in keys}
+    return [
+        key for key, given in values.items() if any(one != given[0] for one in given) and type(given[0]) is not dict
+    ]
+
+
+@lru_cache(maxsize=8)
+def _describe_command(command: str) -> dict[str, str | int | bool]:
+    """Return the path of a command; of a Python interpreter, or a script of one, also its version and packages."""
+    table: dict[str, str | int | bool] = {"command": command}
+    interpreter = _interpreter(command)
+    if interpreter is None:
+        return table
+    words = [interpreter, "-I", "-c", _DESCRIBE]
+    try:
+        answer = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return table
+    version, *packages = answer.stdout.splitlines()
+    known = [name for name in packages if name.partition("==")[0] in ("torch", "jax", "numpy", "transformers")]
+    digest = hashlib.sha256("\n".join(packages).encode()).hexdigest()[:16]
+    return table | {"python": version, "packages": digest, **dict(name.split("==", 1) for name in known)}
+
+
+def _interpreter(command: str) -> str | None:
+    """Return the Python interpreter that a command is, or that its first line names, None if it is none."""
+    if Path(command).name.startswith("python"):
+        return command
+    try:
+        with Path(command).open("rb") as file:
+            first = file.readline(512)
+    except OSError:
+        return None
+    path = first[2:].strip().decode(errors="replace") if first.startswith(b"#!") else ""
+    return path if Path(path).name.startswith("python") else None

@@ -1,0 +1,31 @@
+"""Stops a sweep whose first packs all fail alike, which a program that cannot work at all does."""
+
+import re
+
+from orchestrator.errors import LengthwiseError
+from orchestrator.record.state.state import SweepState
+from orchestrator.wording import command
+
+_SHOWN_LINES = 15
+
+
+class EqualFailures(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
+    """The first packs failed alike before their first evaluation; the message ends with the log of one."""
+
+
+def refuse_equal_failures(state: SweepState, most: int | None) -> None:
+    """Raise EqualFailures if as many as `most` packs, and all that have ended, failed alike without an evaluation."""
+    packs = state.packs.values()
+    ended = [pack for pack in packs if pack.has_ended]
+    if most is None or len(ended) != min(most, len(packs)) or any(pack.evaluations for pack in packs):
+        return
+    errors = {re.sub(r"\d+", "", pack.error or "") for pack in ended}
+    if len(errors) > 1 or any(pack.status != "failed" for pack in ended):
+        return
+    log = next((pack.traces[-1] for pack in ended if pack.traces and pack.traces[-1]), None) or "(its log is empty)"
+    lines = log.strip().splitlines()[-_SHOWN_LINES:]
+    raise EqualFailures(
+        f"the first {len(ended)} members failed alike, so the sweep stops: {ended[-1].error}\n"
+        + "\n".join(f"  {line}" for line in lines)
+        + f"\nonce it works: {command('resume', state.folder)} --retry-failed --accept-code-change"
+    )
