@@ -111,13 +111,16 @@ def plan(
             metavar="DIR", parser=options.find_folder, help="What `ray job submit --working-dir` would upload."
         ),
     ] = Path(),
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Run one member of a program to its first report, to know its time.")
+    ] = False,
 ) -> None:
     """Show what a sweep would run and how long it would take. Writes nothing."""
     from orchestrator.claims.registration import register
     from orchestrator.preview.forecast import forecast
 
     spec = _load(file, overrides, name, imports)
-    plan = forecast(spec, workers, working_dir)
+    plan = forecast(spec, workers, working_dir, measured=measure)
     register(spec)
     _say(f"{spec.name} would be kept in {place_of((storage or default_storage()) / spec.name)}")
     _say(align_rows(plan.rows))

@@ -21,6 +21,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.from_weights.member_maps import MemberMaps, read_maps
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
+from orchestrator.trainer import refuse_program
 from orchestrator.wording import label
 from trainers.tensors.position_maps import Map
 
@@ -57,6 +58,7 @@ def draw_weight_maps(folder: Path, configurations: Sequence[str]) -> list[str]:
     reading the sweep.
     """
     state = SweepState.load(folder)
+    refuse_program(state.spec, "maps")
     chosen = [find_configuration(state, one).config_id for one in configurations]
     result = summary(state)
     if not result.weights:

@@ -21,6 +21,7 @@ from orchestrator.plan.distributions import evaluated_sets
 from orchestrator.preview.task_data import Example, Histogram, annotations, examples, has_measures, histograms
 from orchestrator.results.scoring.length_groups import few_lengths, length_groups, parse_lengths
 from orchestrator.statistics.decades import spans_decades
+from orchestrator.trainer import refuse_program
 from orchestrator.wording import compact_value, spans, three_digits
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
@@ -37,6 +38,7 @@ def data_view(
     Raises UserError for lengths that do not exist, and for a figure that cannot be drawn or would replace a file that
     lengthwise did not draw; SweepFileError if the configuration cannot be built.
     """
+    refuse_program(spec.sections, "data")
     first = search.draw_sample(spec, 1)[0]
     built = configurations_of(spec, [(first.number, first.values)])
     check_data(spec, built)

@@ -17,8 +17,10 @@ from orchestrator.plan.configurations import trainer_warnings
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.packing.cutting import makespan
 from orchestrator.plan.packing.packs import Cluster, Pack, Packer
-from orchestrator.plan.rounds import SMALL_WEIGHTS, PlannedRound, plan_rounds, planned_bytes
+from orchestrator.plan.rounds import SMALL_WEIGHTS, plan_rounds, planned_bytes
 from orchestrator.preview.few_seeds import warn_of_few_seeds
+from orchestrator.preview.forecast_words import describe_informed, describe_race, describe_rungs, describe_uses
+from orchestrator.preview.program import forecast_program
 from orchestrator.preview.upload import measure
 from orchestrator.running.schedulers import inline, local
 from orchestrator.running.schedulers.choice import choose_scheduler, find_missing_resources, refuse_workers
@@ -42,14 +44,18 @@ class Forecast(NamedTuple):
     warnings: list[str]
 
 
-def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecast:
+def forecast(spec: SweepSpec, workers: int | None, working_dir: Path, *, measured: bool = False) -> Forecast:
     """Build the whole plan without running it, and measure a few steps of its most expensive structures.
+
+    Of a program nothing is run, except with `measured` one member to its first report.
 
     For a race, steps, operations and time leave out ties and configurations that the guard of rungs keeps; a test may
     keep fewer configurations than are counted. Raises SweepFileError with every problem of the sweep file, UserError
     for too many workers.
     """
     configurations = check(spec)
+    if spec.program:
+        return Forecast(*forecast_program(spec, configurations, workers, measured=measured))
     distinct = [configuration for configuration in configurations if configuration.duplicate_of is None]
     here = _cluster(spec, workers)
     scheduler, why = choose_scheduler(spec, (configuration.member(spec.seeds[0]) for configuration in configurations))
@@ -99,10 +105,10 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     }
     rows = [
         ("configurations", f"{len(distinct)}{drawn_later}"),
-        ("drawn by results", _informed(spec)),
+        ("drawn by results", describe_informed(spec)),
         ("seeds", str(len(spec.seeds))),
-        ("race", _race(spec, rounds)),
-        ("rungs", _rungs(rounds[0])),
+        ("race", describe_race(spec, rounds)),
+        ("rungs", describe_rungs(rounds[0])),
         ("packs", f"{sized} ({counted(len(examples), 'structure')})"),
         ("steps", ", ".join(map(str, sorted({pack.steps for pack in packs})))),
         ("evaluated at", evaluated),
@@ -113,7 +119,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         ("compiled", "; ".join(reasons[:2]) + (f" (and {len(reasons) - 2} more)" if len(reasons) > 2 else "")),
         ("scheduler", f"{scheduler}: {why}"),
         ("time", time),
-        ("uses", _uses(used)),
+        ("uses", describe_uses(used)),
     ]
     warnings = _upload_warnings(spec, working_dir)
     if len(distinct) < len(configurations):
@@ -173,59 +179,12 @@ def _upload_warnings(spec: SweepSpec, working_dir: Path) -> list[str]:
     ]
 
 
-def _uses(used: Mapping[str, tuple[float | None, float | None]]) -> str:
-    """Return how much a sweep uses of each quantity, as text, with the share that exceeds its budget.
-
-    `used` has (use, budget) by unit: a use is None if it is unknown, a budget if there is none.
-    """
-    known = {unit: (value, most) for unit, (value, most) in used.items() if value is not None}
-    text = ", ".join(f"{value:.3g} {unit}" for unit, (value, _) in known.items())
-    passed = [
-        f"{100 * (1 - most / value):.0f} % of the {unit} do not fit into {most:g}"
-        for unit, (value, most) in known.items()
-        if most is not None and value > most
-    ]
-    unknown = [f"the {unit} are not known here" for unit, (value, most) in used.items() if most and value is None]
-    return "; ".join([text, *passed, *unknown])
-
-
 def _weights(size: int, keep: bool | Literal["auto"]) -> str:
     most = _size(SMALL_WEIGHTS)
     if keep is True or (keep == "auto" and size <= SMALL_WEIGHTS):
         return f"{_size(size)} will be kept"
     why = f" for more than {most}" if keep == "auto" else ""
     return f"not kept{why}; resources.keep_weights: true would keep {_size(size)}"
-
-
-def _race(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> str | None:
-    """Return the rounds of a race and how many members they have, None without a race."""
-    if spec.search.racing is None:
-        return None
-    parts = [f"{counted(len(one.seeds), 'seed')} of {counted(one.configurations, 'configuration')}" for one in rounds]
-    members, without = sum(one.members for one in rounds), rounds[0].configurations * len(spec.seeds)
-    most, ties = ("at most ", "") if spec.search.racing.test else ("", ", more with ties")
-    share = f"{100 * members / without:.0f} %"
-    return f"{', then '.join(parts)}: {most}{members:,} members of {without:,} ({share}{ties})"
-
-
-def _rungs(first: PlannedRound) -> str | None:
-    """Return how many configurations of the first round train to which step, None if all train to the end."""
-    if not first.rungs:
-        return None
-    parts = [f"{counted(left, 'configuration')} to step {step:,}" for step, left in first.rungs]
-    most = first.members * first.rungs[-1][0]
-    done = round(first.share * most)
-    return (
-        f"{', '.join(parts)}: {done:,} member-steps of {most:,} in the first round ({100 * first.share:.0f} %, more "
-        "with ties and what the guard keeps)"
-    )
-
-
-def _informed(spec: SweepSpec) -> str | None:
-    if spec.search.sampler != "tpe":
-        return None
-    count, needed = search.total(spec), spec.search.results_needed
-    return f"{spec.search.informed(count)} of {count}: tpe learns from {needed} results on (search.startup)"
 
 
 def _cluster(spec: SweepSpec, workers: int | None) -> Cluster:

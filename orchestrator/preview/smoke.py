@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from orchestrator.code.own_code import import_for
-from orchestrator.errors import LengthwiseError
-from orchestrator.plan.checks.soundness import build_sample, drawn_configurations
+from orchestrator.plan.checks.soundness import build_sample, configurations_of, drawn_configurations
+from orchestrator.preview.program import SmokeFailed, smoke_program
 from orchestrator.running.pack.protocol import describe_exception
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.wording import counted, label
@@ -22,16 +22,16 @@ from trainers.config.member import MemberConfig
 SEEDS = 2  # per structure, at most
 
 
-class SmokeFailed(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
-    """A structure of a sweep cannot be trained or evaluated; the message ends with the lines of code."""
-
-
 def validate_sweep(spec: SweepSpec, *, smoked: bool) -> list[str]:
     """Return what `validate` prints for a valid sweep: warnings, then what was tried (`smoked`: by `smoke` too).
 
     Raises SweepFileError with every problem found, and what `smoke` raises.
     """
-    tried = f"; {counted(smoke(spec), 'structure')} trained for a step and evaluated" if smoked else ""
+    tried = ""
+    if smoked and spec.program:
+        tried = f"; {smoke_program(spec, configurations_of(spec, [(0, drawn_configurations(spec)[0].values)]))}"
+    elif smoked:
+        tried = f"; {counted(smoke(spec), 'structure')} trained for a step and evaluated"
     sample = build_sample(spec)
     evaluated = f"; evaluated at lengths {sample.evaluated}" if sample.evaluated else ""
     return [

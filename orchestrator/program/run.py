@@ -51,12 +51,12 @@ def search_path() -> str:
     return os.pathsep.join(filter(None, (os.environ.get("PATH"), str(Path(sys.executable).parent))))
 
 
-def run_member(work: Mapping[str, Any], member: ProgramMember, reporter: Reporter, checkpoints: Path) -> None:
+def run_member(work: Mapping[str, Any], member: ProgramMember, reporter: Reporter) -> None:
     """Run a program or function until its last report, or up to the step at which the sweep pauses it.
 
     Raises ProgramEnded, and what a function raises.
     """
-    run = _Run(work, member, reporter, checkpoints.absolute())
+    run = _Run(work, member, reporter)
     run.take_over()
     unchanged = 0
     while not run.is_done:
@@ -71,9 +71,10 @@ def run_member(work: Mapping[str, Any], member: ProgramMember, reporter: Reporte
 class _Run:
     """The attempts of one member in this process."""
 
-    def __init__(self, work: Mapping[str, Any], member: ProgramMember, reporter: Reporter, checkpoints: Path) -> None:
-        self.work, self.member, self.reporter, self.checkpoints = work, member, reporter, checkpoints
+    def __init__(self, work: Mapping[str, Any], member: ProgramMember, reporter: Reporter) -> None:
+        self.work, self.member, self.reporter = work, member, reporter
         self.sweep = Path(work["folder"]).absolute()
+        self.checkpoints = self.sweep / "checkpoints" / work["pack_id"]
         (config_id, seed), *_ = work["ids"]
         self.folder = self.sweep / MEMBERS_FOLDER / f"{config_id}-{seed}"
         self.folder.mkdir(parents=True, exist_ok=True)

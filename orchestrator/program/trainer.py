@@ -151,7 +151,7 @@ class ProgramTrainer:
 
     def run(self, work: Mapping[str, Any], members: list[ProgramMember], reporter: Reporter, checkpoints: Any) -> None:
         """Run the program, or the function, for one member."""
-        run_member(work, members[0], reporter, Path(checkpoints.folder))
+        run_member(work, members[0], reporter)
 
 
 def _root(folder: Path | None) -> Path:

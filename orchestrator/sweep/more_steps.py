@@ -25,6 +25,7 @@ from orchestrator.results.summarise import summary
 from orchestrator.storage import fetch_missing
 from orchestrator.sweep import sweep
 from orchestrator.sweep.confirm import SweepBeside, best_rows, make_listed_spec, named_rows
+from orchestrator.trainer import refuse_program
 from orchestrator.wording import command, counted, label, spans
 from search_spaces import SweepSpec, dump_yaml, parse_sweep
 
@@ -62,6 +63,7 @@ def plan_more_steps(
     Writes nothing. Raises UserError for an unfinished sweep, where no state is kept, and where a shorter training is
     not the beginning of a longer one, with the reason; and what `make_listed_spec` raises.
     """
+    refuse_program(state.spec, f"--steps {steps}")
     import_recorded(state)
     result = summary(state)
     if not result.finished:

@@ -22,6 +22,7 @@ from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.later_evaluations import evaluation_key
 from orchestrator.running.schedulers.inline import as_in_a_worker
+from orchestrator.trainer import refuse_program
 from orchestrator.wording import label
 from search_spaces import ABSENT, SweepFileError
 from search_spaces.grammar.problems.findings import Findings, lookup
@@ -71,6 +72,7 @@ def evaluate_later(
     if owner := running(folder):
         raise SweepLocked(f"the sweep in {folder} is being run by {owner}; evaluate it when it has ended")
     state = SweepState.load(folder)
+    refuse_program(state.spec, "evaluate")
     found = list({(one := find_configuration(state, name)).config_id: one for name in configurations}.values())
     import_recorded(state)
     refuse_corrected(found, "kept weights cannot be evaluated again")

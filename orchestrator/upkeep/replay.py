@@ -2,21 +2,24 @@
 
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
 
 from orchestrator.errors import UserError
 from orchestrator.plan.recorded import refuse_corrected, refuse_without_data
-from orchestrator.record.kept.code import import_recorded
+from orchestrator.record.kept.code import import_recorded, modules_for_worker
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
+from orchestrator.running.driving.work import solo_work
 from orchestrator.running.schedulers.choice import count_lacking
 from orchestrator.running.schedulers.inline import as_in_a_worker
+from orchestrator.sweep.specification import recorded_spec
+from orchestrator.trainer import trainer_of
 from orchestrator.wording import differing_keys, label, spans
-from trainers.config.recorded import recorded_member
 from trainers.evaluation.results import Evaluation, Progress
 
 KEYS = ["average", "metric", "length"]
@@ -96,17 +99,14 @@ def replay(folder: Path, configuration: str, seed: int) -> Replay:
     if short := count_lacking(cpus, gpus):
         have = " and ".join(f"{count} {name}" for name, count in short.items())
         raise UserError(f"{member} was trained with {cpus} CPUs and {gpus:g} GPUs; this machine has {have}")
-    from orchestrator.engine.environment import environment
-    from trainers.training.loop import train  # brings torch
-
-    again = Replay(member, recorded)
-    with as_in_a_worker(cpus):
-        now = environment(state.modules, gpus=gpus)
+    trainer, again = trainer_of(found.resolved), Replay(member, recorded)
+    with as_in_a_worker(cpus), TemporaryDirectory(prefix="lengthwise-") as name:
+        work = solo_work(recorded_spec(state).resources, Path(name), found, seed, state.modules)
+        work["code"] = modules_for_worker(state.folder, state.modules)
         if under := [state.environments[name] for _, name in pack.ran_under]:
-            again.environment += differing_keys(under[-1], now)
+            again.environment += differing_keys(under[-1], trainer.environment(work))
         with suppress(_EndedEarly):
-            ids = [(found.config_id, seed)]
-            train([recorded_member(found.resolved, seed)], again, ids=ids, device="cuda" if gpus else "cpu")
+            trainer.run(work, [trainer.rebuild(found.resolved, seed)], again, None)
     return again
 
 

@@ -16,6 +16,7 @@ from orchestrator.results.from_weights.member_maps import (
 )
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
+from orchestrator.trainer import refuse_program
 from orchestrator.wording import label
 from trainers.errors import ConfigError, Problem, WeightsError
 from trainers.evaluation.attention_maps import InputAttention, compute_input_attention
@@ -61,6 +62,7 @@ def read_attention(
     more, and the errors of reading the ledger.
     """
     state = SweepState.load(folder)
+    refuse_program(state.spec, "attention")
     found = find_configuration(state, configuration)
     result = summary(state)
     ranked = result.by_config_id[found.config_id]

@@ -1,8 +1,12 @@
 """What a worker gets to train one pack, and what the driver knows of one that is being trained."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from orchestrator.addresses import address_of
+from orchestrator.plan.recorded import Recorded
 from orchestrator.record.kept.code import modules_for_worker
 from orchestrator.record.ledger.folders import STOP_FILE, WEIGHTS_FOLDER
 from orchestrator.record.state.lineage import earlier_states
@@ -20,6 +24,36 @@ class Running:
     rate: float = 0.0
 
 
+def solo_work(
+    resources: Resources, folder: Path, configuration: Recorded, seed: int, modules: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return what a trainer needs to train one member in this process, below `folder`, outside of any sweep.
+
+    `modules` are the recorded modules, with copies below `folder` unless they are installed.
+    """
+    return {
+        "members": [dict(configuration.resolved)],
+        "ids": [(configuration.config_id, seed)],
+        "pack_id": "alone",
+        "folder": str(folder),
+        "code": modules_for_worker(folder, modules),
+        "weights": None,
+        "earlier": [],
+        **_limits(resources),
+    }
+
+
+def _limits(resources: Resources) -> dict[str, Any]:
+    return {
+        "cpus": resources.cpus,
+        "gpus": resources.gpus,
+        "watchdog_seconds": resources.longest_silence,
+        "grace_seconds": resources.grace_seconds,
+        "member_hours": resources.member_hours,
+        "stop_file": STOP_FILE,
+    }
+
+
 def describe_work(resources: Resources, state: SweepState, pack_id: str) -> str:
     """Return everything that a worker needs to train a recorded pack, as one string."""
     pack, folder, race = state.packs[pack_id], state.folder.resolve(), state.race
@@ -33,14 +67,9 @@ def describe_work(resources: Resources, state: SweepState, pack_id: str) -> str:
         address=address_of(folder),
         weights=str(folder / WEIGHTS_FOLDER) if keeps_weights else None,
         code=modules_for_worker(state.folder, state.modules),
-        cpus=resources.cpus,
-        gpus=resources.gpus,
         checkpoint_steps=resources.checkpoint_steps,
         checkpoint_seconds=resources.checkpoint_seconds,
-        watchdog_seconds=resources.longest_silence,
-        grace_seconds=resources.grace_seconds,
-        member_hours=resources.member_hours,
-        stop_file=STOP_FILE,
+        **_limits(resources),
         recorded_step=pack.step,
         seconds=pack.seconds,
         earlier=earlier_states(state, pack),

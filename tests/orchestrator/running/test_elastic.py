@@ -19,8 +19,9 @@ import ray
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from orchestrator.engine.engine import LEAST_BYTES_GPU
 from orchestrator.errors import UserError
-from orchestrator.plan.packing.packs import LEAST_BYTES_GPU, Cluster, Pack, Packer, make_packs, recut_packs
+from orchestrator.plan.packing.packs import Cluster, Pack, Packer, make_packs, recut_packs
 from orchestrator.record.ledger.records import Record, decode, encode
 from orchestrator.record.state.parts import MemberState, PackState
 from orchestrator.record.state.race import RungDecision
