@@ -106,7 +106,11 @@ class Engine:
     def try_out(self, member: MemberConfig, folder: Path | None) -> list[tuple[str, str]]:
         """Try a task or model of the user's own for a step; those of `trainers` are known to work."""
         task = member.task
-        if problems := collect_problems(lambda: check_task(task, member.evaluated_lengths)) if _is_users_own(task) else []:
+        if (
+            problems := collect_problems(lambda: check_task(task, member.evaluated_lengths))
+            if _is_users_own(task)
+            else []
+        ):
             return [("task.name", f"task {task.name}: {problem}") for problem in problems]
         if not any(map(_is_users_own, (task, member.model, *_nested_settings(member.model)))):
             return []

@@ -56,7 +56,7 @@ def configure(
             for problem in _locate_problems(spec, values, error):
                 problems.setdefault((problem.where, problem.key), problem)
             continue
-        too_large = [replace(problem, where=spec.where(problem.key)) for problem in trainer.too_large(member)]
+        too_large = [_problem(spec, one.key, one.message, allowed=one.allowed) for one in trainer.too_large(member)]
         for problem in too_large or _objective_problems(spec, trainer, member):
             problems.setdefault((problem.where, problem.key), problem)
         if too_large:
