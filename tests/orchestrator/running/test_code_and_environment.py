@@ -9,10 +9,11 @@ import pytest
 
 from orchestrator.code import code_record
 from orchestrator.code.code_record import digest
+from orchestrator.engine import environment
+from orchestrator.engine.environment import ENGINE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.ran_under import RanUnder
-from orchestrator.running.pack import environment
-from orchestrator.running.pack.environment import ENGINE, Environments
+from orchestrator.running.pack.environment import Environments
 from tests.orchestrator.running.ledgers import cut_ledger, records
 
 REPOSITORY = Path(__file__).resolve().parents[3]

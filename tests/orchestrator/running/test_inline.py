@@ -186,14 +186,14 @@ def test_resources_that_are_not_here_are_refused_before_anything_is_written(leng
 
 
 def test_a_pack_with_gpus_trains_on_one(stage, monkeypatch):
-    from orchestrator.running.pack import environment, train_pack
+    from orchestrator.engine import engine
     from trainers.training import loop
 
-    devices, held, here = [], [], environment.environment([], gpus=0)
+    devices, held, here = [], [], engine.environment([], gpus=0)
     monkeypatch.setattr(loop, "train", lambda *_, device, **__: devices.append(device))
-    monkeypatch.setattr(environment, "environment", lambda code, gpus: here)
+    monkeypatch.setattr(engine, "environment", lambda code, gpus: here)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(train_pack, "hold_to_share", held.append)
+    monkeypatch.setattr(engine, "hold_to_share", held.append)
     for name, gpus in (("with", "0.5"), ("without", "0")):
         stage(name, *ONE, f"resources.gpus={gpus}").play()
     assert devices == ["cuda", "cpu"] and held == [0.5]
