@@ -290,6 +290,8 @@ class SweepSpec(Strict):
         data["space"] = {key: domain.written() for key, domain in self.space.items()}
         for section in {*SECTIONS} - {*self.sections}:
             del data[section]
+        if not self.program:
+            del data["resources"]["grace_seconds"], data["resources"]["member_hours"]
         if not self.imports:
             del data["imports"]
         if self.budget == Budget():
