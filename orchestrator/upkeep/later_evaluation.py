@@ -11,6 +11,7 @@ import numpy as np
 
 from orchestrator.engine.engine import measured_by
 from orchestrator.errors import DamagedCurves, DamagedWeights, StorageError, SweepLocked, UserError
+from orchestrator.measured import Measured
 from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.plan.recorded import refuse_corrected
 from orchestrator.record.kept.code import import_recorded
