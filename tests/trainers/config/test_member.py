@@ -15,7 +15,7 @@ from trainers.errors import ConfigError
     [
         ({"task__name": "set_complment"}, "task.name", "set_complement"),
         ({"task__vocabulary": 2}, "task.vocabulary", None),
-        ({"task__vocabulary": 8.0}, "task.vocabulary", None),
+        ({"task__vocabulary": 8.0}, "task.vocabulary", "8"),
         ({"task__vocabulary": True}, "task.vocabulary", None),
         ({"task__train_length": 8}, "task.train_length", None),
         ({"task__target": "sample"}, "task.target", "sampled"),
@@ -23,7 +23,7 @@ from trainers.errors import ConfigError
         ({"model__name": None}, "model.name", None),
         ({"model__norm": "prenorm"}, "model.norm", "pre"),
         ({"model__dropout": 1.0}, "model.dropout", None),
-        ({"model__dropout": "0.1"}, "model.dropout", None),
+        ({"model__dropout": "0.1"}, "model.dropout", "0.1 without quotes"),
         ({"model__dropout_sites": ["attention", "attention"]}, "model.dropout_sites", None),
         ({"model__dropout": 0.1, "model__dropout_sites": []}, "model.dropout_sites", None),
         ({"model__dropout_sites": "attention"}, "model.dropout_sites", "[attention]"),
