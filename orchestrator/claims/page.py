@@ -4,17 +4,20 @@ import math
 import re
 import shutil
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from orchestrator.claims.figures import draw_claim, write_small_png
 from orchestrator.claims.members import Members
-from orchestrator.claims.registration import changes_since, describe_registration
+from orchestrator.claims.registration import changes_since, deciding_values, describe_registration
 from orchestrator.claims.values import ArmValues, by_seed
-from orchestrator.claims.verdicts import HELD, NOT_TESTED, Judgement
+from orchestrator.claims.verdicts import HELD, Judgement, count_verdicts, group_askings
 from orchestrator.claims.words import (
     axis_words,
+    count_words,
     effect_name,
     effect_words,
     lengths_words,
@@ -24,16 +27,20 @@ from orchestrator.claims.words import (
 )
 from orchestrator.errors import UserError
 from orchestrator.record.state.recuts import total_seconds
-from orchestrator.wording import NOT_REACHED, compact_value, counted, duration, spans, three_digits
-from search_spaces.grammar.claims import Claim, ClaimsFile
+from orchestrator.wording import NOT_REACHED, compact_value, counted, differing_keys, duration, spans, three_digits
+from search_spaces.grammar.claims import SOURCES, Claim, ClaimsFile
+from search_spaces.grammar.problems.findings import dotted_keys, lookup
 
 READ = """\
 Verdicts are about these sweeps and no others. **held** and **contradicted**: the whole 95 % interval lies on one side
 of what is asked, and p is below .05 after Holm's correction over the claims of this page. **no effect within ±x**: the
-whole interval is that close to 0. **not tested** gives the reason. *Ours* marks controls, and questions that the paper
-does not ask. Values at several lengths are averaged. Intervals of medians lie between two of the seeds and need at
-least six of them. p is of the sign test (for no effect, of two one-sided ones), of the exact test for shares, and for a
-search of least squares or of the interval of the rank correlation. All choices were made at the selection lengths.
+whole interval is that close to 0. **undecided**: tested, but the interval has both sides, or p is too large. **not
+tested**: the control failed, too few seeds learned the task, or the sweep is missing. *Ours* marks controls, and
+questions that the paper does not ask. A claim that was asked again has one row with all askings. Values at several
+lengths are averaged. Intervals of medians lie between two of the seeds and need at least six of them; those of means
+are Student's. p is of the sign test (for no effect, of two one-sided ones), of Student's test for means, of the exact
+test for shares, and for a search of least squares or of the interval of the rank correlation. All choices were made at
+the selection lengths.
 """
 HEAD = ("name", "claim", "effect and 95 % interval", "verdict")  # since 1.0.0; it tells a page from another file
 PICTURE = re.compile(r"(!\[[^\]]*\])\((?!\w+:)([^)\s]+)")  # of Markdown, by a path
@@ -50,8 +57,11 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
         file.paper and f"Claims of {file.paper}.\n",
         file.introduction,
         READ,
+        *bound_sentences(file),
+        *(f"{words}\n" for one in SOURCES if (words := count_words(count_verdicts(judgements, one), one))),
         overview(judgements),
     ]
+    repeats = {one.claim.id: askings for askings in group_askings(judgements) for one in askings if len(askings) > 1}
     for one in judgements:
         figure = draw_claim(one)
         picture = None
@@ -59,8 +69,9 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
             picture = page.parent / f"{page.stem}_figures" / f"{one.claim.id}.png"
             write_small_png(figure, picture)
             written.append(picture)
-        parts.append(section(one, file, picture.relative_to(page.parent) if picture else None))
-    parts.append(closing)
+        askings = repeats.get(one.claim.id, [one])
+        parts.append(section(one, file, picture.relative_to(page.parent) if picture else None, askings))
+    parts += [withdrawn_section(file), closing]
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("\n".join(part for part in parts if part), encoding="utf-8")
     return [page, *written]
@@ -100,19 +111,39 @@ def copy_pictures(file: ClaimsFile, page: Path) -> tuple[str, list[Path]]:
     return PICTURE.sub(link_copy, file.closing), list(copies.values())
 
 
+def bound_sentences(file: ClaimsFile) -> list[str]:
+    """Return the bounds of no effect of the page with their reasons, as a paragraph."""
+    bounds = [f"of {metric_words([one.metric])} ±{one.within:g}, because {one.because}" for one in file.no_effect]
+    return [f"The bound of no effect is {'; '.join(bounds)}.\n"] if bounds else []
+
+
 def overview(judgements: Sequence[Judgement]) -> str:
-    """Return a table of every claim with its effect and its verdict."""
-    rows = [
-        (one.claim.id, _sentence(one.claim), effect_words(one.claim, one.answer), f"**{one.words}**")
-        for one in judgements
-    ]
+    """Return a table of every claim with its effect and its verdict; all askings of a claim are in one row."""
+    rows = []
+    for askings in group_askings(judgements):
+        effects = [effect_words(one.claim, one.answer) for one in askings]
+        verdicts = [f"**{one.words}**" for one in askings]
+        if len(askings) > 1:
+            names = [askings[0].claim.id, *(_name_asking(*pair) for pair in pairwise(askings))]
+            verdicts = [f"{name}: {words}" for name, words in zip(names, verdicts, strict=True)]
+            verdicts.insert(0, f"asked {len(askings)} times")
+        first = askings[0].claim
+        rows.append((first.id, _sentence(first), "<br>".join(effects), "<br>".join(verdicts)))
     return markdown_table(HEAD, rows)
 
 
-def section(one: Judgement, file: ClaimsFile, picture: Path | None) -> str:
+def withdrawn_section(file: ClaimsFile) -> str:
+    """Return the claims that are not judged any more with their reasons, as Markdown; empty without any."""
+    lines = [f"- {one.id}: {_sentence(one)} {one.withdrawn}" for one in file.claims if one.withdrawn is not None]
+    return "\n".join(["## Withdrawn", "", *lines, ""]) if lines else ""
+
+
+def section(one: Judgement, file: ClaimsFile, picture: Path | None, askings: Sequence[Judgement]) -> str:
     """Return the section of one claim as Markdown: verdict, question, effect, figure and table of arms."""
     claim, members = one.claim, one.members
     lines = [f"## {claim.id}: {_sentence(claim)}", "", f"**{one.words}**", ""]
+    if len(askings) > 1:
+        lines += [_askings_words(askings), ""]
     note = [claim.note.strip(), ""] if claim.note else []
     if members is None:
         return "\n".join([*lines, f"Asked of sweep `{claim.sweep}`. {word_question(claim)}", "", *note])
@@ -121,7 +152,8 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None) -> str:
     lines += [
         f"{word_question(claim)} Asked of sweep `{members.name}` ("
         f"{counted(len(members.state.configurations), 'configuration')}, {len(members.seeds)} seeds{lost}; "
-        f"{minutes} of one core): {describe_registration(claim, members.state, members.registered)}.",
+        f"{minutes} of one core{_stopped_words(members)}): "
+        f"{describe_registration(claim, members.state, members.registered)}.",
         "",
         f"{effect_name(claim)}{_pooled_words(one)}: {effect_words(claim, one.answer)}{_p_words(one)}.",
         "",
@@ -131,6 +163,9 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None) -> str:
         lines += [f"The sweep was begun with other values than its file has now: {words}.", ""]
     if one.all_seeds is not None:
         lines += [f"{_learned_words(claim)} Over all seeds: {effect_words(claim, one.all_seeds)}.", ""]
+    if one.other is not None:
+        name = "Median" if claim.statistic == "mean" else "Mean"
+        lines += [f"{name} over all seeds: {effect_words(claim, one.other)}.", ""]
     lines += note
     if picture is not None:
         lines += [f"![{axis_words(claim, claim.compare)} of {' and '.join(claim.compare)}]({picture.as_posix()})", ""]
@@ -141,14 +176,63 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None) -> str:
     return "\n".join(lines)
 
 
+def _stopped_words(members: Members) -> str:
+    """Return how many members stopped before their last step, and when; empty if none did."""
+    stopped = [
+        100 * one.stopped_at / members.steps[name]
+        for name, configuration in members.state.configurations.items()
+        for one in configuration.members.values()
+        if one.stopped_at
+    ]
+    if not stopped:
+        return ""
+    first, last = (three_digits(f(stopped)) for f in (min, max))
+    count = f"{len(stopped)} of {len(members.state.members)}"
+    share = first if first == last else f"{first} to {last}"
+    return f"; {count} members stopped early by their rule, after {share} % of their steps"
+
+
 def _sentence(claim: Claim) -> str:
     return f"{claim.says} *(ours)*" if claim.source == "ours" else claim.says
+
+
+def _askings_words(askings: Sequence[Judgement]) -> str:
+    """Return every asking of a claim with its verdict and what it changed, as a sentence."""
+    names = [askings[0].claim.id, *(_name_asking(*pair) for pair in pairwise(askings))]
+    verdicts = [f"{name} **{one.verdict}**" for name, one in zip(names, askings, strict=True)]
+    return f"Asked {len(askings)} times: {', then '.join(verdicts)}."
+
+
+def _name_asking(before: Judgement, one: Judgement) -> str:
+    """Return the id of a claim that asks another one again, with what it changed."""
+    changed = changed_keys(before, one)
+    return f"{one.claim.id} (other {', '.join(changed)})" if changed else one.claim.id
+
+
+def changed_keys(before: Judgement, one: Judgement) -> list[str]:
+    """Return what differs between two askings of a claim, other than the seeds: keys of the claim and of its arms."""
+    first, second = (deciding_values(asked.claim) for asked in (before, one))
+    changed = [key for key in differing_keys(first, second) if key not in ("id", "says", "sweep", "control")]
+    for arms in zip(_trained_values(before), _trained_values(one), strict=False):
+        changed += [key for key in differing_keys(*arms) if key not in changed]
+    return changed
+
+
+def _trained_values(one: Judgement) -> list[dict[str, Any]]:
+    """Return the settings by dotted key of the first configuration of each compared arm."""
+    if one.members is None or one.arms is None:
+        return []
+    resolved = [one.members.state.configurations[arm.config_ids[0]].resolved for arm in one.arms.values()]
+    return [
+        {key: lookup(values, key) for key in dotted_keys(values) if not isinstance(lookup(values, key), dict)}
+        for values in resolved
+    ]
 
 
 def _pooled_words(one: Judgement) -> str:
     """Return how the value of a seed comes from its configurations, if there are several; a trend is over them."""
     several = max((len(arm.config_ids) for arm in (one.arms or {}).values()), default=1)
-    if several == 1 or one.claim.question == "trend":
+    if several == 1 or one.claim.question == "trend" or one.claim.unit is not None:
         return ""
     paired = {"difference": "differences", "equivalence": "differences", "ratio": "ratios"}
     what = f"its {paired[one.claim.question]}" if len(one.claim.compare) == 2 and one.claim.question in paired else "it"
@@ -164,23 +248,23 @@ def _learned_words(claim: Claim) -> str:
 
 
 def arms_table(one: Judgement, members: Members, arms: Sequence[ArmValues]) -> str:
-    """Return a table with a row for each arm: its configurations, how many seeds learned, median and range.
+    """Return a table with a row for each arm: its configurations, how many seeds learned, median, mean and range.
 
-    Median and range are over all seeds, learned or not; of a trend over every configuration and seed.
+    These are over all seeds, learned or not; of a trend over every configuration and seed.
     """
     rows = []
     for arm in arms:
         every = arm.values.dropna().to_numpy(dtype=np.float64)
         values = every if one.claim.question == "trend" else by_seed(arm.values)
         numbers = spans([members.state.configurations[name].number for name in arm.config_ids])
-        middle, least, most = (
-            (three_digits(float(f(values)), NOT_REACHED) for f in (np.median, np.min, np.max))
+        middle, mean, least, most = (
+            (three_digits(float(f(values)), NOT_REACHED) for f in (np.median, np.mean, np.min, np.max))
             if len(values)
-            else ("-", "-", "-")
+            else ("-", "-", "-", "-")
         )
         learned = f"{arm.seeds_learned} of {arm.seeds}" if one.claim.learned else f"{arm.seeds}"
         where = _configuration_words(one.claim, members, arm)
-        rows.append((arm.name, where, f"#{numbers}", arm.average, learned, middle, f"{least} to {most}"))
+        rows.append((arm.name, where, f"#{numbers}", arm.average, learned, middle, mean, f"{least} to {most}"))
     head = (
         "arm",
         "values",
@@ -188,6 +272,7 @@ def arms_table(one: Judgement, members: Members, arms: Sequence[ArmValues]) -> s
         "average",
         "seeds that learned" if one.claim.learned else "seeds",
         "median of all seeds" if one.claim.learned else "median",
+        "mean of all seeds" if one.claim.learned else "mean",
         "range",
     )
     return markdown_table(head, rows)
@@ -210,7 +295,7 @@ def _value_words(value: object) -> str:
 
 def what_would_decide(one: Judgement) -> str:
     """Return a sentence on how an undecided claim could be decided; empty for a decided one."""
-    if one.verdict != NOT_TESTED or one.answer is None:
+    if one.is_decided or one.answer is None:
         return ""
     if one.claim.control and one.reason.startswith("its control"):
         return f"It can be tested once {one.claim.control} is **{HELD}**."

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from orchestrator.claims.members import Members
-from orchestrator.claims.values import ArmValues, Values, by_seed, divide, pair, passes, subtract
+from orchestrator.claims.values import ArmValues, Values, by_configuration, by_seed, divide, pair, passes, subtract
 from orchestrator.errors import UserError
 from orchestrator.results.scoring.objective import ROUNDING
 from orchestrator.results.scoring.search_design import read_design
 from orchestrator.statistics.effects.partial_effects import partial_effects
 from orchestrator.statistics.effects.rank_effects import effects
-from orchestrator.statistics.intervals import FEWEST_FOR_CORRELATION, FEWEST_FOR_MEDIAN, correlation_p, median
+from orchestrator.statistics.intervals import FEWEST_FOR_CORRELATION, FEWEST_FOR_MEDIAN, correlation_p, mean, median
 from search_spaces.grammar.claims import Claim
 
 
@@ -66,11 +66,13 @@ def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
 def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """Answer by the first arm minus the second, seed by seed: the median over seeds, and the sign test.
 
-    An interval within the negligible differences has the p-value of an equivalence test: at most one of the two
-    hypotheses, no difference and a difference that is not negligible, is true.
+    The claim may ask for the mean over seeds and Student's test, or for the median over configurations. An interval
+    within the negligible differences has the p-value of an equivalence test: at most one of the two hypotheses, no
+    difference and a difference that is not negligible, is true.
     """
-    first, second = pair(claim, arms)
-    limit = claim.negligible
+    limit, differences = claim.no_effect_bound, subtract(*pair(claim, arms))
+    if claim.statistic == "mean":
+        return _answer(mean_answer, by_seed(differences))
 
     def ask_seeds(seeds: Values) -> Answer:
         answer = median_answer(seeds, null=0.0)
@@ -78,7 +80,16 @@ def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer
             return replace(answer, p=_equivalence_p(seeds, -limit, limit))
         return answer
 
-    return _answer(ask_seeds, by_seed(subtract(first, second)))
+    if claim.unit is None:
+        return _answer(ask_seeds, by_seed(differences))
+    design = read_design(members.state)
+    if design.kind != "random":
+        raise UserError(
+            f"sweep {members.name}: unit: configurations needs a random search; configurations of a grid, a list or a "
+            "sampler that learns are not independent"
+        )
+    units = by_configuration(differences)
+    return replace(_answer(ask_seeds, units), unit=design.unit, ran=len(arms[0].rests))
 
 
 def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
@@ -249,6 +260,18 @@ def median_answer(seeds: Values, null: float) -> Answer:
     seeds = _exact(seeds, null)
     found = median(seeds)
     return Answer(effect=found.value, low=found.low, high=found.high, p=_sign_p(seeds, null), null=null, n=found.n)
+
+
+def mean_answer(seeds: Values) -> Answer:
+    """Return the mean over seeds, Student's interval and his test against 0; seeds that are all equal have no test."""
+    estimate, p = mean(seeds), math.nan
+    if estimate.high > estimate.low:
+        p = float(stats.ttest_1samp(seeds, 0.0).pvalue)
+    elif not math.isnan(estimate.low):
+        p = _sign_p(seeds, 0.0)
+    return Answer(
+        effect=estimate.value, low=estimate.low, high=estimate.high, p=p, n=estimate.n, reason=estimate.reason or ""
+    )
 
 
 def _exact(seeds: Values, *bounds: float) -> Values:

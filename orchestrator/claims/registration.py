@@ -20,8 +20,13 @@ KEPT = "claims.yaml"
 
 
 def deciding_values(claim: Claim) -> dict[str, Any]:
-    """Return everything in a claim that decides its verdict, as JSON values."""
-    return claim.model_dump(mode="json", exclude={"asked_again", "figure", "note", "source"})
+    """Return everything in a claim that decides its verdict, as JSON values; newer keys only where they are given.
+
+    `negligible` is the page's bound of no effect for a claim that gives none.
+    """
+    values = claim.model_dump(mode="json", exclude={"asked_again", "figure", "note", "source", "withdrawn"})
+    values["negligible"] = claim.no_effect_bound
+    return {key: value for key, value in values.items() if value is not None or key not in ("statistic", "unit")}
 
 
 def registered_values(folder: Path) -> dict[str, dict[str, Any]]:
@@ -61,9 +66,12 @@ def describe_registration(claim: Claim, state: SweepState, values: Mapping[str, 
     now, before = deciding_values(claim), values.get(claim.id, {})
     if state.claims[claim.id] == digest(now):
         return f"registered before the sweep ran{extended}"
+    if state.claims[claim.id] == digest({**now, "negligible": claim.negligible}):
+        return f"registered before the sweep ran{extended}, without its bound of no effect"
     if state.claims[claim.id] != digest(before):  # the copy is lost, or was edited
         return f"changed since it was registered before the sweep ran{extended}"
-    changed = [f"`{key}` was {_quoted(before.get(key))}" for key in now if before.get(key) != now[key]]
+    keys = dict.fromkeys([*now, *before])
+    changed = [f"`{key}` was {_quoted(before.get(key))}" for key in keys if before.get(key) != now.get(key)]
     return f"changed since it was registered before the sweep ran{extended}, when {' and '.join(changed)}"
 
 

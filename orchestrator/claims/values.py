@@ -176,6 +176,12 @@ def divide(first: "pd.Series[float]", second: "pd.Series[float]") -> "pd.Series[
         return (first / second).where(first != second, 1.0)
 
 
+def by_configuration(rows: "pd.Series[float]") -> Values:
+    """Return one value per configuration, the median over its seeds; a configuration with a failed member has none."""
+    groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="rest", sort=True)]
+    return np.array([float(np.median(group)) for group in groups if not np.isnan(group).any()])
+
+
 def by_seed(rows: "pd.Series[float]") -> Values:
     """Return one value per seed, the median over its configurations; a seed with a failed member is left out."""
     groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="seed", sort=True)]

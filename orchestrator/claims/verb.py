@@ -8,14 +8,14 @@ from pathlib import Path
 from orchestrator.claims.packed import pack_sweep, packed_path
 from orchestrator.claims.page import HEAD, find_pictures, markdown_table, write_page
 from orchestrator.claims.registration import changes_since
-from orchestrator.claims.verdicts import judge, read_sweeps
-from orchestrator.claims.words import effect_words, word_question
+from orchestrator.claims.verdicts import count_verdicts, group_askings, judge, read_sweeps
+from orchestrator.claims.words import count_words, effect_words, word_question
 from orchestrator.errors import SpecChanged, UserError, refuse_unwritable
 from orchestrator.packages import module_command
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.targets import check_ending
-from search_spaces.grammar.claims import ClaimsFile, load_claims
+from search_spaces.grammar.claims import SOURCES, ClaimsFile, load_claims
 
 
 def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: bool = False) -> Iterator[str]:
@@ -34,8 +34,16 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
         yield f"{one.claim.id}: {one.words}"
         yield f"  {one.claim.says}"
         yield f"  {word_question(one.claim)} {effect_words(one.claim, one.answer)}"
-    decided = sum(not one.reason for one in judgements)
-    yield f"{decided} of {len(judgements)} claims are decided"
+    for askings in group_askings(judgements):
+        if len(askings) > 1:
+            yield f"asked {len(askings)} times: {', '.join(f'{one.claim.id} {one.verdict}' for one in askings)}"
+    for claim in file.claims:
+        if claim.withdrawn is not None:
+            yield f"{claim.id}: withdrawn: {claim.withdrawn}"
+    for source in SOURCES:
+        if words := count_words(count_verdicts(judgements, source), source):
+            yield words
+    yield f"{sum(one.is_decided for one in judgements)} of {len(judgements)} claims are decided"
     for members in sweeps.values() if keep else ():
         if not isinstance(members, str) and members.folder == storage / members.name:
             packed = packed_path(file, members.name)

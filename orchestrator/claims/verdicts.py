@@ -1,4 +1,4 @@
-"""The four verdicts of a claim: held, contradicted, no effect within a bound, or not tested and why."""
+"""The five verdicts of a claim: held, contradicted, no effect within a bound, undecided, or not tested and why."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,9 @@ from orchestrator.wording import compact_value, counted
 from search_spaces import nearest_name
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
-HELD, CONTRADICTED, NOT_TESTED = "held", "contradicted", "not tested"
-UNDECIDED = "undecided"  # how the reason begins if the result is inconclusive
+HELD, CONTRADICTED, NO_EFFECT = "held", "contradicted", "no effect"  # the last with its bound behind it
+UNDECIDED, NOT_TESTED = "undecided", "not tested"
+VERDICTS = (HELD, CONTRADICTED, NO_EFFECT, UNDECIDED, NOT_TESTED)
 LEVEL = 0.05
 SEEDS = (9, 12, 17, 24, 36, 48)  # that a sweep is asked to have
 
@@ -27,8 +28,9 @@ SEEDS = (9, 12, 17, 24, 36, 48)  # that a sweep is asked to have
 class Judgement:
     """The verdict of one claim.
 
-    `answer` is over the seeds that learned, `all_seeds` over all of them; `holm` is the p-value after Holm's correction
-    over the tested claims of the page. `members` is None if the sweep is missing. `enough` is the number of
+    `answer` is over the seeds that learned, `all_seeds` over all of them; `other` is the mean over all seeds of a
+    difference that its median decides, or the median of one that its mean decides; `holm` is the p-value after Holm's
+    correction over the tested claims of the page. `members` is None if the sweep is missing. `enough` is the number of
     seeds with values like these that would decide an undecided claim: one of SEEDS, 0 if none would, None if unknown.
     """
 
@@ -39,17 +41,24 @@ class Judgement:
     arms: Mapping[str, ArmValues] | None = None
     answer: Answer | None = None
     all_seeds: Answer | None = None
+    other: Answer | None = None
     holm: float = math.nan
     enough: int | None = None
 
     @property
     def words(self) -> str:
-        """The verdict, with the reason if it is NOT_TESTED: no test was made, or its result is inconclusive."""
-        return f"{self.verdict}: {self.reason}" if self.reason else self.verdict
+        """The verdict, with the reason if no test was made or its result is inconclusive."""
+        separator = ": " if self.verdict == NOT_TESTED else " "
+        return f"{self.verdict}{separator}{self.reason}" if self.reason else self.verdict
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the claim was tested and the result is conclusive."""
+        return self.verdict not in (UNDECIDED, NOT_TESTED)
 
 
 def judge(file: ClaimsFile, members: Mapping[str, Members | str]) -> list[Judgement]:
-    """Return the verdict of every claim; `members` has each sweep by name, or the reason why it cannot be used.
+    """Return the verdict of every judged claim; `members` has each sweep by name, or why it cannot be used.
 
     A claim is not tested if its control did not hold, or with too few seeds or seeds that did not learn. The others are
     held, contradicted or without effect if the whole interval says so and p is below .05 after Holm's correction (Holm,
@@ -57,7 +66,7 @@ def judge(file: ClaimsFile, members: Mapping[str, Members | str]) -> list[Judgem
     failed. Raises UserError for a claim that does not fit its sweep.
     """
     asked = []
-    for claim in file.claims:
+    for claim in file.judged:
         try:
             asked.append(_ask(claim, members[claim.sweep]))
         except UserError as error:
@@ -68,7 +77,24 @@ def judge(file: ClaimsFile, members: Mapping[str, Members | str]) -> list[Judgem
     decided: dict[str, Judgement] = {}
     for one in asked:
         decided[one.claim.id] = _decide(one, corrected.get(one.claim.id, math.nan), decided)
-    return [_name_repetition(count_enough(one, list(decided.values()))) for one in decided.values()]
+    return [count_enough(one, list(decided.values())) for one in decided.values()]
+
+
+def group_askings(judgements: Sequence[Judgement]) -> list[list[Judgement]]:
+    """Return the claims in the order of the page, each as the list of its askings, the last one last."""
+    by_id = {one.claim.id: one for one in judgements}
+    again = {one.claim.asked_again for one in judgements}
+    askings = [[one] for one in judgements if one.claim.id not in again]
+    for asking in askings:
+        while (following := by_id.get(asking[-1].claim.asked_again or "")) is not None:
+            asking.append(following)
+    return askings
+
+
+def count_verdicts(judgements: Sequence[Judgement], source: str) -> dict[str, int]:
+    """Return how many claims of a source have each verdict; a claim that was asked again counts once, by the last."""
+    last = [askings[-1] for askings in group_askings(judgements) if askings[-1].claim.source == source]
+    return {name: count for name in VERDICTS if (count := sum(one.verdict.startswith(name) for one in last))}
 
 
 def count_enough(one: Judgement, page: Sequence[Judgement]) -> Judgement:
@@ -76,7 +102,7 @@ def count_enough(one: Judgement, page: Sequence[Judgement]) -> Judgement:
 
     A judgement whose claim is asked again is returned unchanged.
     """
-    if one.answer is None or one.answer.ask_more is None or not one.reason.startswith(UNDECIDED):
+    if one.answer is None or one.answer.ask_more is None or one.verdict != UNDECIDED:
         return one
     ask_more, more = one.answer.ask_more, [n for n in SEEDS if n > one.answer.n]
     if not more or one.claim.asked_again:
@@ -87,17 +113,11 @@ def count_enough(one: Judgement, page: Sequence[Judgement]) -> Judgement:
 
     def decide(n: int) -> bool:
         found = ask_more(n)
-        return read_verdict(one.claim, found) != NOT_TESTED and holm([found.p, *tested])[0] <= LEVEL
+        return read_verdict(one.claim, found) != UNDECIDED and holm([found.p, *tested])[0] <= LEVEL
 
     enough = next(filter(decide, more), 0)
     reason = one.reason if enough else f"{one.reason}, as it would be after {SEEDS[-1]} seeds like these"
     return replace(one, enough=enough, reason=reason)
-
-
-def _name_repetition(one: Judgement) -> Judgement:
-    """Return the judgement; if it is NOT_TESTED, its reason names the claim that asks it again."""
-    again = one.claim.asked_again
-    return replace(one, reason=f"{one.reason}; asked again: {again}") if again and one.verdict == NOT_TESTED else one
 
 
 def _ask(claim: Claim, members: Members | str) -> Judgement:
@@ -123,7 +143,17 @@ def _ask(claim: Claim, members: Members | str) -> Judgement:
         arms=arms,
         answer=answer,
         all_seeds=every if claim.learned else None,
+        other=_other_estimand(claim, members, compared),
     )
+
+
+def _other_estimand(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer | None:
+    """Return the mean over all seeds of a difference that its median decides, or the median if its mean does."""
+    if claim.question != "difference" or claim.unit is not None:
+        return None
+    statistic = None if claim.statistic == "mean" else "mean"
+    other = ask(claim.model_copy(update={"statistic": statistic}), members, arms, learned_only=False)
+    return None if math.isnan(other.effect) else other
 
 
 def _decide(asked: Judgement, holm: float, before: Mapping[str, Judgement]) -> Judgement:
@@ -134,26 +164,27 @@ def _decide(asked: Judgement, holm: float, before: Mapping[str, Judgement]) -> J
         reason = f"its control {control.claim.id} is {control.verdict}"
     elif answer is not None and not reason:
         verdict = read_verdict(claim, answer)
-        if verdict == NOT_TESTED:
-            reason = f"{UNDECIDED} after {counted(answer.n, answer.unit[:-1])}"
+        if verdict == UNDECIDED:
+            reason = f"after {counted(answer.n, answer.unit[:-1])}"
         elif not holm <= LEVEL:
-            verdict, reason = NOT_TESTED, f"{UNDECIDED}: p = {answer.p:.2g}, {holm:.2g} after Holm's correction"
+            verdict, reason = UNDECIDED, f"(p = {answer.p:.2g}, {holm:.2g} after Holm's correction)"
     return replace(asked, verdict=verdict, reason=reason, holm=holm)
 
 
 def read_verdict(claim: Claim, answer: Answer) -> str:
-    """Return the verdict of an interval alone, NOT_TESTED if it is inconclusive."""
+    """Return the verdict of an interval alone, UNDECIDED if it is inconclusive."""
     low, high, null = answer.low, answer.high, answer.null
     if claim.question == "equivalence":
         least, most = null - (claim.within or 0.0), null + (claim.within or 0.0)
         if least <= low and high <= most:
             return HELD
-        return CONTRADICTED if high < least or low > most else NOT_TESTED
-    if claim.negligible is not None and -claim.negligible <= low and high <= claim.negligible:
-        return f"no effect within ±{compact_value(claim.negligible)}"
+        return CONTRADICTED if high < least or low > most else UNDECIDED
+    bound = claim.no_effect_bound
+    if bound is not None and -bound <= low and high <= bound:
+        return f"{NO_EFFECT} within ±{compact_value(bound)}"
     smaller, larger = high < null, low > null
     if not smaller and not larger:
-        return NOT_TESTED
+        return UNDECIDED
     return HELD if smaller == (claim.expect == "smaller") else CONTRADICTED
 
 

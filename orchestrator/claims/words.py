@@ -1,7 +1,7 @@
 """Claims in words: the value that is compared, the question, the effect with its interval."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from orchestrator.claims.questions import Answer
 from orchestrator.wording import spans
@@ -80,7 +80,8 @@ def word_question(claim: Claim) -> str:
     more = {"smaller": "fewer", "larger": "more"}.get(claim.expect or "", "")
     match claim.question:
         case "difference" if alike:
-            return f"Is {what} {claim.expect} with {first} than with {second}?"
+            mean = ", on average over seeds," if claim.statistic == "mean" else ""
+            return f"Is {what}{mean} {claim.expect} with {first} than with {second}?"
         case "difference":
             return f"Is {one} {claim.expect} than {other}?"
         case "ratio" if alike:
@@ -116,7 +117,10 @@ def effect_name(claim: Claim) -> str:
     first, second = claim.compare[0], claim.compare[-1]
     match claim.question:
         case "difference" | "equivalence" if first != second:
-            return f"{first} minus {second}, median over seeds"
+            statistic = claim.statistic or "median"
+            if claim.unit is not None:
+                return f"{first} minus {second}, median over {claim.unit}, each the median of its seeds"
+            return f"{first} minus {second}, {statistic} over seeds"
         case "ratio":
             return f"{first} over {second}, median over seeds"
         case "fisher":
@@ -126,6 +130,14 @@ def effect_name(claim: Claim) -> str:
         case "trend":
             return "Effect in standard deviations of ranks" if claim.hold_others else "Rank correlation"
     return f"{first}, median over seeds"
+
+
+def count_words(counts: Mapping[str, int], source: str) -> str:
+    """Return how many claims of a source have each verdict, as a sentence; empty without any."""
+    if not counts:
+        return ""
+    each = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    return f"{'Claims of the paper' if source == 'paper' else 'Ours'} ({sum(counts.values())}): {each}."
 
 
 def effect_words(claim: Claim, answer: Answer | None) -> str:

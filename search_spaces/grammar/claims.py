@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, WithJsonSchema
 
@@ -16,6 +16,8 @@ from search_spaces.grammar.spec.values import Name, Strict, Text, value_error
 from search_spaces.grammar.text.strict_yaml import read_yaml
 
 Question = Literal["difference", "share", "bound", "equivalence", "ratio", "trend", "fisher"]
+Source = Literal["paper", "ours"]
+SOURCES: tuple[Source, ...] = get_args(Source)
 GROUPS = ("test", "selection", "trained", "unseen", "all")
 
 
@@ -49,7 +51,7 @@ Lengths = Annotated[str | tuple[int, ...], BeforeValidator(_lengths), WithJsonSc
 Names = Annotated[tuple[str, ...], BeforeValidator(_names), WithJsonSchema(_NAMES_SCHEMA)]
 
 _KEYS: dict[str, tuple[int, set[str], set[str]]] = {
-    "difference": (2, {"expect"}, {"negligible"}),
+    "difference": (2, {"expect"}, {"negligible", "statistic", "unit"}),
     "share": (1, {"expect", "success"}, {"bound"}),
     "bound": (1, {"expect", "bound"}, set()),
     "equivalence": (2, {"within"}, {"around"}),
@@ -102,7 +104,7 @@ class Claim(Strict):
 
     id: Name = Field(description="A short name that other claims and pages refer to.")
     says: Text = Field(description="The claim, in one sentence.")
-    source: Literal["paper", "ours"] = Field(
+    source: Source = Field(
         default="paper", description="Who claims it; ours: a control, or a question that the paper does not ask."
     )
     sweep: Name = Field(description="The name of the sweep that is asked; its file lies beside this one.")
@@ -124,6 +126,15 @@ class Claim(Strict):
     success: Threshold | None = Field(default=None, description="share, fisher: when a seed has succeeded.")
     key: Text | None = Field(default=None, description="trend: the searched key.")
     hold_others: bool | None = Field(default=None, description="trend: with the other searched keys held fixed.")
+    statistic: Literal["mean"] | None = Field(
+        default=None,
+        description="difference: mean decides by the mean over seeds and Student's interval, in place of the median.",
+    )
+    unit: Literal["configurations"] | None = Field(
+        default=None,
+        description="difference: configurations takes one value for each configuration of a random search, the median "
+        "over its seeds, in place of one for each seed.",
+    )
     category: Text | None = Field(
         default=None,
         description="trend: of a key whose values are names, this one against the first; needs hold_others.",
@@ -143,13 +154,30 @@ class Claim(Strict):
     control: Name | None = Field(default=None, description="A claim that must hold before this one is tested.")
     asked_again: Name | None = Field(
         default=None,
-        description="A claim that asks this of other seeds or in another way; named beside the reason if this one is "
-        "not tested.",
+        description="A claim that asks this of other seeds or in another way; the page has one row for all askings.",
+    )
+    withdrawn: Text | None = Field(
+        default=None, description="Why the claim is not judged any more; the page lists it with this reason."
     )
     figure: Literal["curves", "seeds", "none"] = Field(
         default="curves", description="curves: the metric against length. seeds: a dot for each seed."
     )
     note: str = Field(default="", description="What a reader should know about how this is asked.")
+
+    _page_bound: float | None = PrivateAttr(default=None)
+
+    @property
+    def no_effect_bound(self) -> float | None:
+        """The difference up to which there is no effect: the claim's, or the page's for its metric; None without."""
+        return self._page_bound if self.negligible is None else self.negligible
+
+
+class NoEffect(Strict):
+    """Up to which difference of a metric a page speaks of no effect, the same for all of its claims."""
+
+    metric: Name = Field(description="The metric, also for its other distributions (read_error for read_error.sparse).")
+    within: float = Field(gt=0, description="The largest difference that is no effect.")
+    because: Text = Field(description="Why this bound; the page says so.")
 
 
 class ClaimsFile(Strict):
@@ -158,6 +186,9 @@ class ClaimsFile(Strict):
     title: Text = Field(description="The heading of the page.")
     paper: Text = Field(default="", description="Where the claims come from.")
     introduction: str = Field(default="", description="What a reader should know first, in Markdown.")
+    no_effect: list[NoEffect] = Field(
+        default_factory=list, description="Bounds of no effect by metric, for claims that give no `negligible`."
+    )
     claims: list[Claim] = Field(min_length=1, description="The claims, in the order of the page.")
     closing: str = Field(default="", description="What was not tested, and why, in Markdown.")
 
@@ -169,9 +200,14 @@ class ClaimsFile(Strict):
         return self._path
 
     @property
+    def judged(self) -> list[Claim]:
+        """The claims that were not withdrawn."""
+        return [claim for claim in self.claims if claim.withdrawn is None]
+
+    @property
     def sweeps(self) -> tuple[str, ...]:
-        """The names of the sweeps that the claims need, without repetitions."""
-        return tuple(dict.fromkeys(claim.sweep for claim in self.claims))
+        """The names of the sweeps that the judged claims need, without repetitions."""
+        return tuple(dict.fromkeys(claim.sweep for claim in self.judged))
 
 
 def claims_schema() -> dict[str, Any]:
@@ -201,6 +237,7 @@ def load_claims(path: str | Path) -> ClaimsFile:
         raise AssertionError from error
     for index, claim in enumerate(found.claims):
         _check_claim(claim, index, found, findings)
+        _set_page_bound(claim, index, found, findings)
     findings.raise_any()
     found._path = path
     return found
@@ -230,6 +267,12 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
         findings.add(f"{address}.arms", "must have configurations: all for a trend question")
     if claim.question == "share" and not 0 <= (claim.bound or 0) <= 1:
         findings.add(f"{address}.bound", "is not a share", given=claim.bound, allowed="0 to 1")
+    if claim.statistic is not None and claim.negligible is not None:
+        findings.add(f"{address}.negligible", "is not read with statistic: mean")
+    if claim.unit is not None and any(
+        claim.arms[name].configurations != "all" for name in claim.compare if name in claim.arms
+    ):
+        findings.add(f"{address}.arms", "must have configurations: all with unit: configurations")
     if claim.category is not None and not claim.hold_others:
         findings.add(f"{address}.category", "needs hold_others: true")
     for key in ("success", "learned"):
@@ -244,10 +287,32 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
         if named is not None and named not in others:
             nearest = nearest_name(named, others)
             findings.add(f"{address}.{key}", "is not another claim", given=named, nearest=nearest)
+    withdrawn = {one.id for one in file.claims if one.withdrawn is not None}
+    for key, named in (("control", claim.control), ("asked_again", claim.asked_again)):
+        if named in withdrawn and claim.withdrawn is None:
+            findings.add(f"{address}.{key}", "is a claim that was withdrawn", given=named)
     if claim.control in others and ids.index(claim.control) > ids.index(claim.id):
         findings.add(f"{address}.control", "must come before the claims that depend on it", given=claim.control)
     if claim.asked_again in others and ids.index(claim.asked_again) < ids.index(claim.id):
         findings.add(f"{address}.asked_again", "must come after the claim that it asks again", given=claim.asked_again)
+
+
+def _set_page_bound(claim: Claim, index: int, file: ClaimsFile, findings: Findings) -> None:
+    """Give a difference the page's bound for its metric; a claim's own bound must be the same.
+
+    A quotient of two arms is not in units of the metric, and a mean over seeds has no test of equivalence.
+    """
+    metrics = {metric.partition(".")[0] for metric in claim.metric}
+    bounds = {bound.within for bound in file.no_effect if bound.metric in metrics}
+    quotient = any(claim.arms[name].over for name in claim.compare if name in claim.arms)
+    if len(bounds) != 1 or claim.question != "difference" or quotient or claim.statistic is not None:
+        return
+    (claim._page_bound,) = bounds
+    if claim.negligible not in (None, claim._page_bound):
+        message = "is not the bound of its metric in `no_effect`"
+        findings.add(
+            f"claims[{index}].negligible", message, given=claim.negligible, allowed=f"{claim._page_bound:g}, or no key"
+        )
 
 
 def _optional_keys() -> set[str]:

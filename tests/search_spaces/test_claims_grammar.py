@@ -237,6 +237,61 @@ def test_a_trend_is_over_configurations(tmp_path: Path, changes: dict[str, Any],
     assert problem.key == key and said in str(problem)
 
 
+MEAN = {"statistic": "mean"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "said"),
+    [
+        ({"negligible": 0.2}, "claims[1].negligible", "given 0.2; allowed: 0.1, or no key"),
+        ({**MEAN, "negligible": 0.1}, "claims[1].negligible", "is not read with statistic: mean"),
+        ({"unit": "configurations"}, "claims[1].arms", "must have configurations: all with unit: configurations"),
+    ],
+)
+def test_a_page_has_one_bound_of_no_effect_for_a_metric(
+    tmp_path: Path, changes: dict[str, Any], key: str, said: str
+) -> None:
+    data = yaml.safe_load(VALID)
+    data["no_effect"] = [{"metric": "accuracy", "within": 0.1, "because": "It is small."}]
+    data["claims"][1] |= {"metric": ["accuracy", "accuracy.sparse"], **changes}
+    (problem,) = problems(tmp_path, yaml.safe_dump(data, sort_keys=False))
+    assert problem.key == key and said in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("changes", "bound"),
+    [
+        ({}, 0.1),
+        ({"metric": ["accuracy", "accuracy.sparse"]}, 0.1),
+        ({"negligible": 0.1}, 0.1),
+        ({"metric": "label"}, None),
+        ({"metric": "label", "negligible": 0.3}, 0.3),
+        (MEAN, None),  # which has no test of equivalence
+        ({"arms": {"RPE": {"over": "first"}, "APE": {}, "first": {}}}, None),  # not in units of the metric
+    ],
+)
+def test_the_bound_of_a_page_is_that_of_its_differences(
+    tmp_path: Path, changes: dict[str, Any], bound: float | None
+) -> None:
+    data = yaml.safe_load(VALID)
+    data["no_effect"] = [{"metric": "accuracy", "within": 0.1, "because": "It is small."}]
+    data["claims"][1] |= {"metric": "accuracy", **changes}
+    assert problems(tmp_path, yaml.safe_dump(data, sort_keys=False)) == ()
+    control, better = load_claims(tmp_path / "claims.yaml").claims
+    assert (control.no_effect_bound, better.no_effect_bound) == (None, bound)
+
+
+def test_a_withdrawn_claim_is_no_control_and_its_sweep_is_not_read(tmp_path: Path) -> None:
+    data = yaml.safe_load(VALID)
+    data["claims"][0] |= {"withdrawn": "It was stopped early.", "sweep": "other"}
+    (problem,) = problems(tmp_path, yaml.safe_dump(data, sort_keys=False))
+    assert problem.key == "claims[1].control" and "withdrawn" in str(problem)
+    del data["claims"][1]["control"]
+    assert problems(tmp_path, yaml.safe_dump(data, sort_keys=False)) == ()
+    file = load_claims(tmp_path / "claims.yaml")
+    assert file.sweeps == ("tiny",) and [one.id for one in file.judged] == ["better"]
+
+
 def test_a_control_stands_before_what_rests_on_it(tmp_path: Path) -> None:
     data = yaml.safe_load(VALID)
     data["claims"].reverse()

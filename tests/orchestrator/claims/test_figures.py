@@ -40,7 +40,7 @@ def test_several_configurations_are_one_dot_for_each_seed_and_stay_in_their_colu
         assert dots.get_ydata() == pytest.approx(0.2 + 0.01 * np.arange(9), abs=1e-6), "the median of two rates"
         assert np.abs(dots.get_xdata() - place).max() < 0.3
     assert "each the median of 2 configurations" in title and title.startswith("pre_norm (made_up)")
-    assert "| #2-3 | raw | 9 | 0.240 | 0.200 to 0.280 |" in arms_table(one, one.members, [one.arms["pre"]])
+    assert "| #2-3 | raw | 9 | 0.240 | 0.240 | 0.200 to 0.280 |" in arms_table(one, one.members, [one.arms["pre"]])
     thin = [line for line in axes_of(put(by_seed_and_rate, claim(**asked))["pre_norm"])[0].lines if line.get_alpha()]
     assert len(thin) == 18, "a curve for each seed of two arms"
 
@@ -101,9 +101,9 @@ def test_more_seeds_are_asked_for_if_they_would_decide(
     for changes, which in (({}, ""), ({"learned": learned}, " that learn")):
         one = put(noise, claim(**changes))["pre_norm"]
         beside = [replace(one, answer=replace(one.answer, p=p), holm=p) for p in others]
-        one = count_enough(replace(one, reason="undecided after 9 seeds"), beside)
+        one = count_enough(replace(one, verdict="undecided", reason="after 9 seeds"), beside)
         assert what_would_decide(one) == said.format(which)
-        assert one.reason == "undecided after 9 seeds" + ("" if said else ", as it would be after 48 seeds like these")
+        assert one.reason == "after 9 seeds" + ("" if said else ", as it would be after 48 seeds like these")
 
 
 @pytest.mark.parametrize(

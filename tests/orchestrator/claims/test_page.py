@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from orchestrator.claims import verb
+from orchestrator.claims.page import section
+from orchestrator.claims.verdicts import judge, read_sweeps
 from orchestrator.claims.words import word_question
-from search_spaces.grammar.claims import Claim
+from search_spaces.grammar.claims import Claim, load_claims
 from tests.command_line import CommandLine
 from tests.orchestrator.claims.conftest import NONE, PRE, SWEEP, claim, is_pre, pretended_sweep, write_claims
 from trainers.config.member import MemberConfig
@@ -89,6 +92,49 @@ def test_the_page_has_every_claim_with_its_numbers_and_a_small_figure(claims_fil
         assert content.startswith(b"\x89PNG") and len(content) < 60_000
     overview = [line for line in text.splitlines() if line.startswith("| ") and "**" in line]
     assert len(overview) == len(CLAIMS) and [row.count("*(ours)*") for row in overview] == [1, 0, 0, 0, 0, 0]
+
+
+def test_all_askings_of_a_claim_are_in_one_row_and_withdrawn_ones_in_none(claims_file: Path, says) -> None:
+    again = claim(id="again", lengths=[9])
+    withdrawn = claim(id="gone", withdrawn="It was stopped early.", sweep="elsewhere")
+    write_claims(claims_file, [claim(expect="larger", asked_again="again"), again, withdrawn])
+    page = claims_file.with_name("page.md")
+    code, out, err = says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
+    assert code == 0 and not err, err
+    assert "asked 2 times: pre_norm contradicted, again held" in out.splitlines()
+    assert "gone: withdrawn: It was stopped early." in out.splitlines() and "2 of 2 claims are decided" in out
+    text = page.read_text(encoding="utf-8")
+    (row,) = [line for line in text.splitlines() if line.startswith("| ") and "**" in line]
+    assert row.count("n = 9 seeds") == 2 and row.endswith(
+        "| asked 2 times<br>pre_norm: **contradicted**<br>again (other expect, lengths): **held** |"
+    )
+    both = "Asked 2 times: pre_norm **contradicted**, then again (other expect, lengths) **held**."
+    assert text.count(both) == 2, "in the section of either"
+    assert re.search(r"^## Withdrawn\n\n- gone: .* It was stopped early\.$", text, re.M)
+    assert "## gone" not in text and not (page.parent / "page_figures" / "gone.png").exists()
+    assert "\nClaims of the paper (1): 1 held.\n" in text
+
+
+def test_a_page_has_the_reasons_of_its_bounds_and_the_means(claims_file: Path, says) -> None:
+    data = yaml.safe_load(write_claims(claims_file, [claim()]).read_text())
+    data["no_effect"] = [{"metric": "total_variation", "within": 0.5, "because": "nobody would notice it"}]
+    claims_file.write_text(yaml.safe_dump(data, sort_keys=False))
+    page = claims_file.with_name("page.md")
+    says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
+    text = page.read_text(encoding="utf-8")
+    assert "total variation ±0.5, because nobody would notice it." in text
+    assert "**no effect within ±0.5**" in text and re.search(r"^Mean over all seeds: -0\.\d+ \[", text, re.M)
+    assert "| median | mean | range |" in text
+
+
+def test_a_page_says_how_many_members_stopped_early_and_when(claims_file: Path) -> None:
+    file = load_claims(claims_file)
+    (first, *_) = judge(file, read_sweeps(file, claims_file.parent))
+    assert "stopped early" not in section(first, file, None, [first])
+    members = [member for one in first.members.state.configurations.values() for member in one.members.values()]
+    members[0].stopped_at, members[1].stopped_at = 30, 80
+    words = f"2 of {len(members)} members stopped early by their rule, after 30.0 to 80.0 % of their steps"
+    assert words in section(first, file, None, [first])
 
 
 def test_the_same_ledgers_give_the_same_page(claims_file: Path, says) -> None:

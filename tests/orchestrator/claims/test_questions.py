@@ -153,7 +153,7 @@ evaluation: {every: 10, lengths: all}
 objective: {metric: exact_match, average: raw, lengths: [1], direction: maximize}
 """
 NEVER, FAILED = math.inf, math.nan
-OPEN = "not tested: undecided after 6 seeds, as it would be after 48 seeds like these"
+OPEN = "undecided after 6 seeds, as it would be after 48 seeds like these"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ OPEN = "not tested: undecided after 6 seeds, as it would be after 48 seeds like 
         ([60] * 6, [120] * 6, 4.0, "held"),
         ([60] * 6, [240] * 6, 4.0, OPEN),  # 230 / 60 to 240 / 50 has 4 inside
         ([20] * 6, [NEVER] * 6, 4.0, "contradicted"),  # at least 800 / 20
-        ([60] * 6, [120] * 5 + [NEVER], 4.0, "not tested: undecided after 6 seeds"),
+        ([60] * 6, [120] * 5 + [NEVER], 4.0, "undecided after 6 seeds"),
         ([60] * 6, [120] * 5 + [FAILED], 4.0, "not tested: 5 of 6 seeds"),
         ([FAILED] + [60] * 5, [120] * 5 + [FAILED], 4.0, "not tested: 4 of 6 seeds"),
         ([NEVER] * 6, [NEVER] * 6, 4.0, OPEN),
@@ -192,10 +192,10 @@ def test_steps_that_are_not_known_exactly_have_two_ratios(put: Put, small, large
     ("value", "changes", "verdict", "effect"),
     [
         (0.9, {"question": "share", "success": {"least": 0.9}, "expect": "larger"}, "held", 1.0),
-        (0.9, {"question": "bound", "bound": 0.9, "expect": "larger"}, "not tested", 0.9),
+        (0.9, {"question": "bound", "bound": 0.9, "expect": "larger"}, "undecided", 0.9),
         (0.1, {"question": "share", "success": {"most": 0.1}, "expect": "larger"}, "held", 1.0),
-        (0.1, {"question": "bound", "bound": 0.1, "expect": "smaller"}, "not tested", 0.1),
-        (0.9, {"question": "equivalence", "around": 1.0, "within": 0.1, "expect": None}, "not tested", 0.9),
+        (0.1, {"question": "bound", "bound": 0.1, "expect": "smaller"}, "undecided", 0.1),
+        (0.9, {"question": "equivalence", "around": 1.0, "within": 0.1, "expect": None}, "undecided", 0.9),
         (0.8999, {"question": "share", "success": {"least": 0.9}, "expect": "larger"}, "contradicted", 0.0),
     ],
 )
@@ -237,7 +237,7 @@ def test_seeds_that_never_got_there_in_either_arm_are_ties(put: Put) -> None:
     never = [math.inf] * 10
     value = by_seed([*never, *[0.1] * 7], [*never, *[0.2] * 7])
     found = put(value, claim(), seeds=17)["pre_norm"]
-    assert (found.answer.n, found.answer.effect, found.answer.high) == (17, 0.0, 0.0) and found.verdict == "not tested"
+    assert (found.answer.n, found.answer.effect, found.answer.high) == (17, 0.0, 0.0) and found.verdict == "undecided"
     assert found.answer.low == pytest.approx(-0.1) and found.answer.p == pytest.approx(stats.binomtest(0, 7).pvalue)
     assert one_answer(put, value, question="ratio", bound=1.0).n == 9
     minus = claim(question="bound", bound=0.0, arms={"a": {**PRE, "minus": "b"}, "b": NONE}, compare=["a"])
@@ -267,6 +267,4 @@ def test_steps_are_known_to_an_evaluation_of_their_own_configuration(put: Put, m
         written = sweep.replace("evaluation: {every: 10", f"evaluation: {{every: {every}")
         asked_steps = claim(**asked, metric="steps_to_exact_match", expect="larger")
         found = put(value, asked_steps, seeds=6, sweep=written)["pre_norm"]
-        assert (found.answer.low, found.answer.high) == pytest.approx(
-            (0.0, 200 / 140)
-        ) and found.verdict == "not tested"
+        assert (found.answer.low, found.answer.high) == pytest.approx((0.0, 200 / 140)) and found.verdict == "undecided"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from rich.console import Console
 
 from orchestrator.claims import verb
@@ -73,6 +74,11 @@ def test_claims_are_registered_before_the_first_evaluation(tiny: Path, run_inlin
     assert f"{changed}, when `expect` was “smaller”." in page_of(file, folder.parent)
     write_claims(file, [{**ASKED, "id": "another"}])
     assert "written after the sweep ran, or without being registered." in page_of(file, folder.parent)
+
+    with_bound = yaml.safe_load(write_claims(file, [ASKED]).read_text())
+    with_bound["no_effect"] = [{"metric": "total_variation", "within": 0.1, "because": "It is small."}]
+    file.write_text(yaml.safe_dump(with_bound))
+    assert ": registered before the sweep ran, without its bound of no effect." in page_of(file, folder.parent)
 
     write_claims(file, [{**ASKED, "says": "Post-norm helps.", "learned": {"metric": "total_variation", "most": 0.9}}])
     before = f"{changed}, when `says` was “{ASKED['says'].rstrip('.')}” and `learned` was null."

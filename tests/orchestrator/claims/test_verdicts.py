@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orchestrator.claims.verdicts import count_verdicts, group_askings
 from orchestrator.errors import UserError
 from tests.orchestrator.claims.conftest import CLAIM, NONE, PRE, Put, Value, claim, is_pre
 from trainers.config.member import MemberConfig
@@ -25,7 +26,7 @@ def planted(effect: float, noise: float = 0.01) -> Value:
     [
         (-0.1, {}, "held"),
         (0.1, {}, "contradicted"),
-        (0.0, {}, "not tested: undecided after 9 seeds"),
+        (0.0, {}, "undecided after 9 seeds"),
         (0.1, {"expect": "larger"}, "held"),
         (-0.1, {"expect": "larger"}, "contradicted"),
         (-0.1, {"negligible": 0.01}, "held"),
@@ -77,25 +78,51 @@ def test_what_rests_on_a_control_is_not_tested_unless_it_holds(put: Put) -> None
     good = put(planted(-0.1), control, claim(control="control"), chained)
     assert [one.words for one in good.values()] == ["held"] * 3
     bad = put(planted(-0.03), control, claim(control="control"), chained)
-    assert bad["control"].verdict == "not tested" or bad["control"].verdict == "contradicted"
+    assert bad["control"].verdict in ("undecided", "contradicted")
     assert bad["pre_norm"].words == f"not tested: its control control is {bad['control'].verdict}"
     assert bad["last"].words == "not tested: its control pre_norm is not tested"
+    open_one = claim(id="control", question="share", success={"most": 0.5}, bound=0.99, arms={"a": PRE}, compare=["a"])
+    rests = put(planted(-0.1), {**open_one, "expect": "larger"}, claim(control="control"))
+    assert rests["pre_norm"].words == "not tested: its control control is undecided"
     assert bad["pre_norm"].answer is not None, "the numbers stay"
 
 
-def test_an_open_claim_names_the_one_that_asks_it_again(put: Put) -> None:
-    """A decided one does not."""
+def test_more_seeds_are_not_asked_for_a_claim_that_is_asked_again(put: Put) -> None:
     other = claim(id="fresh", sweep="elsewhere")
     assert put(planted(-0.1), claim(asked_again="fresh"), other)["pre_norm"].words == "held"
     seeds = put(planted(-0.1), claim(asked_again="fresh"), other, seeds=5)["pre_norm"]
-    assert seeds.words == "not tested: 5 of 6 seeds; asked again: fresh"
+    assert seeds.words == "not tested: 5 of 6 seeds"
 
     def disagree(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
         return 0.3 + (0.1 if member.seed % 2 else -0.1) * is_pre(member)
 
     again, once = (put(disagree, claim(asked_again=name), other)["pre_norm"] for name in ("fresh", None))
-    assert again.words == "not tested: undecided after 9 seeds; asked again: fresh"
-    assert once.words == "not tested: undecided after 9 seeds, as it would be after 48 seeds like these"
+    assert again.words == "undecided after 9 seeds"
+    assert once.words == "undecided after 9 seeds, as it would be after 48 seeds like these"
+
+
+def test_claims_are_counted_by_source_and_a_repeated_one_once_by_its_last_asking(put: Put) -> None:
+    def disagree(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        sign = 0.1 if metric == "total_variation" and member.seed % 2 else -0.1
+        return 0.3 + sign * is_pre(member)
+
+    found = list(
+        put(
+            disagree,
+            claim(asked_again="second"),
+            claim(id="second", metric="invalid_mass", asked_again="third"),
+            claim(id="third", metric="invalid_mass"),
+            claim(id="other"),
+            claim(id="tiny", metric="invalid_mass", negligible=0.5, source="ours"),
+            claim(id="missing", sweep="elsewhere", source="ours"),
+        ).values()
+    )
+    assert [one.verdict for one in found[:3]] == ["undecided", "held", "held"]
+    assert [[one.claim.id for one in askings] for askings in group_askings(found)] == [
+        ["pre_norm", "second", "third"], ["other"], ["tiny"], ["missing"],
+    ]  # fmt: skip
+    assert count_verdicts(found, "paper") == {"held": 1, "undecided": 1}
+    assert count_verdicts(found, "ours") == {"no effect": 1, "not tested": 1}
 
 
 def test_a_sweep_that_is_missing_or_unfinished_is_said(put: Put) -> None:
@@ -111,7 +138,7 @@ def test_among_many_claims_a_small_p_decides_no_longer(put: Put) -> None:
     alone = put(planted(-0.1), claim(), seeds=6)["pre_norm"]
     assert alone.words == "held" and alone.holm == pytest.approx(2 / 64)
     found = put(planted(-0.1), claim(), claim(id="again"), seeds=6)["pre_norm"]
-    assert found.words == "not tested: undecided: p = 0.031, 0.062 after Holm's correction"
+    assert found.words == "undecided (p = 0.031, 0.062 after Holm's correction)"
     unrun = put(planted(-0.1), claim(), claim(id="again", sweep="elsewhere"), seeds=6)["pre_norm"]
     assert unrun.words == "held", "a claim that cannot be asked is not counted"
 

@@ -1,0 +1,91 @@
+"""The mean over seeds beside the median, and configurations of a random search in place of seeds."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from orchestrator.claims.registration import deciding_values
+from orchestrator.errors import UserError
+from orchestrator.statistics.intervals import mean
+from search_spaces.grammar.claims import Claim
+from tests.orchestrator.claims.conftest import Put, claim, is_pre
+from tests.orchestrator.claims.test_trends import RANDOM
+from trainers.config.member import MemberConfig
+
+DIFFERENCES = [0.0] * 7 + [-0.1, -0.4]
+
+
+def few_differ(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+    """Most seeds tie; two differ by much, so that mean and median disagree."""
+    return 0.5 + DIFFERENCES[member.seed] * is_pre(member)
+
+
+def test_a_mean_has_students_interval_and_test(put: Put) -> None:
+    expected = stats.ttest_1samp(DIFFERENCES, 0.0)
+    found = put(few_differ, claim(statistic="mean"))["pre_norm"]
+    assert found.verdict == "undecided" and found.answer.n == 9
+    assert found.answer.effect == pytest.approx(np.mean(DIFFERENCES), abs=1e-6)
+    interval = expected.confidence_interval()
+    assert (found.answer.low, found.answer.high) == pytest.approx((interval.low, interval.high), abs=1e-6)
+    assert found.answer.p == pytest.approx(expected.pvalue, rel=1e-4)
+    assert found.other.effect == 0.0, "the median beside it"
+
+
+def test_a_median_has_the_mean_over_all_seeds_beside_it(put: Put) -> None:
+    asked = claim(learned={"metric": "total_variation", "least": 0.45})
+    found = put(few_differ, asked)["pre_norm"]
+    assert (found.answer.n, found.answer.effect) == (7, 0.0)
+    assert found.other.n == 9 and found.other.effect == pytest.approx(np.mean(DIFFERENCES), abs=1e-6)
+
+
+def test_a_mean_that_lies_on_one_side_decides(put: Put) -> None:
+    def clear(member: MemberConfig, *rest: object) -> float:
+        return 0.5 - is_pre(member) * (0.1 + 0.01 * member.seed)
+
+    assert put(clear, claim(statistic="mean"))["pre_norm"].verdict == "held"
+    assert put(clear, claim(statistic="mean", expect="larger"))["pre_norm"].verdict == "contradicted"
+    assert put(lambda one, *_: 0.5 - 0.25 * is_pre(one), claim(statistic="mean"))["pre_norm"].verdict == "held"
+    few = put(clear, claim(statistic="mean"), seeds=5)["pre_norm"]
+    assert few.words == "not tested: 5 of 6 seeds"
+
+
+def test_the_interval_of_a_mean_needs_six_finite_values() -> None:
+    assert mean([]).n == 0 and np.isnan(mean([1.0, np.inf] * 4).value)
+    assert mean([1.0] * 5).value == 1.0 and np.isnan(mean([1.0] * 5).low)
+    assert mean([np.nan, *[1.0] * 6]).low == 1.0
+
+
+SEARCH = RANDOM.replace("averages: {raw: {}}", "averages: {raw: {}, ema: {decay: 0.9}}")
+AVERAGES = {
+    "arms": {name: {"configurations": "all", "average": name} for name in ("ema", "raw")},
+    "compare": ["ema", "raw"],
+    "unit": "configurations",
+}
+
+
+def worse_by_dropout(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+    """EMA is worse where dropout is above 0.1; seeds differ by more than that."""
+    return 0.3 + 0.05 * member.seed + (member.model.dropout - 0.1) * (average == "ema")
+
+
+def test_configurations_of_a_random_search_are_the_sample(put: Put) -> None:
+    found = put(worse_by_dropout, claim(**AVERAGES), seeds=2, sweep=SEARCH)["pre_norm"]
+    expected = [one.values["model.dropout"] - 0.1 for one in found.members.state.configurations.values()]
+    assert (found.answer.n, found.answer.ran, found.answer.unit) == (30, 30, "configurations")
+    assert found.answer.effect == pytest.approx(np.median(expected), abs=1e-5)
+    above = int((np.array(expected) > 0).sum())
+    assert found.answer.p == pytest.approx(stats.binomtest(above, 30).pvalue)
+    assert found.verdict == "contradicted" and found.other is None
+
+
+def test_configurations_of_a_grid_are_not_a_sample(put: Put) -> None:
+    with pytest.raises(UserError, match="needs a random search"):
+        put(lambda *_: 0.1, claim(**AVERAGES))
+
+
+def test_new_keys_leave_the_digest_of_older_claims_alone() -> None:
+    known = {"id", "says", "sweep", "question", "arms", "compare", "expect", "bound", "negligible", "within", "around"}
+    known |= {"success", "key", "hold_others", "category", "metric", "average", "lengths", "reduce", "evaluation"}
+    known |= {"learned", "control"}
+    assert set(deciding_values(Claim.model_validate(claim(withdrawn="It was stopped early.")))) == known
+    assert set(deciding_values(Claim.model_validate(claim(statistic="mean")))) == known | {"statistic"}
