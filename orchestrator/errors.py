@@ -5,6 +5,7 @@ LengthwiseError                 printed as one message without a traceback; exit
 │   ├── SweepExists             a new sweep would overwrite an existing one
 │   ├── NotASweep               the folder holds no ledger
 │   ├── SpecChanged             the sweep file is no longer the one the ledger was begun with
+│   ├── UntrustedCode           somebody else's sweep would run code here, without --trust
 │   ├── SweepLocked             another driver is running this sweep
 │   ├── DivergedLedger          a local copy and its address have different continuations of a sweep
 │   ├── DeletedSweep            a sweep was deleted at its address, by another machine
@@ -75,6 +76,10 @@ class SpecChanged(UserError):  # noqa: N818
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments of the constructor."""
         return type(self), (self.folder, self.differences, self.extending)
+
+
+class UntrustedCode(UserError):  # noqa: N818
+    """A sweep that this user has neither begun nor trusted would run code."""
 
 
 class SweepLocked(UserError):  # noqa: N818

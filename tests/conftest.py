@@ -1,9 +1,13 @@
 """What tests of several folders use."""
 
+import atexit
 import gc
 import importlib
 import io
+import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,8 +27,13 @@ NOT_OWN = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1])
 
 
 def pytest_configure() -> None:
-    """What is imported stays: looking through it for garbage, again and again, would take a third of collecting."""
+    """What is imported stays: looking through it for garbage, again and again, would take a third of collecting.
+
+    Sweeps that tests begin are remembered in a folder that ends with this process.
+    """
     gc.disable()
+    os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="lengthwise-tests-")
+    atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 
 def pytest_collection_finish() -> None:

@@ -19,6 +19,7 @@ from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
+from orchestrator.trust import trust_sweep
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,12 +29,17 @@ if TYPE_CHECKING:
 SIZE = (8.0, 4.6)  # inches
 
 
-def open_sweep(path: str | Path) -> Sweep:
-    """Return the sweep in a folder, or of a name in the storage folder, finished or not; writes nothing.
+def open_sweep(path: str | Path, *, trust: bool = False) -> Sweep:
+    """Return the sweep in a folder, or of a name in the storage folder, finished or not; writes nothing into it.
+
+    trust: remember that its code may run, if somebody else has begun it.
 
     Raises NotASweep for a folder without a ledger, DamagedLedger for a ledger that cannot be read.
     """
-    return Sweep(find_sweep(path))
+    sweep = Sweep(find_sweep(path))
+    if trust:
+        trust_sweep(sweep.state)
+    return sweep
 
 
 class Sweep:

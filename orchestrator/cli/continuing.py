@@ -15,7 +15,7 @@ app = typer.Typer()
 console = make_console()
 
 
-@app.command(cls=options.SweepVerb, rich_help_panel=CONTINUE)
+@app.command(cls=options.CodeVerb, rich_help_panel=CONTINUE)
 def resume(
     folder: options.SweepFolder,
     tracking_uri: options.TrackingUri = None,
@@ -40,7 +40,7 @@ def resume(
     raise typer.Exit(outcome.exit_code)
 
 
-@app.command(cls=options.SweepVerb, rich_help_panel=CONTINUE)
+@app.command(cls=options.CodeVerb, rich_help_panel=CONTINUE)
 def extend(
     folder: options.SweepFolder,
     seeds: options.MoreSeeds = None,
@@ -96,7 +96,7 @@ def extend(
     raise typer.Exit(outcome.exit_code)
 
 
-@app.command(cls=options.SweepVerb, rich_help_panel=CONTINUE)
+@app.command(cls=options.CodeVerb, rich_help_panel=CONTINUE)
 def confirm(
     folder: options.SweepFolder,
     top: Annotated[

@@ -209,7 +209,6 @@ JobTrackingUri = Annotated[
 JobResume = Annotated[bool, typer.Option("--resume", help="Resume the sweep if a job has begun it.")]
 
 
-PLACES = ("name", "storage")
 _of_sweeps = typer.Typer(add_completion=False)
 
 
@@ -217,18 +216,23 @@ _of_sweeps = typer.Typer(add_completion=False)
 def _options_of_sweeps(
     name: Annotated[str | None, typer.Option(help="The sweep by name, in the storage folder, instead of DIR.")] = None,
     storage: Annotated[Path | None, typer.Option(help="Folder that holds the sweeps; by default sweeps/.")] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Let code of a sweep that somebody else began run here, from now on.")
+    ] = False,
 ) -> None:
-    """Have the options that `SweepVerb` adds to every verb that takes a sweep."""
+    """Declare the options that `SweepVerb` and `CodeVerb` add to verbs that take a sweep."""
 
 
 class SweepVerb(TyperCommand):
     """A verb whose first argument is a sweep; --name says it by its name, --storage where it is looked for."""
 
+    added: tuple[str, ...] = ("name", "storage")
+
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         known = {one.name for one in self.params}
         self._added = [
-            one for one in typer.main.get_command(_of_sweeps).params if one.name in PLACES and one.name not in known
+            one for one in typer.main.get_command(_of_sweeps).params if one.name in self.added and one.name not in known
         ]
         for one in self._added:
             one.expose_value = False  # `parse_args` has used it
@@ -245,6 +249,23 @@ class SweepVerb(TyperCommand):
         elif storage and isinstance(named := parsed.get("folder"), str):
             _refuse_elsewhere(named, storage)
         return super().parse_args(ctx, args)
+
+
+class CodeVerb(SweepVerb):
+    """A verb that may import code of the sweep."""
+
+    added = (*SweepVerb.added, "trust")
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Remember that the sweep is trusted, if --trust is given."""
+        is_trusted = "--trust" in args  # before the parser takes them from the list
+        rest = super().parse_args(ctx, args)
+        if is_trusted:
+            from orchestrator.record.state.state import SweepState
+            from orchestrator.trust import trust_sweep
+
+            trust_sweep(SweepState.load(ctx.params["folder"]))
+        return rest
 
 
 def _refuse_elsewhere(named: str, storage: str) -> None:

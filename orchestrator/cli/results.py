@@ -37,7 +37,7 @@ def status(folder: options.SweepFolder, trace: options.Trace = False, follow: op
     _say("\n".join([align_rows(rows), *(trace_lines(state) if trace else ())]))
 
 
-@app.command(cls=options.SweepVerb, rich_help_panel=LOOK)
+@app.command(cls=options.CodeVerb, rich_help_panel=LOOK)
 def report(
     folder: options.SweepFolder,
     maps: options.Maps = None,
@@ -57,7 +57,7 @@ def report(
         _say(line)
 
 
-@app.command(cls=options.SweepVerb, rich_help_panel=LOOK)
+@app.command(cls=options.CodeVerb, rich_help_panel=LOOK)
 def attention(
     folder: options.SweepFolder,
     configuration: Annotated[str, typer.Argument(metavar="CONFIGURATION", help="Number, label or config_id.")],

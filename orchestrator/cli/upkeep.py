@@ -18,7 +18,7 @@ app = typer.Typer()
 console = make_console()
 
 
-@app.command(cls=options.SweepVerb, rich_help_panel=TAKE_OUT)
+@app.command(cls=options.CodeVerb, rich_help_panel=TAKE_OUT)
 def export(
     folder: options.SweepFolder,
     best: Annotated[
@@ -53,7 +53,7 @@ def export(
         say(console, line)
 
 
-@app.command(cls=options.SweepVerb, rich_help_panel=CONTINUE)
+@app.command(cls=options.CodeVerb, rich_help_panel=CONTINUE)
 def replay(
     folder: options.SweepFolder,
     configuration: Annotated[str, typer.Argument(metavar="CONFIGURATION", help="Number, label or config_id.")],
@@ -69,7 +69,7 @@ def replay(
     raise typer.Exit(int(found.difference is not None))
 
 
-@app.command(cls=options.SweepVerb, rich_help_panel=LOOK)
+@app.command(cls=options.CodeVerb, rich_help_panel=LOOK)
 def evaluate(
     folder: options.SweepFolder,
     configurations: Annotated[

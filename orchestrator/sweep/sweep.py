@@ -55,6 +55,7 @@ from orchestrator.sweep.specification import (
     write_spec,
 )
 from orchestrator.trainer import trainer_of
+from orchestrator.trust import trust_sweep
 from orchestrator.wording import counted
 from search_spaces import SweepSpec
 from trainers.files.atomic_file import write_atomic
@@ -114,6 +115,7 @@ def run_sweep(
         code.write_copies(folder)
         say(console, f"sweep {spec.name} in {folder.resolve()}")
         state = SweepState.load(folder)
+        trust_sweep(state)
         return drive_packs(spec, ledger, state, console, interrupts, configurations, children, max_seconds=max_seconds)
 
     return run_and_record_end(lambda: create_ledger(folder, first), console, drive, Notice(spec.notify))

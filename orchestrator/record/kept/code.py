@@ -20,6 +20,7 @@ from orchestrator.code.own_code import (
     program_files,
 )
 from orchestrator.record.state.state import SweepState
+from orchestrator.trust import refuse_untrusted
 from orchestrator.wording import differing_keys, first_few
 
 ACCEPT = "resume with --accept-code-change, which is recorded"
@@ -28,20 +29,20 @@ ACCEPT = "resume with --accept-code-change, which is recorded"
 def import_recorded(state: SweepState) -> None:
     """Import the modules of the latest record from the copies in the sweep folder, to read results.
 
-    Raises OwnCodeError if this process has imported other code of the same name, or if files are missing.
+    Raises OwnCodeError if this process has imported other code of the same name, or if files are missing, UntrustedCode
+    for a sweep that is not trusted.
     """
-    for fields in state.modules:
-        source = Source.from_recorded(fields)
-        known = loaded_module(source.module)
-        if known is None or known.sha256 != source.sha256:
-            load_module(_find_copy(state.folder, source))
+    sources = [source for fields in state.modules if not _is_loaded(source := Source.from_recorded(fields))]
+    refuse_untrusted(state, [_describe_files(source, _copy_path(state.folder, source)) for source in sources])
+    for source in sources:
+        load_module(_find_copy(state.folder, source))
 
 
 def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[Source, ...], list[str]]:
     """Import the modules from where they were when the sweep was started; return them and messages for the user.
 
     Raises OwnCodeError for code that is missing or changed, unless `accept_change`: then the changed code is used, and
-    the copy in the sweep folder of a missing module.
+    the copy in the sweep folder of a missing module; UntrustedCode for a sweep that is not trusted.
     """
     sources, notes, problems = list[Source](), list[str](), list[str]()
     for fields in state.modules:
@@ -69,6 +70,7 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[S
         problems += [] if accept_change else [f"{change}; undo the change{_describe_commits(state)}, or {ACCEPT}"]
     if problems:
         raise OwnCodeError("\n".join(problems))
+    refuse_untrusted(state, [_describe_files(source, source.root) for source in sources if not _is_loaded(source)])
     for source in sources:
         load_module(source)
     return tuple(sources), notes
@@ -98,6 +100,15 @@ def own_files(code: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Return the files that this process has imported of `modules_for_worker`."""
     sources = [loaded_module(fields["module"]) for fields in code]
     return frozenset(str(source.root / name) for source in sources if source for name in source.files)
+
+
+def _is_loaded(source: Source) -> bool:
+    known = loaded_module(source.module)
+    return known is not None and known.sha256 == source.sha256
+
+
+def _describe_files(source: Source, root: Path) -> str:
+    return f"module {source.module}: {first_few(sorted(source.files))} in {root}"
 
 
 def _copy_path(folder: Path, source: Source) -> Path:

@@ -7,13 +7,14 @@ configurations that get more seeds, `rung` prunes some; their scores no longer c
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from orchestrator.errors import DamagedLedger
 from orchestrator.record.ledger.fields import wrong_field
-from orchestrator.record.ledger.records import LEDGER_FILE, Record, read_records
+from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode, read_records
 from orchestrator.record.state import race as races
 from orchestrator.record.state import recuts
 from orchestrator.record.state.parts import ConfigurationState, Draw, MemberState, PackState, Sessions
@@ -28,6 +29,7 @@ class SweepState:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.name = self.study = self.spec_hash = ""
+        self.checksum = ""  # of the first record: the same in copies of the folder
         self.specs: list[dict[str, Any]] = []  # the one it was begun with, then that of every extension
         self.more_seeds: dict[str, frozenset[int]] = {}  # by config_id, beside the seeds that every configuration has
         self.decisions: list[races.Decision] = []  # those of a race over seeds, one for each round that has ended
@@ -128,6 +130,7 @@ class SweepState:
 
     def _sweep(self, record: Record) -> None:
         fields = record.fields
+        self.checksum = hashlib.sha256(encode(record)).hexdigest()
         self.name, self.study = fields["name"], fields["study"]
         self.specs, self.spec_hash = [fields["spec"]], fields["spec_hash"]
         self.provenance, self.started = fields["provenance"], record.time

@@ -13,6 +13,7 @@ from typing import Any
 from orchestrator import trainer
 from orchestrator.code.own_code import OwnCodeError
 from orchestrator.engine.streams import DATA, WEIGHTS
+from orchestrator.errors import UntrustedCode
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.ran_under import RecordedConfiguration, differing_code
 
@@ -110,7 +111,7 @@ def _same_parameters(
     if first.parameters is None or second.parameters is None:
         try:
             import_code()
-        except OwnCodeError:
+        except (OwnCodeError, UntrustedCode):
             return None
     one, other = (found.parameters or declared_parameters(found.resolved) for found in (first, second))
     return None if one is None or other is None else one == other

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.code.own_code import OwnCodeError
-from orchestrator.errors import DamagedWeights, NoMaps
+from orchestrator.errors import DamagedWeights, NoMaps, UntrustedCode
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import format_values, label
 from trainers.config.member import MemberConfig
@@ -54,7 +54,7 @@ def trained_member(result: Summary, weights: StoredWeights) -> MemberConfig:
     try:
         result.import_code()
         return recorded_member(weights.member, weights.member["seed"])
-    except (OwnCodeError, ConfigError) as error:
+    except (OwnCodeError, UntrustedCode, ConfigError) as error:
         why = error.problems[0] if isinstance(error, ConfigError) else error
         raise NoMaps(f"the kept weights cannot be drawn without the classes they were trained with: {why}") from error
 

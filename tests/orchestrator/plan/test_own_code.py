@@ -13,6 +13,7 @@ from orchestrator.code.code_record import record_code
 from orchestrator.code.own_code import OwnCodeError, Source, find_module, import_for, load_module
 from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.state.state import SweepState
+from orchestrator.trust import trust_sweep
 from search_spaces import SweepFileError, load_sweep, parse_sweep
 from trainers.check import classes as check
 from trainers.settings import registry
@@ -270,6 +271,8 @@ def test_the_copy_that_was_accepted_moves_with_its_sweep_and_no_namesake_counts(
     folder = written(own_a="V = 1\n")
     state = SweepState(tmp_path / "before" / "tiny")
     record(state, [find_module("own_a", [folder])])
+    state.checksum = "of a sweep that this test begins"
+    trust_sweep(state)
     (folder / "own_a.py").unlink()
     written(other__in__own_a="V = 2\n")
     monkeypatch.syspath_prepend(tmp_path / "other")

@@ -13,6 +13,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.summarise import summary
+from orchestrator.trust import trust_sweep
 from search_spaces import load_sweep
 from tests.orchestrator.running.ledgers import begin_ledger, records
 
@@ -57,6 +58,7 @@ def begun(study: Path, folder: Path) -> None:
     code = record_code([], sources)
     with begin_ledger(folder, spec, code=code.fields):
         code.write_copies(folder)
+    trust_sweep(SweepState.load(folder))
 
 
 def test_code_that_closes_standard_streams_is_refused(lengthwise, study: Path, tmp_path: Path) -> None:
