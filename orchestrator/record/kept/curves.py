@@ -57,9 +57,27 @@ def write_part(
     if values.shape != shape:
         raise ValueError(f"pack {pack_id} reported curves of shape {values.shape}, expected {shape}")
     table = _table(members, evaluation.averages, evaluation.metrics, evaluation.lengths, evaluation.step, values)
+    return _write_part(folder, pack_id, evaluation.step, table)
+
+
+def write_rows(
+    folder: Path,
+    pack_id: str,
+    step: int,
+    names: tuple[Sequence[tuple[str, int]], Sequence[str], Sequence[str]],
+    rows: tuple[npt.NDArray[Any], ...],
+) -> tuple[str, str]:
+    """Write curves that need not have every length at this step, as `write_part` does.
+
+    `names` are the members, averages and metrics; `rows` the places of each row in these, its length and its value.
+    """
+    return _write_part(folder, pack_id, step, _table_of_rows(names, step, rows))
+
+
+def _write_part(folder: Path, pack_id: str, step: int, table: Any) -> tuple[str, str]:
     content = _parquet(table)
     sha256 = hashlib.sha256(content).hexdigest()
-    relative = f"{CURVES_FOLDER}/{pack_id}-{evaluation.step:08d}-{sha256[:12]}.parquet"
+    relative = f"{CURVES_FOLDER}/{pack_id}-{step:08d}-{sha256[:12]}.parquet"
     _write(folder / relative, content)
     return relative, sha256
 
@@ -152,16 +170,21 @@ def _measured(state: SweepState, pack: PackState, table: Any) -> Any:
 
 
 def _lost(state: SweepState, pack: PackState) -> Any:
-    """Return NaN rows at the last step of a pack that never reached it, shaped like an evaluation of its sweep."""
-    own = [pack, *(other for other in state.packs.values() if other.structural_key == pack.structural_key)]
-    for source in [*own, *state.packs.values()]:
-        for fields in source.evaluations.values():
-            table = read_part(state.folder, fields["file"], fields["sha256"])
-            averages, metrics, lengths = (
-                table.column(name).unique().to_pylist() for name in ("average", "metric", "length")
-            )
-            values = np.full((len(pack.members), len(averages), len(metrics), len(lengths)), np.nan, np.float32)
-            return _table(pack.members, averages, metrics, lengths, pack.steps, values)
+    """Return NaN rows at the last step of a pack that never reached it, shaped like an evaluation of its sweep.
+
+    Last evaluations come first: earlier ones of imported results may lack metrics.
+    """
+    evaluations = [
+        (source, fields) for source in [pack, *state.packs.values()] for fields in source.evaluations.values()
+    ]
+    evaluations.sort(key=lambda pair: (pair[0].structural_key != pack.structural_key, not pair[1]["final"]))
+    for _, fields in evaluations[:1]:
+        table = read_part(state.folder, fields["file"], fields["sha256"])
+        averages, metrics, lengths = (
+            table.column(name).unique().to_pylist() for name in ("average", "metric", "length")
+        )
+        values = np.full((len(pack.members), len(averages), len(metrics), len(lengths)), np.nan, np.float32)
+        return _table(pack.members, averages, metrics, lengths, pack.steps, values)
     return _schema().empty_table()
 
 
@@ -174,19 +197,30 @@ def _table(
     values_MAKL: npt.NDArray[np.float32],
 ) -> Any:
     """Return tidy rows in the order of values (members, averages, metrics, lengths)."""
+    index_M, index_A, index_K, index_L = (one.reshape(-1) for one in np.indices(values_MAKL.shape, dtype=np.int32))
+    rows = (index_M, index_A, index_K, np.array(lengths, dtype=np.int64)[index_L], values_MAKL.reshape(-1))
+    return _table_of_rows((members, averages, metrics), step, rows)
+
+
+def _table_of_rows(
+    names: tuple[Sequence[tuple[str, int]], Sequence[str], Sequence[str]],
+    step: int,
+    rows: tuple[npt.NDArray[Any], ...],
+) -> Any:
+    """Return tidy rows: places in the members, averages and metrics, lengths, values."""
+    (members, averages, metrics), (member_R, average_R, metric_R, length_R, value_R) = names, rows
     configurations = list(dict.fromkeys(name for name, _ in members))
     place = {name: index for index, name in enumerate(configurations)}
-    index_M, index_A, index_K, index_L = (one.reshape(-1) for one in np.indices(values_MAKL.shape, dtype=np.int32))
     config_M = np.array([place[name] for name, _ in members], dtype=np.int32)
     seed_M = np.array([seed for _, seed in members], dtype=np.int64)
     columns = [
-        _named(config_M[index_M], configurations),
-        _plain(pa.int64(), seed_M[index_M]),
-        _named(index_A, averages),
-        _named(index_K, metrics),
-        _plain(pa.int64(), np.array(lengths, dtype=np.int64)[index_L]),
-        _plain(pa.int64(), np.full(values_MAKL.size, step, dtype=np.int64)),
-        _plain(pa.float32(), values_MAKL.reshape(-1)),
+        _named(config_M[member_R], configurations),
+        _plain(pa.int64(), seed_M[member_R]),
+        _named(average_R.astype(np.int32), averages),
+        _named(metric_R.astype(np.int32), metrics),
+        _plain(pa.int64(), length_R),
+        _plain(pa.int64(), np.full(len(value_R), step, dtype=np.int64)),
+        _plain(pa.float32(), value_R),
     ]
     return pa.Table.from_arrays(columns, schema=_schema())
 
