@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from orchestrator import import_table as import_table
     from orchestrator import open_sweep as open_sweep
     from orchestrator import run as run
 
 RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")  # of torchrun, srun, mpirun
-_EXPORTS = {"run": "orchestrator", "open_sweep": "orchestrator", "import_table": "orchestrator.importing.verb"}
+_EXPORTS = {"run": "orchestrator", "open_sweep": "orchestrator", "import_table": "orchestrator"}
 
 
 class Member:

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.packages import claim_names
 
 if TYPE_CHECKING:
+    from orchestrator.api.importing import import_table
     from orchestrator.api.running import run
     from orchestrator.api.sweep import Sweep, open_sweep
 
-__all__ = ["Sweep", "open_sweep", "run"]
+__all__ = ["Sweep", "import_table", "open_sweep", "run"]
 _MODULES = {
     "Sweep": "orchestrator.api.sweep",
+    "import_table": "orchestrator.api.importing",
     "open_sweep": "orchestrator.api.sweep",
     "run": "orchestrator.api.running",
 }

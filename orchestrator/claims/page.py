@@ -26,6 +26,7 @@ from orchestrator.claims.words import (
     word_question,
 )
 from orchestrator.errors import UserError
+from orchestrator.record.state.imported import IMPORTED
 from orchestrator.record.state.recuts import total_seconds
 from orchestrator.wording import NOT_REACHED, compact_value, counted, differing_keys, duration, spans, three_digits
 from search_spaces.grammar.claims import SOURCES, Claim, ClaimsFile
@@ -147,12 +148,13 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None, askings: Seq
     note = [claim.note.strip(), ""] if claim.note else []
     if members is None:
         return "\n".join([*lines, f"Asked of sweep `{claim.sweep}`. {word_question(claim)}", "", *note])
-    minutes = duration(total_seconds(members.state.packs, members.state.recuts))
+    minutes = f"{duration(total_seconds(members.state.packs, members.state.recuts))} of one core"
+    cost = "imported" if IMPORTED in members.state.provenance else minutes
     lost = f", {members.failed} members failed" if members.failed else ""
     lines += [
         f"{word_question(claim)} Asked of sweep `{members.name}` ("
         f"{counted(len(members.state.configurations), 'configuration')}, {len(members.seeds)} seeds{lost}; "
-        f"{minutes} of one core{_stopped_words(members)}): "
+        f"{cost}{_stopped_words(members)}): "
         f"{describe_registration(claim, members.state, members.registered)}.",
         "",
         f"{effect_name(claim)}{_pooled_words(one)}: {effect_words(claim, one.answer)}{_p_words(one)}.",

@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator.code.code_record import digest
 from orchestrator.plan.extension import extension_of
+from orchestrator.record.state.imported import IMPORTED
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, SweepSpec, differences, load_sweep, parse_recorded
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
@@ -60,6 +61,8 @@ def describe_registration(claim: Claim, state: SweepState, values: Mapping[str, 
 
     `values` are the deciding values of each registered claim, by id (see `registered_values`).
     """
+    if IMPORTED in state.provenance:
+        return "registered afterwards, because the results were imported"
     if claim.id not in state.claims:
         return "written after the sweep ran, or without being registered"
     extended = ", which was extended since" if len(state.specs) > 1 else ""

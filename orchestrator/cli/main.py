@@ -1,7 +1,7 @@
 """The command line: verbs that take a sweep file or a sweep directory. Imports little, so that `--help` is quick.
 
-This module has the verbs that take a sweep file, and `list`; `continuing` has those that train more of a sweep,
-`results` and `upkeep` those that read or look after existing ones.
+This module has the verbs that take a sweep file, and `list`; `importing` makes sweeps of other results, `continuing`
+has those that train more of a sweep, `results` and `upkeep` those that read or look after existing ones.
 orchestrator/README.md says what the exit codes mean.
 """
 
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.addresses import place_of
-from orchestrator.cli import continuing, options, results, upkeep
+from orchestrator.cli import continuing, importing, options, results, upkeep
 from orchestrator.cli.help import BEGIN, LOOK, VerbGroup, show_version
 from orchestrator.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
 from orchestrator.errors import LengthwiseError, SpecChanged, UserError
@@ -247,6 +247,7 @@ def submit(
     raise typer.Exit(jobs.run_verb(submission, address, [option for option in asked if asked[option]], _say))
 
 
+app.add_typer(importing.app)
 app.add_typer(continuing.app)
 app.add_typer(results.app)
 app.add_typer(upkeep.app)

@@ -3,6 +3,7 @@
 from orchestrator.errors import UserError
 from orchestrator.plan.recorded import member_of, refuse_corrected
 from orchestrator.record.kept.code import import_recorded
+from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Summary
 from orchestrator.wording import label, three_digits
@@ -22,6 +23,7 @@ def best_file(state: SweepState, result: Summary) -> str:
     row = next((row for row in result.rows if row.rank == 1), None)
     if row is None:
         raise UserError(f"--best: {state.folder}: no configuration has a score yet")
+    refuse_imported(state)
     import_recorded(state)
     one = state.configurations[row.config_id]
     refuse_corrected([one], f"{label(row.number)} of {state.folder} cannot be exported")

@@ -86,6 +86,8 @@ class ProgramTrainer:
 
     def try_out(self, member: ProgramMember, folder: Path | None) -> list[tuple[str, str]]:
         """Return missing files and commands; the program itself is tried by `validate --smoke`."""
+        if member.program.imported is not None:
+            return [("program.imported", "results that were imported cannot be trained again")]
         root = _root(folder)
         problems = [(key, f"there is no file {name} in {root}") for key, name in _missing_files(member, root)]
         first = (*member.program.words, "")[0]

@@ -16,6 +16,7 @@ from orchestrator.record.kept.searched_values import searched_keys
 from orchestrator.record.kept.weights import kept_weights
 from orchestrator.record.ledger.lock import running
 from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.state.imported import IMPORTED
 from orchestrator.record.state.lineage import CONFIRMS, confirmations_of, planned_seeds, searches_of
 from orchestrator.record.state.measured import read_measured
 from orchestrator.record.state.parts import ConfigurationState
@@ -96,6 +97,7 @@ def summary(
             *describe_undefined_values(state, curves, objective),
             *_describe_averages(state),
             *_extended(state),
+            *_describe_import(state),
             *state.conflicts,
             *describe_recuts(state.recuts),
             *ran_under.sentences,
@@ -114,6 +116,14 @@ def summary(
         import_code=partial(import_recorded, state),
         read_confirmed=partial(_confirmations, state),
     )
+
+
+def _describe_import(state: SweepState) -> list[str]:
+    """Return one sentence that says where imported results come from; empty for a sweep that was run."""
+    if (imported := state.provenance.get(IMPORTED)) is None:
+        return []
+    table = f"{imported['source']} ({imported['rows']:,} rows, SHA-256 {imported['sha256'][:12]})"
+    return [f"Imported from {table}: lengthwise trained none of these members; scores are computed from their curves"]
 
 
 def _extended(state: SweepState) -> list[str]:

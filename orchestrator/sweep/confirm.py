@@ -27,6 +27,7 @@ from orchestrator.plan.recorded import (
 from orchestrator.plan.search import draw, total
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import CONFIRMS, relative, used_seeds
 from orchestrator.record.state.state import SweepState
@@ -86,6 +87,7 @@ def plan_confirmation(
     """
     if top is not None and configurations:
         raise UserError("--top and --configuration both say which configurations are confirmed; give one of them")
+    refuse_imported(state)
     import_recorded(state)
     result = summary(state)
     if not result.finished and not allow_unfinished:

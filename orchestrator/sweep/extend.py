@@ -27,6 +27,7 @@ from orchestrator.plan.extension import Extension, refuse_configurations, refuse
 from orchestrator.plan.recorded import refuse_changed as refuse_changed_defaults
 from orchestrator.plan.recorded import with_recorded_defaults
 from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import CONFIRMS, seeds_of_others
 from orchestrator.record.state.race import read_common_seeds
@@ -143,6 +144,7 @@ def plan_extension(
     added to these configurations only. Raises UserError for what cannot be added, or if nothing is added;
     SweepFileError for a wrong override; SpecChanged when sweep.yaml was changed to something else.
     """
+    refuse_imported(state)
     what, recorded = str(state.folder), recorded_spec(state)
     refuse_fixed(overrides, f"{', '.join(SETTINGS)}, space, search, seeds")
     given = {"seeds": seeds, "configurations": configurations}

@@ -18,6 +18,7 @@ from orchestrator.plan.configurations import Configuration, configure
 from orchestrator.plan.recorded import member_of
 from orchestrator.plan.search import draw, total
 from orchestrator.record.kept.code import import_recorded
+from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.lineage import CONTINUES
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
@@ -63,6 +64,7 @@ def plan_more_steps(
     Writes nothing. Raises UserError for an unfinished sweep, where no state is kept, and where a shorter training is
     not the beginning of a longer one, with the reason; and what `make_listed_spec` raises.
     """
+    refuse_imported(state)
     refuse_program(state.spec, f"--steps {steps}")
     import_recorded(state)
     result = summary(state)

@@ -31,6 +31,7 @@ from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_too_l
 from orchestrator.plan.rounds import SMALL_WEIGHTS, planned_bytes
 from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import remember
 from orchestrator.results.comparing.shared_streams import parameters_by_structure
@@ -161,6 +162,7 @@ def resume_sweep(
         if ledger.notice:
             say(console, ledger.notice)
         state = SweepState.load(folder)
+        refuse_imported(state)
         spec = load_spec(state, overrides)
         if settings is not None:
             if differing := differing_settings(spec, settings):

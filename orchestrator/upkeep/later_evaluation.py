@@ -18,6 +18,7 @@ from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.kept.curves import read_part, write_part
 from orchestrator.record.kept.weights import Kept, kept_weights, stored_weights
 from orchestrator.record.ledger.lock import running
+from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
@@ -73,6 +74,7 @@ def evaluate_later(
     if owner := running(folder):
         raise SweepLocked(f"the sweep in {folder} is being run by {owner}; evaluate it when it has ended")
     state = SweepState.load(folder)
+    refuse_imported(state)
     refuse_program(state.spec, "evaluate")
     found = list({(one := find_configuration(state, name)).config_id: one for name in configurations}.values())
     import_recorded(state)

@@ -11,6 +11,7 @@ from orchestrator.errors import UserError
 from orchestrator.plan.recorded import refuse_corrected, refuse_without_data
 from orchestrator.record.kept.code import import_recorded, modules_for_worker
 from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
@@ -81,6 +82,7 @@ def replay(folder: Path, configuration: str, seed: int) -> Replay:
     for a member that does not exist, has no recorded curves, or would have other results with this version.
     """
     state = SweepState.load(folder)
+    refuse_imported(state)
     found = find_configuration(state, configuration)
     if seed not in found.members:
         raise UserError(

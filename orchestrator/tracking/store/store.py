@@ -57,16 +57,17 @@ def open_client(uri: str) -> MlflowClient:
 def search_tagged(client: MlflowClient, experiment_ids: list[str], tag: str, value: str) -> Iterator[Run]:
     """Yield the runs of these experiments whose tag `lengthwise.<tag>` has this value."""
     tagged = f"tags.`lengthwise.{tag}` = '{value}'"
-    return _every_page(partial(client.search_runs, experiment_ids, tagged, max_results=1000))
+    return every_page(partial(client.search_runs, experiment_ids, tagged, max_results=1000))
 
 
 def search_everywhere(client: MlflowClient, tag: str, value: str) -> Iterator[Run]:
     """Yield the runs of all experiments whose tag `lengthwise.<tag>` has this value."""
-    experiments = [one.experiment_id for one in _every_page(client.search_experiments)]
+    experiments = [one.experiment_id for one in every_page(client.search_experiments)]
     return search_tagged(client, experiments, tag, value)
 
 
-def _every_page(search: Callable[..., Any]) -> Iterator[Any]:
+def every_page(search: Callable[..., Any]) -> Iterator[Any]:
+    """Yield what a search finds, page after page."""
     token = None
     while True:
         page = search(page_token=token)

@@ -1,0 +1,69 @@
+"""Results that exist already, as a sweep."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from orchestrator.api.sweep import Sweep
+from orchestrator.consoles import make_console
+from orchestrator.record.ledger.folders import default_storage, find_storage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from orchestrator.importing.members import Missing
+
+
+def import_table(
+    table: str | Path | pd.DataFrame,
+    *,
+    name: str,
+    metrics: Mapping[str, str],
+    lengths: Sequence[int] | None = None,
+    trained: Sequence[int] = (),
+    average: str | None = None,
+    columns: Sequence[str] | None = None,
+    seed_column: str = "seed",
+    step: int | None = None,
+    missing: Missing | None = None,
+    study: str | None = None,
+    storage: str | Path | None = None,
+    console: Console | None = None,
+    **source: Any,
+) -> Sweep:
+    """Write a table of results to a new folder of `storage` as a sweep, and return it; see `lengthwise import`.
+
+    `table` is a CSV or Parquet file with one value a row, such a data frame, or "mlflow:URI", "wandb:PATH" or
+    "tune:FOLDER", for which `source` has the options `pattern`, `experiment` and `step_column`. `metrics` are better
+    directions by metric: {"accuracy": "maximize"}; the first one is judged.
+
+    Raises UserError for anything in the results that cannot be used, SweepExists when the folder holds a sweep already.
+    """
+    from orchestrator.importing.table import Rows, reset_index
+    from orchestrator.importing.verb import Judging, import_rows, read_rows  # brings pandas
+
+    if isinstance(table, str | Path):
+        rows = read_rows(str(table), next(iter(metrics)), seed_column=seed_column, step=step, **source)
+    else:
+        frame = reset_index(table)
+        digest = hashlib.sha256(frame.to_csv(index=False).encode()).hexdigest()
+        rows = Rows(frame=frame, source="a data frame", sha256=digest, place=lambda row: f"row {row + 1}")
+    selection = None if lengths is None else tuple(lengths)
+    outcome = import_rows(
+        rows,
+        find_storage(storage) if storage is not None else default_storage(),
+        name,
+        console or make_console(),
+        Judging(directions=metrics, lengths=selection, trained=tuple(trained), average=average),
+        study=study,
+        columns=columns,
+        seed_column=seed_column,
+        step=None if isinstance(table, str) and "pattern" in source else step,
+        missing=missing,
+    )
+    return Sweep(outcome.folder)

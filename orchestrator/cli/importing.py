@@ -1,0 +1,103 @@
+"""The verb that makes a sweep of results that exist already. See `cli`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli import options
+from orchestrator.cli.help import BEGIN
+from orchestrator.consoles import make_console
+from orchestrator.errors import UserError
+from orchestrator.record.ledger.folders import default_storage
+from orchestrator.redaction import remember
+from orchestrator.wording import read_numbers
+
+app = typer.Typer()
+console = make_console()
+
+
+class Missing(StrEnum):
+    """What a member without a value at its last step is."""
+
+    failed = "failed"
+    absent = "absent"
+
+
+@app.command("import", rich_help_panel=BEGIN, short_help="Make a sweep of results that exist already.")
+def import_results(
+    name: Annotated[str, typer.Option(help="Name of the sweep, and its folder in the storage folder.")],
+    metric: Annotated[
+        list[str],
+        typer.Option(metavar="NAME:maximize|minimize", help="A metric and its better direction; the first is judged."),
+    ],
+    table: Annotated[
+        Path | None, typer.Argument(metavar="TABLE", help="A CSV or Parquet file with one value a row.")
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="mlflow:URI|wandb:PATH|tune:FOLDER", help="Another tool's results, not TABLE."),
+    ] = None,
+    lengths: Annotated[str | None, typer.Option(help="Selection lengths, such as 20 or 5,8-10.")] = None,
+    trained: Annotated[str | None, typer.Option(help="Lengths that were trained on, such as 1-10.")] = None,
+    average: Annotated[str | None, typer.Option(help="The judged weight average, if there are several.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns with settings: lr,width; by default all others.")] = None,
+    seed_column: Annotated[str, typer.Option(help="The column, or parameter, with the seed.")] = "seed",
+    step_column: Annotated[str | None, typer.Option(help="With wandb and tune: the column with the step.")] = None,
+    step: Annotated[int | None, typer.Option(min=0, help="The training step of results without one.")] = None,
+    missing: Annotated[
+        Missing | None, typer.Option(help="Members without a value at the last step: failed seeds, or left out.")
+    ] = None,
+    pattern: Annotated[
+        str | None, typer.Option(help="With --from: which names are metrics: 'acc/len_(?P<length>\\d+)'.")
+    ] = None,
+    experiment: Annotated[str | None, typer.Option(help="With mlflow: the experiment.")] = None,
+    study: Annotated[str | None, typer.Option(help="The study it belongs to; by default its name.")] = None,
+    storage: options.Storage = None,
+) -> None:
+    """Make a sweep of results that exist already: a tidy table, or what MLflow, W&B or Ray Tune have. Trains nothing.
+
+    The table has the columns seed, step, metric, length and value, perhaps average and loss; others are settings.
+    """
+    if (table is None) == (source is None):
+        raise UserError("give either TABLE or --from, which says whose results are imported")
+    remember(source.partition(":")[2] if source else None)
+    from orchestrator.importing.verb import Judging, import_rows, read_directions, read_rows
+
+    directions = read_directions(metric)
+    rows = read_rows(
+        str(table) if table is not None else str(source),
+        next(iter(directions)),
+        pattern=pattern,
+        experiment=experiment,
+        step_column=step_column,
+        seed_column=seed_column,
+        step=step,
+    )
+    outcome = import_rows(
+        rows,
+        storage or default_storage(),
+        name,
+        console,
+        Judging(
+            directions=directions,
+            lengths=_read_lengths("--lengths", lengths),
+            trained=_read_lengths("--trained", trained) or (),
+            average=average,
+        ),
+        study=study,
+        columns=columns.split(",") if columns is not None else None,
+        seed_column=seed_column,
+        step=step if source is None else None,
+        missing=missing.value if missing is not None else None,
+    )
+    raise typer.Exit(outcome.exit_code)
+
+
+def _read_lengths(option: str, given: str | None) -> tuple[int, ...] | None:
+    if given is None:
+        return None
+    if not (numbers := read_numbers(given)) or min(numbers) < 1:
+        raise UserError(f"{option} {given!r}: allowed: different whole numbers, such as 20 or 5,8-10")
+    return tuple(sorted(numbers))

@@ -1,0 +1,114 @@
+"""A sweep folder of imported results: the ledger and the curves that a sweep with these members would have."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from orchestrator.importing.members import Group, Members
+from orchestrator.importing.table import Results
+from orchestrator.record.kept.curves import write_rows
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.driving.scores import Scores
+from search_spaces import Objective
+
+FORM = "imported"  # where other sweeps say in which form a trainer computed a member
+FAILED = -1  # the step at which a member without failure failed
+
+
+class ImportedSweep:
+    """A sweep of imported results, to be written.
+
+    `configurations` are the fields of each configuration's record. A seed with a NaN where `objective` judges it has
+    diverged.
+    """
+
+    def __init__(
+        self,
+        results: Results,
+        members: Members,
+        configurations: Sequence[Mapping[str, Any]],
+        objective: Objective,
+    ) -> None:
+        self._results, self._members, self._objective = results, members, objective
+        self._configurations = configurations
+
+    def write(self, ledger: Ledger) -> SweepState:
+        """Write all records between the first and the last, and return the sweep.
+
+        Scores are computed from the curves that were written.
+        """
+        ledger.append_all("configuration", self._configurations)
+        packs = {f"{FORM}-{place}": group for place, group in enumerate(self._members.groups)}
+        ledger.append_all("pack", [self._pack(pack_id, group) for pack_id, group in packs.items()])
+        for pack_id, group in packs.items():
+            ledger.append_all("evaluation", self._evaluations(ledger.folder, pack_id, group))
+        ends = [
+            {
+                "pack_id": pack_id,
+                "status": "complete" if group.is_complete else "failed",
+                "error": None if group.is_complete else f"no value at step {group.steps} in {self._results.source}",
+                "seconds": 0.0,
+            }
+            for pack_id, group in packs.items()
+        ]
+        ledger.append_all("pack_end", ends)
+        state = SweepState.load(ledger.folder)
+        scores = Scores(self._objective, state)
+        scores.score_recorded({pack_id for pack_id, group in packs.items() if group.is_complete})
+        for record in ledger.append_all("score", map(scores.score_fields, state.configurations.values())):
+            state.apply(record)
+        return state
+
+    def _pack(self, pack_id: str, group: Group) -> dict[str, Any]:
+        return {
+            "pack_id": pack_id,
+            "structural_key": hashlib.sha256(repr(group.curves).encode()).hexdigest()[:12],
+            "members": self._names(group),
+            "steps": group.steps,
+        }
+
+    def _names(self, group: Group) -> list[tuple[str, int]]:
+        return [(self._configurations[place]["config_id"], seed) for place, seed in group.members]
+
+    def _evaluations(self, folder: Path, pack_id: str, group: Group) -> Iterator[dict[str, Any]]:
+        """Write the curves of a pack, a file for each step, and yield the record of each."""
+        names, failed_at = self._names(group), self._failed_at(group)
+        for step, rows in ((int(str(step)), rows) for step, rows in group.rows.groupby("step", sort=True)):
+            columns = tuple(rows[name].to_numpy() for name in ("member", "average", "metric", "length", "value"))
+            kinds = (names, self._results.averages, self._results.metrics)
+            file, sha256 = write_rows(folder, pack_id, step, kinds, columns)
+            loss = np.full(len(names), np.nan)
+            loss[columns[0]] = rows["loss"]
+            yield {
+                "pack_id": pack_id,
+                "step": step,
+                "final": group.is_complete and step == group.steps,
+                "file": file,
+                "sha256": sha256,
+                "loss": loss,
+                "failed_at": np.where(failed_at <= step, failed_at, FAILED),
+                "seconds": 0.0,
+                "form": FORM,
+                "compiled": None,
+            }
+
+    def _failed_at(self, group: Group) -> np.ndarray[Any, Any]:
+        """Return for each member the first step with a NaN that is judged, if it has one at its last step; else -1."""
+        rows, objective = group.rows, self._objective
+        judged = rows[
+            (rows["metric"] == self._results.metrics.index(objective.metric))
+            & (rows["average"] == self._results.averages.index(objective.average))
+            & rows["length"].isin(objective.lengths)
+            & rows["value"].isna()
+        ]
+        first, last = (judged.groupby("member")["step"].agg(how) for how in ("min", "max"))
+        failed = first[last == group.steps]
+        failed_at = np.full(len(group.members), FAILED, dtype=np.int64)
+        failed_at[failed.index.to_numpy()] = failed.to_numpy()
+        return failed_at

@@ -1,0 +1,202 @@
+"""Which members a table has: those with a value at the last step of their configuration, and those without.
+
+What a configuration measures is what its rows at its last step have; the last step is that of its last row with the
+judged metric and average. Everything else is left out, and counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from orchestrator.errors import UserError
+from orchestrator.importing.table import Codes, Results
+from orchestrator.wording import counted, spans
+
+Missing = Literal["failed", "absent"]
+SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves:
+    """What members of a pack measure: by place of the average, by place of the metric its lengths."""
+
+    averages: tuple[int, ...]
+    lengths: dict[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Members of one pack, as (configuration, seed): all complete, or all without a value at their last step.
+
+    `rows` are sorted by step, then member; their column `member` is the place in `members`.
+    """
+
+    members: tuple[tuple[int, int], ...]
+    curves: Curves
+    steps: int
+    is_complete: bool
+    rows: pd.DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class Members:
+    """The packs of a table. `curves`, `last_steps`: of each configuration. `notes`: what was left out, in words."""
+
+    groups: tuple[Group, ...]
+    curves: tuple[Curves, ...]
+    last_steps: tuple[int, ...]
+    seeds: tuple[int, ...]
+    notes: tuple[str, ...]
+
+
+def group_members(results: Results, metric: str, average: str, missing: Missing | None) -> Members:
+    """Return the members of a table, grouped to packs.
+
+    missing: whether members without a value at the last step count as failed seeds, or are left out. Raises UserError
+    if there are such members and nothing is said about them, for a member with only a part of its last curves, and for
+    a configuration without the judged metric.
+    """
+    rows = results.rows
+    last = _last_steps(results, metric, average)
+    rows, curves, kinds, notes = _measured_rows(results, last)
+
+    # Members, and which of them have their last curves.
+    seeds, seed = np.unique(rows["seed"].to_numpy(), return_inverse=True)
+    code = rows["configuration"].to_numpy() * len(seeds) + seed
+    at_last = rows["step"].to_numpy() == last[rows["configuration"].to_numpy()]
+    there, counts = np.unique(code[at_last], return_counts=True)
+    wanted = np.array([len(one.averages) * sum(map(len, one.lengths.values())) for one in curves])[kinds]
+    if (partial := counts < wanted[there // len(seeds)]).any():
+        configuration, place = divmod(int(there[int(np.argmax(partial))]), len(seeds))
+        raise UserError(
+            _describe_gap(results, rows[at_last], configuration, int(seeds[place]), curves[kinds[configuration]])
+        )
+    lacking = np.setdiff1d(np.arange(len(last) * len(seeds)), there)
+    if len(lacking) and missing is None:
+        raise UserError(_describe_lacking(results, lacking, code, seeds, last))
+    left = {"failed": lacking, "absent": lacking[:0], None: lacking}[missing]
+    if missing == "absent" and len(lacking):
+        notes.append(f"{counted(len(lacking), 'member')} without a value at the last step left out")
+
+    # Complete and failed members apart, each by what they measure and when they end.
+    groups = []
+    rows = rows.assign(code=code)
+    for is_complete, codes in ((True, there), (False, left)):
+        packs: dict[tuple[int, int], list[int]] = {}
+        for one in codes.tolist():
+            configuration = one // len(seeds)
+            packs.setdefault((int(kinds[configuration]), int(last[configuration])), []).append(one)
+        for (kind, steps), of_pack in packs.items():
+            members = tuple((one // len(seeds), int(seeds[one % len(seeds)])) for one in of_pack)
+            own = _rows_of(rows, np.array(of_pack))
+            groups.append(Group(members=members, curves=curves[kind], steps=steps, is_complete=is_complete, rows=own))
+    return Members(
+        groups=tuple(groups),
+        curves=tuple(curves[kind] for kind in kinds),
+        last_steps=tuple(last.tolist()),
+        seeds=tuple(seeds.tolist()),
+        notes=tuple(notes),
+    )
+
+
+def _last_steps(results: Results, metric: str, average: str) -> Codes:
+    """Return the last step of each configuration with the judged metric and average."""
+    for what, name, known in (("metric", metric, results.metrics), ("average", average, results.averages)):
+        if name not in known:
+            raise UserError(f"{results.source}: has no {what} {name}; it has: {', '.join(known)}")
+    rows = results.rows
+    judged = (rows["metric"] == results.metrics.index(metric)) & (rows["average"] == results.averages.index(average))
+    last = np.full(len(results.configurations), -1, dtype=np.int64)
+    np.maximum.at(last, rows.loc[judged, "configuration"].to_numpy(), rows.loc[judged, "step"].to_numpy())
+    if (last < 0).any():
+        lacking = results.describe(int(np.argmax(last < 0)))
+        raise UserError(f"{results.source}: {lacking}: has no {metric} of the average {average}")
+    return last
+
+
+def _measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, list[Curves], Codes, list[str]]:
+    """Return the rows up to the last step of what is measured there; the different curves, and which of them each
+    configuration measures; and notes.
+    """
+    rows = results.rows
+    lengths, length = np.unique(rows["length"].to_numpy(), return_inverse=True)
+    shape = (len(results.averages), len(results.metrics), len(lengths))
+    kind = np.ravel_multi_index((rows["average"], rows["metric"], length), shape)
+    configuration, step = rows["configuration"].to_numpy(), rows["step"].to_numpy()
+    key = configuration * np.prod(shape) + kind
+    measured = np.unique(key[step == last[configuration]])
+    kept = (step <= last[configuration]) & np.isin(key, measured)
+
+    # Configurations that measure the same share their curves.
+    curves, places = list[Curves](), dict[bytes, int]()
+    kinds = np.zeros(len(last), dtype=np.int64)
+    ends = np.searchsorted(measured // np.prod(shape), np.arange(len(last) + 1))
+    for place, (first, end) in enumerate(itertools.pairwise(ends)):
+        own = measured[first:end] % np.prod(shape)
+        if own.tobytes() not in places:
+            places[own.tobytes()] = len(curves)
+            curves.append(_curves(results, lengths, np.unravel_index(own, shape)))
+        kinds[place] = places[own.tobytes()]
+
+    notes = []
+    if not kept.all():
+        names = ", ".join(results.metrics[k] for k in np.unique(rows["metric"].to_numpy()[~kept]))
+        count = f"{int((~kept).sum()):,} of {len(rows):,} rows left out"
+        notes.append(f"{count} ({names}): nothing with their average, metric and length at the last step")
+    return rows[kept], curves, kinds, notes
+
+
+def _curves(results: Results, lengths: Codes, places: tuple[npt.NDArray[Any], ...]) -> Curves:
+    """Return the curves with these places of averages, metrics and lengths; all averages must have the same."""
+    averages, metrics, length = places
+    of_average = {
+        int(a): {int(k): tuple(lengths[length[(averages == a) & (metrics == k)]].tolist()) for k in np.unique(metrics)}
+        for a in np.unique(averages)
+    }
+    first, *others = of_average.items()
+    for a, found in others:
+        for k, of_metric in found.items():
+            if of_metric != first[1][k]:
+                names = f"{results.averages[first[0]]} and {results.averages[a]}"
+                text = f"{results.metrics[k]}: the averages {names} have other lengths at the last step"
+                raise UserError(f"{results.source}: {text}; allowed: the same for every average")
+    return Curves(averages=tuple(of_average), lengths=first[1])
+
+
+def _describe_gap(results: Results, rows: pd.DataFrame, configuration: int, seed: int, curves: Curves) -> str:
+    """Return which value a member lacks at its last step, as an error; `rows` are those at the last steps."""
+    own = rows[(rows["configuration"] == configuration) & (rows["seed"] == seed)]
+    have = set(own[["average", "metric", "length"]].itertuples(index=False, name=None))
+    cells = ((a, k, length) for a in curves.averages for k, found in curves.lengths.items() for length in found)
+    a, k, length = next(cell for cell in cells if cell not in have)
+    member = f"{results.source}: {results.describe(configuration)}, seed {seed}"
+    lacks = f"no {results.metrics[k]} of the average {results.averages[a]} at length {length}"
+    return f"{member}: the last step, {own['step'].iloc[0]}, has {lacks}, and other seeds have it"
+
+
+def _describe_lacking(results: Results, lacking: Codes, code: Codes, seeds: Codes, last: Codes) -> str:
+    known, lines = set(code.tolist()), []
+    for one in lacking[:SHOWN].tolist():
+        configuration, place = divmod(one, len(seeds))
+        why = f"no row at its last step, {last[configuration]}" if one in known else "no row"
+        lines.append(f"{results.describe(configuration)}, seed {seeds[place]}: {why}")
+    more = [f"and {len(lacking) - SHOWN:,} more"] if len(lacking) > SHOWN else []
+    count = f"{len(lacking):,} of {len(last) * len(seeds):,} members have no value at the last step"
+    count += f" ({len(last):,} configurations, seeds {spans(seeds.tolist())})"
+    choice = "--missing failed counts them as failed seeds, --missing absent leaves them out"
+    return f"{results.source}: {count}; {choice}:\n  " + "\n  ".join([*lines, *more])
+
+
+def _rows_of(rows: pd.DataFrame, codes: Codes) -> pd.DataFrame:
+    """Return the rows of members, sorted by step, then by member, average, metric and length."""
+    place = np.searchsorted(codes, rows["code"].to_numpy())
+    is_own = codes[np.minimum(place, len(codes) - 1)] == rows["code"].to_numpy()
+    own = rows[is_own].assign(member=place[is_own])
+    order = np.lexsort([own[name] for name in ("length", "metric", "average", "member", "step")])
+    return own.iloc[order]

@@ -1,0 +1,306 @@
+"""Tables of results with one value a row, read from a file and checked row by row.
+
+Columns: `seed`, `step`, `metric`, `length`, `value`, and perhaps `average` and `loss`; all others, or the named ones,
+are the settings of a configuration. Without `length` every metric is a curve of one point, at length 1.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from orchestrator.errors import UserError
+from search_spaces.grammar.spec.values import LARGEST_SEED
+from trainers.errors import nearest
+
+REQUIRED = ("seed", "step", "metric", "value")
+VALUES = (*REQUIRED, "length", "average", "loss")
+OWN = {"config_id", "number"}  # columns of curves.parquet that name a configuration, and are no settings
+RAW = "raw"  # the average of a table without averages
+NO_LENGTH = 1  # the length of a metric without lengths
+LARGEST = 2**53  # steps and lengths: larger ones are not exact as floating-point numbers
+
+Codes = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Rows as they were read: a frame with an index from 0, where it came from, and its SHA-256.
+
+    `place` returns where a row is, as text. `blank_is_nan`: whether a missing value is a NaN that was written. `notes`
+    say in words what was left out.
+    """
+
+    frame: pd.DataFrame
+    source: str
+    sha256: str
+    place: Callable[[int], str]
+    blank_is_nan: bool = True
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Checked rows. `rows` has the columns configuration, seed, step, average, metric, length, value, loss.
+
+    configuration, average and metric are numbers: places in `configurations` (the settings that differ, by dotted key),
+    `averages` and `metrics`. `fixed` has the settings that all configurations share.
+    """
+
+    rows: pd.DataFrame
+    configurations: tuple[dict[str, Any], ...]
+    fixed: dict[str, Any]
+    averages: tuple[str, ...]
+    metrics: tuple[str, ...]
+    source: str
+    sha256: str
+
+    def describe(self, configuration: int) -> str:
+        """Return the settings of a configuration in words, such as "lr=0.1, width=64"."""
+        values = self.configurations[configuration].items()
+        return ", ".join(f"{key}={value}" for key, value in values) or "the only configuration"
+
+
+def read_table(path: Path) -> Rows:
+    """Return the rows of a CSV or Parquet file. Raises UserError for any other file."""
+    try:
+        content = path.read_bytes()
+        if path.suffix.lower() == ".csv":
+            frame = _read_csv(path, content)
+        elif path.suffix.lower() in (".parquet", ".pq"):
+            frame = reset_index(pd.read_parquet(io.BytesIO(content)))
+        else:
+            raise UserError(f"{path}: not a table; allowed: a file that ends with .csv or .parquet")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, pa.ArrowException) as error:  # pandas' own errors are ValueErrors
+        raise UserError(f"{path}: is not such a table: {str(error).splitlines()[0]}") from None
+    is_csv = path.suffix.lower() == ".csv"
+    return Rows(
+        frame=frame,
+        source=str(path),
+        sha256=hashlib.sha256(content).hexdigest(),
+        place=lambda row: f"{path}:{row + 2}" if is_csv else f"{path}: row {row + 1}",
+        blank_is_nan=not is_csv,
+    )
+
+
+def reset_index(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with an index from 0; levels that have names become columns."""
+    return frame.reset_index(drop=frame.index.names == [None])
+
+
+def _read_csv(path: Path, content: bytes) -> pd.DataFrame:
+    """Return the rows of a CSV file; only an empty field is missing, so that "nan" and "None" stay as they are."""
+    header = next(csv.reader(io.StringIO(content.partition(b"\n")[0].decode("utf-8-sig"))), [])
+    if repeated := next((name for name in header if header.count(name) > 1), None):
+        raise UserError(f"{path}:1: {repeated}: two columns have this name")
+    return pd.read_csv(
+        io.BytesIO(content), keep_default_na=False, na_values=[""], low_memory=False, encoding="utf-8-sig"
+    )
+
+
+def check_rows(
+    raw: Rows, *, columns: Sequence[str] | None = None, seed_column: str = "seed", step: int | None = None
+) -> Results:
+    """Return the results in a table.
+
+    columns: those with settings, by default all that have no other meaning. step: that of every row, for a table
+    without this column. Raises UserError, with the row, for what is missing, no number, or there twice.
+    """
+    frame = raw.frame.rename(columns={seed_column: "seed"}) if seed_column in raw.frame else raw.frame
+    if step is not None:
+        if "step" in frame:
+            raise UserError(f"--step {step}: {raw.source} has a column step; leave the option out")
+        frame = frame.assign(step=step)
+    chosen = _settings(raw, frame, columns, seed_column)
+    if not len(frame):
+        raise UserError(f"{raw.source}: has no rows")
+
+    # Numbers, and names as numbers.
+    rows = pd.DataFrame({"seed": _integers(raw, frame, "seed", LARGEST_SEED), "step": _integers(raw, frame, "step")})
+    metric, metrics = _names(raw, frame, "metric")
+    average, averages = _names(raw, frame, "average") if "average" in frame else (np.zeros_like(metric), (RAW,))
+    configuration, settings = _configurations(frame[chosen])
+    rows = rows.assign(
+        configuration=configuration,
+        metric=metric,
+        average=average,
+        length=_lengths(raw, frame, metric),
+        value=_numbers(raw, frame, "value"),
+        loss=_numbers(raw, frame, "loss", blank=True) if "loss" in frame else np.float32(np.nan),
+    )
+
+    # Settings that all configurations share are fixed.
+    keys = dict(zip(chosen, _keys(raw.source, chosen), strict=True))
+    first = settings[0]
+    shared = {name for name in chosen if all(name in one and _same(one[name], first.get(name)) for one in settings)}
+    results = Results(
+        rows=rows,
+        configurations=tuple({keys[k]: v for k, v in one.items() if k not in shared} for one in settings),
+        fixed={keys[name]: first[name] for name in chosen if name in shared},
+        averages=averages,
+        metrics=metrics,
+        source=raw.source,
+        sha256=raw.sha256,
+    )
+    _refuse_repeated(raw, results)
+    return results
+
+
+def _settings(raw: Rows, frame: pd.DataFrame, columns: Sequence[str] | None, seed_column: str) -> list[str]:
+    """Return the columns with settings. Raises UserError for columns that are missing."""
+    known = [str(name) for name in frame.columns]
+    for name in (*REQUIRED, *(columns or ())):
+        if name not in known:
+            what = f"column {seed_column if name == 'seed' else name}"
+            hint = nearest(name, known)
+            text = f"{raw.source}: there is no {what}; its columns: {', '.join(map(str, raw.frame.columns))}"
+            raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
+    own = OWN if set(known) >= OWN else set()
+    chosen = [name for name in known if name not in VALUES and name not in own] if columns is None else list(columns)
+    if wrong := [name for name in chosen if name in VALUES]:
+        raise UserError(f"--columns: {wrong[0]} is no setting; allowed: others than {', '.join(VALUES)}")
+    return chosen
+
+
+def _keys(source: str, names: Sequence[str]) -> list[str]:
+    """Return the dotted keys of settings: their names, with _ for characters that a key cannot have."""
+    keys = [re.sub(r"[^\w.-]|^\.+|\.+$|(?<=\.)\.", "_", name) for name in names]
+    for name, key in zip(names, keys, strict=True):
+        other = next((n for n, k in zip(names, keys, strict=True) if n != name and f"{key}.".startswith(f"{k}.")), None)
+        if other is not None:
+            raise UserError(f"{source}: columns {other} and {name} would have one key; choose by --columns")
+    return keys
+
+
+def _refuse(raw: Rows, wrong: npt.NDArray[np.bool_], column: str, values: Any, allowed: str) -> None:
+    """Raise UserError for the first row that is wrong, if any."""
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        value = values.iloc[row]
+        given = "is empty" if _is_blank(value) else f"is {value!r}"
+        raise UserError(f"{raw.place(row)}: {column}: {given}; allowed: {allowed}")
+
+
+def _to_numbers(values: pd.Series[Any]) -> npt.NDArray[np.float64]:
+    """Return values as numbers, NaN where they are none; truth values are none."""
+    if values.dtype == bool:
+        return np.full(len(values), np.nan)
+    given = values.astype(object) if isinstance(values.dtype, pd.CategoricalDtype) else values
+    return pd.to_numeric(given, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _integers(raw: Rows, frame: pd.DataFrame, column: str, most: int = LARGEST, least: int = 0) -> Codes:
+    numbers = _to_numbers(frame[column])
+    wrong = ~((numbers >= least) & (numbers <= most) & (numbers == np.floor(numbers)))
+    _refuse(raw, wrong, column, frame[column], f"a whole number from {least} to {most}")
+    return numbers.astype(np.int64)
+
+
+def _lengths(raw: Rows, frame: pd.DataFrame, metric: Codes) -> Codes:
+    """Return the length of each row; a metric whose lengths are all empty is a curve of one point."""
+    if "length" not in frame:
+        return np.full(len(frame), NO_LENGTH, dtype=np.int64)
+    has_length = np.zeros(metric.max() + 1, dtype=bool)
+    has_length[metric[frame["length"].notna().to_numpy()]] = True
+    filled = frame["length"].astype(object).where(has_length[metric], NO_LENGTH) if not has_length.all() else None
+    return _integers(raw, frame if filled is None else frame.assign(length=filled), "length", least=1)
+
+
+def _numbers(raw: Rows, frame: pd.DataFrame, column: str, *, blank: bool = False) -> npt.NDArray[np.float32]:
+    """Return the values of a column; NaN where it was written, and where a field is empty if `blank`."""
+    values = frame[column]
+    numbers = _to_numbers(values)
+    missing = np.isnan(numbers)
+    if missing.any():
+        blanks = values.isna().to_numpy()
+        texts = values[missing & ~blanks].astype(str).str.strip().str.lower()
+        written = np.zeros(len(values), dtype=bool)
+        written[np.flatnonzero(missing & ~blanks)] = texts.isin(("nan", "-nan")).to_numpy()
+        allowed = blanks & (blank or raw.blank_is_nan) | written
+        _refuse(raw, missing & ~allowed, column, values, "a number, or nan for a seed that diverged")
+    with np.errstate(over="ignore"):
+        single = numbers.astype(np.float32)
+    _refuse(raw, np.isinf(single) & np.isfinite(numbers), column, values, "a number that 32 bits can hold")
+    return single
+
+
+def _names(raw: Rows, frame: pd.DataFrame, column: str) -> tuple[Codes, tuple[str, ...]]:
+    codes, names = pd.factorize(frame[column])
+    _refuse(raw, codes < 0, column, frame[column], "a name")
+    return codes.astype(np.int64), tuple(str(name) for name in names)
+
+
+def _configurations(columns: pd.DataFrame) -> tuple[Codes, list[dict[str, Any]]]:
+    """Return the number of each row's configuration, in the order they come, and the settings of each by column."""
+    code, names, of_column = np.zeros(len(columns), dtype=np.int64), dict[str, list[Any]](), dict[str, Codes]()
+    for name, values in columns.items():
+        settled = values.map(plain) if values.dtype == object else values
+        of_column[str(name)], known = pd.factorize(settled)
+        names[str(name)] = _plain_values(known, settled)
+        code = pd.factorize(code * (len(known) + 1) + of_column[str(name)] + 1)[0].astype(np.int64)
+    rows = np.unique(code, return_index=True)[1]
+    settings = [
+        {name: names[name][codes[row]] for name, codes in of_column.items() if codes[row] >= 0} for row in rows.tolist()
+    ]
+    return code, settings
+
+
+def _plain_values(known: Any, values: pd.Series[Any]) -> list[Any]:
+    """Return different values as JSON has them; integers that became floats because of missing ones as integers."""
+    different = [plain(value) for value in known.tolist()]
+    numbers = [value for value in different if isinstance(value, float)]
+    if numbers and len(numbers) == len(different) and values.isna().any() and all(map(float.is_integer, numbers)):
+        return [int(value) for value in numbers]
+    return different
+
+
+def plain(value: Any) -> Any:
+    """Return a setting as a number, truth value or text, None if it is missing; lists and trees as JSON."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple | dict):
+        return json.dumps(value, default=str)
+    if _is_blank(value):
+        return None
+    return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value))
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+def _refuse_repeated(raw: Rows, results: Results) -> None:
+    """Raise UserError if two rows have the same configuration, seed, step, average, metric and length."""
+    columns = ["configuration", "seed", "step", "average", "metric", "length"]
+    code = np.zeros(len(results.rows), dtype=np.int64)
+    for name in columns:
+        part, known = pd.factorize(results.rows[name])
+        code, _ = pd.factorize(code * len(known) + part)
+    first = np.unique(code, return_index=True)[1]
+    if len(first) < len(code):
+        is_first = np.zeros(len(code), dtype=bool)
+        is_first[first] = True
+        row = int(np.argmax(~is_first))
+        before, one = int(np.argmax(code == code[row])), {name: int(results.rows[name].iloc[row]) for name in columns}
+        cell = f"{results.metrics[one['metric']]} of {results.averages[one['average']]} at length {one['length']}"
+        member = f"{results.describe(one['configuration'])}, seed {one['seed']}, step {one['step']}"
+        raise UserError(f"{raw.place(row)}: repeats {raw.place(before)}: {member}, {cell}; allowed: one value each")

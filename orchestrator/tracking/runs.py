@@ -1,0 +1,48 @@
+"""Runs of any MLflow experiment: their parameters and the history of their metrics."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from orchestrator.errors import UserError
+from orchestrator.tracking.store.outages import raising_tracking_error
+from orchestrator.tracking.store.sqlite_store import sqlite_file
+from orchestrator.tracking.store.store import every_page, open_client
+from trainers.errors import nearest
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggedRun:
+    """A run: its parameters, the names of its metrics, and (name, step, value) of those that were asked for."""
+
+    run_id: str
+    params: dict[str, str]
+    names: set[str]
+    points: list[tuple[str, int, float]]
+
+
+def read_runs(uri: str, experiment: str, is_asked: Callable[[str], bool]) -> Iterator[LoggedRun]:
+    """Yield the runs of an experiment that are not deleted, with the metrics whose names are asked for.
+
+    Raises UserError if there is no such store or experiment, TrackingError if the store cannot be reached.
+    """
+    database = sqlite_file(uri)
+    if database is not None and not database.is_file():
+        raise UserError(f"{uri}: there is no such file")  # MLflow would make it
+    with raising_tracking_error(uri):
+        client = open_client(uri)
+        known = {one.name: one.experiment_id for one in every_page(client.search_experiments)}
+        if experiment not in known:
+            hint = nearest(experiment, known)
+            text = f"--experiment {experiment}: {uri} has no such experiment; it has: {', '.join(known) or 'none'}"
+            raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
+        search = partial(client.search_runs, [known[experiment]], order_by=["attributes.start_time ASC"])
+        for run in every_page(search):
+            names = set(run.data.metrics)
+            points = [
+                (name, point.step, point.value)
+                for name in sorted(names)
+                if is_asked(name)
+                for point in client.get_metric_history(run.info.run_id, name)
+            ]
+            yield LoggedRun(run_id=run.info.run_id, params=run.data.params, names=names, points=points)

@@ -1,0 +1,257 @@
+"""Imported results are a sweep: same scores and curves as where they come from, read by every verb, never run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from orchestrator import Sweep, open_sweep
+from orchestrator.errors import SweepExists, UserError
+from orchestrator.record.kept.curves import read_curves, write_curves
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.summarise import summary
+
+Import = Callable[..., Sweep]
+SECTIONS = {"metrics": {"total_variation": "minimize"}, "lengths": [4, 5], "average": "ema", "trained": [1, 2, 3]}
+
+
+@pytest.fixture(scope="session")
+def table(own: Sweep) -> Path:
+    return write_curves(SweepState.load(own.folder))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "frame"])
+def test_curves_of_an_own_sweep_give_its_scores_ranks_and_medians(own: Sweep, table: Path, imported: Import, kind: str):
+    given: Any = table
+    if kind != "parquet":
+        given = pd.read_parquet(table)
+    if kind == "csv":
+        given.to_csv(table.with_suffix(".csv"), index=False)
+        given = table.with_suffix(".csv")
+    again = summary(SweepState.load(imported(given, **SECTIONS).folder))
+    before = summary(SweepState.load(own.folder))
+    assert [(row.number, row.rank, row.score, row.test) for row in again.rows] == [
+        (row.number, row.rank, row.score, row.test) for row in before.rows
+    ]
+    for row, old in zip(again.rows, before.rows, strict=True):
+        assert {key.removeprefix("config."): value for key, value in row.values.items()} == old.values
+    numbers = {row.config_id: row.number for one in (before, again) for row in one.rows}
+    bands = [{(numbers[key[0]], *key[1:]): band for key, band in one.bands.items()} for one in (before, again)]
+    assert bands[0] and bands[0] == bands[1]
+    recorded = [float(one.score or 0) for one in SweepState.load(own.folder).configurations.values()]
+    assert [one.score for one in SweepState.load(again.folder).configurations.values()] == recorded
+
+
+def test_the_ledger_says_where_the_results_are_from(rows: pd.DataFrame, imported: Import, tmp_path: Path):
+    path = tmp_path / "results.csv"
+    rows.to_csv(path, index=False)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    state = SweepState.load(imported(path).folder)
+    assert state.provenance["imported"] == {"source": str(path), "sha256": sha256, "rows": len(rows)}
+    assert state.ended == "complete" and state.spec["search"]["sampler"] == "listed"
+    assert [pack.status for pack in state.packs.values()] == ["complete"]
+    assert {member.form for member in state.members} == {"imported"}
+    assert sorted((path.parent / "imported" / "curves").iterdir()) == sorted(
+        path.parent / "imported" / fields["file"] for fields in state.packs["imported-0"].evaluations.values()
+    )
+    for one in state.configurations.values():
+        assert one.resolved["program"]["imported"] == sha256
+        assert one.resolved["config"]["width"] == 64  # the same in all rows: fixed, not listed
+        assert list(one.values) == ["config.lr"]
+    written = yaml.safe_load((path.parent / "imported" / "sweep.yaml").read_text())
+    assert written == state.spec
+
+
+def test_the_curves_are_those_of_the_table(rows: pd.DataFrame, imported: Import):
+    shuffled = rows.sample(frac=1, random_state=0)
+    curves = read_curves(SweepState.load(imported(shuffled).folder))
+    keys = ["lr", "seed", "step", "metric", "length"]
+    found = curves.rename(columns={"config.lr": "lr"}).astype({"metric": str})[[*keys, "value"]]
+    expected = rows[[*keys, "value"]].astype({"value": np.float32})
+    pd.testing.assert_frame_equal(
+        found.sort_values(keys).reset_index(drop=True), expected.sort_values(keys).reset_index(drop=True),
+        check_dtype=False,
+    )  # fmt: skip
+
+
+def test_a_nan_is_a_seed_that_diverged(rows: pd.DataFrame, imported: Import):
+    at = (rows["lr"] == 0.1) & (rows["seed"] == 1)
+    rows.loc[at & (rows["length"] == 20), "value"] = np.nan
+    state = SweepState.load(imported(rows).folder)
+    first = state.configurations[next(iter(state.configurations))]
+    assert [(member.status, member.failed_at) for _, member in sorted(first.members.items())] == [
+        ("complete", None), ("failed", 100), ("complete", None),
+    ]  # fmt: skip
+    assert first.seeds_failed == 1 and not state.deaths
+
+
+def test_members_without_rows_are_asked_for(rows: pd.DataFrame, imported: Import, tmp_path: Path):
+    none, late = (rows["lr"] == 0.1) & (rows["seed"] == 2), (rows["lr"] == 0.01) & (rows["seed"] == 0)
+    fewer = rows[~none & ~(late & (rows["step"] == 200))]
+    with pytest.raises(UserError, match="2 of 6 members") as error:
+        imported(fewer)
+    assert "lr=0.1, seed 2" in str(error.value) and "lr=0.01, seed 0" in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+    failed = SweepState.load(imported(fewer, missing="failed", name="failed").folder)
+    assert [one.seeds_failed for one in failed.configurations.values()] == [1, 1]
+    assert len(failed.deaths) == 1 and failed.packs[failed.deaths[0][0]].step == 100
+    curves = read_curves(failed, final_only=True)
+    assert curves[curves["value"].isna()].groupby(["number", "seed"]).size().to_dict() == {(0, 2): 3, (1, 0): 3}
+
+    absent = SweepState.load(imported(fewer, missing="absent", name="absent").folder)
+    assert [one.seeds_failed for one in absent.configurations.values()] == [0, 0]
+    assert [sorted(one.members) for one in absent.configurations.values()] == [[0, 1], [1, 2]]
+    assert absent.spec["seeds"] == [1] and summary(absent).finished
+    assert all(row.complete for row in summary(absent).rows)
+
+
+def test_seeds_that_no_two_configurations_share(rows: pd.DataFrame, imported: Import):
+    rows.loc[rows["lr"] == 0.01, "seed"] += 100
+    state = SweepState.load(imported(rows, missing="absent").folder)
+    assert state.spec["seeds"] == [] and [row.seeds_run for row in summary(state).rows] == [3, 3]
+
+
+def test_a_metric_that_is_not_measured_at_the_end_is_left_out(rows: pd.DataFrame, imported: Import):
+    early = rows[(rows["step"] == 100) & (rows["length"] == 5)].assign(metric="grokking")
+    late = rows[rows["length"] == 5].assign(metric="loss", length=None)
+    sweep = imported(pd.concat([rows, early, late]))
+    measured = summary(SweepState.load(sweep.folder)).measured
+    assert {name: metric.lengths for one in measured.values() for name, metric in one.metrics.items()} == {
+        "accuracy": (5, 10, 20), "loss": (1,),
+    }  # fmt: skip
+
+
+def test_configurations_may_end_at_other_steps(rows: pd.DataFrame, imported: Import):
+    rows.loc[(rows["lr"] == 0.01) & (rows["step"] == 200), "step"] = 300
+    state = SweepState.load(imported(rows).folder)
+    assert [one.resolved["training"]["steps"] for one in state.configurations.values()] == [200, 300]
+    assert [one.values["training.steps"] for one in state.configurations.values()] == [200, 300]
+    assert [one.seeds_failed for one in state.configurations.values()] == [0, 0]
+
+
+def test_settings_that_a_configuration_lacks(rows: pd.DataFrame, imported: Import, tmp_path: Path):
+    rows["warmup"] = np.where(rows["lr"] == 0.1, 10.0, np.nan)
+    rows["optimizer.name"] = "adamw"
+    rows.to_csv(tmp_path / "results.csv", index=False)
+    state = SweepState.load(imported(tmp_path / "results.csv").folder)
+    assert [one.values for one in state.configurations.values()] == [
+        {"config.lr": 0.1, "config.warmup": 10}, {"config.lr": 0.01},
+    ]  # fmt: skip
+    assert all(one.resolved["config"]["optimizer"] == {"name": "adamw"} for one in state.configurations.values())
+
+
+def test_a_table_without_settings_is_one_configuration(rows: pd.DataFrame, imported: Import):
+    sweep = imported(rows[rows["lr"] == 0.1], columns=[])
+    assert len(sweep.configurations) == 1
+
+
+def test_the_index_of_a_frame_is_settings(rows: pd.DataFrame, imported: Import, tmp_path: Path):
+    indexed = rows.set_index(["lr", "seed"])
+    indexed.to_parquet(tmp_path / "results.parquet")
+    scores = [
+        [one.score for one in SweepState.load(imported(table, name=name).folder).configurations.values()]
+        for name, table in (("a", rows), ("b", indexed), ("c", tmp_path / "results.parquet"))
+    ]
+    assert scores[0] == scores[1] == scores[2]
+
+
+def test_an_imported_sweep_is_not_replaced(rows: pd.DataFrame, imported: Import):
+    sweep = imported(rows)
+    before = (sweep.folder / "events.jsonl").read_bytes()
+    with pytest.raises(SweepExists):
+        imported(rows)
+    assert (sweep.folder / "events.jsonl").read_bytes() == before
+
+
+def test_a_full_disk_leaves_no_folder(rows: pd.DataFrame, imported: Import, tmp_path: Path, monkeypatch: Any):
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("orchestrator.importing.folder.write_rows", fail)
+    with pytest.raises(OSError, match="No space"):
+        imported(rows)
+    assert not (tmp_path / "imported").exists()
+
+
+CLAIMS = """
+title: Imported
+claims:
+  - id: lr
+    says: A larger learning rate is better.
+    sweep: imported
+    question: difference
+    arms: {large: {where: {config.lr: 0.1}}, small: {where: {config.lr: 0.01}}}
+    compare: [large, small]
+    metric: accuracy
+    average: raw
+    lengths: [20]
+    expect: smaller
+"""
+
+
+@pytest.fixture
+def folder(rows: pd.DataFrame, tmp_path: Path, lengthwise: Any) -> Path:
+    """The folder of a table that the command line imported."""
+    rows.to_csv(tmp_path / "results.csv", index=False)
+    words = ["--name", "imported", "--metric", "accuracy:maximize", "--lengths", "20", "--trained", "5,10"]
+    done = lengthwise.succeeds("import", tmp_path / "results.csv", *words, "--storage", tmp_path)
+    assert str(tmp_path / "imported") in done.stdout
+    return tmp_path / "imported"
+
+
+def test_verbs_that_read_results_work(folder: Path, tmp_path: Path, lengthwise: Any):
+    assert "imported" in lengthwise.succeeds("list", "sweeps", "--storage", tmp_path).stdout
+    lengthwise.succeeds("status", folder)
+    lengthwise.succeeds("report", folder)
+    assert "results.csv" in (folder / "report.html").read_text()
+    shown = lengthwise.succeeds("compare", folder, "0", "1").stdout
+    assert "same training data" not in shown and "same test inputs" not in shown
+    lengthwise.succeeds("compare", folder, folder)
+    for option, name in (("--latex", "t.tex"), ("--curves", "c.csv"), ("--notebook", "n.ipynb")):
+        lengthwise.succeeds("export", folder, option, tmp_path / name)
+    assert open_sweep(folder).best is not None
+    lengthwise.succeeds("delete", folder, "--yes")
+    assert not folder.exists()
+
+
+def test_claims_about_imported_results_are_registered_afterwards(folder: Path, tmp_path: Path, lengthwise: Any):
+    (tmp_path / "claims.yaml").write_text(CLAIMS)
+    lengthwise.succeeds("claims", tmp_path / "claims.yaml", "--storage", tmp_path, "--page", tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text()
+    assert "registered afterwards" in page and "of one core" not in page
+
+
+@pytest.mark.slow
+def test_imported_results_are_published_and_exported(folder: Path, tmp_path: Path, lengthwise: Any):
+    lengthwise.succeeds("export", folder, "--optuna", tmp_path / "study.db")
+    lengthwise.succeeds("export", folder, "--figures", "svg", "--to", tmp_path / "figures")
+    lengthwise.succeeds("publish", folder)
+
+
+def test_verbs_that_train_or_evaluate_refuse(folder: Path, tmp_path: Path, lengthwise: Any):
+    ledger = (folder / "events.jsonl").read_bytes()
+    for verb in (
+        ["resume", folder],
+        ["resume", folder, "--retry-failed"],
+        ["extend", folder, "--seeds", "9"],
+        ["extend", folder, "--steps", "900"],
+        ["confirm", folder],
+        ["evaluate", folder, "0"],
+        ["replay", folder, "0", "0"],
+        ["export", folder, "--best", tmp_path / "best.yaml"],
+    ):
+        refused = lengthwise.refuses(*verb, said=f"{folder}: was imported from {tmp_path / 'results.csv'}")
+        assert "\n" not in refused.stderr.strip(), verb
+    assert (folder / "events.jsonl").read_bytes() == ledger
+    for verb in ("run", "validate"):
+        options = ["--name", "again", "--storage", tmp_path] if verb == "run" else []
+        lengthwise.refuses(verb, folder / "sweep.yaml", *options, said="program.imported")
+    assert not (tmp_path / "again").exists()

@@ -1,0 +1,124 @@
+"""A table with a mistake is refused with its row, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from orchestrator import Sweep
+from orchestrator.errors import UserError
+from orchestrator.importing.table import read_table
+
+Import = Callable[..., Sweep]
+
+
+def set_value(column: str, value: Any, row: int = 7) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    return lambda rows: rows.astype({column: object}).assign(
+        **{column: [value if place == row else one for place, one in enumerate(rows[column])]}
+    )
+
+
+WRONG: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], str, str]] = {
+    "no number": (set_value("value", "high"), ":9: value", "'high'"),
+    "empty value": (set_value("value", None), ":9: value", "empty"),
+    "too large": (set_value("value", 1e39), ":9: value", "1e+39"),
+    "seed 1.5": (set_value("seed", 1.5), ":9: seed", "1.5"),
+    "negative seed": (set_value("seed", -1), ":9: seed", "-1"),
+    "seed in words": (set_value("seed", "first"), ":9: seed", "'first'"),
+    "empty step": (set_value("step", None), ":9: step", "empty"),
+    "length 0": (set_value("length", 0), ":9: length", "0"),
+    "empty length": (set_value("length", None), ":9: length", "empty"),
+    "empty metric": (set_value("metric", None), ":9: metric", "empty"),
+    "repeated": (
+        lambda rows: pd.concat([rows, rows.iloc[[4]]]),
+        f":{36 + 2}: repeats ",
+        ":6: lr=0.1, seed 0, step 200",
+    ),
+    "no seed": (lambda rows: rows.rename(columns={"seed": "seeds"}), "no column seed", "did you mean seeds?"),
+    "no rows": (lambda rows: rows.iloc[:0], "has no rows", ""),
+    "gap": (lambda rows: rows.drop(5), "lr=0.1, seed 0", "at length 20"),
+    "keys": (lambda rows: rows.assign(**{"lr.decay": 1}), "lr and lr.decay", "--columns"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_is_named_with_its_row(name: str, rows: pd.DataFrame, imported: Import, tmp_path: Path):
+    change, where, what = WRONG[name]
+    path = tmp_path / "results.csv"
+    change(rows).to_csv(path, index=False)
+    with pytest.raises(UserError) as error:
+        imported(path)
+    message = str(error.value)
+    assert message.startswith(str(path)) and where in message and what in message
+    assert "\n" not in message
+    assert list(tmp_path.iterdir()) == [path]
+
+
+OPTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "metric": ({"metrics": {"acc": "maximize"}}, "metric acc", "accuracy"),
+    "other metric": ({"metrics": {"accuracy": "maximize", "loss": "minimize"}}, "--metric loss", "accuracy"),
+    "average": ({"average": "ema"}, "average ema", "raw"),
+    "length": ({"lengths": [40]}, "length 40", "5, 10, 20"),
+    "no lengths": ({"lengths": None}, "--lengths", "5, 10, 20"),
+    "columns": ({"columns": ["width", "dept"]}, "column dept", "width"),
+    "no setting": ({"columns": ["lr", "step"]}, "step is no setting", "--columns"),
+    "step": ({"step": 3}, "--step 3", "leave"),
+    "pattern": ({"pattern": "a"}, "--pattern", "mlflow"),
+    "path": ({"table": "nowhere.csv"}, "nowhere.csv", "No such file"),
+    "ending": ({"table": "README.md"}, "README.md", ".parquet"),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_that_does_not_fit_is_named(name: str, rows: pd.DataFrame, imported: Import, tmp_path: Path):
+    options, where, what = OPTIONS[name]
+    path = tmp_path / "results.parquet"
+    rows.to_parquet(path)
+    (tmp_path / "README.md").write_text("# Results")
+    given = {**options}
+    table = tmp_path / given.pop("table") if "table" in given else path
+    with pytest.raises(UserError) as error:
+        imported(table, **given)
+    assert where in str(error.value) and what in str(error.value)
+    assert not (tmp_path / "imported").exists()
+
+
+def test_two_columns_of_one_name(tmp_path: Path):
+    (tmp_path / "a.csv").write_text("lr,seed,lr\n1,2,3\n")
+    with pytest.raises(UserError, match=r"a\.csv:1: lr"):
+        read_table(tmp_path / "a.csv")
+
+
+def test_a_file_that_is_no_table(tmp_path: Path):
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 not really")
+    (tmp_path / "b.csv").write_bytes(b"a,b\n\xff\xfe,1\n")
+    for path in sorted(tmp_path.iterdir()):
+        with pytest.raises(UserError, match=path.name):
+            read_table(path)
+
+
+def test_texts_stay_as_they_are_written(rows: pd.DataFrame, imported: Import, tmp_path: Path):
+    rows["schedule"] = np.where(rows["lr"] == 0.1, "None", "nan")
+    rows["layers"] = [[1, 2]] * len(rows)
+    rows.to_csv(tmp_path / "results.csv", index=False)
+    values = imported(tmp_path / "results.csv").configurations["config.schedule"]
+    assert sorted(values) == ["None", "nan"]
+
+
+def test_the_words_of_the_command_are_checked(lengthwise: Any, tmp_path: Path):
+    table = tmp_path / "results.csv"
+    table.write_text("seed,step,metric,value\n0,1,loss,0.5\n")
+    words = ["import", table, "--name", "a", "--storage", tmp_path]
+    lengthwise.refuses(*words, "--metric", "loss", said="loss:minimize")
+    lengthwise.refuses(*words, "--metric", "loss:minimise", said="did you mean loss:minimize?")
+    lengthwise.refuses(*words, "--metric", "loss:minimize", "--lengths", "5-", said="--lengths")
+    lengthwise.refuses(*words, "--metric", "loss:minimize", "--from", "tune:x", said="--from")
+    lengthwise.refuses("import", "--name", "a", "--metric", "loss:minimize", said="TABLE")
+    lengthwise.refuses(*words[:3], "a/b", *words[4:], "--metric", "loss:minimize", said="name")
+    assert list(tmp_path.iterdir()) == [table]
+    lengthwise.succeeds(*words, "--metric", "loss:minimize")
