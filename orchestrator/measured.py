@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from trainers.tasks.metrics import Family, Metric
@@ -17,7 +17,8 @@ class Measured:
     `longest_trained`: of each distribution that has trained lengths the longest, evaluated or not; the distribution
     of the first metric is the one trained on. `trained`: all of these lengths, empty in ledgers of 1.0.0. `technical`:
     the dotted keys whose values change no numbers. `headline`: the metrics worth a chart, by base. `families`, `pairs`:
-    metrics to be drawn against the number in their name, and (measured, predicted) against each other.
+    metrics to be drawn against the number in their name, and (measured, predicted) against each other. `axis`: what
+    lengths count, such as depth or digits. `start_shares`: averages that still are largely their starting weights.
     """
 
     lengths: tuple[int, ...]
@@ -29,6 +30,8 @@ class Measured:
     pairs: tuple[tuple[str, str], ...]
     trained: Mapping[str, tuple[int, ...]]
     technical: tuple[str, ...]
+    axis: str = "length"
+    start_shares: Mapping[str, tuple[float, str]] = field(default_factory=dict)
 
     def trained_as(self, recorded: Self) -> Self:
         """Return the same metrics with the trained lengths of a configuration, those of its task or a record of it."""
@@ -63,6 +66,8 @@ class Measured:
             "pairs": [list(pair) for pair in self.pairs],
             "trained": {name: list(lengths) for name, lengths in self.trained.items()},
             "technical": list(self.technical),
+            **({} if self.axis == "length" else {"axis": self.axis}),
+            **({"start_shares": {k: list(v) for k, v in self.start_shares.items()}} if self.start_shares else {}),
         }
 
     @classmethod
@@ -84,6 +89,8 @@ class Measured:
             pairs=tuple((measured, predicted) for measured, predicted in fields["pairs"]),
             trained={name: tuple(lengths) for name, lengths in fields.get("trained", {}).items()},
             technical=tuple(fields.get("technical", ())),
+            axis=fields.get("axis", "length"),
+            start_shares={label: (share, how) for label, (share, how) in fields.get("start_shares", {}).items()},
         )
 
 

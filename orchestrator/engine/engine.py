@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.code.own_code import Source
 from orchestrator.engine.environment import environment
-from orchestrator.engine.start_shares import describe_start_shares
+from orchestrator.engine.start_shares import StartShares, describe_start_shares
 from orchestrator.errors import UserError
 from orchestrator.gpus import hold_to_share
 from orchestrator.interface import DeclaredObjective, PackCost, Reporter
@@ -23,6 +23,7 @@ from trainers.config.recorded import corrections, recorded_member
 from trainers.config.slots import Slot, single_problems, slot_of
 from trainers.errors import ConfigError, Problem
 from trainers.evaluation.weights import averages_kept
+from trainers.optimization.averaging import LARGE_SHARE
 from trainers.settings import registry
 from trainers.settings.fields import Settings, technical_keys
 from trainers.settings.parts import walk_parts
@@ -127,7 +128,7 @@ class Engine:
         members = list(members)
         both = dict.fromkeys((member.model, member.task) for member in members)
         reasons = ((model, model.explain_loop(task)) for model, task in both)
-        shares = describe_start_shares((member.steps, member.training.averages) for member in members)
+        shares = describe_start_shares((member.steps, _start_shares(member)) for member in members)
         looped = [
             (
                 "model",
@@ -236,7 +237,17 @@ def measured_by(member: MemberConfig) -> Measured:
         pairs=tuple(task.paired_metrics),
         trained=trained,
         technical=tuple(technical_keys(member)),
+        axis=member.evaluation.axis,
+        start_shares=_start_shares(member),
     )
+
+
+def _start_shares(member: MemberConfig) -> StartShares:
+    """Return the averages that still are largely the weights they started from after the last step."""
+    steps, averages = member.steps, member.training.averages
+    shares = {label: average.start_share(steps) for label, average in averages.items()}
+    large = {label: share for label, share in shares.items() if share > LARGE_SHARE}
+    return {label: (share, averages[label].start_remedy(steps)) for label, share in large.items()}
 
 
 def choose_earlier(

@@ -86,9 +86,10 @@ def comparison_figure(summary: Summary, path: Path) -> Path:
             draw_configurations(axes, shown, coloured, grey, crosses=metric in summary.unreached)
             shown_lengths = [band.lengths for band in shown.values()]
             shape_axes(axes, every, shown_lengths, summary.scale, summary.objective.direction)
+            axes.set_xlabel(printable(summary.axis))
             if len(bands) > 1:
                 judged = ", judged" if metric == summary.objective.metric else ""
-                axes.set_xlabel(printable(f"length ({metric}{judged})"))
+                axes.set_xlabel(printable(f"{summary.axis} ({metric}{judged})"))
         first = figure.axes[0]
         crosses = f" (×: {NOT_REACHED})" if summary.unreached & bands.keys() else ""
         first.set_ylabel(printable(f"{summary.judged_name}, median over seeds{crosses}"))
@@ -135,7 +136,7 @@ def configuration_figure(summary: Summary, row: Row, path: Path) -> Path:
                 if metric in summary.unreached:
                     mark_unreached(axes, band, PALETTE[j % len(PALETTE)])
                 shape_axes(axes, same, lengths, summary.scale, summary.direction(metric))
-                axes.set_xlabel("length" if i == height - 1 else "")
+                axes.set_xlabel(printable(summary.axis) if i == height - 1 else "")
                 crosses = f"\n(×: {NOT_REACHED})" if metric in summary.unreached else ""
                 axes.set_ylabel(printable(f"{metric}{crosses}") if j == 0 else "")
                 if i == 0:

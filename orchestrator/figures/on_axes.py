@@ -51,7 +51,7 @@ def plot_curves(
     shape_axes(
         axes, list(drawn.values()), [band.lengths for band in drawn.values()], summary.scale, summary.direction(metric)
     )
-    axes.set_xlabel(printable(labels.get("length", "length")))
+    axes.set_xlabel(printable(labels.get("length", summary.axis)))
     axes.set_ylabel(printable(f"{labels.get(metric, f'{metric} ({average})')}, median over seeds"))
     names = [configuration_label(row, summary, labels) for row in coloured]
     names += [f"the other {counted(len(grey), 'configuration')}"] if grey else []

@@ -34,7 +34,7 @@ def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Pat
         lengths = [point.question.lengths[0] for one in comparisons for point in one.by_length]
         axes.set_xlim(min(lengths) - 0.5, max(lengths) + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
-        axes.set_xlabel("length")
+        axes.set_xlabel(printable(first.first.axis))
         axes.set_ylabel(printable(f"difference of {question.metric} ({question.average})"))
         axes.set_title(title, fontsize=10, loc="left", pad=16)
         labels = [_label(one) for one in comparisons]

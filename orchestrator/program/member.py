@@ -89,7 +89,7 @@ class ProgramEvaluation(Settings):
         help="a better direction for each metric (minimize, maximize, none), or {direction:, lengths: [...]}"
     )
     averages: tuple[str, ...] = setting((RAW,), help="the weight averages that are reported")
-    axis: str = setting("length", help="what the numbers of `lengths` are, such as depth or digits")
+    axis: str = setting("length", technical=True, help="what lengths count, for figures, such as depth or digits")
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of metrics, of repeated lengths and averages, and of trained lengths."""
@@ -189,6 +189,7 @@ class ProgramMember(Settings):
             pairs=(),
             trained={"": tuple(sorted(trained))} if trained else {},
             technical=(),
+            axis=evaluation.axis,
         )
 
     def _trained_lengths(self) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from orchestrator.engine.start_shares import describe_start_shares, recorded_averages
+from orchestrator.engine.start_shares import describe_start_shares
 from orchestrator.errors import LedgerError, LengthwiseError
 from orchestrator.measured import Measured
 from orchestrator.record.kept.code import import_recorded
@@ -44,7 +44,7 @@ from orchestrator.results.scoring.undefined_values import describe_undefined_val
 from orchestrator.results.scoring.validation_scores import may_stop, read_validation_scores, stopped_at
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.wording import spans
+from orchestrator.wording import counted, spans
 from search_spaces import Objective, Search
 
 
@@ -100,6 +100,7 @@ def summary(
             *_describe_import(state),
             *state.conflicts,
             *describe_recuts(state.recuts),
+            *_describe_repeated(state),
             *ran_under.sentences,
         ),
         deaths=tuple(error for _, error in state.deaths),
@@ -140,8 +141,20 @@ def _extended(state: SweepState) -> list[str]:
 
 def _describe_averages(state: SweepState) -> list[str]:
     """Return a sentence for each average that still is largely the weights it started from after training."""
-    recorded = (recorded_averages(one.resolved["training"]) for one in state.configurations.values())
+    recorded = (
+        (one.resolved["training"]["steps"], state.measured[one.measured].get("start_shares", {}))
+        for one in state.configurations.values()
+    )
     return [*describe_start_shares(recorded).values()]
+
+
+def _describe_repeated(state: SweepState) -> list[str]:
+    """Return how many members of a program reported a step again with other values; the first ones count."""
+    repeated = [pack for pack in state.packs.values() if any("repeated" in one for one in pack.evaluations.values())]
+    if not repeated:
+        return []
+    members = counted(len(repeated), "member")
+    return [f"{members} reported a step again with other values: this program does not resume bit for bit"]
 
 
 def _refuse_unjudged(state: SweepState, objective: Objective, measured: Mapping[str, Measured]) -> None:

@@ -126,6 +126,11 @@ class Summary:
     import_code: Callable[[], None] = field(repr=False)
     read_confirmed: Callable[["Summary"], tuple[Confirmed, ...]] = field(repr=False)
 
+    @property
+    def axis(self) -> str:
+        """What lengths count: the name of the axis in figures."""
+        return next((measured.axis for measured in self.measured.values()), "length")
+
     @cached_property
     def by_config_id(self) -> dict[str, Row]:
         """The rows by config_id."""

@@ -78,6 +78,7 @@ class EvaluationConfig(Settings):
     every: int | None = setting(None, low=1, help="steps between evaluations; null: only at the end")
     samples: int = setting(2000, low=1, help="inputs per length")
     lengths: str | tuple[int, ...] = setting("all", help="`all`, or a list of lengths")
+    axis: str = setting("length", technical=True, help="what lengths count, for figures, such as depth or digits")
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of lengths that are neither `all` nor a list of distinct lengths."""

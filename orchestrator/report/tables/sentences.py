@@ -65,7 +65,8 @@ def count_sentences(result: Summary) -> list[str]:
         diverged = result.seeds_failed - result.seeds_crashed
         policy = FAILED_SEEDS[result.objective.failed_seeds]
         line += f" ({policy}); crashed: {result.seeds_crashed}, diverged: {diverged}"
-    lines = [line, *([race_sentence(result.race)] if result.race else []), *unequal_seeds(result)]
+    axis = [] if result.axis == "length" else [f"Lengths count: {result.axis}"]
+    lines = [line, *axis, *([race_sentence(result.race)] if result.race else []), *unequal_seeds(result)]
     if result.may_stop:
         stopped = f"{len(result.stopped_at)} of {result.seeds_run} seeds{median_step(result.stopped_at)}"
         lines.append(f"Stopped early, good enough on validation inputs: {stopped}")

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from orchestrator.plan.checks.soundness import build_sample
+from orchestrator.engine.engine import measured_by
+from orchestrator.plan.checks.soundness import build_sample, drawn_configurations
 from orchestrator.preview import forecast as module
 from orchestrator.preview.forecast import forecast
 from orchestrator.results.summarise import summary
@@ -55,6 +56,11 @@ def test_validate_plan_and_run_name_the_largest_share(overrides, expected, sweep
     warnings = build_sample(sweep(*overrides)).warnings
     assert shares(warnings) == ([] if expected is None else [pytest.approx(expected, rel=1e-2)])
     assert shares(forecast(sweep(*overrides), 2, tmp_path).warnings) == shares(warnings)
+    recorded = [measured_by(one.member(0)).recorded() for one in drawn_configurations(sweep(*overrides))]
+    largest = max(
+        (100 * share for fields in recorded for share, _ in fields.get("start_shares", {}).values()), default=None
+    )
+    assert largest == (None if expected is None else pytest.approx(expected, rel=1e-2))
     assert all(one.startswith((f"{tmp_path / 'averaged.yaml'}:9: ", "--set ")) for one in warnings)
 
 
@@ -66,8 +72,6 @@ def test_a_decay_of_one_is_refused_where_it_is_given_and_where_it_is_drawn(sweep
 
 
 def test_the_report_names_it_from_the_ledger_alone(small_sweep) -> None:
-    first, *_ = small_sweep.configurations.values()
-    training = first.resolved["training"]
-    training["averages"] = {"own": {"kind": "not_imported", "decay": 0.5}, "ema": {"kind": "ema", "decay": 0.9999}}
-    share = pytest.approx(100 * 0.9999 ** training["steps"], rel=1e-2)
-    assert shares(summary(small_sweep).notes) == [share]
+    for measured in small_sweep.measured.values():
+        measured["start_shares"] = {"ema": [0.9999**600, "a smaller decay"]}
+    assert shares(summary(small_sweep).notes) == [pytest.approx(100 * 0.9999**600, rel=1e-2)]
