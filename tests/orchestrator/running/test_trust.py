@@ -73,6 +73,11 @@ def test_trust_is_remembered_for_copies_too(lengthwise, theirs: Path, stranger, 
     assert str(theirs) in (tmp_path / "third" / "lengthwise" / "trusted").read_text()
 
 
+def test_the_same_code_beside_ones_own_sweep_file_is_not_somebody_elses(lengthwise, theirs: Path, study: Path) -> None:
+    """As a job that is submitted again, whose home folder is a new one."""
+    lengthwise.succeeds("run", study / "own.yaml", "--storage", theirs.parent, *SHORT, "--resume", cwd=study)
+
+
 def test_a_state_folder_that_cannot_be_written_trusts_for_this_process_alone(stranger, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     stranger("file")
