@@ -35,6 +35,7 @@ from orchestrator.tracking.contents.names import (
 )
 from orchestrator.tracking.contents.pages import COLOR_TAG, COLORS, NOTE_TAG, chart_view, description
 from orchestrator.tracking.contents.run_contents import Point, RunContents
+from search_spaces.grammar.problems.findings import sections_of
 
 
 class ContentsOfSweep:
@@ -94,7 +95,7 @@ class ContentsOfSweep:
             if first is not None and first.score is not None:
                 numbers |= {"first_score": first.score, "first_test": first.test.median if first.test else math.nan}
             points = [Point(key, 0, float(value), end_ms) for key, value in numbers.items()]
-        sections = ("task", "model", "training", "space", "search", "evaluation", "objective")
+        sections = (*sections_of(self.state.spec), "space", "search", "objective")
         params = {key: text for section in sections for key, text in flatten(self.state.spec.get(section), section)}
         status = {"complete": "FINISHED", "failed": "FAILED", "interrupted": "KILLED", STOPPED: "KILLED"}.get(
             self.state.ended or "", "RUNNING"

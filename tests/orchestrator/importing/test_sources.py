@@ -48,6 +48,19 @@ def wide(rows: pd.DataFrame) -> pd.DataFrame:
     return named.pivot(index=["lr", "width", "seed", "step"], columns="name", values="value").reset_index()
 
 
+def test_the_runs_of_imported_results_have_their_settings(rows: pd.DataFrame, imported: Import, tmp_path: Path):
+    from orchestrator.report import artifacts
+
+    uri = f"sqlite:///{tmp_path / 'store.db'}"
+    publish(imported(rows, study="sums").folder, uri, experiment="", artifacts=artifacts, sweep_files=False)
+    client = mlflow.MlflowClient(uri)
+    runs = client.search_runs([client.get_experiment_by_name("sums").experiment_id])
+    params = {run.data.tags.get("lengthwise.number", "sweep"): run.data.params for run in runs}
+    assert params["sweep"]["config.width"] == "64" and params["sweep"]["program.imported"]
+    assert not params["sweep"].keys() & {"task", "model"}
+    assert [params[number]["config.lr"] for number in ("0", "1")] == ["0.1", "0.01"]
+
+
 def test_own_results_in_mlflow_have_the_same_medians(own: Sweep, imported: Import, tmp_path: Path):
     from orchestrator.report import artifacts
 
