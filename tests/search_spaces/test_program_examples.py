@@ -1,0 +1,49 @@
+"""The example sweeps of training scripts run as they are, and resume a script where it stopped."""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from orchestrator import open_sweep
+from search_spaces import load_sweep
+from tests.command_line import CommandLine
+
+FOLDER = Path(__file__).parents[2] / "search_spaces" / "examples" / "programs"
+FILES = sorted(FOLDER.glob("*.yaml"))
+BINARIES = (Path(sys.executable).parent, Path(torch.__file__).parents[4] / "bin")  # of python and torchrun
+
+
+def by_name(quick: tuple[str, ...] = ()) -> pytest.MarkDecorator:
+    marked = [pytest.param(file, id=file.stem, marks=[pytest.mark.slow] * (file.stem not in quick)) for file in FILES]
+    return pytest.mark.parametrize("file", marked)
+
+
+@by_name(quick=("bash",))
+def test_example(file: Path, lengthwise: CommandLine, tmp_path: Path) -> None:
+    """Every configuration and seed reports a value of its metric at each due step and length."""
+    lengthwise.environment["PATH"] = os.pathsep.join([*map(str, BINARIES), os.environ["PATH"]])
+    lengthwise.succeeds("run", file, "--storage", tmp_path, "--set", "resources.scheduler=inline")
+    spec = load_sweep(file)
+    sweep = open_sweep(tmp_path / spec.name)
+    steps, every = spec.training["steps"], spec.evaluation["every"]
+    lengths = spec.evaluation.get("lengths", [1])
+    expected = {
+        (number, seed, length, step)
+        for number in sweep.configurations.index
+        for seed in (0, 1)
+        for length in lengths
+        for step in (range(every, steps + 1, every) if every else [steps])
+    }
+    keys = sweep.curves[["number", "seed", "length", "step"]]
+    assert sorted(keys.itertuples(index=False, name=None)) == sorted(expected)
+    assert np.isfinite(sweep.curves["value"]).all()
+
+
+def test_every_script_has_a_sweep() -> None:
+    scripts = [path.name for path in FOLDER.iterdir() if path.suffix in (".py", ".sh")]
+    commands = [str(load_sweep(file).program["command"]) for file in FILES]
+    assert all(any(script in command for command in commands) for script in scripts)
