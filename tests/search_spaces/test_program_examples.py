@@ -26,7 +26,9 @@ def by_name(quick: tuple[str, ...] = ()) -> pytest.MarkDecorator:
 def test_example(file: Path, lengthwise: CommandLine, tmp_path: Path) -> None:
     """Every configuration and seed reports a value of its metric at each due step and length."""
     lengthwise.environment["PATH"] = os.pathsep.join([*map(str, BINARIES), os.environ["PATH"]])
-    lengthwise.succeeds("run", file, "--storage", tmp_path, "--set", "resources.scheduler=inline")
+    lengthwise.succeeds(
+        "run", file, "--storage", tmp_path, "--set", "resources.scheduler=inline", "--set", "tracking.enabled=false"
+    )
     spec = load_sweep(file)
     sweep = open_sweep(tmp_path / spec.name)
     steps, every = spec.training["steps"], spec.evaluation["every"]
