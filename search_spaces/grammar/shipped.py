@@ -7,7 +7,7 @@ FOLDER = Path(__file__).resolve().parents[1]
 
 def shipped_sweeps() -> dict[str, Path]:
     """Return the paths of the shipped sweep files by the names of the sweeps, in the order of their folders."""
-    files = [*sorted(FOLDER.glob("*.yaml")), *sorted(FOLDER.glob("*/*.yaml"))]
+    files = sorted(FOLDER.rglob("*.yaml"), key=lambda file: (len(file.parts), file))
     return {file.stem: file for file in files if file.name != "claims.yaml"}
 
 
