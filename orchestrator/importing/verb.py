@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from orchestrator.addresses import place_of
 from orchestrator.code.provenance import provenance
 from orchestrator.consoles import say
 from orchestrator.ending.ending import Outcome, record_end
@@ -142,8 +143,12 @@ def import_rows(
             shutil.rmtree(folder, ignore_errors=True)
             raise
         counts = f"{counted(len(configurations), 'configuration')}, seeds {spans(members.seeds)}"
-        say(console, f"imported {len(results.rows):,} rows of {results.source} to {folder.resolve()}: {counts}")
-        for note in (*rows.notes, *members.notes):
+        say(
+            console,
+            f"imported {len(results.rows):,} rows of {results.source} to {place_of(folder.resolve())}: {counts}",
+        )
+        untold = () if judging.trained else ("no --trained, so all but the selection lengths count as test lengths",)
+        for note in (*rows.notes, *members.notes, *untold):
             say(console, f"note: {note}")
         record_end(ledger, state, interrupts)
     say(console, f"{state.ended}: {state.message}; draw the report with: {command('report', folder)}")
@@ -162,9 +167,7 @@ def _judged_lengths(results: Results, members: Members, metric: str, judging: Ju
     for configuration, curves in enumerate(members.curves):
         known = curves.lengths[place]
         if judging.lengths is None and len(known) > 1:
-            raise UserError(
-                f"{results.source}: {metric} has lengths {spans(known)}; choose some to select by: --lengths"
-            )
+            raise UserError(f"{results.source}: {metric} has lengths {spans(known)}; select by some of them: --lengths")
         if lacking := sorted(set(judging.lengths or ()) - set(known)):
             which = f"{results.describe(configuration)} has no {metric} at length {lacking[0]}"
             raise UserError(f"--lengths: {results.source}: {which}; allowed: some of {spans(known)}")

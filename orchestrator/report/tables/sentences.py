@@ -119,6 +119,8 @@ def _trained_words(result: Summary, common: LengthGroups) -> str:
     metric, first = result.objective.metric, result.rows[0].config_id
     distribution = result.measured[first].metrics[metric].distribution
     longest = max(one.longest_trained.get(distribution, 0) for one in result.measured.values())
+    if not longest and "program" in result.spec:
+        return "the trained lengths are not known"  # its author may not have declared any
     if not longest:
         return f"no length of {metric} was trained on"
     recorded = {one.trained.get(distribution, ()) for one in result.measured.values()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from rich.console import Console
 
-from orchestrator import Sweep, open_sweep
+from orchestrator import Sweep, import_table, open_sweep
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.tables.sentences import selection_sentence
 from orchestrator.results.summarise import summary
 
 Import = Callable[..., Sweep]
@@ -227,6 +230,27 @@ def test_claims_about_imported_results_are_registered_afterwards(folder: Path, t
     lengthwise.succeeds("claims", tmp_path / "claims.yaml", "--storage", tmp_path, "--page", tmp_path / "page.md")
     page = (tmp_path / "page.md").read_text()
     assert "registered afterwards" in page and "of one core" not in page
+
+
+def test_trained_lengths_that_nobody_named_are_not_denied(rows: pd.DataFrame, imported: Import):
+    result = summary(SweepState.load(imported(rows).folder))
+    assert "no length" not in selection_sentence(result)
+    assert "trained on 5" in selection_sentence(summary(SweepState.load(imported(rows, name="b", trained=[5]).folder)))
+
+
+def test_results_are_imported_to_an_address(rows: pd.DataFrame, imported: Import, tmp_path: Path, monkeypatch: Any):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    rows.to_csv(tmp_path / "results.csv", index=False)
+    words = {
+        "name": "far",
+        "metrics": {"accuracy": "maximize"},
+        "lengths": [20],
+        "storage": f"file://{tmp_path / 'far'}",
+    }
+    here = import_table(tmp_path / "results.csv", console=Console(file=io.StringIO()), **words)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    there = open_sweep(f"file://{tmp_path / 'far' / 'far'}")
+    pd.testing.assert_frame_equal(there.curves, here.curves)
 
 
 @pytest.mark.slow
