@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.consoles import WholeConsole
-from orchestrator.cpus import count_cores
+from orchestrator.machine.cpus import count_cores
 from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import redact_log_records

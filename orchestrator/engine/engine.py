@@ -13,8 +13,8 @@ from orchestrator.code.own_code import Source
 from orchestrator.engine.environment import environment
 from orchestrator.engine.start_shares import StartShares, describe_start_shares
 from orchestrator.errors import UserError
-from orchestrator.gpus import hold_to_share
 from orchestrator.interface import DeclaredObjective, PackCost, Reporter
+from orchestrator.machine.gpus import hold_to_share
 from orchestrator.measured import Measured
 from search_spaces.grammar.problems.findings import ENGINE_SECTIONS
 from trainers.check.trial import check_member, check_task, collect_problems

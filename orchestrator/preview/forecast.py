@@ -10,7 +10,7 @@ import psutil
 
 from orchestrator.code.own_code import import_for
 from orchestrator.engine.engine import LARGEST_PACK_CPU, cost_of, equivalent_steps, measured_by
-from orchestrator.gpus import count_gpu_packs, gpus_here, smallest_share
+from orchestrator.machine.gpus import count_gpu_packs, gpus_here, smallest_share
 from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import check
 from orchestrator.plan.configurations import trainer_warnings

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator.consoles import say
-from orchestrator.cpus import count_cores
 from orchestrator.errors import UserError
 from orchestrator.figures.curves import configuration_figure, draw_all
 from orchestrator.figures.drawing import DrawingForks, deferred_figures, is_drawn_as
 from orchestrator.figures.heat_maps import explain_missing_maps
+from orchestrator.machine.cpus import count_cores
 from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.state.state import SweepState

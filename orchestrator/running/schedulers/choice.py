@@ -8,10 +8,10 @@ from functools import partial
 from itertools import islice
 from statistics import mean
 
-from orchestrator.cpus import count_cores
 from orchestrator.errors import UserError
-from orchestrator.gpus import gpus_here
 from orchestrator.interface import Member
+from orchestrator.machine.cpus import count_cores
+from orchestrator.machine.gpus import gpus_here
 from orchestrator.plan import search
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.plan.rounds import plan_rounds

@@ -14,7 +14,7 @@ import psutil
 from threadpoolctl import threadpool_limits
 
 from orchestrator.errors import OutOfSpace
-from orchestrator.gpus import free_memory, gpus_here, smallest_share
+from orchestrator.machine.gpus import free_memory, gpus_here, smallest_share
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.record.kept.code import own_files
 from orchestrator.running.pack.protocol import Driver, DriverStopped, call_driver, explain, pass_on

@@ -14,8 +14,8 @@ from multiprocessing.connection import Connection, wait
 
 import psutil
 
-from orchestrator.cpus import count_cores
 from orchestrator.errors import OutOfSpace
+from orchestrator.machine.cpus import count_cores
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.pack.protocol import ChildImportError, Death, Driver, DriverStopped, call_driver, pass_on
 from orchestrator.running.schedulers.local_worker import decode_message

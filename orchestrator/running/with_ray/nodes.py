@@ -14,7 +14,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, placement_
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.errors import UserError
-from orchestrator.gpus import count_gpu_packs, gpus_here, smallest_share
+from orchestrator.machine.gpus import count_gpu_packs, gpus_here, smallest_share
 
 ASK_SECONDS = 2.0  # between two looks at the nodes
 ANSWER_SECONDS = 60.0  # in which a node says how much memory its GPUs have; it may have to start a worker first

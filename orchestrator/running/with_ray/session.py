@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from orchestrator.errors import UserError
-from orchestrator.gpus import ASK_SECONDS, UNKNOWN, gpus_here, smallest_share
+from orchestrator.machine.gpus import ASK_SECONDS, UNKNOWN, gpus_here, smallest_share
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.with_ray.start import QUIET, begun, job_config, set_environment
 

@@ -5,9 +5,9 @@ import sys
 import pytest
 import torch
 
-from orchestrator import gpus as gpu_memory
 from orchestrator.engine.engine import LARGEST_PACK_CPU, LARGEST_PACK_GPU, cost_of
-from orchestrator.gpus import ALLOCATED, UNKNOWN, count_gpu_packs, gpus_here, smallest_share
+from orchestrator.machine import gpus as gpu_memory
+from orchestrator.machine.gpus import ALLOCATED, UNKNOWN, count_gpu_packs, gpus_here, smallest_share
 from orchestrator.plan.checks.soundness import check
 from orchestrator.plan.packing.packs import MEMORY_SHARE, Cluster, Packer
 from orchestrator.preview import forecast as forecast_module
