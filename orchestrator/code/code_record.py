@@ -152,6 +152,7 @@ def engine_digests() -> dict[str, str]:
 def engine_digest(part: str) -> str:
     """Return the digest of the Python files of one folder of lengthwise, imported or not."""
     paths = sorted(path for path in (HERE / part).rglob("*.py") if path.is_file())  # Emacs locks are broken links
+    paths = [path for path in paths if "examples" not in path.parts]  # scripts of users
     return digest({path.relative_to(HERE).as_posix(): _short_digest(path.read_bytes()) for path in paths})
 
 

@@ -33,7 +33,9 @@ OF_OTHERS = {
     "--long",
     "--no-restart",
     "--num-gpus",
-}  # of ray, our scripts
+    "--lr",
+    "--flag",
+}  # of ray, our scripts, programs
 
 
 def lines_of_blocks(one: Page) -> list[str]:

@@ -33,7 +33,8 @@ def import_recorded(state: SweepState) -> None:
     for a sweep that is not trusted.
     """
     sources = [source for fields in state.modules if not _is_loaded(source := Source.from_recorded(fields))]
-    refuse_untrusted(state, [_describe_files(source, _copy_path(state.folder, source)) for source in sources])
+    files = [_describe_files(source, _copy_path(state.folder, source)) for source in sources]
+    refuse_untrusted(state, [*files, *_describe_programs(state)])
     for source in sources:
         load_module(_find_copy(state.folder, source))
 
@@ -70,7 +71,8 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[S
         problems += [] if accept_change else [f"{change}; undo the change{_describe_commits(state)}, or {ACCEPT}"]
     if problems:
         raise OwnCodeError("\n".join(problems))
-    refuse_untrusted(state, [_describe_files(source, source.root) for source in sources if not _is_loaded(source)])
+    files = [_describe_files(source, source.root) for source in sources if not _is_loaded(source)]
+    refuse_untrusted(state, [*files, *_describe_programs(state)])
     for source in sources:
         load_module(source)
     return tuple(sources), notes
@@ -107,7 +109,17 @@ def _is_loaded(source: Source) -> bool:
     return known is not None and known.sha256 == source.sha256
 
 
+def _describe_programs(state: SweepState) -> list[str]:
+    """Return the commands and functions that members are trained by; a forged ledger may leave out their files."""
+    sections = [state.spec, *(configuration.resolved for configuration in state.configurations.values())]
+    programs = [section["program"] for section in sections if isinstance(section.get("program"), dict)]
+    started = [program.get("command") or program.get("function") for program in programs]
+    return list(dict.fromkeys(f"program: {program}" for program in started if program))
+
+
 def _describe_files(source: Source, root: Path) -> str:
+    if source.module == PROGRAM:
+        return f"files of a program: {first_few(sorted(source.files)) or 'none'} in {root}"
     return f"module {source.module}: {first_few(sorted(source.files))} in {root}"
 
 
