@@ -71,8 +71,8 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[S
         problems += [] if accept_change else [f"{change}; undo the change{_describe_commits(state)}, or {ACCEPT}"]
     if problems:
         raise OwnCodeError("\n".join(problems))
-    files = [_describe_files(source, source.root) for source in sources if not _is_loaded(source)]
-    refuse_untrusted(state, [*files, *_describe_programs(state)])
+    started = [_describe_files(source, source.root) for source in sources if not _is_loaded(source)]
+    refuse_untrusted(state, [*started, *_describe_programs(state)])
     for source in sources:
         load_module(source)
     return tuple(sources), notes
