@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lengthwise import RANKS
+from orchestrator.program.keeper import SECONDS_TO_END
 
 KEEPER = Path(__file__).with_name("keeper.py")
 _LOCK_VARIABLE = "LENGTHWISE_LOCK"
@@ -80,6 +81,15 @@ class Process:
     def kill(self) -> None:
         """Kill every process of the program. Nothing if it has ended."""
         self.keeper.send_signal(signal.SIGUSR1)
+
+    def end(self) -> None:
+        """End every process of the program, which has a few seconds to save its state."""
+        self.terminate()
+        try:
+            self.wait(SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self.wait()
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the end and return `poll()`; raises subprocess.TimeoutExpired."""

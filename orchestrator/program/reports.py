@@ -27,7 +27,11 @@ _FIELDS = ("step", "average", "curves", "loss", "failed", "stopped")
 
 
 class ReportProblem(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
-    """A line that cannot be a report; the message begins with `file:line`."""
+    """A line that cannot be a report; the message begins with `file:line`. `complete`: the steps read before it."""
+
+    def __init__(self, message: str, complete: list[ReportedStep]) -> None:
+        super().__init__(message)
+        self.complete = complete
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +137,7 @@ class MergedReports:
             try:
                 complete += self._add(parse_report(line, self.declared))
             except (ValueError, OverflowError) as error:
-                raise ReportProblem(f"{file}:{self._line}: {error}") from None
+                raise ReportProblem(f"{file}:{self._line}: {error}", complete) from None
         return complete
 
     def finish(self) -> list[ReportedStep]:
@@ -142,6 +146,8 @@ class MergedReports:
 
     def _add(self, report: Report) -> list[ReportedStep]:
         step, average, last = report.step, report.average, self._last_step
+        if (report.failed or report.stopped) and self.completed == self.declared.steps:
+            return []  # too late: its last curves are recorded
         if report.failed:
             self.failed = step
             return self.finish()

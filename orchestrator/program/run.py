@@ -16,6 +16,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from orchestrator.program.command import Values, fill_words
 from orchestrator.program.member import ProgramMember
 from orchestrator.program.process import Process, start, try_lock
 from orchestrator.program.reports import Declared, MergedReports, ReportedStep, ReportProblem
+from orchestrator.redaction import SECRET_VARIABLES
 from trainers.evaluation.results import Evaluation, Progress
 
 MEMBERS_FOLDER = "members"
@@ -59,7 +61,7 @@ def run_member(work: Mapping[str, Any], member: ProgramMember, reporter: Reporte
     run = _Run(work, member, reporter)
     run.take_over()
     unchanged = 0
-    while not run.is_done:
+    while not (run.is_done or run.is_stopped):
         completed = run.reports.completed
         if not run.attempt():
             return
@@ -92,13 +94,24 @@ class _Run:
         self.until = min(work.get("pause_at") or member.steps, member.steps)
         self.recorded = int(work.get("recorded_step") or 0)
         self.last: ReportedStep | None = None
-        self.stop = False
+        self.stop = False  # whether the driver has asked to stop
         self._began = time.monotonic() - float(work.get("seconds") or 0.0)
 
     @property
     def is_done(self) -> bool:
         """Whether everything up to `until` is reported."""
-        return self.stop or self.recorded >= self.until
+        return self.recorded >= self.until
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the sweep stops, and the member is resumed later."""
+        return self.stop or self._stop_file.exists()
+
+    @property
+    def should_end(self) -> bool:
+        """Whether the program should end before its last step: nothing more is wanted of it."""
+        has_ended = self.reports.failed is not None or self.reports.stopped is not None
+        return self.is_stopped or has_ended or self.member.steps > self.until <= self.recorded
 
     def take_over(self) -> None:
         """Wait until earlier attempts have ended, and record what they have reported."""
@@ -107,8 +120,8 @@ class _Run:
             time.sleep(_POLL_SECONDS)
         os.close(lock.descriptor)
         for path in self._attempts("jsonl"):
-            self._take(path, path.read_text(encoding="utf-8", errors="replace"))
-            self._record(self.reports.finish())
+            with suppress(ReportProblem):  # by which that attempt has failed
+                self._take(path, path.read_text(encoding="utf-8", errors="replace"))
         self._fill()
 
     def attempt(self) -> bool:
@@ -116,14 +129,18 @@ class _Run:
         number = 1 + max((int(path.stem.rpartition("-")[2]) for path in self._attempts("*")), default=0)
         reports, log = (self.folder / f"attempt-{number}.{ending}" for ending in ("jsonl", "log"))
         reports.touch()
+        code, reason = 0, None
         if self.member.program.function is not None:
             self._call(reports)
-            code, reason = 0, None
         else:
-            code, reason = self._start(reports, log)
-        self._record(self.reports.finish())
+            try:
+                code, reason = self._start(reports, log)
+            except ReportProblem as problem:
+                raise ProgramEnded(str(problem), _shown_log(log), again=False) from None
+        if code == 0 and reason is None:  # otherwise the next attempt repeats a step that lacks averages
+            self._record(self.reports.finish())
         self._fill()
-        if self.is_done:
+        if self.is_done or self.is_stopped:
             return False
         return self._judge(code, reason, log)
 
@@ -134,7 +151,7 @@ class _Run:
         advanced = completed > self.start_step
         if reason is None and code == AGAIN:
             return True
-        trace = _shown_log(log) if log.exists() else None
+        trace = _shown_log(log)
         if reason is not None:
             raise ProgramEnded(f"{reason}, {where}", trace, again=advanced or "hours" not in reason)
         if code == 0:
@@ -178,8 +195,7 @@ class _Run:
         try:
             return self._follow(process, reports, log)
         except BaseException:
-            process.kill()
-            process.wait()
+            process.end()
             raise
 
     def _follow(self, process: Process, reports: Path, log: Path) -> tuple[int, str | None]:
@@ -206,7 +222,7 @@ class _Run:
             self._beat("train")
             # A stop is first a request in `report`, then SIGTERM, then SIGKILL.
             now_time = time.monotonic()
-            if (self.is_done or self._stop_file.exists()) and asked is None:
+            if self.should_end and asked is None:
                 asked = now_time
             late = asked is not None and now_time - asked > grace
             if reason is None and now_time - heard > silence:
@@ -248,7 +264,7 @@ class _Run:
             "STOP": self._stop_file,
         }
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LENGTHWISE_")}
-        for name in ("MLFLOW_RUN_ID", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
+        for name in ("MLFLOW_RUN_ID", *SECRET_VARIABLES):
             environment.pop(name, None)
         environment |= {f"LENGTHWISE_{name}": str(value) for name, value in own.items()}
         environment |= {"PATH": search_path(), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
@@ -272,7 +288,7 @@ class _Run:
 
         def report(step: int, curves: Mapping[str, Any], *, loss: float | None = None, average: str = "raw") -> bool:
             self._write(reports, json.dumps(lengthwise.report_fields(step, curves, loss, average)))
-            return self.is_done or self._stop_file.exists()
+            return self.should_end
 
         config = json.loads(json.dumps(self.member.config))  # which the function may change
         function(config, self.member.seed, report, self.checkpoints)
@@ -290,11 +306,12 @@ class _Run:
         return sorted(paths, key=lambda path: int(path.stem.rpartition("-")[2]))
 
     def _take(self, path: Path, text: str) -> None:
-        """Read more of an attempt's reports, and record the steps that they complete."""
+        """Read more of an attempt's reports, and record the steps that they complete. Raises ReportProblem."""
         try:
             self._record(self.reports.read(str(path), text))
         except ReportProblem as problem:
-            raise ProgramEnded(str(problem), None, again=False) from None
+            self._record(problem.complete)
+            raise
 
     def _record(self, steps: list[ReportedStep]) -> None:
         """Report complete steps up to `until` that the sweep does not have yet."""
@@ -322,7 +339,9 @@ class _Run:
             yield step
 
     def _send(self, reported: ReportedStep) -> None:
-        failed, stopped = self.reports.failed, self.reports.stopped
+        # The reports may have been read beyond this step.
+        ends = (self.reports.failed, self.reports.stopped)
+        failed, stopped = (step if step is not None and step <= reported.step else None for step in ends)
         final = reported.step == self.member.steps
         if failed is None and final and np.isnan(reported.values_AKL).all():
             failed = reported.step
@@ -367,8 +386,10 @@ def _in_copy(word: str, copy: Path) -> str:
     return f"{before}{equals}{copy / name}" if name and (copy / name).is_file() else word
 
 
-def _shown_log(log: Path) -> str:
-    """Return the first and the last lines of a log."""
+def _shown_log(log: Path) -> str | None:
+    """Return the first and the last lines of a log, None if there is none."""
+    if not log.exists():
+        return None
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     if len(lines) <= _FIRST_LINES + _LAST_LINES:
         return "\n".join(lines)

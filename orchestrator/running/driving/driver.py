@@ -149,16 +149,14 @@ class SweepDriver:
         if found.weights:
             weights.discard_unnamed(self.state, pack_id)
         self._seconds[pack_id] = found.seconds
-        if used_up := self._budget.used_up():
-            self.stopped_by = used_up
-            self._stop_file.parent.mkdir(parents=True, exist_ok=True)
-            self._stop_file.touch()
+        self._stop_if_used_up()
 
     def progressed(self, pack_id: str, progress: dict[str, Any]) -> None:
-        """Remember the heartbeat for the display."""
+        """Remember the heartbeat for the display; a program may report rarely, so time may be used up meanwhile."""
         phase, step, rate = progress["phase"], progress["step"], progress["member_steps_per_second"]
         self.running[pack_id] = Running(phase, step, rate)
         self._seconds[pack_id] = progress["seconds"]
+        self._stop_if_used_up()
 
     def noticed(self, pack_id: str, text: str) -> None:
         """Pass on a message of a worker to the user."""
@@ -264,6 +262,13 @@ class SweepDriver:
         self.record_all("pack", [asdict(pack) for pack in packs])
         if queue:
             self.queue.extend(pack.pack_id for pack in packs)
+
+    def _stop_if_used_up(self) -> None:
+        """Ask all packs to stop once the budget is used up."""
+        if used_up := self._budget.used_up():
+            self.stopped_by = used_up
+            self._stop_file.parent.mkdir(parents=True, exist_ok=True)
+            self._stop_file.touch()
 
     def _attempt(self, pack_id: str, error: str, trace: str | None) -> str:
         """Record that the pack died, with the watchdog's reason if it wrote one."""

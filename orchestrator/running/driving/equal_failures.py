@@ -19,7 +19,7 @@ def refuse_equal_failures(state: SweepState, most: int | None) -> None:
     ended = [pack for pack in packs if pack.has_ended]
     if most is None or len(ended) != min(most, len(packs)) or any(pack.evaluations for pack in packs):
         return
-    errors = {re.sub(r"\d+", "", pack.error or "") for pack in ended}
+    errors = {re.sub(r"\b[0-9a-f]{12}\b|\d+", "", pack.error or "") for pack in ended}  # without names and seeds
     if len(errors) > 1 or any(pack.status != "failed" for pack in ended):
         return
     log = next((pack.traces[-1] for pack in ended if pack.traces and pack.traces[-1]), None) or "(its log is empty)"

@@ -1,0 +1,103 @@
+"""A small study with a program of the user's own: a sweep file, and a script that is resumed from its checkpoint."""
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from orchestrator.plan.checks.soundness import load_checked
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.driving.equal_failures import EqualFailures
+from orchestrator.sweep.sweep import resume_sweep, run_sweep
+from search_spaces import dump_yaml
+
+SWEEP: dict[str, Any] = {
+    "name": "prog",
+    "study": "tests",
+    "program": {"command": ["python", "-S", "train.py", "${args}"]},
+    "config": {"width": 8},
+    "training": {"steps": 30},
+    "evaluation": {"every": 10, "lengths": [5, 10, 20], "trained_lengths": [5], "metrics": {"acc": "maximize"}},
+    "space": {"config.lr": {"grid": [0.5]}},
+    "seeds": 1,
+    "objective": {"metric": "acc", "lengths": [10]},
+    "resources": {"scheduler": "inline", "grace_seconds": 0.2},
+    "tracking": {"enabled": False},
+}
+# Every value depends on the one before it: a step that is lost or trained twice shows.
+SCRIPT = """
+import json, os, signal, subprocess, sys, time
+import lengthwise
+
+given = dict(word[2:].split("=") for word in sys.argv[1:])
+run = lengthwise.member(steps=30, every=10)
+kept = run.checkpoints / "last.json"
+step, value = json.loads(kept.read_text()) if kept.exists() else (0, 1 + int(given["seed"]))
+print("begins at", step, flush=True)
+while step < run.steps:
+    step, value = step + 1, value * 48271 % 2147483647
+    {step}
+    if run.due(step):
+        share = value / 2**31
+        stop = run.report(step, {{"acc": {{n: share * float(given["lr"]) / n for n in (5, 10, 20)}}}}, loss=share)
+        {reported}
+        (run.checkpoints / "new").write_text(json.dumps([step, value]))
+        os.replace(run.checkpoints / "new", kept)
+        if stop:
+            break
+{end}
+"""
+
+
+def script(step: str = "pass", reported: str = "pass", end: str = "") -> str:
+    """Return the script with a line of code at every step, one after every report, and one at the end."""
+    return SCRIPT.format(step=step, reported=reported, end=end)
+
+
+@dataclass
+class Study:
+    """The folder of a study, in which sweeps are run in this process."""
+
+    folder: Path
+    said: str = ""  # what the last run has printed
+
+    def write(self, code: str | None = None, /, name: str = "train.py", **changes: Any) -> Path:
+        """Write the script and the sweep file, in which values of dotted keys (`a__b`) are changed."""
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / name).write_text(script() if code is None else code)
+        sweep = {key: dict(value) if isinstance(value, dict) else value for key, value in SWEEP.items()}
+        for key, value in changes.items():
+            section, _, inner = key.partition("__")
+            if inner:
+                sweep.setdefault(section, {})[inner] = value
+            else:
+                sweep[section] = value
+        file = self.folder / "prog.yaml"
+        file.write_text(dump_yaml({key: value for key, value in sweep.items() if value is not None}))
+        return file
+
+    def run(self, *overrides: str, name: str | None = None, **options: Any) -> SweepState:
+        """Run the sweep file as far as it goes."""
+        spec = load_checked(self.folder / "prog.yaml", list(overrides), name)
+        return self._to_the_end(spec.name, lambda console: run_sweep(spec, self.folder / "runs", console, **options))
+
+    def resume(self, state: SweepState, **options: Any) -> SweepState:
+        """Resume a sweep as far as it goes."""
+        return self._to_the_end(state.folder.name, lambda console: resume_sweep(state.folder, console, **options))
+
+    def _to_the_end(self, name: str, run: Callable[[Console], object]) -> SweepState:
+        file = io.StringIO()
+        try:
+            run(Console(file=file, width=300))
+        except EqualFailures as error:
+            file.write(str(error))
+        self.said = file.getvalue()
+        return SweepState.load(self.folder / "runs" / name)
+
+    def member(self, state: SweepState) -> Path:
+        """Return the folder with the reports and logs of the only member."""
+        (folder,) = (state.folder / "members").iterdir()
+        return folder

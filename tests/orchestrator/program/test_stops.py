@@ -1,0 +1,127 @@
+"""Programs that the sweep asks to stop: at a rung, by its budget, at a signal, or because they are silent or late."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.state.state import SweepState
+from tests.command_line import CommandLine
+from tests.orchestrator.program.studies import Study, script
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper and /proc")
+
+IGNORE = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+CHILD = "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(60)'], start_new_session=True)"
+HANG = f"({CHILD}, time.sleep(60))"
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Return the processes of all members of a sweep."""
+    variable, alive = f"LENGTHWISE_LOCK={folder.resolve()}/".encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if variable in (process / "environ").read_bytes():
+                alive.append(int(process.name))
+        except OSError:
+            pass
+    return alive
+
+
+def wait_until(is_true: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def assert_equal_curves(state: SweepState, other: SweepState) -> None:
+    keys = ["config_id", "seed", "step", "average", "metric", "length"]
+    tables = [read_curves(one).sort_values(keys).reset_index(drop=True) for one in (state, other)]
+    for table in tables:
+        assert not table.duplicated(keys).any()
+    assert tables[0].equals(tables[1])
+
+
+@pytest.mark.parametrize("header", ["", IGNORE], ids=["", "ignores SIGTERM"])
+def test_used_up_time_stops_a_program_that_reports_nothing(header: str, study: Study) -> None:
+    """It is resumed later: to be stopped by the sweep is no death."""
+    study.write(header + script(step=f"step > 12 and os.path.exists('hang') and {HANG}"))
+    (study.folder / "hang").touch()
+    state = study.run(max_seconds=0.5)
+    (pack,) = state.packs.values()
+    assert (state.ended, pack.has_ended, pack.attempts) == ("stopped by its budget", False, [])
+    assert processes_of(state.folder) == []
+    (study.folder / "hang").unlink()
+    resumed = study.resume(state)
+    assert resumed.ended == "complete"
+    study.write()
+    assert_equal_curves(resumed, study.run(name="unbroken"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["inline", "local"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_signal_to_the_driver(scheduler: str, number: int, study: Study, lengthwise: CommandLine) -> None:
+    study.write(script(step=f"step == 12 and os.path.exists('hang') and {HANG}"), seeds=2)
+    (study.folder / "hang").touch()
+    storage = study.folder / "runs"
+    words = ("--storage", storage, "--set", f"resources.scheduler={scheduler}")
+    driver = lengthwise.start("run", study.folder / "prog.yaml", *words, cwd=study.folder)
+    at_once = 1 if scheduler == "inline" else 2
+    wait_until(lambda: len(list(storage.glob("prog/checkpoints/*/last.json"))) == at_once)
+    os.kill(driver.pid, number)
+    assert driver.wait() == (130 if number == signal.SIGINT else -9)
+    wait_until(lambda: processes_of(storage / "prog") == [], 5)
+    (study.folder / "hang").unlink()
+    resumed = study.resume(SweepState.load(storage / "prog"))
+    assert resumed.ended == "complete"
+    assert [pack.attempts for pack in resumed.packs.values()] == [[], []]
+    assert sum("begins at 10" in log.read_text() for log in storage.glob("prog/members/*/*.log")) == at_once
+    study.write(seeds=2)
+    assert_equal_curves(resumed, study.run(name="unbroken"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("header", ["", IGNORE], ids=["", "ignores SIGTERM"])
+def test_silent_program(header: str, study: Study) -> None:
+    code = f"step == 12 and {{}} and (print('hangs', flush=True), {HANG})"
+    study.write(header + script(step=code.format("run.reported == 0")))
+    state = study.run("resources.watchdog_seconds=1")
+    (pack,) = state.packs.values()
+    assert (pack.status, len(pack.attempts)) == ("complete", 1)
+    assert "5 s" in pack.attempts[0]
+    assert str(pack.traces[0]).endswith("hangs")
+    assert processes_of(state.folder) == []
+
+    study.write(header + script(step=code.format("True")))
+    state = study.run("resources.watchdog_seconds=1", "resources.retries=1", name="always")
+    (pack,) = state.packs.values()
+    assert (pack.status, len(pack.attempts), list(pack.evaluations)) == ("failed", 2, [10])
+
+
+@pytest.mark.slow
+def test_member_hours(study: Study) -> None:
+    """A start that has reported a new step is followed by another; one that has not is the last."""
+    study.write(script(reported=f"step == 10 and run.reported == 0 and {HANG}"))
+    state = study.run(f"resources.member_hours={2 / 3600}")
+    (pack,) = state.packs.values()
+    assert (pack.status, len(pack.attempts)) == ("complete", 1)
+    study.write(script(step=f"step == 15 and {HANG}"))
+    state = study.run(f"resources.member_hours={2 / 3600}", name="always")
+    (pack,) = state.packs.values()
+    assert (pack.status, len(pack.attempts), list(pack.evaluations)) == ("failed", 2, [10])
+    assert "member_hours" in str(pack.error)
+    assert processes_of(state.folder) == []
+
+
+def test_long_end_after_the_last_report_is_left_alone(study: Study) -> None:
+    study.write(script(end="time.sleep(1); print(1)"))
+    (pack,) = study.run().packs.values()
+    assert pack.status == "complete"
+    assert (study.folder / "runs/prog").glob("members/*/attempt-1.log").__next__().read_text() == "begins at 0\n1\n"
