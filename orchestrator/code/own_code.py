@@ -88,8 +88,10 @@ def import_for(spec: SweepSpec) -> tuple[Source, ...]:
             load_module(source)
             sources.append(source)
         except OwnCodeError as error:
-            key = f"imports[{index}]"
-            problems.append(Problem(spec.where(key), key, str(error)))
+            where = spec.where(f"imports[{index}]")
+            is_function = "program" in spec.sections and where == spec.where("program.function")
+            key = "program.function" if is_function else f"imports[{index}]"
+            problems.append(Problem(where, key, str(error)))
     if problems:
         raise SweepFileError(problems)
     return tuple(sources)

@@ -114,8 +114,8 @@ def unmeasured(
     """Return problems for metrics, averages and lengths of the objective that a configuration does not measure."""
     objective = spec.objective
     measured: list[tuple[str, Any, tuple[str, ...], str]] = [
-        ("metric", objective.metric, tuple(metrics), "metric of this task"),
-        ("average", objective.average, tuple(averages), "label in training.averages"),
+        ("metric", objective.metric, tuple(metrics), "metric that is evaluated"),
+        ("average", objective.average, tuple(averages), "weight average that is evaluated"),
     ]
     problems = [
         _problem(

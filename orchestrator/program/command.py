@@ -86,8 +86,14 @@ def hands_over(words: Iterable[str], key: str, files: Iterable[Path] = ()) -> bo
     prefixes = {".".join(parts[: count + 1]) for count in range(len(parts))}
     if names & {*ARGUMENTS, *prefixes} or (parts[0] == "config" and "config_file" in names):
         return True
-    client = re.compile(rf"LENGTHWISE_{parts[0].upper()}\b|\blengthwise\b.*\.{parts[0]}\b", re.DOTALL)
-    return any(client.search(path.read_text(encoding="utf-8", errors="replace")) for path in files)
+    return any(_reads(path.read_text(encoding="utf-8", errors="replace"), parts[0]) for path in files)
+
+
+def _reads(code: str, key: str) -> bool:
+    """Return whether a file reads `key` of the client, not of the arguments that it has parsed itself."""
+    for name in re.findall(r"(\w+)\s*=\s*[\w.()]*parse_args\(", code):
+        code = re.sub(rf"\b{name}\.{key}\b", "", code)
+    return re.search(rf"LENGTHWISE_{key.upper()}\b|\blengthwise\b.*\.{key}\b", code, re.DOTALL) is not None
 
 
 def _names(words: Iterable[str]) -> set[str]:

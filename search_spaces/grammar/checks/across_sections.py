@@ -105,7 +105,8 @@ def _check_objective(
     evaluated = lookup(data, "evaluation.lengths")
     varied = dict.fromkeys([*space, *(key for values in listed for key in values)])
     if (
-        isinstance(evaluated, list)
+        "program" not in data  # whose metrics may have lengths of their own
+        and isinstance(evaluated, list)
         and isinstance(objective.get("lengths"), list)
         and not any(within("evaluation.lengths", key) for key in varied)
     ):

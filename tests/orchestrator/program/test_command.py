@@ -146,6 +146,12 @@ def test_hands_over(words: list[str], key: str, expected: bool) -> None:
         ("import lengthwise\nrun = lengthwise.member()\nprint(run.seed)", True, False),
         ("import lengthwise\nrun = lengthwise.member()\nprint(run.config)", False, True),
         ("import os\nos.environ['LENGTHWISE_SEED']", True, False),
+        ("import lengthwise\na = p.parse_args()\nrun = lengthwise.member()\nprint(a.seed, a.config)", False, False),
+        (
+            "import lengthwise\na = ArgumentParser().parse_args()\nprint(a.seed, lengthwise.member().config)",
+            False,
+            True,
+        ),
         ("import json\nargs.seed", False, False),
     ],
 )

@@ -144,7 +144,10 @@ def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path):
         (["objective.lengths=[2]"], "2 is not among the lengths that are evaluated for accuracy.hard"),
         (["objective.lengths=[2]"], "allowed: 3-4"),
         (["objective.metric=accuracy.long", "evaluation.lengths=[1, 2, 3]"], "allowed: none is"),
-        (["objective.metric=balance.hrad", "model.width=-1"], "is not a metric of this task; given 'balance.hrad'"),
+        (
+            ["objective.metric=balance.hrad", "model.width=-1"],
+            "is not a metric that is evaluated; given 'balance.hrad'",
+        ),
     ],
 )
 def test_what_a_distribution_does_not_have_is_refused(study, overrides, said):

@@ -1,0 +1,99 @@
+"""Mistakes in a sweep file of a program: the line, the key and the value, before anything runs."""
+
+import pytest
+
+from orchestrator.plan.checks.soundness import build_sample, load_checked
+from search_spaces import SweepFileError
+from tests.orchestrator.program.studies import Study
+
+FUNCTION = "def train(config, seed, report, checkpoints):\n    report(30, {'acc': {5: 1, 10: seed, 20: 0}})\n"
+
+
+def problems(study: Study) -> list[tuple[str, str, str]]:
+    """Return the key, its line in the file, and the message of every problem of the sweep file."""
+    file = study.folder / "prog.yaml"
+    lines = file.read_text().splitlines()
+    with pytest.raises(SweepFileError) as raised:
+        build_sample(load_checked(file))
+    return [
+        (problem.key, lines[int(problem.where.rpartition(":")[2]) - 1].strip(), str(problem))
+        for problem in raised.value.problems
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "line", "words"),
+    [
+        ({"program": {"command": ["pythonn", "train.py"]}}, "program.command", "command:", ["pythonn", "PATH"]),
+        ({"program": {"command": ["python", "trian.py"]}}, "program.command", "command:", ["trian.py"]),
+        ({"program": "python trian.py"}, "program.command", "program: python trian.py", ["trian.py"]),
+        ({"program": "python 'train.py"}, "program.command", "program: python 'train.py", ["quotation"]),
+        (
+            {"program": {"command": ["python", "train.py", "${arg}"]}},
+            "program.command",
+            "command:",
+            ["${arg}", "args?", "config.width"],
+        ),
+        (
+            {"program": {"command": ["python", "train.py", "--lr=${lr}"]}},
+            "program.command",
+            "command:",
+            ["${lr}", "config.lr?"],
+        ),
+        ({"program": {"command": "my_training.train"}}, "program.command", "command: my_training.train", ["function:"]),
+        ({"program": {"comand": "python train.py"}}, "program.comand", "comand: python train.py", ["command?"]),
+        ({"program": {"files": ["train.py"]}}, "program", "program:", ["command", "function"]),
+        ({"program__files": ["train.py", "modle.py"]}, "program.files", "files:", ["modle.py"]),
+        ({"program": {"function": "mine.missing"}}, "program.function", "function: mine.missing", ["no function"]),
+        ({"program": {"function": "mine.trian"}}, "program.function", "function: mine.trian", ["train?"]),
+        ({"program": {"function": "nomod.train"}}, "program.function", "function: nomod.train", ["no such module"]),
+        ({"task": {"name": "reverse"}}, "task", "task:", ["program"]),
+        ({"objective__metric": "ac"}, "objective.metric", "metric: ac", ["acc?"]),
+        ({"objective__lengths": [11]}, "objective.lengths", "lengths:", ["11", "5, 10"]),
+        ({"objective__average": "ema"}, "objective.average", "average: ema", ["raw"]),
+        ({"evaluation__metrics": {"acc": "maximise"}}, "evaluation.metrics.acc", "acc: maximise", ["maximize?"]),
+        ({"evaluation__every": 0}, "evaluation.every", "every: 0", ["1"]),
+        (
+            {"evaluation__trained_lengths": {"up_to": "config.widht"}},
+            "evaluation.trained_lengths",
+            "trained_lengths:",
+            ["config.width?"],
+        ),
+        ({"space": {"lr": {"grid": [1]}}}, "space.lr", "lr:", ["config.lr"]),
+        ({"resources__grace_seconds": -1}, "resources.grace_seconds", "grace_seconds: -1", []),
+        (
+            {"search": {"racing": {"first": 2, "keep": 0.5, "steps": {"first": 15, "keep": 0.5}}}, "seeds": 4},
+            "search.racing.steps.first",
+            "first: 15",
+            ["10"],
+        ),
+    ],
+    ids=lambda given: str(given) if isinstance(given, str) else None,
+)
+def test_mistake(changes, key, line, words, study: Study, own_code_forgotten) -> None:
+    study.write(**changes)
+    (study.folder / "mine.py").write_text(FUNCTION)
+    found = problems(study)
+    assert [one[0] for one in found] == [key], found
+    assert found[0][1].startswith(line)
+    assert all(word in found[0][2] for word in words), found[0][2]
+
+
+def test_lengths_of_a_metric_of_its_own(study: Study) -> None:
+    study.write(evaluation__metrics={"acc": {"direction": "maximize", "lengths": [7]}}, objective__lengths=[7])
+    assert build_sample(load_checked(study.folder / "prog.yaml")).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [
+        (["python", "train.py", "${args}"], []),
+        (["python", "train.py", "--lr=${config.lr}"], ["seed"]),
+        (["python", "train.py", "--seed=${seed}"], ["config.lr"]),
+        (["python", "train.py"], ["seed", "config.lr"]),
+    ],
+)
+def test_script_that_is_not_given_the_seed(command: list[str], missing: list[str], study: Study) -> None:
+    study.write("print('x')", program={"command": command}, space={"config.lr": {"grid": [0.1, 1.0]}})
+    warnings = " ".join(build_sample(load_checked(study.folder / "prog.yaml")).warnings)
+    assert [key for key in ("seed", "config.lr") if key in warnings] == missing
