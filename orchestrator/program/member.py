@@ -55,6 +55,10 @@ class ProgramSettings(Settings):
             message = f"{self.function!r} is not MODULE.NAME"
             yield Problem(key="function", given=self.function, message=message, allowed="such as my_training.train")
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, without those that are not given."""
+        return {key: value for key, value in super().to_dict().items() if value not in (None, [])}
+
     @property
     def words(self) -> tuple[str, ...]:
         """The words of the command; () for a function."""

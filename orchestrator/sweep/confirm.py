@@ -25,7 +25,7 @@ from orchestrator.plan.recorded import (
     with_recorded_defaults,
 )
 from orchestrator.plan.search import draw, total
-from orchestrator.record.kept.code import import_recorded
+from orchestrator.record.kept.code import find_program, import_recorded
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.labels import find_configuration
@@ -154,7 +154,7 @@ def make_listed_spec(
         )
     again = zip(recorded, draw(spec, range(total(spec))), strict=True)
     refuse_changed(spec, [replace(one, values=now.values) for one, now in again], what)
-    return spec
+    return spec.in_folder(find_program(state))
 
 
 def fresh_seeds(asked: str, used: dict[int, str]) -> tuple[int, ...]:

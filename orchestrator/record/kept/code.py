@@ -6,6 +6,7 @@ unless the user accepts a change, which the next `resume` record then has.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,18 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[S
     for source in sources:
         load_module(source)
     return tuple(sources), notes
+
+
+def find_program(state: SweepState) -> Path | None:
+    """Return where the files of the program are: where they were if they are unchanged, else their copies.
+
+    None for models of the engine. Raises OwnCodeError if the copies are damaged.
+    """
+    for then in (Source.from_recorded(fields) for fields in state.modules if fields["module"] == PROGRAM):
+        with suppress(OwnCodeError):
+            return _check_same(program_files(then.root, then.files), then).root
+        return _find_copy(state.folder, then).root
+    return None
 
 
 def modules_for_worker(folder: Path, modules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -233,6 +233,11 @@ class SweepSpec(Strict):
         """The folder of the sweep file, which is searched for modules under `imports`; None without a file."""
         return self._folder
 
+    def in_folder(self, folder: Path | None) -> "SweepSpec":
+        """Look for files and modules in this folder; return this specification."""
+        self._folder = folder
+        return self
+
     @property
     def direction_is_assumed(self) -> bool:
         """Whether the file leaves out `objective.direction`, so that it must be read from the task's metric."""
