@@ -1,0 +1,38 @@
+"""Where the files of a program are looked for: beside the sweep file, and for a confirmation where the sweep kept them."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.record.kept.code import find_program
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.summarise import summary
+from orchestrator.sweep.confirm import make_listed_spec
+from tests.orchestrator.program.studies import Study, script
+
+
+@pytest.mark.parametrize("change", ["nothing", "edited", "gone"])
+def test_a_confirmation_runs_the_program_that_the_sweep_has_run(
+    change: str, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study.write()
+    state = study.run()
+    monkeypatch.chdir(tmp_path)  # where there is no train.py
+    original = study.folder / "train.py"
+    if change == "edited":
+        original.write_text(script() + "\n")
+    elif change == "gone":
+        original.unlink()
+    found = find_program(state)
+    assert found is not None and (found / "train.py").read_text() == script()
+    assert (found == study.folder.resolve()) == (change == "nothing")
+    rows = summary(state).rows
+    spec = make_listed_spec(state, rows, {"name": "again", "seeds": [7]}, (), "confirmed")
+    assert spec.folder == found
+
+
+def test_the_best_configuration_is_written_without_what_nobody_gave(study: Study) -> None:
+    study.write()
+    state: SweepState = study.run()
+    (configuration,) = state.configurations.values()
+    assert configuration.resolved["program"] == {"command": ["python", "-S", "train.py", "${args}"]}
