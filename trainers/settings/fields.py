@@ -167,7 +167,7 @@ def absent_value(cls: type, item: Field[Any]) -> Any:
     return _cached_on_class(cls, f"_absent_{item.name}", lambda: convert_value(type_hints(cls)[item.name], absent))
 
 
-def plain_value(value: Any, of_settings: Callable[[Settings], dict[str, Any]] = Settings.to_dict) -> Any:
+def plain_value(value: Any, of_settings: Callable[[Settings], dict[str, Any]] = lambda one: one.to_dict()) -> Any:
     """Return a value of a field as plain JSON types; nested settings as `of_settings` returns them."""
     if isinstance(value, Settings):
         return of_settings(value)

@@ -1,4 +1,4 @@
-"""Where the files of a program are looked for: beside the sweep file, and for a confirmation where the sweep kept them."""
+"""Where the files of a program are looked for: beside the sweep file, or where the sweep has kept them."""
 
 from pathlib import Path
 
