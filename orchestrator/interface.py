@@ -80,6 +80,7 @@ class Trainer(Protocol):
 
     sections: tuple[str, ...]
     is_local: bool  # packs run in processes of this machine unless told otherwise, GPUs included
+    inline_curves: bool  # small curves are written to the ledger itself: packs are too many for a file each
     equal_failures: int | None  # a sweep stops when the first packs, so many, fail alike before their first evaluation
 
     def build(self, sections: Mapping[str, Any], *, recorded: bool) -> Any:

@@ -53,6 +53,7 @@ class Engine:
 
     sections: tuple[str, ...] = ENGINE_SECTIONS
     is_local = False
+    inline_curves = False
     equal_failures: int | None = None
 
     # Sections and members ---------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ class ProgramTrainer:
 
     sections: tuple[str, ...] = PROGRAM_SECTIONS
     is_local = True
+    inline_curves = True
     equal_failures: int | None = 3
 
     def build(self, sections: Mapping[str, Any], *, recorded: bool) -> ProgramMember:

@@ -11,7 +11,8 @@ from orchestrator.engine.start_shares import describe_start_shares
 from orchestrator.errors import LedgerError, LengthwiseError
 from orchestrator.measured import Measured
 from orchestrator.record.kept.code import import_recorded
-from orchestrator.record.kept.curves import COLUMNS, read_curves
+from orchestrator.record.kept.curve_tables import COLUMNS
+from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.kept.searched_values import searched_keys
 from orchestrator.record.kept.weights import kept_weights
 from orchestrator.record.ledger.lock import running

@@ -31,6 +31,7 @@ from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_too_l
 from orchestrator.plan.rounds import SMALL_WEIGHTS, planned_bytes
 from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import INLINE_SCHEMA
 from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import remember
@@ -107,6 +108,8 @@ def run_sweep(
     }
     if registered:
         first["claims"] = registered[0]
+    if trainer_of(spec.sections).inline_curves:
+        first["schema"] = INLINE_SCHEMA
 
     def drive(ledger: Ledger, interrupts: Interrupts) -> Outcome:
         write_spec(spec.resolved(), folder)

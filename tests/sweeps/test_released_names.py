@@ -15,7 +15,8 @@ from rich.console import Console
 from orchestrator.errors import SpecChanged, SweepExists, UserError
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.recorded import names_today
-from orchestrator.record.kept.curves import COLUMNS, read_curves
+from orchestrator.record.kept.curve_tables import COLUMNS
+from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.kept.weights import kept_weights, load
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.labels import find_configuration

@@ -1,5 +1,7 @@
 """Curves in bulk: one parquet part per evaluation of a pack, named in the ledger by checksum, and curves.parquet.
 
+Small curves of sweeps whose packs are many are in the ledger itself (`inline_curves`).
+
 Columns of a part: config_id, seed, average, metric, length, step, value (float32); curves.parquet also has the number
 and the searched values of each configuration. A part's name carries the start of its own checksum, so a pack that
 reports a step again never overwrites what the ledger already names.
@@ -10,7 +12,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +24,8 @@ import pyarrow.parquet as pq
 
 from orchestrator.addresses import address_of
 from orchestrator.errors import DamagedCurves, LedgerError, refuse_unwritable
+from orchestrator.record.kept.curve_tables import COLUMNS, make_schema, make_table, make_table_of_rows
+from orchestrator.record.kept.inline_curves import SHAPE, LostCurves, count_values, inline_fields, inline_table
 from orchestrator.record.kept.searched_values import add_searched_values
 from orchestrator.record.state.measured import measured_lengths
 from orchestrator.record.state.parts import PackState
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
 
 CURVES_FOLDER = "curves"
 CURVES_FILE = "curves.parquet"
-COLUMNS = ("config_id", "seed", "average", "metric", "length", "step", "value")
+INLINE_VALUES = 500  # the most that are written to the ledger itself, where they take less than 8 kB
 _ROWS_AT_ONCE = 500_000  # rows that are read before `keep` is asked, at most one pack more
 
 Keep = Callable[["pd.DataFrame"], npt.NDArray[np.bool_]]
@@ -52,11 +57,9 @@ def write_part(
     `folder` and the SHA-256 of the file; the same input gives the same bytes. Raises LedgerError when the file cannot
     be written, ValueError when the shapes disagree.
     """
-    values = np.asarray(evaluation.values_MAKL, dtype=np.float32)
-    shape = (len(members), len(evaluation.averages), len(evaluation.metrics), len(evaluation.lengths))
-    if values.shape != shape:
-        raise ValueError(f"pack {pack_id} reported curves of shape {values.shape}, expected {shape}")
-    table = _table(members, evaluation.averages, evaluation.metrics, evaluation.lengths, evaluation.step, values)
+    values = _checked_values(pack_id, members, evaluation)
+    steps = [evaluation.step] * len(members)
+    table = make_table(members, evaluation.averages, evaluation.metrics, evaluation.lengths, steps, values)
     return _write_part(folder, pack_id, evaluation.step, table)
 
 
@@ -71,7 +74,7 @@ def write_rows(
 
     `names` are the members, averages and metrics; `rows` the places of each row in these, its length and its value.
     """
-    return _write_part(folder, pack_id, step, _table_of_rows(names, step, rows))
+    return _write_part(folder, pack_id, step, make_table_of_rows(names, [step] * len(names[0]), rows))
 
 
 def _write_part(folder: Path, pack_id: str, step: int, table: Any) -> tuple[str, str]:
@@ -80,6 +83,25 @@ def _write_part(folder: Path, pack_id: str, step: int, table: Any) -> tuple[str,
     relative = f"{CURVES_FOLDER}/{pack_id}-{step:08d}-{sha256[:12]}.parquet"
     _write(folder / relative, content)
     return relative, sha256
+
+
+def record_curves(state: SweepState, pack: PackState, evaluation: Evaluation) -> dict[str, Any]:
+    """Return the curves of an evaluation as fields of its record; larger ones are written as `write_part` does."""
+    values = _checked_values(pack.pack_id, pack.members, evaluation)
+    if state.inline_curves and values.size <= INLINE_VALUES:
+        return {"curves": inline_fields(evaluation.averages, evaluation.metrics, evaluation.lengths, values)}
+    file, sha256 = write_part(state.folder, pack.pack_id, pack.members, evaluation)
+    return {"file": file, "sha256": sha256}
+
+
+def _checked_values(
+    pack_id: str, members: Sequence[tuple[str, int]], evaluation: Evaluation | StoredCurves
+) -> npt.NDArray[np.float32]:
+    values = np.asarray(evaluation.values_MAKL, dtype=np.float32)
+    shape = (len(members), len(evaluation.averages), len(evaluation.metrics), len(evaluation.lengths))
+    if values.shape != shape:
+        raise ValueError(f"pack {pack_id} reported curves of shape {values.shape}, expected {shape}")
+    return values
 
 
 def write_curves(state: SweepState, curves: pd.DataFrame | None = None) -> Path:
@@ -110,26 +132,26 @@ def read_curves(
     order = {name: configuration.number for name, configuration in state.configurations.items()}
     chosen = [pack for pack in state.packs.values() if packs is None or pack.pack_id in packs]
     chosen.sort(key=lambda pack: (min((order[name], seed) for name, seed in pack.members), pack.pack_id))
-    tables: list[Any] = []
-    waiting: list[Any] = []
-    rows = 0
+    lost, tables, rows = LostCurves(state, partial(_read_shape, state)), list[Any](), 0
+    waiting: dict[Any, Any] = {}  # tables of files, and evaluations with inline curves of one shape, by shape
     for pack in chosen:
-        parts = [
-            read_part(state.folder, fields["file"], fields["sha256"])
-            for _, fields in sorted(pack.evaluations.items())
-            if fields["final"] or not final_only
-        ]
-        if pack.status == "failed" and not pack.is_final:
-            parts.append(_lost(state, pack))
-        parts = [_measured(state, pack, _unpruned(pack, part)) for part in parts]
-        waiting += parts
-        rows += sum(part.num_rows for part in parts)
+        digests = frozenset(state.configurations[name].measured for name, _ in pack.members)
+        parts = [fields for _, fields in sorted(pack.evaluations.items()) if fields["final"] or not final_only]
+        for fields in [*parts, *lost.fields(pack)]:
+            if (curves := fields.get("curves")) is None:
+                table = _unpruned(pack, read_part(state.folder, fields["file"], fields["sha256"]))
+                waiting[fields["file"]] = table = _measured(state, digests, table)
+                rows += table.num_rows
+            else:
+                shape = tuple(tuple(curves[name]) for name in SHAPE)
+                waiting.setdefault((shape, digests), []).append((pack, fields))
+                rows += count_values(curves)
         if rows >= _ROWS_AT_ONCE:
-            tables += _filter_rows(waiting, keep)
-            waiting, rows = [], 0
-    tables += _filter_rows(waiting, keep)
+            tables += _filter_rows(_make_tables(state, waiting), keep)
+            waiting, rows = {}, 0
+    tables += _filter_rows(_make_tables(state, waiting), keep)
     if not tables:
-        tables = [_schema().empty_table()]
+        tables = [make_schema().empty_table()]
     frame: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     there = set(frame["config_id"].cat.categories)
     frame["config_id"] = frame["config_id"].cat.set_categories([name for name in order if name in there])
@@ -155,10 +177,17 @@ def _unpruned(pack: PackState, table: Any) -> Any:
     return table.filter(pa.array(table.column("step").to_numpy() <= ends[names.indices.to_numpy()]))
 
 
-def _measured(state: SweepState, pack: PackState, table: Any) -> Any:
+def _make_tables(state: SweepState, waiting: Mapping[Any, Any]) -> list[Any]:
+    """Return the tables of files as they are, and one table for all inline curves of one shape."""
+    return [
+        _measured(state, key[1], inline_table(part)) if isinstance(part, list) else part
+        for key, part in waiting.items()
+    ]
+
+
+def _measured(state: SweepState, digests: Collection[str], table: Any) -> Any:
     """Return the rows at lengths that their metric has: a pack reports NaN at the others, and no seed failed there."""
-    names = {state.configurations[name].measured for name, _ in pack.members}
-    lengths_of = measured_lengths(state.measured[name] for name in names)
+    lengths_of = measured_lengths(state.measured[digest] for digest in digests)
     if not lengths_of:
         return table
     metric, length = table.column("metric").combine_chunks(), table.column("length").to_numpy()
@@ -169,87 +198,15 @@ def _measured(state: SweepState, pack: PackState, table: Any) -> Any:
     return table.filter(pa.array(kept))
 
 
-def _lost(state: SweepState, pack: PackState) -> Any:
-    """Return NaN rows at the last step of a pack that never reached it, shaped like an evaluation of its sweep.
-
-    Last evaluations come first: earlier ones of imported results may lack metrics.
-    """
-    evaluations = [
-        (source, fields) for source in [pack, *state.packs.values()] for fields in source.evaluations.values()
-    ]
-    evaluations.sort(key=lambda pair: (pair[0].structural_key != pack.structural_key, not pair[1]["final"]))
-    for _, fields in evaluations[:1]:
-        table = read_part(state.folder, fields["file"], fields["sha256"])
-        averages, metrics, lengths = (
-            table.column(name).unique().to_pylist() for name in ("average", "metric", "length")
-        )
-        values = np.full((len(pack.members), len(averages), len(metrics), len(lengths)), np.nan, np.float32)
-        return _table(pack.members, averages, metrics, lengths, pack.steps, values)
-    return _schema().empty_table()
-
-
-def _table(
-    members: Sequence[tuple[str, int]],
-    averages: Sequence[str],
-    metrics: Sequence[str],
-    lengths: Sequence[int],
-    step: int,
-    values_MAKL: npt.NDArray[np.float32],
-) -> Any:
-    """Return tidy rows in the order of values (members, averages, metrics, lengths)."""
-    index_M, index_A, index_K, index_L = (one.reshape(-1) for one in np.indices(values_MAKL.shape, dtype=np.int32))
-    rows = (index_M, index_A, index_K, np.array(lengths, dtype=np.int64)[index_L], values_MAKL.reshape(-1))
-    return _table_of_rows((members, averages, metrics), step, rows)
-
-
-def _table_of_rows(
-    names: tuple[Sequence[tuple[str, int]], Sequence[str], Sequence[str]],
-    step: int,
-    rows: tuple[npt.NDArray[Any], ...],
-) -> Any:
-    """Return tidy rows: places in the members, averages and metrics, lengths, values."""
-    (members, averages, metrics), (member_R, average_R, metric_R, length_R, value_R) = names, rows
-    configurations = list(dict.fromkeys(name for name, _ in members))
-    place = {name: index for index, name in enumerate(configurations)}
-    config_M = np.array([place[name] for name, _ in members], dtype=np.int32)
-    seed_M = np.array([seed for _, seed in members], dtype=np.int64)
-    columns = [
-        _named(config_M[member_R], configurations),
-        _plain(pa.int64(), seed_M[member_R]),
-        _named(average_R.astype(np.int32), averages),
-        _named(metric_R.astype(np.int32), metrics),
-        _plain(pa.int64(), length_R),
-        _plain(pa.int64(), np.full(len(value_R), step, dtype=np.int64)),
-        _plain(pa.float32(), value_R),
-    ]
-    return pa.Table.from_arrays(columns, schema=_schema())
-
-
-def _plain(kind: Any, values: npt.NDArray[Any]) -> Any:
-    """Return the values as Arrow has them, NaN as null; without pa.array, which imports pandas."""
-    there, bits = ~np.isnan(values), None
-    if not there.all():
-        bits = pa.py_buffer(np.packbits(there, bitorder="little"))
-    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(np.ascontiguousarray(values))])
-
-
-def _named(codes: npt.NDArray[np.int32], names: Sequence[str]) -> Any:
-    """Return the names that the codes stand for."""
-    texts = [name.encode() for name in names]
-    ends = pa.py_buffer(np.cumsum([0, *map(len, texts)], dtype=np.int32))
-    dictionary = pa.Array.from_buffers(pa.string(), len(texts), [None, ends, pa.py_buffer(b"".join(texts))])
-    return pa.DictionaryArray.from_arrays(_plain(pa.int32(), codes), dictionary)
-
-
-def _schema() -> Any:
-    name = pa.dictionary(pa.int32(), pa.string())
-    kinds = {"config_id": name, "average": name, "metric": name, "value": pa.float32()}
-    return pa.schema([(column, kinds.get(column, pa.int64())) for column in COLUMNS])
+def _read_shape(state: SweepState, fields: Mapping[str, Any]) -> tuple[list[Any], ...]:
+    """Return the averages, metrics and lengths of an evaluation whose curves are in a file."""
+    table = read_part(state.folder, fields["file"], fields["sha256"])
+    return tuple(table.column(name).unique().to_pylist() for name in ("average", "metric", "length"))
 
 
 def _schema_of(curves: pd.DataFrame) -> Any:
     """Return the schema of a table of `read_curves`: that of a part, and columns of numbers, truth values or texts."""
-    known = {field.name: field.type for field in _schema()}
+    known = {field.name: field.type for field in make_schema()}
     kinds = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.dictionary(pa.int32(), pa.string())}
     return pa.schema([(name, known.get(name, kinds[dtype.kind])) for name, dtype in curves.dtypes.items()])
 
@@ -277,7 +234,7 @@ def read_part(folder: Path, relative: str, sha256: str) -> Any:
         table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)  # a quarter of the time of read_table
     except (pa.ArrowException, OSError) as error:
         raise make_damage_error(path, f"holds no curves: {str(error).splitlines()[0]}") from error
-    if not table.schema.equals(_schema()):
+    if not table.schema.equals(make_schema()):
         raise make_damage_error(path, f"holds no curves: its columns are not {', '.join(COLUMNS)}")
     return table
 

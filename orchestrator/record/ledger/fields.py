@@ -131,12 +131,24 @@ class _Validation(TypedDict):
 _Step = Annotated[int, Field(strict=True, ge=-1, le=2**62)]
 
 
+class _Curves(TypedDict):
+    """Small curves of a pack. `values` has a row for each member: by average, metric and length; None is NaN."""
+
+    averages: list[Text]
+    metrics: list[Text]
+    lengths: list[Count]
+    values: list[list[Number | None]]
+
+
 class _Evaluation(RanUnder):
+    """An evaluation of a pack. Its curves are in a file, or in the record itself if its sweep has INLINE_SCHEMA."""
+
     pack_id: Name
     step: Count
     final: Flag
-    file: Text
-    sha256: Text
+    file: NotRequired[Text]
+    sha256: NotRequired[Text]
+    curves: NotRequired[_Curves]
     loss: list[Number]
     failed_at: list[_Step]
     seconds: Number
@@ -263,8 +275,16 @@ def wrong_field(kind: str, fields: Mapping[str, Any]) -> str | None:
     except ValidationError as error:
         return _in_words(kind, error)
     if kind in ("evaluation", "later_evaluation"):
+        curves = fields.get("curves")
+        if curves is not None:
+            row = len(curves["averages"]) * len(curves["metrics"]) * len(curves["lengths"])
+            if any(len(values) != row for values in curves["values"]):
+                return f"curves of a record of kind {kind} do not have {row} values for each member"
+        elif missing := next((name for name in ("file", "sha256") if name not in fields), None):
+            return f"a record of kind {kind} without {missing!r}"
         weights = [file["name"] for file in fields.get("weights", ()) if isinstance(file, Mapping)]
-        named = [("file", fields["file"]), *(("weights.name", f"{WEIGHTS_FOLDER}/{name}") for name in weights)]
+        named = [("file", fields["file"])] if "file" in fields else []
+        named += [("weights.name", f"{WEIGHTS_FOLDER}/{name}") for name in weights]
         for field, path in named:
             if not is_inside(path):
                 return f"{field} of a record of kind {kind} is not a plain path inside the sweep folder: {path!r}"

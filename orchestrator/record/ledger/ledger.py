@@ -49,7 +49,7 @@ class Ledger:
 
     @classmethod
     def create(cls, folder: Path, first_fields: Mapping[str, Any]) -> Self:
-        """Begin the sweep in `folder`: lock it and write record 0, kind `sweep`, with the schema version.
+        """Begin the sweep in `folder`: lock it and write record 0, kind `sweep`, with its schema, by default SCHEMA.
 
         The ledger appears whole, with its first record, or not at all. Raises SweepExists, SweepLocked, OddEntry,
         UserError for a path that leads through a file, LedgerError.
@@ -67,7 +67,8 @@ class Ledger:
             path = folder / LEDGER_FILE
             if path.exists():
                 raise SweepExists(f"{folder} already holds a sweep; resume it, or choose another name")
-            line = encode(Record(0, time.time(), "sweep", masked_record({**first_fields, "schema": SCHEMA})))
+            first = {**first_fields, "schema": first_fields.get("schema", SCHEMA)}
+            line = encode(Record(0, time.time(), "sweep", masked_record(first)))
             try:
                 write_atomic(path, [line])
                 _fsync_folder(folder.parent)

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from orchestrator.errors import DamagedLedger
 from orchestrator.record.ledger.fields import wrong_field
-from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode, read_records
+from orchestrator.record.ledger.records import INLINE_SCHEMA, LEDGER_FILE, SCHEMA, Record, encode, read_records
 from orchestrator.record.state import race as races
 from orchestrator.record.state import recuts
 from orchestrator.record.state.parts import ConfigurationState, Draw, MemberState, PackState, Sessions
@@ -35,6 +35,7 @@ class SweepState:
         self.decisions: list[races.Decision] = []  # those of a race over seeds, one for each round that has ended
         self.rungs: list[races.RungDecision] = []  # those of its first round, in the course of training
         self.provenance: dict[str, Any] = {}
+        self.inline_curves = False  # whether small curves are in the ledger itself
         self.small_weights = False  # whether `keep_weights: auto` keeps them; sweeps of 1.0.0 did not have it
         self.claims: dict[str, str] = {}  # digests of the claims that were registered before the sweep ran, by id
         self.codes: list[dict[str, Any]] = []  # every record of the code once, the latest last
@@ -134,6 +135,7 @@ class SweepState:
         self.name, self.study = fields["name"], fields["study"]
         self.specs, self.spec_hash = [fields["spec"]], fields["spec_hash"]
         self.provenance, self.started = fields["provenance"], record.time
+        self.inline_curves = fields.get("schema", SCHEMA) >= INLINE_SCHEMA
         self.small_weights, self.claims = fields.get("small_weights", False), fields.get("claims", {})
         self._code(record)
 
@@ -202,11 +204,9 @@ class SweepState:
         pack, step = self._pack_of(record, fields["pack_id"]), fields["step"]
         self._ran_under(pack, record)
         if (known := pack.evaluations.get(step)) is not None:
-            if known["sha256"] != fields["sha256"]:
-                self.conflicts.append(
-                    f"{LEDGER_FILE}:{record.seq + 1}: pack {pack.pack_id} reported step {step} again with other curves "
-                    f"({fields['sha256'][:12]}, kept {known['sha256'][:12]})"
-                )
+            if any(known.get(name) != fields.get(name) for name in ("sha256", "curves")):
+                where = f"{LEDGER_FILE}:{record.seq + 1}: pack {pack.pack_id}"
+                self.conflicts.append(f"{where} reported step {step} again with other curves; the first ones count")
             return
         if (count := pack.wrong_count(fields)) is not None:
             raise self._damage(record, f"{count} members reported for the {len(pack.members)} of {pack.pack_id}")

@@ -137,10 +137,10 @@ class SweepDriver:
         pack = self.state.packs[pack_id]
         self.running[pack_id].step = max(self.running[pack_id].step, found.step)
         if found.step not in pack.evaluations:
-            file, sha256 = curve_store.write_part(self.state.folder, pack_id, pack.members, found)
+            curves = curve_store.record_curves(self.state, pack, found)
             self.record(
                 "evaluation",
-                **evaluation_fields(pack_id, found, file, sha256),
+                **evaluation_fields(pack_id, found, curves),
                 **self._environments.fields(pack_id, self.state.environments),
                 **({"weights": weights.as_recorded(found.weights)} if found.weights else {}),
             )

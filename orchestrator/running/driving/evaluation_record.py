@@ -1,12 +1,13 @@
 """The fields of an evaluation record, also those about early stopping and curriculum stages."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from trainers.evaluation.results import Evaluation
 
 
-def evaluation_fields(pack_id: str, evaluation: Evaluation, file: str, sha256: str) -> dict[str, Any]:
-    """Return the fields of the record of an evaluation, whose curves are in a file with this checksum.
+def evaluation_fields(pack_id: str, evaluation: Evaluation, curves: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the record of an evaluation; `curves` are those of `record_curves`.
 
     Fields of early stopping and curriculum stages have a value for each member, in the order of the pack. stopped_at:
     the step at which it stopped, -1 before that. stages: its stage up to this evaluation. validation: by metric and
@@ -16,8 +17,7 @@ def evaluation_fields(pack_id: str, evaluation: Evaluation, file: str, sha256: s
         "pack_id": pack_id,
         "step": evaluation.step,
         "final": evaluation.final,
-        "file": file,
-        "sha256": sha256,
+        **curves,
         "loss": evaluation.loss_M,
         "failed_at": evaluation.failed_at_M,
         "seconds": evaluation.seconds,

@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from orchestrator.record.kept.curves import COLUMNS, read_curves, write_curves
+from orchestrator.record.kept.curve_tables import COLUMNS
+from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.kept.searched_values import searched_keys
 
 VALUES = (

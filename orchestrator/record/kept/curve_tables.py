@@ -1,0 +1,72 @@
+"""Tidy tables of curves in Arrow, made without pandas, which a driver does without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+COLUMNS = ("config_id", "seed", "average", "metric", "length", "step", "value")
+
+
+def make_table(
+    members: Sequence[tuple[str, int]],
+    averages: Sequence[str],
+    metrics: Sequence[str],
+    lengths: Sequence[int],
+    steps_M: Sequence[int],
+    values_MAKL: npt.NDArray[np.float32],
+) -> Any:
+    """Return tidy rows in the order of values (members, averages, metrics, lengths); `steps_M` has a step for each."""
+    index_M, index_A, index_K, index_L = (one.reshape(-1) for one in np.indices(values_MAKL.shape, dtype=np.int32))
+    rows = (index_M, index_A, index_K, np.array(lengths, dtype=np.int64)[index_L], values_MAKL.reshape(-1))
+    return make_table_of_rows((members, averages, metrics), steps_M, rows)
+
+
+def make_table_of_rows(
+    names: tuple[Sequence[tuple[str, int]], Sequence[str], Sequence[str]],
+    steps_M: Sequence[int],
+    rows: tuple[npt.NDArray[Any], ...],
+) -> Any:
+    """Return tidy rows: places in the members, averages and metrics, lengths, values."""
+    (members, averages, metrics), (member_R, average_R, metric_R, length_R, value_R) = names, rows
+    configurations = list(dict.fromkeys(name for name, _ in members))
+    place = {name: index for index, name in enumerate(configurations)}
+    config_M = np.array([place[name] for name, _ in members], dtype=np.int32)
+    seed_M = np.array([seed for _, seed in members], dtype=np.int64)
+    columns = [
+        _named(config_M[member_R], configurations),
+        _plain(pa.int64(), seed_M[member_R]),
+        _named(average_R.astype(np.int32), averages),
+        _named(metric_R.astype(np.int32), metrics),
+        _plain(pa.int64(), length_R),
+        _plain(pa.int64(), np.array(steps_M, dtype=np.int64)[member_R]),
+        _plain(pa.float32(), value_R),
+    ]
+    return pa.Table.from_arrays(columns, schema=make_schema())
+
+
+def _plain(kind: Any, values: npt.NDArray[Any]) -> Any:
+    """Return the values as Arrow has them, NaN as null; without pa.array, which imports pandas."""
+    there, bits = ~np.isnan(values), None
+    if not there.all():
+        bits = pa.py_buffer(np.packbits(there, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def _named(codes: npt.NDArray[np.int32], names: Sequence[str]) -> Any:
+    """Return the names that the codes stand for."""
+    texts = [name.encode() for name in names]
+    ends = pa.py_buffer(np.cumsum([0, *map(len, texts)], dtype=np.int32))
+    dictionary = pa.Array.from_buffers(pa.string(), len(texts), [None, ends, pa.py_buffer(b"".join(texts))])
+    return pa.DictionaryArray.from_arrays(_plain(pa.int32(), codes), dictionary)
+
+
+def make_schema() -> Any:
+    """Return the columns of a table of curves."""
+    name = pa.dictionary(pa.int32(), pa.string())
+    kinds = {"config_id": name, "average": name, "metric": name, "value": pa.float32()}
+    return pa.schema([(column, kinds.get(column, pa.int64())) for column in COLUMNS])

@@ -1,0 +1,102 @@
+"""Small curves in the ledger itself, of sweeps with thousands of packs, which would have tens of thousands of files.
+
+They are read together: one table for all evaluations with equal averages, metrics and lengths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from orchestrator.record.kept.curve_tables import make_table
+from orchestrator.record.state.parts import PackState
+from orchestrator.record.state.state import SweepState
+
+SHAPE = ("averages", "metrics", "lengths")
+
+
+def inline_fields(
+    averages: Sequence[str], metrics: Sequence[str], lengths: Sequence[int], values_MAKL: npt.NDArray[np.float32]
+) -> dict[str, Any]:
+    """Return curves as the ledger has them: 9 digits give every float32 back, and None stands for NaN."""
+    rows = values_MAKL.reshape(len(values_MAKL), -1).tolist()
+    values = [[None if math.isnan(value) else float(f"{value:.9g}") for value in row] for row in rows]
+    return {"averages": list(averages), "metrics": list(metrics), "lengths": list(lengths), "values": values}
+
+
+def count_values(curves: Mapping[str, Any]) -> int:
+    """Return how many values the curves of an evaluation have."""
+    return sum(map(len, curves["values"]))
+
+
+def inline_table(evaluations: Sequence[tuple[PackState, Mapping[str, Any]]]) -> Any:
+    """Return the curves of evaluations of one shape as one Arrow table, up to the steps at which members were pruned.
+
+    `evaluations` are packs with the fields of one of their evaluations.
+    """
+    averages, metrics, lengths = (evaluations[0][1]["curves"][name] for name in SHAPE)
+    members, steps, unpruned, rows = [], [], [], []
+    for pack, fields in evaluations:
+        step = fields["step"]
+        alive = [step <= pack.pruned_at.get(config_id, step) for config_id, _ in pack.members]
+        if any(alive):
+            members += pack.members
+            steps += [step] * len(alive)
+            unpruned += alive
+            rows += fields["curves"]["values"]
+    shape = (len(rows), len(averages), len(metrics), len(lengths))
+    values = np.array(rows, dtype=np.float64).astype(np.float32).reshape(shape)  # None is NaN
+    table = make_table(members, averages, metrics, lengths, steps, values)
+    return table if all(unpruned) else table.filter(pa.array(np.repeat(unpruned, math.prod(shape[1:]))))
+
+
+class LostCurves:
+    """The NaN curves of packs that never reached their last step, shaped like an evaluation of their sweep.
+
+    That is one of the same structure if there is any, and a last one: earlier ones of imported results may lack
+    metrics. `read_shape` returns the averages, metrics and lengths of an evaluation whose curves are in a file.
+    """
+
+    def __init__(self, state: SweepState, read_shape: Callable[[Mapping[str, Any]], tuple[list[Any], ...]]) -> None:
+        self._packs, self._read_shape = state.packs.values(), read_shape
+        self._shapes: dict[str, tuple[list[Any], ...]] = {}
+
+    def fields(self, pack: PackState) -> list[dict[str, Any]]:
+        """Return the fields of the last evaluation that a pack lacks, none if it has it or may still reach it."""
+        source = self._find_source(pack) if pack.status == "failed" and not pack.is_final else None
+        if source is None:
+            return []
+        shape = self._shape(source)
+        row = [None] * math.prod(map(len, shape))
+        curves = dict(zip(SHAPE, shape, strict=True)) | {"values": [row] * len(pack.members)}
+        return [{"step": pack.steps, "curves": curves}]
+
+    def _find_source(self, pack: PackState) -> Mapping[str, Any] | None:
+        """Return the fields of the evaluation that a pack takes its shape from."""
+        last, first = self._sources
+        alike = [last.get(pack.structural_key), *pack.evaluations.values(), first.get(pack.structural_key)]
+        return next(filter(None, [*alike, *last.values(), *first.values()]), None)
+
+    @cached_property
+    def _sources(self) -> tuple[dict[str, Mapping[str, Any]], dict[str, Mapping[str, Any]]]:
+        """Of every structure the first evaluation that is a last one, and the first of all."""
+        last, first = dict[str, Mapping[str, Any]](), dict[str, Mapping[str, Any]]()
+        for pack in self._packs:
+            for fields in pack.evaluations.values():
+                first.setdefault(pack.structural_key, fields)
+                if fields["final"]:
+                    last.setdefault(pack.structural_key, fields)
+        return last, first
+
+    def _shape(self, fields: Mapping[str, Any]) -> tuple[list[Any], ...]:
+        if "curves" in fields:
+            return tuple(fields["curves"][name] for name in SHAPE)
+        if fields["file"] not in self._shapes:
+            self._shapes[fields["file"]] = self._read_shape(fields)
+        return self._shapes[fields["file"]]
