@@ -1,7 +1,7 @@
 """Compare the last and the best evaluation of each configuration, and measure how its judged metric fluctuates."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,10 +98,10 @@ def _compared(
 ) -> LastAndBest:
     seeds, evaluated = np.unique(curves["seed"]), np.unique(curves["step"])
     present_SE = np.zeros((len(seeds), len(evaluated)), dtype=bool)
-    present_SE[np.searchsorted(seeds, curves["seed"]), np.searchsorted(evaluated, curves["step"])] = True
+    present_SE[_places(curves, seeds, evaluated)] = True
     selection = np.full(present_SE.shape, np.nan)
-    selection[np.searchsorted(seeds, judged["seed"]), np.searchsorted(evaluated, judged["step"])] = judged["value"]
-    means = (_means(curves, seeds, evaluated, lengths) for lengths in (groups.trained, groups.test))
+    selection[_places(judged, seeds, evaluated)] = judged["value"].to_numpy()
+    means = _means(curves, seeds, evaluated, (groups.trained, groups.test))
     selection, trained, test = (_fill_absent(values, present_SE) for values in (selection, *means))
     at, place = {}, {}
     for evaluation, (score, steps) in chosen.items():
@@ -132,14 +132,26 @@ def _compared(
     )
 
 
-def _means(curves: pd.DataFrame, seeds: Any, evaluated: Any, lengths: tuple[int, ...]) -> Floats:
-    """Return the mean over `lengths` of every seed at every evaluation (S, E), NaN if a value is missing or NaN."""
-    rows, lengths = curves[curves["length"].isin(lengths)], tuple(sorted(lengths))
-    values_SEL = np.full((len(seeds), len(evaluated), len(lengths)), np.nan)
-    places = (np.searchsorted(seeds, rows["seed"]), np.searchsorted(evaluated, rows["step"]))
-    values_SEL[(*places, np.searchsorted(lengths, rows["length"]))] = rows["value"]
-    with np.errstate(invalid="ignore"):  # inf - inf, both in one curve: no number
-        return np.asarray(values_SEL.sum(axis=2) / len(lengths)) if lengths else np.full(values_SEL.shape[:2], np.nan)
+def _places(rows: pd.DataFrame, seeds: Any, evaluated: Any) -> tuple[Any, Any]:
+    """Return which of the seeds and which of the evaluations each row is of."""
+    return np.searchsorted(seeds, rows["seed"].to_numpy()), np.searchsorted(evaluated, rows["step"].to_numpy())
+
+
+def _means(
+    curves: pd.DataFrame, seeds: Any, evaluated: Any, groups: tuple[tuple[int, ...], tuple[int, ...]]
+) -> Iterator[Floats]:
+    """Yield, for each group of lengths, its mean of every seed at every evaluation (S, E), NaN if a value is missing.
+
+    It is also NaN if a value is NaN, and for a group without lengths.
+    """
+    places, length, value = _places(curves, seeds, evaluated), curves["length"].to_numpy(), curves["value"].to_numpy()
+    for lengths in map(sorted, groups):
+        values_SEL = np.full((len(seeds), len(evaluated), len(lengths)), np.nan)
+        for index, one in enumerate(lengths):
+            rows = length == one
+            values_SEL[places[0][rows], places[1][rows], index] = value[rows]
+        with np.errstate(invalid="ignore"):  # inf - inf, both in one curve: no number
+            yield values_SEL.sum(axis=2) / len(lengths) if lengths else np.full(values_SEL.shape[:2], np.nan)
 
 
 def _fill_absent(values_SE: Floats, present_SE: np.ndarray[Any, Any]) -> Floats:
