@@ -32,6 +32,7 @@ from orchestrator.program.process import Process, start, try_lock
 from orchestrator.program.reports import Declared, MergedReports, ReportedStep, ReportProblem
 from orchestrator.redaction import SECRET_VARIABLES
 from trainers.evaluation.results import Evaluation, Progress
+from trainers.files.atomic_file import write_atomic
 
 MEMBERS_FOLDER = "members"
 AGAIN = 75  # EX_TEMPFAIL: the exit code by which a program asks to be started again, which does not count as a death
@@ -182,6 +183,8 @@ class _Run:
             reports=reports,
         )
         words = [_in_copy(word, copy) for word in fill_words(self.member.program.words, values)]
+        if words[0] != (first := self.member.program.words[0]) and os.access(root / first, os.X_OK):
+            Path(words[0]).chmod(0o755)  # a copy has lost it
         words[0] = shutil.which(words[0], path=search_path()) or words[0]
         environment = self._environment(reports, config, copy)
         process = start(
@@ -247,9 +250,9 @@ class _Run:
     def _environment(self, reports: Path, config: Path, copy: Path) -> dict[str, str]:
         """Return the environment of the program: that of this process, and where its files are."""
         client = self.sweep / "code" / "client"
-        client.mkdir(parents=True, exist_ok=True)
         if not (client / "lengthwise.py").exists():
-            shutil.copyfile(lengthwise.__file__, client / "lengthwise.py")
+            client.mkdir(parents=True, exist_ok=True)
+            write_atomic(client / "lengthwise.py", [Path(lengthwise.__file__).read_bytes()])
         paths = [str(copy), os.environ.get("PYTHONPATH", ""), str(client)]
         own = {
             "REPORTS": reports,

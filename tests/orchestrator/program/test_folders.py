@@ -36,3 +36,14 @@ def test_the_best_configuration_is_written_without_what_nobody_gave(study: Study
     state: SweepState = study.run()
     (configuration,) = state.configurations.values()
     assert configuration.resolved["program"] == {"command": ["python", "-S", "train.py", "${args}"]}
+
+
+def test_a_script_that_is_the_command_itself_stays_executable(study: Study) -> None:
+    study.write(program={"command": ["./train.sh", "${seed}"]})
+    line = '{"step": %d, "curves": {"acc": {"5": 1, "10": 1, "20": 1}}}'
+    script_file = study.folder / "train.sh"
+    reports = "\n".join(f"echo '{line % step}' >> $LENGTHWISE_REPORTS" for step in (10, 20, 30))
+    script_file.write_text(f"#!/bin/bash\n{reports}\n")
+    script_file.chmod(0o755)
+    (pack,) = study.run().packs.values()
+    assert pack.status == "complete" and list(pack.evaluations) == [10, 20, 30]
