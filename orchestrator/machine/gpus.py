@@ -45,6 +45,18 @@ def count_gpu_packs(there: float, gpus: float) -> int:
     return int(there + 1e-9) * int(1 / gpus + 1e-9) if gpus < 1 else int(there / gpus + 1e-9)
 
 
+def gpu_slots(gpus: float) -> list[str]:
+    """Return CUDA_VISIBLE_DEVICES for each of the packs with `gpus` GPUs that the GPUs here hold at once.
+
+    On two GPUs: 0.5 -> ["0", "1", "0", "1"], 2 -> ["0,1"].
+    """
+    count, visible = len(gpus_here()), os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = [name.strip() for name in visible.split(",")][:count] if visible else list(map(str, range(count)))
+    size = max(1, int(gpus))
+    slots = [",".join(names[first : first + size]) for first in range(0, count - size + 1, size)]
+    return slots * int(1 / gpus + 1e-9) if gpus < 1 else slots
+
+
 def hold_to_share(gpus: float) -> None:
     """Limit the GPU memory of torch in this process to the share of a pack, if packs share a GPU."""
     import torch

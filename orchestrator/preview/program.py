@@ -85,7 +85,8 @@ def forecast_program(
     distinct = [configuration for configuration in configurations if configuration.duplicate_of is None]
     members = [configuration.member(spec.seeds[0]) for configuration in distinct]
     scheduler, why = choose_scheduler(spec, members)
-    at_once = workers or this_machine(spec.resources.cpus, most=spec.resources.workers).workers
+    resources = spec.resources
+    at_once = workers or this_machine(resources.cpus, most=resources.workers, gpus=resources.gpus).workers
     rounds = plan_rounds(spec, len(distinct))
     growth = search.total(spec) / len(configurations)
     whole = growth * sum(part.members * part.share for part in rounds)
@@ -102,10 +103,9 @@ def forecast_program(
     if hours is not None:
         time_row = f"about {duration(3600 * hours / at_once)} with {counted(at_once, 'member')} at once ({how})"
     later = search.total(spec) - len(configurations)
-    gpus = spec.resources.gpus
     used = {
         "hours": (None if hours is None else hours / at_once, spec.budget.hours),
-        "GPU-hours": (None if hours is None else hours * gpus, spec.budget.gpu_hours),
+        "GPU-hours": (None if hours is None else hours * resources.gpus, spec.budget.gpu_hours),
         "member-steps": (round(whole * members[0].steps), spec.budget.member_steps),
     }
     words = members[0].program
@@ -124,7 +124,7 @@ def forecast_program(
         ("uses", describe_uses(used)),
     ]
     warnings = [*trainer_warnings(spec, members), *warn_of_few_seeds(spec)]
-    if 0 < gpus < 1:
+    if 0 < resources.gpus < 1:
         warnings.append("resources.gpus: programs share a GPU, and nothing limits what torch takes of its memory")
     warnings += [f"`run` refuses this here: {problem}" for problem in find_missing_resources(spec).problems]
     return [(name, text) for name, text in rows if text is not None], warnings

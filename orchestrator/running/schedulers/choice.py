@@ -11,7 +11,7 @@ from statistics import mean
 from orchestrator.errors import UserError
 from orchestrator.interface import Member
 from orchestrator.machine.cpus import count_cores
-from orchestrator.machine.gpus import gpus_here
+from orchestrator.machine.gpus import gpu_slots, gpus_here
 from orchestrator.plan import search
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.plan.rounds import plan_rounds
@@ -68,7 +68,7 @@ def find_missing_resources(spec: SweepSpec) -> Findings:
     findings, resources = spec.findings(), spec.resources
     if resources.scheduler in ("auto", "ray") and os.environ.get("RAY_ADDRESS"):
         return findings
-    if resources.scheduler == "local" and resources.gpus:
+    if resources.scheduler == "local" and resources.gpus and not trainer_of(spec.sections).is_local:
         allowed = "0, or resources.scheduler: ray or inline"
         findings.add("resources.gpus", "local cannot share GPUs between packs", given=resources.gpus, allowed=allowed)
     for name, have in count_lacking(resources.cpus, resources.gpus).items():
@@ -97,8 +97,9 @@ def open_scheduler(name: str, resources: Resources, start_worker: local.StartWor
         return
     if name == "local":
         assert start_worker is not None
-        machine = local.this_machine(resources.cpus, most=resources.workers)
-        run_packs = partial(local.run_packs, start_worker=start_worker, workers=machine.workers)
+        machine = local.this_machine(resources.cpus, most=resources.workers, gpus=resources.gpus)
+        slots = gpu_slots(resources.gpus) if resources.gpus else ()
+        run_packs = partial(local.run_packs, start_worker=start_worker, workers=machine.workers, gpus=slots)
         yield Scheduler(cluster=machine, run=partial(run_packs, retries=resources.retries))
         return
     from orchestrator.running.with_ray import nodes

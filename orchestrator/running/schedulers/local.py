@@ -7,7 +7,7 @@ Each has its own connection; a connection that closes is a worker that died.
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -16,9 +16,11 @@ import psutil
 
 from orchestrator.errors import OutOfSpace
 from orchestrator.machine.cpus import count_cores
+from orchestrator.machine.gpus import count_gpu_packs, gpus_here
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.pack.protocol import ChildImportError, Death, Driver, DriverStopped, call_driver, pass_on
 from orchestrator.running.schedulers.local_worker import decode_message
+from orchestrator.wording import counted
 
 DIED = "the worker process died: it was killed, or memory ran out"
 _TICK_SECONDS = 0.1
@@ -27,40 +29,55 @@ _MOST_LOST, _LOST_SECONDS = 3, 0.1  # workers that die before they begin a pack,
 StartWorker = Callable[[], "Connection[bytes, bytes]"]
 
 
-def this_machine(cpus: int, workers: int | None = None, most: int | None = None) -> Cluster:
-    """Return this machine as a cluster of `workers`, or one for every `cpus` cores, with equal shares of its memory.
+def this_machine(cpus: int, workers: int | None = None, most: int | None = None, gpus: float = 0.0) -> Cluster:
+    """Return this machine as a cluster of `workers`, or as many as its cores and GPUs allow, with equal memory.
 
     `most` limits the number of workers if `workers` is None.
     """
-    workers = workers or min(max(1, count_cores() // cpus), most or sys.maxsize)
+    description, on_gpus = f"this machine with {count_cores()} CPUs", sys.maxsize
+    if gpus:
+        count = len(gpus_here())
+        on_gpus = count_gpu_packs(count, gpus)
+        description += f" and {counted(count, 'GPU')}"
+    workers = workers or min(max(1, min(count_cores() // cpus, on_gpus)), most or sys.maxsize)
     memory = psutil.virtual_memory().total
-    return Cluster(
-        workers=workers,
-        bytes_per_worker=memory / workers,
-        description=f"this machine with {count_cores()} CPUs",
-    )
+    return Cluster(workers=workers, bytes_per_worker=memory / workers, description=description)
 
 
 @dataclass(eq=False)
 class _Worker:
-    """The connection to a worker process, and the pack it trains."""
+    """The connection to a worker process, its GPUs (CUDA_VISIBLE_DEVICES), and the pack it trains."""
 
     connection: "Connection[bytes, bytes]"
+    gpus: str = ""
     pack_id: str | None = None
     work: str = ""
     began: bool = False
 
 
-def run_packs(driver: Driver, start_worker: StartWorker, *, workers: int, retries: int) -> None:
-    """Run packs, `workers` at once, until the driver has none left. Raises what the driver raises, and OutOfSpace."""
+def run_packs(
+    driver: Driver, start_worker: StartWorker, *, workers: int, retries: int, gpus: Sequence[str] = ()
+) -> None:
+    """Run packs, `workers` at once, until the driver has none left. Raises what the driver raises, and OutOfSpace.
+
+    `gpus` has CUDA_VISIBLE_DEVICES for each worker, if packs need GPUs.
+    """
     try:
-        _Run(driver, start_worker, workers, retries).run()
+        _Run(driver, start_worker, workers, retries, gpus).run()
     except DriverStopped as stopped:
         raise stopped.args[0] from stopped.args[0].__cause__
 
 
 class _Run:
-    def __init__(self, driver: Driver, start_worker: StartWorker, max_workers: int, retries: int) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        start_worker: StartWorker,
+        max_workers: int,
+        retries: int,
+        gpus: Sequence[str] = (),
+    ) -> None:
+        self.free_gpus = deque(gpus)
         self.driver, self.start_worker, self.max_workers, self.retries = driver, start_worker, max_workers, retries
         self.workers: list[_Worker] = []
         self.retry_queue: deque[tuple[str, str]] = deque()
@@ -95,17 +112,26 @@ class _Run:
             (idle.pack_id, idle.work), idle.began = pack, False
             call_driver(self.driver.started, idle.pack_id)
             with suppress(OSError):  # a dead worker is noticed by the next wait
-                idle.connection.send_bytes(idle.work.encode())
+                idle.connection.send_bytes(f"{idle.work}\n{idle.gpus}".encode())
 
     def idle_worker(self) -> _Worker:
         """Return a living worker without a pack, a new one if there is none."""
         for worker in [one for one in self.workers if one.pack_id is None]:
             if not worker.connection.poll():  # an idle worker sends nothing: readable means closed
                 return worker
-            worker.connection.close()
-            self.workers.remove(worker)
-        self.workers.append(_Worker(self.start_worker()))
-        return self.workers[-1]
+            self.remove(worker)
+        worker = _Worker(self.start_worker())
+        if self.free_gpus:
+            worker.gpus = self.free_gpus.popleft()
+        self.workers.append(worker)
+        return worker
+
+    def remove(self, worker: _Worker) -> None:
+        """Forget a dead worker; its GPUs are free."""
+        worker.connection.close()
+        self.workers.remove(worker)
+        if worker.gpus:
+            self.free_gpus.append(worker.gpus)
 
     def receive(self, worker: _Worker) -> None:
         """Handle one message of a worker, or its death."""
@@ -114,8 +140,7 @@ class _Run:
         try:
             message = worker.connection.recv_bytes()
         except (EOFError, OSError):
-            worker.connection.close()
-            self.workers.remove(worker)
+            self.remove(worker)
             if not worker.began and self.lost[pack_id] < _MOST_LOST:  # no fault of the pack, such as a killed host
                 self.lost[pack_id] += 1
                 time.sleep(_LOST_SECONDS)

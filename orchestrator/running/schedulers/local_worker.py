@@ -2,7 +2,7 @@
 
 Messages are those of `train_pack.PackReporter`, and at the end of a pack `completed`, `died` with a `Death` by an
 exception, or `out of space` with what the disk lacks. The answer to `evaluated` is one byte, sent when the driver has
-recorded it.
+recorded it. The driver sends a pack as its work and CUDA_VISIBLE_DEVICES, which is empty if packs need no GPU.
 """
 
 import json
@@ -45,7 +45,10 @@ def serve(descriptor: int) -> None:
 
     try:
         while True:
-            work = decode_work(connection.recv_bytes().decode())
+            text, _, gpus = connection.recv_bytes().decode().partition("\n")
+            if gpus:
+                os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+            work = decode_work(text)
             try:
                 with (
                     raising_out_of_space(Path(work["folder"])),
