@@ -31,7 +31,7 @@ from orchestrator.errors import UserError
 from search_spaces import Problem, SweepFileError, SweepSpec
 from trainers.settings import registry
 
-OURS = frozenset({"trainers", "orchestrator", "search_spaces", "cluster"})
+OURS = frozenset({"trainers", "orchestrator", "search_spaces", "cluster", "lengthwise"})
 
 SCRIPT = '; an import runs the whole file: put what it does as a script below `if __name__ == "__main__":`'
 

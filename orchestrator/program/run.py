@@ -44,8 +44,8 @@ _FIRST_LINES, _LAST_LINES = 10, 40  # of a log that are shown
 class ProgramEnded(Exception):  # noqa: N818 - named by what happened
     """A program ended before its last report. `again`: whether another attempt may get further."""
 
-    def __init__(self, message: str, trace: str | None, *, again: bool) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, trace: str | None, again: bool) -> None:
+        super().__init__(message, trace, again)
         self.message, self.trace, self.again = message, trace, again
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import trainers.errors
 from orchestrator import errors
+from orchestrator.program.run import ProgramEnded
+from orchestrator.running.pack.protocol import ChildImportError
 from orchestrator.running.pack.train_pack import PackRaised
 from search_spaces import ABSENT, Problem, SweepFileError
 
@@ -22,7 +24,9 @@ MADE_OF: dict[type[BaseException], tuple[Any, ...]] = {
     SweepFileError: ([Problem("a.yaml:3", "seeds", "is missing"), Problem("a.yaml:4", "lr", "no", 2.0)], "the rest"),
     errors.SpecChanged: (Path("sweeps/a"), [("training.steps", 100, 200)]),
     errors.DamagedLedger: (Path("sweeps/a/events.jsonl"), 7, "the line is torn"),
-    PackRaised: ("ValueError: no (mine.py:3)", "Traceback ..."),
+    PackRaised: ("ValueError: no (mine.py:3)", "Traceback ...", False),
+    ChildImportError: ("ImportError: no (mine.py:3)", "Traceback ..."),
+    ProgramEnded: ("exit code 7", "the log", True),
 }
 """What those exceptions are made of that are not made of a sentence alone."""
 

@@ -91,7 +91,7 @@ def test_the_objective_is_held_against_the_sections_that_replace_the_fixed_one(w
 
 
 def test_a_direction_that_nobody_has_asked_for_is_never_run(written):
-    with pytest.raises(SweepFileError, match=r"objective\.direction: is missing, and the task does not say it"):
+    with pytest.raises(SweepFileError, match=r":7: objective\.direction: "):
         build_sample(load_sweep(written()))
     file = Path(search_spaces.__file__).parent / "quickstart.yaml"
     objective = "objective={metric: margin_bound, average: ema, lengths: [6, 7]}"
