@@ -30,8 +30,11 @@ class ReportProblem(LengthwiseError):  # noqa: N818 - reads as the sentence it p
     """A line that cannot be a report; the message begins with `file:line`. `complete`: the steps read before it."""
 
     def __init__(self, message: str, complete: list[ReportedStep]) -> None:
-        super().__init__(message)
-        self.complete = complete
+        super().__init__(message, complete)
+        self.message, self.complete = message, complete
+
+    def __str__(self) -> str:
+        return self.message
 
 
 @dataclass(frozen=True, kw_only=True)

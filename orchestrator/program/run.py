@@ -48,6 +48,9 @@ class ProgramEnded(Exception):  # noqa: N818 - named by what happened
         super().__init__(message, trace, again)
         self.message, self.trace, self.again = message, trace, again
 
+    def __str__(self) -> str:
+        return self.message
+
 
 def search_path() -> str:
     """Return the folders in which commands are searched: PATH, then that of this interpreter."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import trainers.errors
 from orchestrator import errors
+from orchestrator.program.reports import ReportProblem
 from orchestrator.program.run import ProgramEnded
 from orchestrator.running.pack.protocol import ChildImportError
 from orchestrator.running.pack.train_pack import PackRaised
@@ -27,6 +28,7 @@ MADE_OF: dict[type[BaseException], tuple[Any, ...]] = {
     PackRaised: ("ValueError: no (mine.py:3)", "Traceback ...", False),
     ChildImportError: ("ImportError: no (mine.py:3)", "Traceback ..."),
     ProgramEnded: ("exit code 7", "the log", True),
+    ReportProblem: ("attempt-1.jsonl:3: not JSON", []),
 }
 """What those exceptions are made of that are not made of a sentence alone."""
 
