@@ -143,9 +143,10 @@ class PackState:
 
     def member_steps(self, step: int) -> int:
         """Return how many steps its members have trained in all when it is at a step."""
-        pairs = zip(self.members, self.states, strict=True)
-        ends = ((self.pruned_at.get(name, step), member.stopped_at or step) for (name, _), member in pairs)
-        return sum(min(step, *of_member) for of_member in ends)
+        total = 0
+        for (name, _), member in zip(self.members, self.states, strict=True):
+            total += min(step, self.pruned_at.get(name, step), member.stopped_at or step)
+        return total
 
     def take_evaluation(self, step: int, fields: dict[str, Any]) -> None:
         """Take the fields of an evaluation at a step."""
@@ -194,6 +195,24 @@ class PackState:
     def _unpruned(self) -> list[MemberState]:
         pairs = zip(self.members, self.states, strict=True)
         return [member for (name, _), member in pairs if name not in self.pruned_at]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How much has been trained: the seconds of packs, and the steps of members."""
+
+    seconds: float
+    member_steps: int
+
+    @classmethod
+    def by(cls, pack: PackState) -> Trained:
+        """Return how much a pack has trained."""
+        return cls(pack.seconds, pack.member_steps(pack.step))
+
+    def replaced(self, before: Trained, after: Trained) -> Trained:
+        """Return the total after one part of it has changed."""
+        seconds, steps = after.seconds - before.seconds, after.member_steps - before.member_steps
+        return Trained(self.seconds + seconds, self.member_steps + steps)
 
 
 @dataclass

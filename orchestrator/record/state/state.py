@@ -17,7 +17,7 @@ from orchestrator.record.ledger.fields import wrong_field
 from orchestrator.record.ledger.records import INLINE_SCHEMA, LEDGER_FILE, SCHEMA, Record, encode, read_records
 from orchestrator.record.state import race as races
 from orchestrator.record.state import recuts
-from orchestrator.record.state.parts import ConfigurationState, Draw, MemberState, PackState, Sessions
+from orchestrator.record.state.parts import ConfigurationState, Draw, MemberState, PackState, Sessions, Trained
 
 # Records that later ones refer to are replayed first, whatever order they were written in.
 _FIRST = {"sweep": 0, "configuration": 1, "pack": 2}
@@ -52,6 +52,7 @@ class SweepState:
         self.draws: dict[int, Draw] = {}
         self.packs: dict[str, PackState] = {}
         self.recuts: list[recuts.Recut] = []
+        self._trained: Trained | None = None  # by all packs, kept up to date once it was asked for
         self.conflicts: list[str] = []  # packs that reported a step again with other curves; the first ones count
         self.published_at: list[str] = []  # addresses without their passwords
         self.later_evaluations: list[dict[str, Any]] = []  # of kept weights, after training
@@ -78,7 +79,13 @@ class SweepState:
         """
         if problem := wrong_field(record.kind, record.fields):
             raise self._damage(record, problem)
+        pack = self.packs.get(record.fields["pack_id"]) if record.kind in ("evaluation", "pack_end") else None
+        before = Trained.by(pack) if self._trained and pack else None
         getattr(self, f"_{record.kind}")(record)
+        if self._trained and pack and before:
+            self._trained = self._trained.replaced(before, Trained.by(pack))
+        elif record.kind in ("rung", "recut", "retry"):
+            self._trained = None
         self.sessions.take(record)
         self.updated = record.time if self.updated is None else max(self.updated, record.time)
 
@@ -105,6 +112,14 @@ class SweepState:
     def seeds(self) -> dict[str, tuple[int, ...]]:
         """Return the seeds of each configuration that are in a pack, sorted."""
         return {name: tuple(sorted(configuration.members)) for name, configuration in self.configurations.items()}
+
+    @property
+    def trained(self) -> Trained:
+        """How much all packs have trained, those included that ran out of memory and were replaced."""
+        if self._trained is None:
+            steps = sum(pack.member_steps(pack.step) for pack in self.packs.values())
+            self._trained = Trained(recuts.total_seconds(self.packs, self.recuts), steps)
+        return self._trained
 
     @property
     def race(self) -> races.Race | None:

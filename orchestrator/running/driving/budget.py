@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from orchestrator.record.state.parts import PackState
-from orchestrator.record.state.recuts import total_seconds
 from orchestrator.record.state.state import SweepState
 from orchestrator.wording import duration
 from search_spaces import Budget, SweepSpec
@@ -94,11 +93,11 @@ class SweepBudget:
             words, used = f"{used:.3g} of {most:g} hours", used + seconds / 3600
             yield Limit(used=used, most=most, words=words, option=_option("hours", used, most))
         if (most := budget.gpu_hours) is not None:
-            used = total_seconds(self._state.packs, self._state.recuts) * self._gpus / 3600
+            used = self._state.trained.seconds * self._gpus / 3600
             words, used = f"{used:.3g} of {most:g} GPU-hours", used + pack_seconds * self._gpus / 3600
             yield Limit(used=used, most=most, words=words, option=_option("gpu_hours", used, most))
         if (most := budget.member_steps) is not None:
-            used = sum(map(_steps_done, self._state.packs.values()))
+            used = self._state.trained.member_steps
             words, used = f"{used:,} of {most:,.0f} member-steps", used + steps
             yield Limit(used=used, most=most, words=words, option=_option("member_steps", used, most))
 

@@ -14,7 +14,7 @@ from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record, read_records
-from orchestrator.record.state.recuts import describe_recuts
+from orchestrator.record.state.recuts import describe_recuts, total_seconds
 from orchestrator.record.state.state import SweepState
 from tests.orchestrator.record.nothing_measured import NOTHING_MEASURED
 
@@ -207,6 +207,17 @@ def test_packs_that_are_cut_again_give_way_to_others_in_any_order_of_records(see
     assert {one.pack_id for one in state.configurations["c0"].members.values()} == {"p2", "p3"}
     assert statuses(state, "c0") == ["running", "planned"]
     assert describe_recuts(state.recuts) == ["1 pack that no worker had begun was cut again into 2, for 3 workers"]
+
+
+@pytest.mark.parametrize("story", [STORY, CUT, [*STORY, evaluation("p1", 60, [-1, 55]), pack_end("p1", "failed", "x")]])
+def test_what_is_trained_is_kept_up_to_date(story: list[tuple[str, dict[str, Any]]]) -> None:
+    state = SweepState(Path("sweeps/n"))
+    for record in records(*story, ("retry", {"pack_ids": ["p1"]})):
+        state.apply(record)
+        steps = sum(pack.member_steps(pack.step) for pack in state.packs.values())
+        assert state.trained.member_steps == steps
+        assert state.trained.seconds == pytest.approx(total_seconds(state.packs, state.recuts))
+    assert steps > 0
 
 
 def test_packs_may_be_cut_again_and_again_and_it_may_be_said_twice() -> None:

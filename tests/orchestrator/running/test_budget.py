@@ -4,6 +4,7 @@ import pytest
 
 from orchestrator.cli.options import in_seconds
 from orchestrator.errors import UserError
+from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving import budget
 from orchestrator.running.driving.budget import SweepBudget
@@ -54,10 +55,14 @@ def test_members_that_stopped_early_use_no_more_steps(tiny, tmp_path):
     one = built(tiny, tmp_path, [(2, 50, 10.0), (2, 0, 0.0)], "budget.member_steps=299")
     assert one.first_fitting(["pack1"], {"pack0"})[0] is None
     pack = one._state.packs["pack0"]
-    pack.take_evaluation(60, pack.evaluations[50] | {"seconds": 12.0, "stopped_at": [20, -1]})
+
+    def evaluate(step, **fields):
+        one._state.apply(Record(4, 0.0, "evaluation", pack.evaluations[50] | {"step": step, **fields}))
+
+    evaluate(60, seconds=12.0, stopped_at=[20, -1])
     assert (pack.member_steps(60), pack.member_steps(100)) == (20 + 60, 20 + 100)
     assert one.first_fitting(["pack1"], {"pack0"})[0] is None
-    pack.take_evaluation(100, pack.evaluations[50] | {"seconds": 13.0, "stopped_at": [20, 60]})
+    evaluate(100, seconds=13.0, stopped_at=[20, 60])
     assert one.first_fitting(["pack1"], {"pack0"})[0] == "pack1"
 
 
@@ -138,9 +143,11 @@ def test_running_packs_stop_at_their_next_evaluation_with_a_checkpoint(lengthwis
     original, calls = budget.SweepBudget.used_up, []
 
     def used_up(self):
+        found, evaluations = original(self), sum(len(pack.evaluations) for pack in self._state.packs.values())
+        if calls or evaluations != 2:
+            return found
         calls.append(self)
-        found = original(self)
-        return found if len(calls) != 2 else [budget.Limit(used=61.0, most=60.0, words="61 s of --max-time 60 s")]
+        return [budget.Limit(used=61.0, most=60.0, words="61 s of --max-time 60 s")]
 
     monkeypatch.setattr(budget.SweepBudget, "used_up", used_up)
     done = lengthwise.succeeds(*words, "--max-time", "1m")

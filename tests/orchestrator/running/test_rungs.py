@@ -93,6 +93,10 @@ def test_survivors_race_on_over_seeds(stage):
     assert same_curves(race, whole)
     assert [len(one.members) for one in race.configurations.values() if one.pruned_at] == [2] * 6
     assert sum(len(one.members) for one in race.configurations.values()) == 18
+    state = SweepState(race.folder)
+    for record in read_records(race.folder):
+        state.apply(record)
+        assert state.trained.member_steps == sum(pack.member_steps(pack.step) for pack in state.packs.values())
 
 
 @pytest.mark.slow
