@@ -1,6 +1,7 @@
 """A small study with a program of the user's own: a sweep file, and a script that is resumed from its checkpoint."""
 
 import io
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.plan.checks.soundness import load_checked
+from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.equal_failures import EqualFailures
 from orchestrator.sweep.sweep import resume_sweep, run_sweep
@@ -101,3 +103,30 @@ class Study:
         """Return the folder with the reports and logs of the only member."""
         (folder,) = (state.folder / "members").iterdir()
         return folder
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Return the processes of all members of a sweep."""
+    variable, alive = f"LENGTHWISE_LOCK={folder.resolve()}/".encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if variable in (process / "environ").read_bytes():
+                alive.append(int(process.name))
+        except OSError:
+            pass
+    return alive
+
+
+def wait_until(is_true: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def assert_equal_curves(state: SweepState, other: SweepState) -> None:
+    keys = ["config_id", "seed", "step", "average", "metric", "length"]
+    tables = [read_curves(one).sort_values(keys).reset_index(drop=True) for one in (state, other)]
+    for table in tables:
+        assert not table.duplicated(keys).any()
+    assert tables[0].equals(tables[1])

@@ -3,49 +3,18 @@
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from tests.command_line import CommandLine
-from tests.orchestrator.program.studies import Study, script
+from tests.orchestrator.program.studies import Study, assert_equal_curves, processes_of, script, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper and /proc")
 
 IGNORE = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 CHILD = "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(60)'], start_new_session=True)"
 HANG = f"({CHILD}, time.sleep(60))"
-
-
-def processes_of(folder: Path) -> list[int]:
-    """Return the processes of all members of a sweep."""
-    variable, alive = f"LENGTHWISE_LOCK={folder.resolve()}/".encode(), []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if variable in (process / "environ").read_bytes():
-                alive.append(int(process.name))
-        except OSError:
-            pass
-    return alive
-
-
-def wait_until(is_true: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def assert_equal_curves(state: SweepState, other: SweepState) -> None:
-    keys = ["config_id", "seed", "step", "average", "metric", "length"]
-    tables = [read_curves(one).sort_values(keys).reset_index(drop=True) for one in (state, other)]
-    for table in tables:
-        assert not table.duplicated(keys).any()
-    assert tables[0].equals(tables[1])
 
 
 @pytest.mark.parametrize("header", ["", IGNORE], ids=["", "ignores SIGTERM"])
