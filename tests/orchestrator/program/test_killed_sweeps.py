@@ -21,16 +21,30 @@ KILLS = int(os.environ.get("KILLS", "12"))
 CHILD = "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(60)'], start_new_session=True)"
 
 
-def targets(folder: Path, driver: int) -> dict[str, list[int]]:
-    """Return the processes of a running sweep: its driver, the workers with a program, the keepers, the programs."""
-    found: dict[str, list[int]] = {"driver": [driver], "worker": [], "keeper": [], "program": []}
+# Those that are killed at one moment. If nothing that knows a member is left, neither keeper nor worker, the processes
+# below its program that have sessions of their own live on until the next attempt.
+VICTIMS = [
+    "driver",
+    "worker",
+    "keeper",
+    "program",
+    "driver worker",
+    "driver program",
+    "worker program",
+    "keeper program",
+]
+
+
+def members(folder: Path, driver: int) -> list[dict[str, psutil.Process]]:
+    """Return the driver, the worker, the keeper and the program of every member that is training."""
+    found = []
     for number in processes_of(folder):
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(number)
-            if any(word.endswith("keeper.py") for word in process.cmdline()):
-                found["keeper"].append(process.pid)
-                found["worker"].append(process.ppid())
-                found["program"] += [child.pid for child in process.children()]
+            if any(word.endswith("keeper.py") for word in process.cmdline()) and (programs := process.children()):
+                worker = psutil.Process(process.ppid())
+                roles = {"worker": worker, "keeper": process, "program": programs[0]}
+                found.append({"driver": psutil.Process(driver), **roles})
     return found
 
 
@@ -45,14 +59,15 @@ def test_curves_equal_those_of_an_unbroken_sweep(study: Study, lengthwise: Comma
     killed: dict[str, int] = {}
     for _ in range(KILLS):
         driver = lengthwise.start("resume", folder)
-        wait_until(lambda driver=driver: targets(folder, driver.pid)["program"])
+        wait_until(lambda driver=driver: members(folder, driver.pid))
         time.sleep(moments.uniform(0, 1))
-        for role in moments.sample(["driver", "worker", "keeper", "program"], moments.randint(1, 3)):
-            for process in targets(folder, driver.pid)[role][:1]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-                    killed[role] = killed.get(role, 0) + 1
-        time.sleep(moments.uniform(0, 0.5))
+        with contextlib.suppress(psutil.Error, IndexError):
+            member = moments.choice(members(folder, driver.pid))
+            below = member["keeper"].children(recursive=True)
+            for role in moments.choice(VICTIMS).split():
+                member[role].kill()
+                killed[role] = killed.get(role, 0) + 1
+            wait_until(lambda below=below: not any(process.is_running() for process in below), 5)
         with contextlib.suppress(ProcessLookupError):
             os.kill(driver.pid, signal.SIGKILL)
         driver.wait()
