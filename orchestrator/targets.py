@@ -21,7 +21,9 @@ def check_targets(paths: list[Path], *, force: bool, new_folders: Collection[Pat
     for path in paths:
         if path.is_dir():
             raise UserError(f"{path}: is a folder; give the name of a file")
-        folder = path.parent.parent if path.parent in new_folders and not path.parent.exists() else path.parent
+        folder = path.parent
+        while folder in new_folders and not folder.exists():
+            folder = folder.parent
         if folder.is_file():
             raise UserError(f"{path}: {folder} is a file, not a folder")
         if not folder.is_dir():

@@ -23,7 +23,7 @@ from tests.command_line import CommandLine
 from tests.startup.sitecustomize import blank
 from trainers.settings import registry
 
-NOT_OWN = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1])
+REPOSITORY = Path(__file__).parents[1]
 
 
 def pytest_configure() -> None:
@@ -53,7 +53,7 @@ def own_code_forgotten() -> Iterator[Callable[[], None]]:
             registry._classes[kind].update(known)
         for name in set(sys.modules) - modules:
             file = getattr(sys.modules[name], "__file__", None)
-            if file and not any(Path(file).is_relative_to(folder) for folder in NOT_OWN):
+            if file and not own_code.is_installed(file) and not Path(file).is_relative_to(REPOSITORY):
                 del sys.modules[name]
         sys.path[:] = path
         importlib.invalidate_caches()

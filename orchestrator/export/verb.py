@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.errors import UserError, refuse_unwritable
+from orchestrator.record.kept.code import read_program
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
@@ -73,6 +74,9 @@ def export(
         modules = state.spec.get("imports")
         beside = (f"it imports {', '.join(modules)}: keep these modules beside it",) if modules else ()
         add(best, best_file(state, result), *beside, f"run it with: {command('run', best)}")
+        for name, content in read_program(state).items():  # a file that is there already stays
+            if not (target := best.parent / name).is_file() or target.read_bytes() != content:
+                add(target, content)
     if optuna:
         from orchestrator.export.optuna_study import study_file
 
@@ -105,9 +109,10 @@ def export(
         paths += kept
         lines += [f"wrote {counted(len(kept), 'file')} of weights to {weights}; this loads one in plain torch:"]
         lines += LOADER.format(path=str(next(iter(kept)))).splitlines()
-    check_targets(paths, force=force, new_folders=(weights, to))
+    below_best = {parent for path in paths for parent in path.parents if best and best.parent in parent.parents}
+    check_targets(paths, force=force, new_folders=(weights, to, *below_best))
     for path, read in files.items():
         with refuse_unwritable(path):
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, [read()])
     return lines

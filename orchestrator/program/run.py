@@ -274,6 +274,8 @@ class _Run:
             environment.pop(name, None)
         environment |= {f"LENGTHWISE_{name}": str(value) for name, value in own.items()}
         environment |= {"PATH": search_path(), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        if "-m" in self.member.program.words:
+            environment["PYTHONSAFEPATH"] = "1"  # the module is that of the copy, not of the working folder
         environment.setdefault("PYTHONUNBUFFERED", "1")  # a buffered log would look silent
         environment.setdefault("OMP_NUM_THREADS", str(self.work["cpus"]))
         if 0 < self.work["gpus"] < 1:  # JAX takes three quarters of a GPU otherwise

@@ -60,6 +60,8 @@ def confirm(folder: Path, console: Console, plan: Callable[[SweepState], SweepBe
     folder = folder.resolve()
     fetch_storage(folder.parent)  # other sweeps may have used seeds
     planned = plan(SweepState.load(folder))
+    if (files := planned.spec.folder) is not None and files.is_relative_to(folder):
+        say(console, f"note: the files of the program have changed since; their copies in {files} are used")
     outcome = sweep.run_sweep(planned.spec, folder.parent, console, planned.origin)
     if outcome.exit_code == 0:
         page, _ = write_report(folder)

@@ -26,6 +26,7 @@ from orchestrator.plan.checks.soundness import check
 from orchestrator.plan.extension import Extension, refuse_configurations, refuse_extension
 from orchestrator.plan.recorded import refuse_changed as refuse_changed_defaults
 from orchestrator.plan.recorded import with_recorded_defaults
+from orchestrator.record.kept.code import find_program
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.labels import find_configuration
@@ -190,6 +191,7 @@ def plan_extension(
             refuse_changed(file, state)
         passive = [one for one in overrides if section_of(one) in SETTINGS]
         spec = with_settings_of(spec, load_sweep(path, passive, recorded=True) if passive else file)
+    spec = spec.in_folder(find_program(state) or spec.folder)
     lines = _describe(state, spec, added, more)
     if used:
         used = sorted(used)

@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists, UserError, refuse_unwritable
 from orchestrator.plan.extension import Extension, extension_of
+from orchestrator.record.kept.code import find_program
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
@@ -115,7 +116,8 @@ def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
         rewrite_spec(with_settings_of(recorded_spec(state), before).resolved(), state.folder)
     spec = _load_kept(path, overrides)
     refuse_changed(spec, state)
-    return spec.model_copy(update={"space": {key: spec.space[key] for key in recorded_spec(state).space}})
+    spec = spec.model_copy(update={"space": {key: spec.space[key] for key in recorded_spec(state).space}})
+    return spec.in_folder(find_program(state) or spec.folder)
 
 
 def _load_kept(path: Path, overrides: Sequence[str] = ()) -> SweepSpec:

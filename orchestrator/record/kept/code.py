@@ -91,6 +91,13 @@ def find_program(state: SweepState) -> Path | None:
     return None
 
 
+def read_program(state: SweepState) -> dict[str, bytes]:
+    """Return the files of the program by name, as they were when it was last trained; none for models of the engine."""
+    folder = find_program(state)
+    names = [name for fields in state.modules if fields["module"] == PROGRAM for name in fields["files"]]
+    return {name: (folder / name).read_bytes() for name in names} if folder else {}
+
+
 def modules_for_worker(folder: Path, modules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the recorded modules with the root that workers import from: the sweep folder, unless installed."""
     sources = [Source.from_recorded(fields) for fields in modules]

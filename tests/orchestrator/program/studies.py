@@ -34,7 +34,7 @@ SCRIPT = """
 import json, os, signal, subprocess, sys, time
 import lengthwise
 
-given = dict(word[2:].split("=") for word in sys.argv[1:])
+given = dict(word[2:].split("=", 1) for word in sys.argv[1:])
 run = lengthwise.member(steps=30, every=10)
 kept = run.checkpoints / "last.json"
 step, value = json.loads(kept.read_text()) if kept.exists() else (0, 1 + int(given["seed"]))

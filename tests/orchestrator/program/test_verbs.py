@@ -1,0 +1,223 @@
+"""Searches, races and every verb on sweeps of programs and functions, as a user types them."""
+
+import json
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import lengthwise as package
+from orchestrator.record.state.state import SweepState
+from tests.command_line import CommandLine
+from tests.orchestrator.program.studies import Study, assert_equal_curves, script
+from tests.orchestrator.running.ledgers import same_curves
+
+FUNCTION = """
+import json
+
+def train(config, seed, report, checkpoints):
+    kept = checkpoints / "last.json"
+    step, value = json.loads(kept.read_text()) if kept.exists() else (0, 1 + seed)
+    while step < STEPS:
+        step, value = step + 1, value * 48271 % 2147483647
+        if step % 10 == 0:
+            share = value / 2**31
+            stop = report(step, {"acc": {n: share * config["lr"] / n for n in (5, 10, 20)}}, loss=share)
+            kept.write_text(json.dumps([step, value]))
+            if stop:
+                return
+"""
+SPACE = {"config.lr": {"log_uniform": [0.01, 1.0]}}
+PROGRAMS = {"command": {}, "function": {"program": {"function": "mine.train"}}}
+programs = pytest.mark.parametrize("changes", PROGRAMS.values(), ids=PROGRAMS)
+some_slow = pytest.mark.parametrize(  # many starts of programs take time
+    "changes", [pytest.param({}, marks=pytest.mark.slow), PROGRAMS["function"]], ids=PROGRAMS
+)
+
+
+def write(study: Study, steps: int = 30, **changes: object) -> Path:
+    file = study.write(script(), training={"steps": steps}, **changes)
+    (study.folder / "mine.py").write_text(f"STEPS = {steps}\n{FUNCTION}")
+    return file
+
+
+def starts(state: SweepState) -> list[int]:
+    """Return the step at which each start of a member began, by its log."""
+    logs = sorted(state.folder.glob("members/*/*.log"))
+    return sorted(int(log.read_text().splitlines()[0].rpartition(" ")[2]) for log in logs)
+
+
+@some_slow
+def test_race_with_rungs(changes, study: Study, own_code_forgotten) -> None:
+    """Survivors of a rung go on from their checkpoint, the others end there, and nobody trains beyond it."""
+    racing = {"first": 2, "keep": 0.5, "steps": {"first": 20, "keep": 0.5, "guard": False}}
+    search = {"configurations": 4, "racing": racing}
+    write(study, 60, space=SPACE, search=search, seeds=3, **changes)
+    state = study.run()
+    assert state.ended == "complete", study.said
+    pruned = {name for name, found in state.configurations.items() if found.pruned_at is not None}
+    assert len(pruned) == 2
+    reports = {path.parent.name: path for path in state.folder.glob("members/*/*.jsonl")}
+    for pack in state.packs.values():
+        ((name, _),) = pack.members
+        assert list(pack.evaluations) == ([10, 20] if name in pruned else [10, 20, 30, 40, 50, 60])
+    for member, path in reports.items():
+        steps = [json.loads(line)["step"] for line in path.read_text().splitlines()]
+        assert (max(steps) == 20) == (member.partition("-")[0] in pruned)
+    if not changes:
+        assert starts(state) == [0] * (8 + 1) + [20] * 4  # and the third seed of the best
+
+    # Every value is that of a member that was never stopped.
+    write(study, 60, space=SPACE, search={"configurations": 4}, seeds=3, **changes)
+    whole = study.run(name="whole")
+    assert set(state.configurations) == set(whole.configurations)
+    assert same_curves(state, whole)
+
+
+def test_program_that_does_not_stop_at_a_rung(study: Study) -> None:
+    """What it reports beyond is not recorded at the rung, and is taken over by those that survive."""
+    racing = {"first": 1, "keep": 0.5, "steps": {"first": 20, "keep": 0.5, "guard": False}}
+    write(study, 60, space=SPACE, search={"configurations": 2, "racing": racing}, seeds=2)
+    code = (study.folder / "train.py").read_text().replace("if stop:", "if False:")
+    (study.folder / "train.py").write_text(code)
+    state = study.run("resources.grace_seconds=60")
+    assert state.ended == "complete", study.said
+    assert sorted(len(pack.evaluations) for pack in state.packs.values()) == [2, 6, 6]
+    assert starts(state) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("sampler", ["random", "tpe", "qmc", "grid"])
+def test_samplers(sampler: str, study: Study, own_code_forgotten) -> None:
+    space = {"config.lr": {"grid": [0.1, 0.2, 0.3, 0.4]}} if sampler == "grid" else SPACE
+    search = None if sampler == "grid" else {"sampler": sampler, "configurations": 4, "generation": 2}
+    if sampler in ("random", "qmc"):
+        search.pop("generation")
+    write(study, space=space, search=search, program={"function": "mine.train"})
+    state = study.run()
+    assert state.ended == "complete", study.said
+    assert len(state.configurations) == 4
+    for found in state.configurations.values():
+        assert found.finished and found.score is not None
+        assert found.resolved["config"]["lr"] == found.values["config.lr"]
+
+
+@some_slow
+def test_verbs(changes, study: Study, lengthwise: CommandLine, own_code_forgotten, tmp_path: Path) -> None:
+    file = write(study, space=SPACE, search={"configurations": 2}, seeds=2, **changes)
+    storage, elsewhere = tmp_path / "runs", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    lengthwise.succeeds("validate", file)
+    lengthwise.succeeds("plan", file)
+    lengthwise.succeeds("run", file, "--storage", storage)
+    folder = storage / "prog"
+
+    # All of the following works wherever it is called.
+    lengthwise.succeeds("extend", folder, "--seeds", "3", cwd=elsewhere)
+    lengthwise.succeeds("extend", folder, "--configurations", "3", cwd=elsewhere)
+    state = SweepState.load(folder)
+    assert sum(len(found.members) for found in state.configurations.values()) == 9
+    assert state.ended == "complete"
+    lengthwise.succeeds("confirm", folder, "--top", "1", "--seeds", "2", cwd=elsewhere)
+    confirmed = SweepState.load(storage / "prog-confirm")
+    (name,) = confirmed.configurations
+    assert name in state.configurations and confirmed.ended == "complete"
+
+    said = lengthwise.succeeds("compare", folder, "0", "1", cwd=elsewhere).stdout
+    assert "whether seeds share anything random is not known" in said
+    assert "same training data" not in said
+    lengthwise.succeeds("status", folder, cwd=elsewhere)
+    lengthwise.succeeds("report", folder, cwd=elsewhere)
+    page = (folder / "report.html").read_text()
+    assert "same training data" not in page
+
+    lengthwise.succeeds("export", folder, "--curves", "c.csv", "--best", "best.yaml", cwd=elsewhere)
+    assert len((elsewhere / "c.csv").read_text().splitlines()) == 1 + 9 * 3 * 3
+    if changes:
+        (elsewhere / "mine.py").write_bytes((study.folder / "mine.py").read_bytes())
+    lengthwise.succeeds("run", elsewhere / "best.yaml", "--storage", storage)
+    best = SweepState.load(storage / "prog-best")
+    assert set(best.configurations) <= set(state.configurations)
+    assert best.ended == "complete"
+
+    if not changes:
+        database = tmp_path / "mlflow.db"
+        lengthwise.succeeds("publish", folder, "--tracking-uri", f"sqlite:///{database}", cwd=elsewhere)
+        keys = {key for (key,) in sqlite3.connect(database).execute("select key from params")}
+        assert any(key.endswith("config.lr") for key in keys), keys
+
+    for verb in (["evaluate", folder, "0", "--lengths", "30"], ["extend", folder, "--steps", "60"], ["data", file]):
+        refused = lengthwise(*verb, cwd=elsewhere)
+        assert refused.returncode == 2 and "Traceback" not in refused.stderr, refused
+        assert "program of your own" in refused.stderr
+
+
+def test_python(study: Study, tmp_path: Path) -> None:
+    file = write(study, space=SPACE, search={"configurations": 2})
+    sweep = package.run(file, storage=tmp_path, seeds=2, **{"resources.scheduler": "inline"})
+    assert sweep.status == "complete"
+    assert len(package.open_sweep(sweep.folder).curves) == 2 * 2 * 3 * 3
+
+
+@programs
+def test_retry_failed(changes, study: Study, own_code_forgotten) -> None:
+    """Members that were given up go on from their checkpoints once the program is mended and that is accepted."""
+    write(study, space=SPACE, search={"configurations": 2}, **changes)
+    for name in ("train.py", "mine.py"):
+        code = (study.folder / name).read_text()
+        (study.folder / name).write_text(code.replace("share = value", "assert step < 20; share = value"))
+    state = study.run()
+    assert (state.ended, len(state.deaths)) == ("failed", 2)
+    own_code_forgotten()
+    write(study, space=SPACE, search={"configurations": 2}, **changes)
+    with pytest.raises(Exception, match="has changed since"):
+        study.resume(state, retry_failed=True)
+    state = study.resume(state, retry_failed=True, accept_code_change=True)
+    assert (state.ended, state.deaths) == ("complete", [])
+    if not changes:
+        assert starts(state) == [0, 0, 10, 10, 10, 10]  # each of the first two attempts reported a new step
+    own_code_forgotten()
+    assert_equal_curves(state, study.run(name="unbroken"))
+
+
+def test_edited_script_changes_nothing_in_mid_sweep(study: Study) -> None:
+    """The first member breaks the script of the user; the copies are run, also by `python -m`."""
+    for command in (["python", "-S", "train.py", "${args}"], ["python", "-m", "train", "${args}"]):
+        breaks = "open(os.environ['SCRIPT'], 'w').write('raise SystemExit(1)')"
+        study.write(script(end=breaks), program={"command": command}, seeds=3)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SCRIPT", str(study.folder / "train.py"))
+            state = study.run(name=f"edited-{len(command)}-{command[1][1]}")
+        assert (study.folder / "train.py").read_text() == "raise SystemExit(1)"
+        assert (state.ended, len(state.deaths)) == ("complete", 0), study.said
+
+
+def test_values_are_single_words_without_a_shell(study: Study, tmp_path: Path) -> None:
+    values = ["$(touch made)", "; touch made", "a b", "`touch made`", "x\ny", "'\"", "--lr=1"]
+    code = script(end="open(os.environ['LENGTHWISE_FOLDER'] + '/words', 'w').write(json.dumps(sys.argv))")
+    study.write(code, config={"text": values[0], "lr": 0.5}, space={"config.text": {"grid": values}})
+    state = study.run()
+    assert state.ended == "complete", study.said
+    words = [json.loads(path.read_text()) for path in state.folder.glob("members/*/words")]
+    assert sorted(one[1] for one in words) == sorted(f"--text={value}" for value in values)
+    assert {len(one) for one in words} == {4}
+    assert not list(tmp_path.rglob("made"))
+
+
+def test_secrets_of_the_environment_are_not_recorded(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = {
+        "MLFLOW_TRACKING_PASSWORD": "hunter2hunter2",
+        "AWS_SECRET_ACCESS_KEY": "abcdefgh12345678",
+        "MY_TOKEN": "t0k3nt0k3n",
+    }
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    study.write(script(end="print(os.environ.get('MLFLOW_TRACKING_PASSWORD'))"))
+    state = study.run()
+    assert state.ended == "complete"
+    for path in state.folder.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert not [name for name, value in secrets.items() if value.encode() in content], path
+    log = next(state.folder.glob("members/*/*.log"))
+    assert re.search(r"^None$", log.read_text(), re.MULTILINE)
