@@ -18,7 +18,7 @@ class VerbGroup(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help: a line for every verb, the name of a panel before its first."""
-        verbs = [(self._panel(name), name) for name in self.commands]
+        verbs = [(self._panel(name), name) for name, verb in self.commands.items() if not verb.hidden]
         first, second = (max(map(len, column)) for column in zip(*verbs, strict=True))
         usage = "lengthwise VERB [--help]  "
         formatter.write(f"{usage}{_cut(self.help or '', WIDTH - len(usage))}\n")

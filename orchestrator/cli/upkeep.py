@@ -164,9 +164,7 @@ def schema(
     say(console, f"wrote {output}")
 
 
-@app.command(
-    "job-env", rich_help_panel=KEEP_HOUSE, short_help="Print the commit and changes of this folder, for a job."
-)
+@app.command("job-env", hidden=True, rich_help_panel=KEEP_HOUSE)  # for `ray job submit`; `submit` needs no such command
 def job_env() -> None:
     """Print the commit and changes of this folder for `ray job submit --runtime-env-json`: a job has no .git."""
     from orchestrator.code.repository import job_environment

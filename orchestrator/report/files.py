@@ -17,7 +17,7 @@ from orchestrator.figures.drawing import DrawingForks, deferred_figures, is_draw
 from orchestrator.figures.heat_maps import explain_missing_maps
 from orchestrator.machine.cpus import count_cores
 from orchestrator.record.kept.curves import read_curves, write_curves
-from orchestrator.record.ledger.folders import REPORT_HTML
+from orchestrator.record.ledger.folders import REPORT_HTML, has_ledger, make_no_sweep_error
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import REPORT_CSV, TABLES, csv_tables, write_csv
 from orchestrator.report.page import detailed_rows, figure_path, render_page
@@ -49,6 +49,8 @@ def refuse_read_only(folder: Path) -> None:
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
+        if not has_ledger(folder):
+            raise make_no_sweep_error(folder) from None
         copy = f"cp -r {shlex.quote(str(folder))} COPY && lengthwise report COPY"
         raise UserError(
             f"{folder}: a report is written into the folder of its sweep, which is impossible here: {error.strerror}; "

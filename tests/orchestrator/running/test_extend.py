@@ -253,7 +253,8 @@ def test_a_file_is_compared_with_the_specification_of_the_sweep_that_is_nearest(
     lengthwise.refuses("resume", folder, "--set", "seeds=2", said="seeds: was [0, 1, 5, 6], now [0, 1]")
 
 
-def test_a_driver_that_dies_before_sweep_yaml_is_written_is_mended(lengthwise, run, monkeypatch):
+@pytest.mark.parametrize("words", [("extend", "--seeds", "4"), ("resume",)])
+def test_a_driver_that_dies_before_sweep_yaml_is_written_is_mended(lengthwise, run, monkeypatch, words):
     folder = run()
     text = (folder / "sweep.yaml").read_text().replace("checkpoint_steps: 15", "checkpoint_steps: 20")
     (folder / "sweep.yaml").write_text(text)
@@ -265,8 +266,7 @@ def test_a_driver_that_dies_before_sweep_yaml_is_written_is_mended(lengthwise, r
     killed = lengthwise("extend", folder, "--seeds", "4")
     assert killed.returncode == 130
     assert (folder / "sweep.yaml").read_text() == text
-    lengthwise.refuses("extend", folder, "--seeds", "4", said=f"lengthwise resume {folder}")
-    lengthwise.succeeds("resume", folder)
+    lengthwise.succeeds(words[0], folder, *words[1:])
     assert same(folder, run("--set", "seeds=4"))
     spec = load_sweep(folder / "sweep.yaml")
     assert spec.seeds == (0, 1, 2, 3) and spec.resources.checkpoint_steps == 20
