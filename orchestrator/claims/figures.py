@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
+from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.members import Members
 from orchestrator.claims.values import ArmValues, by_seed
-from orchestrator.claims.verdicts import Judgement
 from orchestrator.claims.words import axis_words
 from orchestrator.figures.bands import consecutive_runs
 from orchestrator.figures.drawing import PALETTE, frame_axes

@@ -6,15 +6,16 @@ import shutil
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from orchestrator.claims.askings import changed_keys, group_askings
 from orchestrator.claims.figures import draw_claim, write_small_png
+from orchestrator.claims.judgement import HELD, Judgement
 from orchestrator.claims.members import Members
-from orchestrator.claims.registration import changes_since, deciding_values, describe_registration
+from orchestrator.claims.registration import changes_since, describe_registration
 from orchestrator.claims.values import ArmValues, by_seed
-from orchestrator.claims.verdicts import HELD, Judgement, count_verdicts, group_askings
+from orchestrator.claims.verdicts import count_verdicts
 from orchestrator.claims.words import (
     axis_words,
     count_words,
@@ -28,20 +29,20 @@ from orchestrator.claims.words import (
 from orchestrator.errors import UserError
 from orchestrator.record.state.imported import IMPORTED
 from orchestrator.record.state.recuts import total_seconds
-from orchestrator.wording import NOT_REACHED, compact_value, counted, differing_keys, duration, spans, three_digits
+from orchestrator.wording import NOT_REACHED, compact_value, counted, duration, spans, three_digits
 from search_spaces.grammar.claims import SOURCES, Claim, ClaimsFile
-from search_spaces.grammar.problems.findings import dotted_keys, lookup
 
 READ = """\
 Verdicts are about these sweeps and no others. **held** and **contradicted**: the whole 95 % interval lies on one side
-of what is asked, and p is below .05 after Holm's correction over the claims of this page. **no effect within ±x**: the
-whole interval is that close to 0. **undecided**: tested, but the interval has both sides, or p is too large. **not
-tested**: the control failed, too few seeds learned the task, or the sweep is missing. *Ours* marks controls, and
-questions that the paper does not ask. A claim that was asked again has one row with all askings. Values at several
-lengths are averaged. Intervals of medians lie between two of the seeds and need at least six of them; those of means
-are Student's. p is of the sign test (for no effect, of two one-sided ones), of Student's test for means, of the exact
-test for shares, and for a search of least squares or of the interval of the rank correlation. All choices were made at
-the selection lengths.
+of what is asked, and p is below .05 after Holm's correction over all claims of this page, whatever came out. **no
+effect within ±x**: the whole interval is that close to 0. **undecided**: tested, but the interval has both sides, or p
+is too large. **not tested**: the control failed, too few seeds learned the task, or the sweep is missing. *Ours* marks
+controls, and questions that the paper does not ask. A claim that was asked again has one verdict, over the seeds of all
+askings; if a later one changed more than the seeds, by it alone; each asking counts in the correction. Values at
+several lengths are averaged. Intervals of medians lie between two of the seeds and need at least six of them; those of
+means are Student's. p is of the sign test (for no effect, of two one-sided ones), of Student's test for means, of the
+exact test for shares, and for a search of least squares or of the interval of the rank correlation. All choices were
+made at the selection lengths.
 """
 HEAD = ("name", "claim", "effect and 95 % interval", "verdict")  # since 1.0.0; it tells a page from another file
 PICTURE = re.compile(r"(!\[[^\]]*\])\((?!\w+:)([^)\s]+)")  # of Markdown, by a path
@@ -122,12 +123,12 @@ def overview(judgements: Sequence[Judgement]) -> str:
     """Return a table of every claim with its effect and its verdict; all askings of a claim are in one row."""
     rows = []
     for askings in group_askings(judgements):
-        effects = [effect_words(one.claim, one.answer) for one in askings]
-        verdicts = [f"**{one.words}**" for one in askings]
+        judged = find_judged(askings)
+        effects, verdicts = [effect_words(judged.claim, judged.answer)], [f"**{judged.words}**"]
         if len(askings) > 1:
             names = [askings[0].claim.id, *(_name_asking(*pair) for pair in pairwise(askings))]
-            verdicts = [f"{name}: {words}" for name, words in zip(names, verdicts, strict=True)]
-            verdicts.insert(0, f"asked {len(askings)} times")
+            effects += [f"{name}: {_alone(one)}" for name, one in zip(names, askings, strict=True)]
+            verdicts.append(f"asked {len(askings)} times, judged by {_judged_by(judged)}")
         first = askings[0].claim
         rows.append((first.id, _sentence(first), "<br>".join(effects), "<br>".join(verdicts)))
     return markdown_table(HEAD, rows)
@@ -142,7 +143,7 @@ def withdrawn_section(file: ClaimsFile) -> str:
 def section(one: Judgement, file: ClaimsFile, picture: Path | None, askings: Sequence[Judgement]) -> str:
     """Return the section of one claim as Markdown: verdict, question, effect, figure and table of arms."""
     claim, members = one.claim, one.members
-    lines = [f"## {claim.id}: {_sentence(claim)}", "", f"**{one.words}**", ""]
+    lines = [f"## {claim.id}: {_sentence(claim)}", "", f"**{find_judged(askings).words}**", ""]
     if len(askings) > 1:
         lines += [_askings_words(askings), ""]
     note = [claim.note.strip(), ""] if claim.note else []
@@ -160,6 +161,8 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None, askings: Seq
         f"{effect_name(claim)}{_pooled_words(one)}: {effect_words(claim, one.answer)}{_p_words(one)}.",
         "",
     ]
+    if one.alone is not None:
+        lines += [f"Over its own seeds alone: {effect_words(claim, one.alone)}.", ""]
     if changes := changes_since(members.state, file):
         words = "; ".join(f"{key} was {before}, now {now}" for key, before, now in changes)
         lines += [f"The sweep was begun with other values than its file has now: {words}.", ""]
@@ -198,37 +201,30 @@ def _sentence(claim: Claim) -> str:
     return f"{claim.says} *(ours)*" if claim.source == "ours" else claim.says
 
 
+def find_judged(askings: Sequence[Judgement]) -> Judgement:
+    """Return the asking whose answer the verdict of all is about: the last one that was run."""
+    return next((one for one in reversed(askings) if one.members is not None), askings[-1])
+
+
+def _alone(one: Judgement) -> str:
+    """Return the effect over the seeds of one asking."""
+    return effect_words(one.claim, one.alone or one.answer)
+
+
+def _judged_by(judged: Judgement) -> str:
+    return f"the seeds of {' and '.join(judged.pooled)} together" if judged.pooled else judged.claim.id
+
+
 def _askings_words(askings: Sequence[Judgement]) -> str:
-    """Return every asking of a claim with its verdict and what it changed, as a sentence."""
+    """Return every asking of a claim with what it changed, and which of them are judged, as a sentence."""
     names = [askings[0].claim.id, *(_name_asking(*pair) for pair in pairwise(askings))]
-    verdicts = [f"{name} **{one.verdict}**" for name, one in zip(names, askings, strict=True)]
-    return f"Asked {len(askings)} times: {', then '.join(verdicts)}."
+    return f"Asked {len(askings)} times: {', then '.join(names)}. Judged by {_judged_by(find_judged(askings))}."
 
 
 def _name_asking(before: Judgement, one: Judgement) -> str:
     """Return the id of a claim that asks another one again, with what it changed."""
     changed = changed_keys(before, one)
     return f"{one.claim.id} (other {', '.join(changed)})" if changed else one.claim.id
-
-
-def changed_keys(before: Judgement, one: Judgement) -> list[str]:
-    """Return what differs between two askings of a claim, other than the seeds: keys of the claim and of its arms."""
-    first, second = (deciding_values(asked.claim) for asked in (before, one))
-    changed = [key for key in differing_keys(first, second) if key not in ("id", "says", "sweep", "control")]
-    for arms in zip(_trained_values(before), _trained_values(one), strict=False):
-        changed += [key for key in differing_keys(*arms) if key not in changed]
-    return changed
-
-
-def _trained_values(one: Judgement) -> list[dict[str, Any]]:
-    """Return the settings by dotted key of the first configuration of each compared arm."""
-    if one.members is None or one.arms is None:
-        return []
-    resolved = [one.members.state.configurations[arm.config_ids[0]].resolved for arm in one.arms.values()]
-    return [
-        {key: lookup(values, key) for key in dotted_keys(values) if not isinstance(lookup(values, key), dict)}
-        for values in resolved
-    ]
 
 
 def _pooled_words(one: Judgement) -> str:

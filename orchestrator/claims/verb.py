@@ -5,10 +5,11 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from orchestrator.claims.askings import group_askings
 from orchestrator.claims.packed import pack_sweep, packed_path
 from orchestrator.claims.page import HEAD, find_pictures, markdown_table, write_page
 from orchestrator.claims.registration import changes_since
-from orchestrator.claims.verdicts import count_verdicts, group_askings, judge, read_sweeps
+from orchestrator.claims.verdicts import count_verdicts, judge, read_sweeps
 from orchestrator.claims.words import count_words, effect_words, word_question
 from orchestrator.errors import SpecChanged, UserError, refuse_unwritable
 from orchestrator.packages import module_command
@@ -36,7 +37,7 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
         yield f"  {word_question(one.claim)} {effect_words(one.claim, one.answer)}"
     for askings in group_askings(judgements):
         if len(askings) > 1:
-            yield f"asked {len(askings)} times: {', '.join(f'{one.claim.id} {one.verdict}' for one in askings)}"
+            yield f"asked {len(askings)} times: {', '.join(one.claim.id for one in askings)}: {askings[-1].verdict}"
     for claim in file.claims:
         if claim.withdrawn is not None:
             yield f"{claim.id}: withdrawn: {claim.withdrawn}"

@@ -1,10 +1,22 @@
-"""The five verdicts of a claim: held, contradicted, no effect within a bound, undecided, or not tested and why."""
+"""From the claims of a file and their sweeps to verdicts."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from orchestrator.claims.askings import find_poolable, group_askings, pool_arms
+from orchestrator.claims.judgement import (
+    CONTRADICTED,
+    HELD,
+    LEVEL,
+    NO_EFFECT,
+    NOT_TESTED,
+    SEEDS,
+    UNDECIDED,
+    VERDICTS,
+    Judgement,
+)
 from orchestrator.claims.members import Members
 from orchestrator.claims.packed import packed_path, read_packed
 from orchestrator.claims.questions import Answer, ask
@@ -17,53 +29,11 @@ from orchestrator.wording import compact_value, counted
 from search_spaces import nearest_name
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
-HELD, CONTRADICTED, NO_EFFECT = "held", "contradicted", "no effect"  # the last with its bound behind it
-UNDECIDED, NOT_TESTED = "undecided", "not tested"
-VERDICTS = (HELD, CONTRADICTED, NO_EFFECT, UNDECIDED, NOT_TESTED)
-LEVEL = 0.05
-SEEDS = (9, 12, 17, 24, 36, 48)  # that a sweep is asked to have
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judgement:
-    """The verdict of one claim.
-
-    `answer` is over the seeds that learned, `all_seeds` over all of them; `other` is the mean over all seeds of a
-    difference that its median decides, or the median of one that its mean decides; `holm` is the p-value after Holm's
-    correction over the tested claims of the page. `members` is None if the sweep is missing. `enough` is the number of
-    seeds with values like these that would decide an undecided claim: one of SEEDS, 0 if none would, None if unknown.
-    """
-
-    claim: Claim
-    verdict: str
-    reason: str = ""
-    members: Members | None = None
-    arms: Mapping[str, ArmValues] | None = None
-    answer: Answer | None = None
-    all_seeds: Answer | None = None
-    other: Answer | None = None
-    holm: float = math.nan
-    enough: int | None = None
-
-    @property
-    def words(self) -> str:
-        """The verdict, with the reason if no test was made or its result is inconclusive."""
-        separator = ": " if self.verdict == NOT_TESTED else " "
-        return f"{self.verdict}{separator}{self.reason}" if self.reason else self.verdict
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether the claim was tested and the result is conclusive."""
-        return self.verdict not in (UNDECIDED, NOT_TESTED)
-
 
 def judge(file: ClaimsFile, members: Mapping[str, Members | str]) -> list[Judgement]:
     """Return the verdict of every judged claim; `members` has each sweep by name, or why it cannot be used.
 
-    A claim is not tested if its control did not hold, or with too few seeds or seeds that did not learn. The others are
-    held, contradicted or without effect if the whole interval says so and p is below .05 after Holm's correction (Holm,
-    1979); otherwise undecided. The correction is over all claims of the file with a p, also those whose control then
-    failed. Raises UserError for a claim that does not fit its sweep.
+    Raises UserError for a claim that does not fit its sweep.
     """
     asked = []
     for claim in file.judged:
@@ -71,24 +41,37 @@ def judge(file: ClaimsFile, members: Mapping[str, Members | str]) -> list[Judgem
             asked.append(_ask(claim, members[claim.sweep]))
         except UserError as error:
             raise UserError(f"{file.path}: claim {claim.id}: {error}") from None
-    open_ones = [one for one in asked if one.answer is not None and not one.reason]
-    p_values = holm([one.answer.p if one.answer is not None else math.nan for one in open_ones])
-    corrected = dict(zip((one.claim.id for one in open_ones), p_values, strict=True))
-    decided: dict[str, Judgement] = {}
-    for one in asked:
-        decided[one.claim.id] = _decide(one, corrected.get(one.claim.id, math.nan), decided)
-    return [count_enough(one, list(decided.values())) for one in decided.values()]
+    return settle([_pool(askings) for askings in group_askings(asked)], file)
 
 
-def group_askings(judgements: Sequence[Judgement]) -> list[list[Judgement]]:
-    """Return the claims in the order of the page, each as the list of its askings, the last one last."""
-    by_id = {one.claim.id: one for one in judgements}
-    again = {one.claim.asked_again for one in judgements}
-    askings = [[one] for one in judgements if one.claim.id not in again]
-    for asking in askings:
-        while (following := by_id.get(asking[-1].claim.asked_again or "")) is not None:
-            asking.append(following)
-    return askings
+def settle(rows: Sequence[Sequence[Judgement]], file: ClaimsFile) -> list[Judgement]:
+    """Return the judgements in the order of the file; each row has the askings of a claim, the judged one last.
+
+    A claim is not tested if its control did not hold, or with too few seeds or seeds that did not learn. The others are
+    held, contradicted or without effect if the whole interval says so and p is below .05 after Holm's correction (Holm,
+    1979); otherwise undecided. The correction is over every claim of the file, whatever came out: p is 1 for those that
+    are not tested, not run or withdrawn, and for each asking but the judged one.
+    """
+    judged = {row[-1].claim.id: row[-1] for row in rows}
+    row_of = {one.claim.id: row[-1].claim.id for row in rows for one in row}
+    tested = {name for name, one in judged.items() if one.answer is not None and not one.reason}
+    while True:
+        p_values = [_p(judged[claim.id]) if claim.id in tested else 1.0 for claim in file.claims]
+        corrected = {claim.id: p for claim, p in zip(file.claims, holm(p_values), strict=True) if claim.id in tested}
+        decided: dict[str, Judgement] = {}
+        for name in judged:
+            _decide(name, judged, row_of, corrected, decided)
+        untested = {name for name in tested if decided[name].verdict == NOT_TESTED}
+        if not untested:
+            break
+        tested -= untested
+    family = len(file.claims) + 1  # with the asking that would have more seeds
+    decided = {name: count_enough(one, list(decided.values()), family) for name, one in decided.items()}
+    by_id = {one.claim.id: one for row in rows for one in row}
+    for name, row_name in row_of.items():
+        row = decided[row_name]
+        by_id[name] = row if name == row_name else replace(by_id[name], verdict=row.verdict, reason="")
+    return [by_id[claim.id] for claim in file.judged]
 
 
 def count_verdicts(judgements: Sequence[Judgement], source: str) -> dict[str, int]:
@@ -97,34 +80,54 @@ def count_verdicts(judgements: Sequence[Judgement], source: str) -> dict[str, in
     return {name: count for name in VERDICTS if (count := sum(one.verdict.startswith(name) for one in last))}
 
 
-def count_enough(one: Judgement, page: Sequence[Judgement]) -> Judgement:
+def count_enough(one: Judgement, page: Sequence[Judgement], family: int) -> Judgement:
     """Return the judgement; if undecided, with the number of seeds that would decide it, or a note if none would.
 
-    A judgement whose claim is asked again is returned unchanged.
+    `page` has the other judgements of a page with so many claims. A claim that is asked again is left as it is.
     """
     if one.answer is None or one.answer.ask_more is None or one.verdict != UNDECIDED:
         return one
     ask_more, more = one.answer.ask_more, [n for n in SEEDS if n > one.answer.n]
     if not more or one.claim.asked_again:
         return one
-    tested = [
-        other.answer.p for other in page if other is not one and other.answer is not None and not math.isnan(other.holm)
-    ]
+    tested = [_p(other) for other in page if other.claim.id != one.claim.id and not math.isnan(other.holm)]
+    untested = [1.0] * (family - 1 - len(tested))
 
     def decide(n: int) -> bool:
         found = ask_more(n)
-        return read_verdict(one.claim, found) != UNDECIDED and holm([found.p, *tested])[0] <= LEVEL
+        return read_verdict(one.claim, found) != UNDECIDED and holm([found.p, *tested, *untested])[0] <= LEVEL
 
     enough = next(filter(decide, more), 0)
     reason = one.reason if enough else f"{one.reason}, as it would be after {SEEDS[-1]} seeds like these"
     return replace(one, enough=enough, reason=reason)
 
 
+def _p(one: Judgement) -> float:
+    """Return the p-value of an answer before Holm's correction, 1 without any."""
+    return 1.0 if one.answer is None or math.isnan(one.answer.p) else one.answer.p
+
+
+def _pool(askings: Sequence[Judgement]) -> list[Judgement]:
+    """Return the askings of a claim with the judged one last: the last that was run, over all seeds asked the same."""
+    last = next((one for one in reversed(askings) if one.members is not None), askings[-1])
+    pooled = find_poolable(askings[: askings.index(last) + 1])
+    if len(pooled) > 1 and last.members is not None:
+        together = _answer(last.claim, last.members, pool_arms(pooled))
+        names = tuple(one.claim.id for one in pooled)
+        judged = replace(together, arms=last.arms, pooled=names, alone=last.answer)
+    else:
+        judged = last
+    return [*(one for one in askings if one is not last), judged]
+
+
 def _ask(claim: Claim, members: Members | str) -> Judgement:
     """Return the answer to a claim, or why there is none, before its control and Holm's correction."""
     if isinstance(members, str):
         return Judgement(claim=claim, verdict=NOT_TESTED, reason=members)
-    arms = read_arms(claim, members)
+    return _answer(claim, members, read_arms(claim, members))
+
+
+def _answer(claim: Claim, members: Members, arms: Mapping[str, ArmValues]) -> Judgement:
     compared = [arms[name] for name in claim.compare]
     every = ask(claim, members, compared, learned_only=False)
     answer = ask(claim, members, compared, learned_only=True) if claim.learned else every
@@ -156,19 +159,31 @@ def _other_estimand(claim: Claim, members: Members, arms: list[ArmValues]) -> An
     return None if math.isnan(other.effect) else other
 
 
-def _decide(asked: Judgement, holm: float, before: Mapping[str, Judgement]) -> Judgement:
-    claim, answer = asked.claim, asked.answer
-    verdict, reason = NOT_TESTED, asked.reason
-    control = before.get(claim.control or "")
+def _decide(
+    name: str,
+    judged: Mapping[str, Judgement],
+    row_of: Mapping[str, str],
+    corrected: Mapping[str, float],
+    decided: dict[str, Judgement],
+) -> Judgement:
+    """Return the verdict of a row, after that of its control's row, and add both to `decided`."""
+    if name in decided:
+        return decided[name]
+    decided[name] = one = judged[name]  # as long as its control is being judged
+    holm_p = corrected.get(name, math.nan)
+    claim, answer, verdict, reason = one.claim, one.answer, NOT_TESTED, one.reason
+    control_row = row_of.get(claim.control or "")
+    control = None if control_row in (None, name) else _decide(control_row, judged, row_of, corrected, decided)
     if control is not None and control.verdict != HELD:
-        reason = f"its control {control.claim.id} is {control.verdict}"
+        reason = f"its control {claim.control} is {control.verdict}"
     elif answer is not None and not reason:
         verdict = read_verdict(claim, answer)
         if verdict == UNDECIDED:
             reason = f"after {counted(answer.n, answer.unit[:-1])}"
-        elif not holm <= LEVEL:
-            verdict, reason = UNDECIDED, f"(p = {answer.p:.2g}, {holm:.2g} after Holm's correction)"
-    return replace(asked, verdict=verdict, reason=reason, holm=holm)
+        elif not holm_p <= LEVEL:
+            verdict, reason = UNDECIDED, f"(p = {answer.p:.2g}, {holm_p:.2g} after Holm's correction)"
+    decided[name] = replace(one, verdict=verdict, reason=reason, holm=holm_p)
+    return decided[name]
 
 
 def read_verdict(claim: Claim, answer: Answer) -> str:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from orchestrator.claims.figures import draw_claim
+from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.page import arms_table, what_would_decide
-from orchestrator.claims.verdicts import Judgement, count_enough
+from orchestrator.claims.verdicts import count_enough
 from tests.orchestrator.claims.conftest import NONE, PRE, SWEEP, Put, claim, is_pre
 from trainers.config.member import MemberConfig
 
@@ -79,11 +80,11 @@ def test_the_table_says_which_of_several_values_was_chosen(put: Put, rates: str,
 @pytest.mark.parametrize(
     ("worse", "others", "said"),
     [
-        ((0, 1), (), "17 fresh seeds{}, with values like these, would decide it."),  # 13 of 17: p = .049
+        ((0, 1), (), "24 fresh seeds{}, with values like these, would decide it."),  # 19 of 24: p = .0066
         (
             (0, 1),
             (1e-6,),
-            "17 fresh seeds{}, with values like these, would decide it.",
+            "24 fresh seeds{}, with values like these, would decide it.",
         ),  # Holm takes smaller p out first
         ((0, 1), (0.9,), "24 fresh seeds{}, with values like these, would decide it."),  # 19 of 24: p = .0066
         ((0, 2, 4, 6), (), ""),
@@ -101,7 +102,7 @@ def test_more_seeds_are_asked_for_if_they_would_decide(
     for changes, which in (({}, ""), ({"learned": learned}, " that learn")):
         one = put(noise, claim(**changes))["pre_norm"]
         beside = [replace(one, answer=replace(one.answer, p=p), holm=p) for p in others]
-        one = count_enough(replace(one, verdict="undecided", reason="after 9 seeds"), beside)
+        one = count_enough(replace(one, verdict="undecided", reason="after 9 seeds"), beside, 2 + len(others))
         assert what_would_decide(one) == said.format(which)
         assert one.reason == "after 9 seeds" + ("" if said else ", as it would be after 48 seeds like these")
 
@@ -114,7 +115,7 @@ def test_more_seeds_are_asked_for_if_they_would_decide(
         ([0.0] * 2 + [-0.1] * 7, {"negligible": 0.2}, None),  # decided: no effect
         ([0.04] * 5 + [0.06] * 4, {"question": "equivalence", "within": 0.05, "expect": None}, 0),  # on the bound
         ([0.04] * 7 + [0.06] * 2, {"question": "equivalence", "within": 0.05, "expect": None}, 17),
-        ([0.04] * 2 + [0.06] * 7, {"question": "equivalence", "within": 0.05, "expect": None}, 17),
+        ([0.04] * 2 + [0.06] * 7, {"question": "equivalence", "within": 0.05, "expect": None}, 24),
     ],
 )
 def test_more_seeds_decide_only_what_their_interval_would(

@@ -101,14 +101,12 @@ def test_all_askings_of_a_claim_are_in_one_row_and_withdrawn_ones_in_none(claims
     page = claims_file.with_name("page.md")
     code, out, err = says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
     assert code == 0 and not err, err
-    assert "asked 2 times: pre_norm contradicted, again held" in out.splitlines()
+    assert "asked 2 times: pre_norm, again: held" in out.splitlines()
     assert "gone: withdrawn: It was stopped early." in out.splitlines() and "2 of 2 claims are decided" in out
     text = page.read_text(encoding="utf-8")
     (row,) = [line for line in text.splitlines() if line.startswith("| ") and "**" in line]
-    assert row.count("n = 9 seeds") == 2 and row.endswith(
-        "| asked 2 times<br>pre_norm: **contradicted**<br>again (other expect, lengths): **held** |"
-    )
-    both = "Asked 2 times: pre_norm **contradicted**, then again (other expect, lengths) **held**."
+    assert row.count("n = 9 seeds") == 3 and row.endswith("| **held**<br>asked 2 times, judged by again |")
+    both = "Asked 2 times: pre_norm, then again (other expect, lengths). Judged by again."
     assert text.count(both) == 2, "in the section of either"
     assert re.search(r"^## Withdrawn\n\n- gone: .* It was stopped early\.$", text, re.M)
     assert "## gone" not in text and not (page.parent / "page_figures" / "gone.png").exists()

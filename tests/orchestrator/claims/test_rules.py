@@ -1,0 +1,128 @@
+"""The rules of judgement: what they decide, and how rarely they decide something if there is nothing to find."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from orchestrator.claims.judgement import Judgement
+from orchestrator.claims.questions import Answer, mean_answer
+from orchestrator.claims.verdicts import judge, read_sweeps, settle
+from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
+from tests.orchestrator.claims.conftest import SWEEP, claim, is_pre, pretended_sweep, write_claims
+from trainers.config.member import MemberConfig
+
+DECIDED = ("held", "contradicted")
+
+
+def a_page(claims: Sequence[dict[str, object]]) -> ClaimsFile:
+    return ClaimsFile.model_validate({"title": "Made up", "claims": claims})
+
+
+def answered(asked: Claim, values: np.ndarray, reason: str = "") -> Judgement:
+    return Judgement(claim=asked, verdict="not tested", reason=reason, answer=mean_answer(values))
+
+
+def share_of_false_pages(draw_page: Callable[[np.random.Generator], list[Judgement]], pages: int = 300) -> float:
+    """The share of pages on which some claim is decided."""
+    rng = np.random.default_rng(0)
+    return float(np.mean([any(one.verdict in DECIDED for one in draw_page(rng)) for _ in range(pages)]))
+
+
+def test_every_claim_of_a_page_is_in_the_correction_whatever_came_out() -> None:
+    """Four of twelve are not learned, and two rest on a control that is not held; p of the first counts 12 times."""
+    clear = np.array([0.5, 0.7, 0.6, 0.8, 0.9, 0.7, 0.6, 0.5, 0.8])
+    file = a_page([claim(id=f"c{k}", expect="larger", control="c5" if k in (6, 7) else None) for k in range(12)])
+    noise = np.array([-1.0, 1.0, -2.0, 2.0, -3.0, 3.0, -1.0, 1.0, 0.5])
+    rows = []
+    for k, one in enumerate(file.claims):
+        reason = "not learned" if 1 <= k <= 4 else ""
+        rows.append([answered(one, clear if k in (0, 2, 6) else noise, reason)])
+    found = {one.claim.id: one for one in settle(rows, file)}
+    assert found["c0"].verdict == "held" and found["c0"].holm == pytest.approx(12 * found["c0"].answer.p)
+    assert [found[name].verdict for name in ("c2", "c6", "c7")] == ["not tested"] * 3
+    assert found["c5"].verdict == "undecided" and np.isnan(found["c6"].holm)
+
+
+def test_among_claims_without_an_effect_one_page_in_twenty_decides_some_also_if_half_are_not_learned() -> None:
+    file = a_page([claim(id=f"c{k}") for k in range(8)])
+
+    def draw_page(rng: np.random.Generator) -> list[Judgement]:
+        learned = rng.random(len(file.claims)) < 0.5
+        reasons = ["" if one else "not learned" for one in learned]
+        return settle([[answered(c, rng.normal(size=12), r)] for c, r in zip(file.claims, reasons, strict=True)], file)
+
+    assert share_of_false_pages(draw_page) <= 0.05
+
+
+def test_asking_until_it_comes_out_decides_no_more_pages_than_asking_once() -> None:
+    """Each undecided claim is asked again of fresh seeds, up to four times; then by itself it would be decided."""
+
+    def ask_rows(samples: list[list[Answer]]) -> list[Judgement]:
+        claims = [
+            claim(id=f"c{k}_{i}", asked_again=f"c{k}_{i + 1}" if i + 1 < len(askings) else None)
+            for k, askings in enumerate(samples)
+            for i in range(len(askings))
+        ]
+        file = a_page(claims)
+        by_id = {one.id: one for one in file.claims}
+        rows = [
+            [Judgement(claim=by_id[f"c{k}_{i}"], verdict="not tested", answer=one) for i, one in enumerate(askings)]
+            for k, askings in enumerate(samples)
+        ]
+        return settle(rows, file)
+
+    def draw_page(rng: np.random.Generator) -> list[Judgement]:
+        drawn = rng.normal(size=(6, 36))
+        samples = [[mean_answer(one[:9])] for one in drawn]
+        for _ in range(3):
+            found = {one.claim.id: one for one in ask_rows(samples)}
+            for k, askings in enumerate(samples):
+                if found[f"c{k}_0"].verdict not in DECIDED:
+                    askings.append(mean_answer(drawn[k, : 9 * (len(askings) + 1)]))
+        return ask_rows(samples)
+
+    assert share_of_false_pages(draw_page, pages=100) <= 0.05
+
+
+def two_sweeps(storage: Path, value: Callable[[MemberConfig], float], seeds: str, **again: object) -> list[Judgement]:
+    """A claim of seeds 0 to 8 of one sweep, asked again of the given seeds of another one."""
+
+    def invent(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int) -> np.ndarray:
+        return np.full((2, len(metrics), len(member.evaluated_lengths)), value(member))
+
+    for name, drawn in (("made_up", "9"), ("fresh", seeds)):
+        sweep = SWEEP.replace("name: made_up", f"name: {name}").replace("seeds: 9", f"seeds: {drawn}")
+        (storage / f"{name}.yaml").write_text(sweep)
+        pretended_sweep(storage / f"{name}.yaml", storage, invent)
+    second = claim(**{"id": "again", "sweep": "fresh", **again})
+    file = load_claims(write_claims(storage / "claims.yaml", [claim(asked_again="again"), second]))
+    return judge(file, read_sweeps(file, storage))
+
+
+FRESH = f"[{', '.join(map(str, range(9, 21)))}]"
+
+
+def two_of_three(member: MemberConfig) -> float:
+    return 0.5 + (0.1 if member.seed % 6 == 0 else -0.1) * is_pre(member)
+
+
+def test_all_askings_have_one_verdict_over_the_seeds_of_all(tmp_path: Path) -> None:
+    """Nine seeds with seven ahead, then twelve with ten: each is undecided alone, both together are held."""
+    first, last = two_sweeps(tmp_path, two_of_three, FRESH)
+    assert (first.verdict, last.verdict) == ("held", "held")
+    assert (first.answer.n, last.alone.n, last.answer.n) == (9, 12, 21) and last.pooled == ("pre_norm", "again")
+    assert first.answer.p > 0.05 and last.answer.p == pytest.approx(stats.binomtest(17, 21).pvalue)
+    assert last.holm == pytest.approx(2 * last.answer.p), "both askings count"
+
+
+def test_a_seed_that_was_trained_twice_counts_once(tmp_path: Path) -> None:
+    assert two_sweeps(tmp_path, two_of_three, "12")[1].answer.n == 12
+
+
+def test_an_asking_that_changed_more_than_the_seeds_is_judged_by_itself(tmp_path: Path) -> None:
+    first, last = two_sweeps(tmp_path, two_of_three, FRESH, lengths=[9])
+    assert last.pooled == () and last.answer.n == 12 and first.verdict == last.verdict == "undecided"
+    assert last.holm == pytest.approx(2 * stats.binomtest(10, 12).pvalue)
