@@ -134,13 +134,17 @@ class _Run:
         reports, log = (self.folder / f"attempt-{number}.{ending}" for ending in ("jsonl", "log"))
         reports.touch()
         code, reason = 0, None
-        if self.member.program.function is not None:
-            self._call(reports)
-        else:
-            try:
+        try:
+            if self.member.program.function is not None:
+                self._call(reports)
+            else:
                 code, reason = self._start(reports, log)
-            except ReportProblem as problem:
+        except ReportProblem as problem:
+            # Its checkpoints may be those of steps that were never recorded: a later attempt starts anew.
+            self.checkpoints.rename(self.checkpoints.with_name(f"{self.checkpoints.name}.attempt-{number}"))
+            if log.exists():
                 raise ProgramEnded(str(problem), _shown_log(log), again=False) from None
+            raise  # through the function, whose line is named
         if code == 0 and reason is None:  # otherwise the next attempt repeats a step that lacks averages
             self._record(self.reports.finish())
         self._fill()

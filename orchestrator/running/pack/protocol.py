@@ -118,11 +118,12 @@ def explain(error: BaseException, own: Collection[str] = ()) -> Death:
     if isinstance(error, ProgramEnded):
         return Death(message=error.message, trace=error.trace, again=error.again, killed=True)
     frames = traceback.extract_tb(error.__traceback__)
+    users = [frame for frame in frames if frame.filename in own]
     full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return Death(
-        message=describe_exception(error, [(frame.filename, frame.lineno) for frame in frames]),
+        message=describe_exception(error, [(frame.filename, frame.lineno) for frame in users or frames]),
         trace="".join(traceback.format_exception(type(error), error, _from_the_pack(error)))[-LONGEST_TRACE:],
-        again=full or isinstance(error, OSError) or not any(frame.filename in own for frame in frames),
+        again=full or isinstance(error, OSError) or not users,
         out_of_memory=full,
     )
 

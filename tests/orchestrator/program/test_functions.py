@@ -1,0 +1,120 @@
+"""Functions as programs: how they end, and how they are stopped; first failures that are alike stop the sweep."""
+
+import pytest
+
+from orchestrator.record.state.state import SweepState
+from tests.orchestrator.program.studies import Study, assert_equal_curves, script
+
+LOOP = """
+def train(config, seed, report, checkpoints):
+    for step in range(1, 31):
+        {step}
+        if step % 10 == 0 and report(step, {{"acc": {{5: step + seed, 10: 0.5, 20: {value}}}}}, loss=0.1):
+            return
+    {end}
+"""
+
+
+def run(study: Study, step: str = "pass", value: str = "0.1", end: str = "pass", **changes: object) -> SweepState:
+    study.write(program={"function": "mine.train"}, **changes)
+    (study.folder / "mine.py").write_text(LOOP.format(step=step, value=value, end=end))
+    return study.run()
+
+
+@pytest.mark.parametrize(
+    ("code", "steps", "error"),
+    [
+        ("step == 25 and 1 / 0", [10, 20], ["ZeroDivisionError", "mine.py:4"]),
+        ("step == 25 and exit(3)", [10, 20], ["SystemExit", "3"]),
+        ("if step == 25: return", [10, 20], ["step 20 of 30", "last report"]),
+        ("step == 15 and report(15, {'ac': 1})", [10], ["attempt-1.jsonl:2", "'ac'", "'acc'", "mine.py:4"]),
+        ("step == 15 and report(15, {'acc': {7: 1}})", [10], ["attempt-1.jsonl:2", "7", "5, 10, 20"]),
+        ("step == 15 and report(15, {'acc': {5: 'x'}})", [10], ["ValueError", "mine.py:4"]),
+        ("if step == 20: continue", [10], ["step 30", "step 20"]),
+    ],
+)
+def test_function_that_fails(code: str, steps: list[int], error: list[str], study: Study, own_code_forgotten) -> None:
+    (pack,) = run(study, code).packs.values()
+    assert (pack.status, len(pack.attempts), list(pack.evaluations)) == ("failed", 1, steps), pack.error
+    assert all(word in str(pack.error) for word in error), pack.error
+
+
+def test_nan_at_the_end_diverges(study: Study, own_code_forgotten) -> None:
+    changes = {"evaluation__metrics": {"acc": {"direction": "maximize", "lengths": [20]}}, "objective__lengths": [20]}
+    loop = LOOP.replace("5: step + seed, 10: 0.5, ", "")
+    study.write(program={"function": "mine.train"}, **changes)
+    (study.folder / "mine.py").write_text(loop.format(step="pass", value="float('nan')", end="pass"))
+    (pack,) = study.run().packs.values()
+    assert (pack.status, pack.states[0].failed_at) == ("complete", 30)
+
+
+@pytest.mark.parametrize("at", ["step == 5", "step == 25"])
+def test_first_failures_alike_stop_the_sweep(at: str, study: Study) -> None:
+    """Unless one of them has reported; also if the message names the file of the member."""
+    for name, code in {
+        "exit": f"{at} and sys.exit('no such data')",
+        "nonsense": f"{at} and run._write({{'step': step, 'curves': {{'ac': 1}}}})",
+    }.items():
+        study.write(script(step=code), seeds=5)
+        state = study.run(name=f"{name}-{at[-1]}")
+        ended = [pack for pack in state.packs.values() if pack.has_ended]
+        assert len(ended) == (3 if at == "step == 5" else 5), study.said
+        assert (state.ended == "failed") == (at != "step == 5")
+        if at == "step == 5":
+            assert "--retry-failed" in study.said and ("no such data" in study.said or "'ac'" in study.said)
+            study.write(seeds=5)
+            state = study.resume(state, retry_failed=True, accept_code_change=True)
+            assert (state.ended, state.deaths) == ("complete", []), study.said
+
+
+def test_killed_between_the_averages_of_a_step(study: Study) -> None:
+    """The next attempt reports the step again with all of them."""
+    code = """
+import os, lengthwise
+run = lengthwise.member()
+first = run.reported == 0
+for step in (10, 20, 30):
+    run.report(step, {"acc": {5: step / 7}}, loss=step)
+    if FAILS and first and step == 20:
+        os.kill(os.getpid(), 9)
+    run.report(step, {"acc": {5: step / 3}}, average="ema")
+"""
+    changes = {"evaluation__averages": ["raw", "ema"], "evaluation__lengths": [5], "objective__average": "ema"}
+    changes |= {"objective__lengths": [5]}
+    study.write(f"FAILS = True\n{code}", **changes)
+    state = study.run()
+    study.write(f"FAILS = False\n{code}", **changes)
+    assert_equal_curves(state, study.run(name="unbroken"))
+    (folder,) = (state.folder / "members").iterdir()
+    assert [len(path.read_text().splitlines()) for path in sorted(folder.glob("*.jsonl"))] == [3, 6]
+
+
+def test_function_is_asked_to_stop_by_used_up_time(study: Study, own_code_forgotten) -> None:
+    study.write(program={"function": "mine.train"})
+    code = LOOP.format(step="__import__('time').sleep(0.2)", value="0.1", end="pass")
+    (study.folder / "mine.py").write_text(code)
+    state = study.run(max_seconds=0.5)
+    (pack,) = state.packs.values()
+    assert (state.ended, pack.attempts, list(pack.evaluations)) == ("stopped by its budget", [], [10])
+    assert study.resume(state).ended == "complete"
+
+
+@pytest.mark.slow
+def test_under_ray_as_under_local(study: Study, lengthwise) -> None:
+    """Race and rungs, a command and a function; no process is left."""
+    racing = {"first": 1, "keep": 0.5, "steps": {"first": 20, "keep": 0.5, "guard": False}}
+    changes = {"search": {"configurations": 4, "racing": racing}, "seeds": 2, "training": {"steps": 40}}
+    changes |= {"space": {"config.lr": {"log_uniform": [0.01, 1.0]}}}
+    file = study.write(
+        script(reported="step == 10 and run.reported == 0 and given['seed'] == '1' and os.abort()"), **changes
+    )
+    storage = study.folder / "runs"
+    for scheduler in ("ray", "local"):
+        words = ("--storage", storage, "--name", scheduler, "--set", f"resources.scheduler={scheduler}")
+        done = lengthwise.process("run", file, *words, "--set", "resources.workers=2", cwd=study.folder)
+        assert done.returncode == 0, done.stdout + done.stderr
+    states = [SweepState.load(storage / name) for name in ("ray", "local")]
+    assert_equal_curves(*states)
+    assert [len(state.attempts) for state in states[0].packs.values()] == [
+        len(state.attempts) for state in states[1].packs.values()
+    ]
