@@ -2,11 +2,12 @@
 
     python -I -S keeper.py WORKER_PID LOCK_DESCRIPTOR GRACE_SECONDS WORD...
 
-It imports little of the standard library, so that it starts quickly. The program has a session of its own and dies
-with the keeper. On Linux the keeper is the subreaper of all processes below it, so that it knows those with sessions of
+It imports little of the standard library, so that it starts quickly. The program has a session of its own and dies with
+the keeper. On Linux the keeper is the subreaper of all processes below it, so that it knows those with sessions of
 their own, too, such as the ranks of torchrun; elsewhere it knows the process group of the program. It holds the lock
-until the last of them has ended. SIGTERM is forwarded to the program, which has GRACE_SECONDS to end; SIGUSR1 kills.
-The exit status is that of the program, 128 + N if signal N killed it, 127 if it could not be started.
+until the last of them has ended. It is a child of the process that the worker starts, because a worker of Ray that ends
+kills its own children, and nothing below them. SIGTERM is forwarded to the program, which has GRACE_SECONDS to end;
+SIGUSR1 kills. The exit status is that of the program, 128 + N if signal N killed it, 127 if it could not be started.
 """
 
 import ctypes
@@ -22,8 +23,33 @@ _SECONDS_BETWEEN_LOOKS = 0.2  # at the worker, whose end sends no signal
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
+def start_keeper(worker: int, lock: int, grace: float, words: list[str]) -> int:
+    """Run `keep` in a child process; return its exit status, or end when the worker does: the keeper then ends all."""
+    parent = os.getpid()
+    keeper = os.fork()
+    if keeper == 0:
+        os._exit(keep(parent, lock, grace, words))
+    os.close(lock)
+
+    def look(number: int, frame: object) -> None:
+        if os.getppid() != worker:
+            os._exit(1)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, lambda number, _: os.kill(keeper, number))
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_LOOKS)
+    code = os.waitstatus_to_exitcode(os.waitpid(keeper, 0)[1])
+    if code < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return code
+
+
 def keep(worker: int, lock: int, grace: float, words: list[str]) -> int:
-    """Run the program until it and every process below it have ended; return the exit status."""
+    """Run the program until it and every process below it have ended; return the exit status.
+
+    `worker` is the parent process, whose end ends the program.
+    """
     # Each signal wakes the loop through a pipe.
     wake, write_end = os.pipe()
     os.set_blocking(write_end, False)
@@ -120,4 +146,4 @@ def _prctl(option: int, value: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(keep(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]))
+    sys.exit(start_keeper(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]))

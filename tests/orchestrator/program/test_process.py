@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from orchestrator.program import process
@@ -90,6 +91,12 @@ def alive(folder: Path) -> list[int]:
     return process._processes_of(folder / "lock")
 
 
+def keepers(folder: Path) -> list[int]:
+    """Return the process that the worker has started, and its child, the keeper."""
+    started = int((folder / "keeper").read_text())
+    return [started, *(child.pid for child in psutil.Process(started).children())]
+
+
 def main_process(folder: Path) -> int:
     return int((folder / "lock").read_text())
 
@@ -97,7 +104,7 @@ def main_process(folder: Path) -> int:
 @programs("worker")
 def test_killed_worker(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
     worker = start_worker(code, processes, grace=60)
-    assert len(alive(tmp_path)) == processes + 1
+    assert len(alive(tmp_path)) == processes + 2  # the keeper and its parent
     worker.kill()
     wait_until(lambda: not alive(tmp_path) and process.try_lock(tmp_path / "lock"), 5)
 
@@ -105,9 +112,25 @@ def test_killed_worker(code: str, processes: int, start_worker: StartWorker, tmp
 @programs("keeper")
 def test_killed_keeper(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
     worker = start_worker(code, processes)
-    os.kill(int((tmp_path / "keeper").read_text()), signal.SIGKILL)
+    os.kill(keepers(tmp_path)[1], signal.SIGKILL)
     wait_until(lambda: not alive(tmp_path), 5)
     assert worker.communicate(timeout=5)[0] == "-9\n"
+
+
+def test_killed_parent_of_the_keeper(start_worker: StartWorker, tmp_path: Path) -> None:
+    worker = start_worker(*PROGRAMS["plain"])
+    os.kill(keepers(tmp_path)[0], signal.SIGKILL)
+    wait_until(lambda: not alive(tmp_path), 5)
+    assert worker.communicate(timeout=5)[0] == "-9\n"
+
+
+@programs("worker")
+def test_worker_of_ray_that_ends(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
+    """It kills its children first; nothing is left, though no next attempt begins."""
+    worker = start_worker(code, processes, grace=60)
+    os.kill(keepers(tmp_path)[0], signal.SIGKILL)
+    worker.kill()
+    wait_until(lambda: not alive(tmp_path), 5)
 
 
 @programs("program")
@@ -122,8 +145,10 @@ def test_killed_program(code: str, processes: int, start_worker: StartWorker, tm
 def test_killed_worker_and_keeper(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
     """The next attempt ends what is left before it begins."""
     worker = start_worker(code, processes)
+    started = keepers(tmp_path)
     worker.kill()
-    os.kill(int((tmp_path / "keeper").read_text()), signal.SIGKILL)
+    for keeper in started:
+        os.kill(keeper, signal.SIGKILL)
     wait_until(lambda: process.try_lock(tmp_path / "lock"), 5)
     assert not alive(tmp_path)
 
@@ -132,7 +157,7 @@ def test_killed_worker_and_keeper(code: str, processes: int, start_worker: Start
 def test_locked_until_last_process_ended(start_worker: StartWorker, tmp_path: Path) -> None:
     start_worker(*PROGRAMS["children with sessions of their own"])
     os.kill(main_process(tmp_path), signal.SIGTERM)  # its children ignore it
-    wait_until(lambda: len(alive(tmp_path)) == 3)  # they and the keeper
+    wait_until(lambda: len(alive(tmp_path)) == 4)  # they, the keeper and its parent
     assert process.try_lock(tmp_path / "lock") is None
     wait_until(lambda: process.try_lock(tmp_path / "lock"), 5)
     assert not alive(tmp_path)
