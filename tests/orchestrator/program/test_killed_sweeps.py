@@ -40,10 +40,12 @@ def members(folder: Path, driver: int) -> list[dict[str, psutil.Process]]:
     found = []
     for number in processes_of(folder):
         with contextlib.suppress(psutil.Error):
+            # The keeper is a child of the process that the worker has started.
             process = psutil.Process(number)
-            if any(word.endswith("keeper.py") for word in process.cmdline()) and (programs := process.children()):
-                worker = psutil.Process(process.ppid())
-                roles = {"worker": worker, "keeper": process, "program": programs[0]}
+            started = psutil.Process(process.ppid())
+            words = [*process.cmdline(), *started.cmdline()]
+            if sum(word.endswith("keeper.py") for word in words) == 2 and (programs := process.children()):
+                roles = {"worker": psutil.Process(started.ppid()), "keeper": process, "program": programs[0]}
                 found.append({"driver": psutil.Process(driver), **roles})
     return found
 
