@@ -226,6 +226,9 @@ class ContentsOfSweep:
         metric, average = self.summary.objective_curve
         mine = curves[(curves["metric"] == metric) & (curves["average"] == average)]
         mine = mine[mine["length"].isin(self.summary.objective.lengths)]
+        values: dict[int, dict[int, list[float]]] = {}  # by step and seed
+        for step, seed, value in zip(*(mine[name].tolist() for name in ("step", "seed", "value")), strict=True):
+            values.setdefault(step, {}).setdefault(seed, []).append(value)
         for step in steps:
             time_ms = max(self.times.evaluations[pack_id, step] for pack_id in packs)
             losses = [
@@ -235,9 +238,7 @@ class ContentsOfSweep:
                 if config_id == configuration.config_id
             ]
             yield Point("progress/loss", step, self._median(losses, "minimize"), time_ms)
-            seeds = (
-                mine[mine["step"] == step].groupby("seed")["value"].apply(lambda v: v.astype(float).mean(skipna=False))
-            )
+            seeds = [float(np.mean(of_seed)) for of_seed in values.get(step, {}).values()]
             yield Point(self._progress_key(), step, self._median(seeds, self.summary.objective.direction), time_ms)
 
     def _medians(self, metric: str, average: str) -> Iterator[float]:

@@ -69,18 +69,19 @@ class EvaluationTimes:
 
     def __init__(self, records: Iterable[Record]) -> None:
         self.evaluations: dict[tuple[str, int], int] = {}  # by pack_id and step
+        self.last: dict[str, int] = {}  # the latest of each pack
         self.ends: dict[str, int] = {}
         for record in records:
             if record.kind == "evaluation":
-                place = (record.fields["pack_id"], record.fields["step"])
-                self.evaluations.setdefault(place, milliseconds(record.time))
+                pack_id, step = record.fields["pack_id"], record.fields["step"]
+                time_ms = self.evaluations.setdefault((pack_id, step), milliseconds(record.time))
+                self.last[pack_id] = max(time_ms, self.last.get(pack_id, 0))
             if record.kind == "pack_end":
                 self.ends.setdefault(record.fields["pack_id"], milliseconds(record.time))
 
     def pack_end_ms(self, pack_id: str) -> int:
         """Return when the pack's end was recorded, else its last evaluation; 0 without either."""
-        last = max((ms for (pack, _), ms in self.evaluations.items() if pack == pack_id), default=0)
-        return self.ends.get(pack_id, last)
+        return self.ends.get(pack_id, self.last.get(pack_id, 0))
 
     def end_ms(self, configuration: ConfigurationState) -> int:
         """Return when the last pack of a configuration ended."""
