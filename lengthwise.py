@@ -35,8 +35,8 @@ _EXPORTS = {"run": "orchestrator", "open_sweep": "orchestrator", "import_table":
 class Member:
     """One configuration with one seed, to be trained by this program.
 
-    checkpoints: a folder that the next attempt finds again. every: steps between reports, None if only the last one is
-    due. reported: the last recorded step, or 0. stop_at: the step at which `report` asks to stop, or None.
+    every: steps between reports, None if only the last one is due. reported: the last recorded step, or 0. stop_at: the
+    step at which `report` asks to stop, or None.
     """
 
     def __init__(self, config: Mapping[str, Any], seed: int, steps: int, every: int | None) -> None:
@@ -46,9 +46,15 @@ class Member:
         self.seed = int(self._value("SEED") or seed)
         self.steps = int(self._value("STEPS") or steps)
         self.every = (int(self._value("EVERY") or 0) or None) if self._reports else every
-        self.checkpoints = Path(self._value("CHECKPOINTS") or "checkpoints")
         self.reported = int(self._value("REPORTED") or 0)
         self.stop_at = int(self._value("STOP_AT") or 0) or None
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder for saved states, which the next attempt finds again; outside of a sweep `checkpoints/` here."""
+        folder = Path(self._value("CHECKPOINTS") or "checkpoints")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def due(self, step: int) -> bool:
         """Return whether a report is due after `step` steps."""

@@ -73,6 +73,12 @@ def compact_value(value: Any) -> str:
     return text.replace("e-0", "e-").replace("e+0", "e")
 
 
+def compact_pair(one: Any, other: Any) -> tuple[str, str]:
+    """Return two different values in a few characters each, in full if these are equal: 0.0551 beside 0.05506."""
+    texts = compact_value(one), compact_value(other)
+    return texts if texts[0] != texts[1] else (str(one), str(other))
+
+
 def format_values(values: Mapping[str, Any], keys: Iterable[str] = ()) -> str:
     """Return values by dotted key in a line, of these `keys` or all: "lr 0.01, dropout 0.1"."""
     names = short_keys([key for key in keys or values if key in values])

@@ -47,6 +47,13 @@ def test_values_of_the_sweep(in_sweep: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [step for step in range(260) if run.due(step)] == [250]
 
 
+def test_checkpoints_outside_of_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LENGTHWISE_REPORTS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (lengthwise.member().checkpoints / "last").touch()
+    assert (tmp_path / "checkpoints" / "last").is_file()
+
+
 def test_reports_are_read_back(in_sweep: Path) -> None:
     run = lengthwise.member()
     tensor = torch.tensor([0.5, float("nan")])

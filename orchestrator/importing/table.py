@@ -169,7 +169,9 @@ def _settings(raw: Rows, frame: pd.DataFrame, columns: Sequence[str] | None, see
             what = f"column {seed_column if name == 'seed' else name}"
             hint = nearest(name, known)
             text = f"{raw.source}: there is no {what}; its columns: {', '.join(map(str, raw.frame.columns))}"
-            raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
+            text += f"; did you mean {hint}?" if hint else ""
+            option = {"seed": "--seed-column NAME", "step": "--step NUMBER for all rows"}.get(name)
+            raise UserError(text + (f"; or give {option}" if option else ""))
     own = OWN if set(known) >= OWN else set()
     chosen = [name for name in known if name not in VALUES and name not in own] if columns is None else list(columns)
     if wrong := [name for name in chosen if name in VALUES]:

@@ -67,7 +67,8 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> FirstR
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes((source.root / file).read_bytes())
         first = min(member.every or member.steps, member.steps)
-        work = solo_work(spec.resources, folder, configuration, spec.seeds[0], modules) | {"pause_at": first}
+        work = solo_work(spec.resources, folder, configuration, spec.seeds[0], modules)
+        work |= {"pause_at": first, "objective": spec.objective.model_dump()}
         began = time.monotonic()
         try:
             trainer.run(work, [member], report, None)

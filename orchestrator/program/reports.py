@@ -46,6 +46,16 @@ class Declared:
     averages: tuple[str, ...]
     metrics: Mapping[str, tuple[int, ...]]
     lengths: tuple[int, ...]
+    judged: Mapping[str, Any] | None = None  # the metric, average and lengths by which configurations are ranked
+
+    def check_judged(self, average: str, curves: Mapping[str, Mapping[int, float]]) -> None:
+        """Raise ValueError if a report of the judged average lacks a length at which configurations are ranked."""
+        if self.judged is None or average != self.judged["average"]:
+            return
+        metric = self.judged["metric"]
+        if missing := [length for length in self.judged["lengths"] if length not in curves.get(metric, {})]:
+            lengths = ", ".join(map(str, missing))
+            raise ValueError(f"{metric}: missing at objective.lengths {lengths}; null is allowed where it is undefined")
 
     def next_due(self, step: int) -> int:
         """Return the first step after `step` at which a report is due."""
@@ -157,7 +167,8 @@ class MergedReports:
 
         # Nothing that is due may be missing, and within an attempt steps only grow.
         if step > (due := self.declared.next_due(last)):
-            raise ValueError(f"step {step}, but no report of step {due}, which was due; report before saving")
+            every = "" if self.declared.every is None else f" (evaluation.every: {self.declared.every})"
+            raise ValueError(f"step {step}, but no report of step {due}, which was due{every}; report before saving")
         if report.stopped:
             if not self._curves:
                 raise ValueError(f"stopped at step {step} before the first report")
@@ -176,6 +187,7 @@ class MergedReports:
         if (step, average) in self._curves:
             self.repeated += not np.array_equal(self._curves[step, average], values_KL, equal_nan=True)
         elif self.declared.is_due(step) and step > self.completed:
+            self.declared.check_judged(average, report.curves)
             self._curves[step, average] = values_KL
             if math.isnan(self._losses.get(step, math.nan)):
                 self._losses[step] = report.loss

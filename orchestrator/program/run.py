@@ -93,6 +93,7 @@ class _Run:
                 averages=evaluation.averages,
                 metrics={name: evaluation.lengths_of(name) for name in evaluation.metrics},
                 lengths=member.lengths,
+                judged=work.get("objective"),
             )
         )
         self.until = min(work.get("pause_at") or member.steps, member.steps)
@@ -163,11 +164,11 @@ class _Run:
         if reason is not None:
             raise ProgramEnded(f"{reason}, {where}", trace, again=advanced or "hours" not in reason)
         if code == 0:
-            raise ProgramEnded(f"it ended {where}, without its last report", trace, again=False)
+            missing = "its last report" if completed else "report() of lengthwise.member() or a line in ${reports}"
+            raise ProgramEnded(f"it ended {where}, without {missing}", trace, again=False)
         if code < 0:
             raise ProgramEnded(f"killed by signal {-code}, {where}", trace, again=True)
-        last = trace.strip().splitlines()[-1].strip() if trace and trace.strip() else "its log is empty"
-        raise ProgramEnded(f"exit code {code}, {where}: {last}", trace, again=advanced)
+        raise ProgramEnded(f"exit code {code}, {where}: {_error_line(trace)}", trace, again=advanced)
 
     # A command --------------------------------------------------------------------------------------------------------
 
@@ -396,6 +397,13 @@ def _in_copy(word: str, copy: Path) -> str:
     before, equals, path = word.rpartition("=")
     name = path.removeprefix("./")
     return f"{before}{equals}{copy / name}" if name and (copy / name).is_file() else word
+
+
+def _error_line(log: str | None) -> str:
+    """Return the line of a log that says why the program failed: that of the last exception, else the last one."""
+    lines = (log or "").strip().splitlines() or ["its log is empty"]
+    last = max((i for i, line in enumerate(lines) if line.startswith("Traceback ")), default=len(lines))
+    return next((line for line in lines[last + 1 :] if not line.startswith(" ")), lines[-1]).strip()
 
 
 def _shown_log(log: Path) -> str | None:

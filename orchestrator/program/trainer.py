@@ -95,7 +95,8 @@ class ProgramTrainer:
         # A cluster may have commands that this machine lacks.
         is_searched = first and "/" not in first and "$" not in first and not os.environ.get("RAY_ADDRESS")
         if is_searched and shutil.which(first, path=search_path()) is None:
-            problems.append(("program.command", f"there is no command {first}; searched the folders of PATH"))
+            hint = "searched the folders of PATH; no shell reads this line (for one: bash -c)"
+            problems.append(("program.command", f"there is no command {first}; {hint}"))
         if member.program.function is not None:
             problems += _function_problems(member.program.function)
         return problems
@@ -116,8 +117,9 @@ class ProgramTrainer:
             keys = ["seed", *(f"config.{key}" for key in _varied_keys([one.config for one in members]))]
             lacking = [key for key in keys if not hands_over(words, key, files)]
             if lacking:
-                message = f"no word gives the program {', '.join(lacking)}, and no file of it reads the client's; "
-                warnings.append(("program.command", message + "add ${args}, or use lengthwise.member()"))
+                message = f"the program is not given {', '.join(lacking)}; add ${{args}}, "
+                read = ", ".join(dict.fromkeys(f"run.{key.partition('.')[0]}" for key in lacking))
+                warnings.append(("program.command", message + f"or read {read} of run = lengthwise.member()"))
         return warnings
 
     def too_large(self, member: ProgramMember) -> list[Problem]:

@@ -20,7 +20,7 @@ from orchestrator.results.comparing.sweep_comparison import SweepComparison, com
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Summary
 from orchestrator.targets import check_ending, check_targets
-from orchestrator.wording import compact_value, label
+from orchestrator.wording import compact_pair, label
 
 
 def compare_and_show(
@@ -80,7 +80,7 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
     for name, side in (("First", compared.first), ("Second", compared.second)):
         yield prose(f"{name}: {_describe(side)}", console, result)
     differing = comparisons[0].shared.differing
-    values = [f"{key} {compact_value(one)} / {compact_value(other)}" for key, (one, other) in differing.items()]
+    values = [f"{key} {' / '.join(compact_pair(*pair))}" for key, pair in differing.items()]
     yield prose(f"They differ in: {', '.join(values) or 'nothing that was recorded'}", console, result)
     yield ""
     cells = make_cells(comparisons, difference_columns(result, comparisons))

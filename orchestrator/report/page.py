@@ -75,8 +75,10 @@ def figure_path(result: Summary, row: Row) -> Path:
 
 
 def _commands(result: Summary) -> list[str]:
+    # Code of the user's own is searched beside the sweep file that was run, which is not recorded.
+    again = {"the same sweep again": f"{command('run', result.folder / 'sweep.yaml')} --name another-name"}
     commands = {
-        "the same sweep again": f"{command('run', result.folder / 'sweep.yaml')} --name another-name",
+        **({} if result.code else again),
         "these tables again": command("report", result.folder),
         "to MLflow": command("publish", result.folder),
     }

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import orchestrator
-from orchestrator.wording import compact_value, read_numbers, short_keys, spans, three_digits
+from orchestrator.wording import compact_pair, compact_value, read_numbers, short_keys, spans, three_digits
 
 
 def test_words():
@@ -20,6 +20,11 @@ def test_words():
     numbers = {0.019: "0.0190", 1.0: "1.00", 123.4: "123", None: "-", math.nan: "-", math.inf: "inf"}
     assert [three_digits(number) for number in numbers] == list(numbers.values())
     assert [spans(x) for x in ((), (4,), (1, 2, 3, 7), (2, 1))] == ["none", "4", "1-3, 7", "1-2"]
+
+
+def test_compact_pairs_differ() -> None:
+    assert compact_pair(0.0551, 0.055) == ("0.0551", "0.055")
+    assert compact_pair(0.0551, 0.0550576) == ("0.0551", "0.0550576")
 
 
 def test_every_command_in_a_message_is_quoted_for_a_shell() -> None:

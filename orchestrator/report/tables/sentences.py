@@ -37,7 +37,7 @@ def headlines(result: Summary) -> list[str]:
             f"length, is {threshold_words(result)}"
         )
     forms = {row.form for row in result.rows if row.form}
-    if len(forms) == 1:
+    if len(forms) == 1 and forms != {"program"}:
         lines.append(f"Form of the trained program: {forms.pop()}")
     return lines + list(result.notes)
 

@@ -29,7 +29,7 @@ from orchestrator.running.driving.work import Running, describe_work
 from orchestrator.running.pack.environment import Environments
 from orchestrator.running.pack.train_pack import read_silence, stuck_file
 from orchestrator.trainer import trainer_of
-from orchestrator.wording import counted
+from orchestrator.wording import counted, label
 from search_spaces import SweepSpec
 from trainers.evaluation.results import Evaluation
 
@@ -129,7 +129,7 @@ class SweepDriver:
     def began(self, pack_id: str, environment: dict[str, Any]) -> None:
         """Keep the environment of the pack for its records; warn if the worker runs different code."""
         if (warning := self._environments.add(pack_id, environment)) is not None:
-            self._say(f"pack {pack_id}: {warning}")
+            self._say(f"{self._describe(pack_id)}: {warning}")
 
     def evaluated(self, pack_id: str, evaluation: bytes) -> None:
         """Write the curves, then the record that names them; a step already in the ledger is left as it is."""
@@ -160,7 +160,7 @@ class SweepDriver:
 
     def noticed(self, pack_id: str, text: str) -> None:
         """Pass on a message of a worker to the user."""
-        self._say(f"pack {pack_id}: {text}")
+        self._say(f"{self._describe(pack_id)}: {text}")
 
     def ran_out_of_memory(self, pack_id: str, error: str) -> bool:
         """Cut the pack, and those like it that no worker has begun, into smaller ones; return whether it can be."""
@@ -177,7 +177,7 @@ class SweepDriver:
         """Record why the pack died; it is tried again from its checkpoint."""
         error = self._attempt(pack_id, error, trace)
         self.started(pack_id)  # a rung must wait for it
-        self._say(f"pack {pack_id}: {error}; it is tried again from its newest checkpoint")
+        self._say(f"{self._describe(pack_id)}: {error}; it is tried again from its newest checkpoint")
 
     def completed(self, pack_id: str) -> None:
         """Close the pack and score the configurations that are finished by it; one that was stopped stays open."""
@@ -192,9 +192,15 @@ class SweepDriver:
         """Record that the pack and its members have failed for good; the sweep continues."""
         error = self._attempt(pack_id, error, trace)
         attempts = counted(len(self.state.packs[pack_id].attempts), "attempt")
-        self._say(f"pack {pack_id}: {error}; it is given up after {attempts}")
+        self._say(f"{self._describe(pack_id)}: {error}; it is given up after {attempts}")
         self._end(pack_id, "failed", error)
         refuse_equal_failures(self.state, trainer_of(self.spec.sections).equal_failures)
+
+    def _describe(self, pack_id: str) -> str:
+        """Return a pack as messages name it, with its member if it has only one: "pack 0c1b66877d7e (#0 seed 1)"."""
+        (config_id, seed), *others = self.state.packs[pack_id].members
+        member = "" if others else f" ({label(self.state.configurations[config_id].number)} seed {seed})"
+        return f"pack {pack_id}{member}"
 
     # What the sweep asks ----------------------------------------------------------------------------------------------
 

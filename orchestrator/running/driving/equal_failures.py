@@ -28,4 +28,5 @@ def refuse_equal_failures(state: SweepState, most: int | None) -> None:
         f"the first {len(ended)} members failed alike, so the sweep stops: {ended[-1].error}\n"
         + "\n".join(f"  {line}" for line in lines)
         + f"\nonce it works: {command('resume', state.folder)} --retry-failed --accept-code-change"
+        + f"\nto change the sweep file as well: {command('delete', state.folder)}, then run it again"
     )

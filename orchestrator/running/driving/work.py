@@ -70,6 +70,7 @@ def describe_work(resources: Resources, state: SweepState, pack_id: str) -> str:
         checkpoint_steps=resources.checkpoint_steps,
         checkpoint_seconds=resources.checkpoint_seconds,
         **_limits(resources),
+        objective=state.spec.get("objective"),
         recorded_step=pack.step,
         seconds=pack.seconds,
         earlier=earlier_states(state, pack),

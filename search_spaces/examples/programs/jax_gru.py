@@ -66,7 +66,6 @@ def main() -> None:
         weights, loss = train_step(weights, jax.random.fold_in(data_key, step), run.config["lr"], length)
         if run.due(step):
             stop = run.report(step, {"accuracy": evaluate(weights)}, loss=loss)
-            kept.parent.mkdir(exist_ok=True)
             kept.with_suffix(".new").write_bytes(pickle.dumps((step, jax.device_get(weights))))
             kept.with_suffix(".new").replace(kept)
             if stop:

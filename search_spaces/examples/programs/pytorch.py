@@ -71,7 +71,6 @@ def main() -> None:
         if run.due(step):  # 2
             stop = run.report(step, {"accuracy": evaluate(model)}, loss=loss.item())  # 3
             state = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            kept.parent.mkdir(exist_ok=True)
             torch.save(state | {"generator": generator.get_state()}, kept.with_suffix(".new"))
             kept.with_suffix(".new").replace(kept)  # a killed program leaves a whole file
             if stop:

@@ -69,7 +69,6 @@ def main() -> None:
             dist.broadcast(stop, src=0)  # all ranks stop at the same step
             if rank == 0:
                 state = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
-                kept.parent.mkdir(exist_ok=True)
                 torch.save(state, kept.with_suffix(".new"))
                 kept.with_suffix(".new").replace(kept)
             if stop:

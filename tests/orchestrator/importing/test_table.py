@@ -39,7 +39,11 @@ WRONG: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], str, str]] = {
         f":{36 + 2}: repeats ",
         ":6: lr=0.1, seed 0, step 200",
     ),
-    "no seed": (lambda rows: rows.rename(columns={"seed": "seeds"}), "no column seed", "did you mean seeds?"),
+    "no seed": (
+        lambda rows: rows.rename(columns={"seed": "seeds"}),
+        "no column seed",
+        "did you mean seeds?; or give --seed-column",
+    ),
     "no rows": (lambda rows: rows.iloc[:0], "has no rows", ""),
     "gap": (lambda rows: rows.drop(5), "lr=0.1, seed 0", "at length 20"),
     "keys": (lambda rows: rows.assign(**{"lr.decay": 1}), "lr and lr.decay", "--columns"),

@@ -50,6 +50,10 @@ ENDS = {
     "exception": End(
         step="step == 5 and 1 / 0", status="failed", deaths=1, steps=(), error=("exit code 1", "ZeroDivisionError")
     ),
+    "exception of several lines": End(
+        "if step == 5: raise ValueError('first\\n[second]')",
+        status="failed", deaths=1, steps=(), error=("exit code 1", "ValueError: first"),
+    ),
     "killed once": End(step=f"step == 15 and {FIRST} and {KILL}", deaths=1),
     "killed always": End(step=f"step == 15 and {KILL}", status="failed", deaths=3, steps=(10,), error=("signal 9",)),
     "NaN at the last step": End(step="value = value if step < 30 else float('nan')", failed_at=30),
@@ -69,6 +73,10 @@ ENDS = {
     "undeclared length": End(
         report("{'step': 20, 'curves': {'acc': {'7': 1}}}", 20),
         status="failed", deaths=1, steps=(10,), error=(".jsonl:2:", "7", "5, 10, 20"),
+    ),
+    "a judged length missing": End(
+        report("{'step': 10, 'curves': {'acc': {'5': 1, '20': 1}}}"),
+        status="failed", deaths=1, steps=(), error=(".jsonl:1:", "acc", "10"),
     ),
     "a step backwards": End(
         report("{'step': 10, 'curves': {}}", 25),
