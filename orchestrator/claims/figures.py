@@ -16,6 +16,7 @@ from orchestrator.claims.values import ArmValues, by_seed
 from orchestrator.claims.words import axis_words
 from orchestrator.figures.bands import consecutive_runs
 from orchestrator.figures.drawing import PALETTE, frame_axes
+from orchestrator.redaction import remove_controls
 from orchestrator.wording import NOT_REACHED
 
 WIDE = 8  # a logarithmic axis for at most this many lengths, if the last is at least this many times the first
@@ -42,7 +43,8 @@ def draw_claim(judgement: Judgement) -> Figure | None:
     words = "every seed thin" if by_length else "every seed a dot"
     several = max(len(arm.config_ids) for arm in arms)
     pooled = f", each the median of {several} configurations" if several > 1 else ""
-    figure.suptitle(f"{claim.id} ({members.name})\nmedian over seeds, {words}{pooled}", fontsize=9)
+    title = remove_controls(f"{claim.id} ({members.name})\nmedian over seeds, {words}{pooled}")
+    figure.suptitle(title, fontsize=9)
     return figure
 
 

@@ -29,6 +29,7 @@ from orchestrator.claims.words import (
 from orchestrator.errors import UserError
 from orchestrator.record.state.imported import IMPORTED
 from orchestrator.record.state.recuts import total_seconds
+from orchestrator.redaction import remove_controls
 from orchestrator.wording import NOT_REACHED, compact_value, counted, duration, spans, three_digits
 from search_spaces.grammar.claims import SOURCES, Claim, ClaimsFile
 
@@ -75,7 +76,7 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
         parts.append(section(one, file, picture.relative_to(page.parent) if picture else None, askings))
     parts += [withdrawn_section(file), closing]
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text("\n".join(part for part in parts if part), encoding="utf-8")
+    page.write_text(remove_controls("\n".join(part for part in parts if part)), encoding="utf-8")
     return [page, *written]
 
 

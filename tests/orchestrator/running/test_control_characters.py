@@ -1,5 +1,6 @@
 """Texts of somebody else's ledger reach a terminal without control characters, whatever verb shows them."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -63,6 +64,33 @@ def test_every_verb_shows_texts_of_a_ledger_without_control_characters(lengthwis
         assert done.returncode in (0, 2) and "Traceback" not in done.stderr, (words, done)
     assert "seen]0;title]52;c;aGk=31m" in lengthwise("status", finished).stdout
     assert not CONTROLS.search((finished / "report.html").read_text())
+
+
+def test_claims_import_plan_and_validate_show_texts_of_files_without_control_characters(lengthwise, foreign, tiny):
+    arms = {f"lr {rate}": {"where": {"training.learning_rate": rate}} for rate in (0.003, 0.03)}
+    claim = {"id": "rate", "says": "better", "sweep": "finished", "question": "difference", "expect": "smaller"}
+    claim |= {"arms": arms, "compare": list(arms), "metric": "total_variation", "negligible": 0.1, "note": ATTACK}
+    text = {"title": "t", "paper": "p", "introduction": ATTACK, "claims": [claim]}
+    (claims := foreign / "claims.yaml").write_text(json.dumps(text, ensure_ascii=True))
+    (refused := foreign / "refused.yaml").write_text(json.dumps({**text, "title": ATTACK}))
+    rows = [f'"{ATTACK}",{seed},acc,1,{length},0.5' for seed in (0, 1) for length in (1, 2)]
+    (table := foreign / "table.csv").write_text(
+        "\n".join(["rate,seed,metric,step,length,value", *rows, ""]), newline=""
+    )
+    options = ("--metric", "acc:maximize", "--lengths", "2", "--trained", "1", "--storage", foreign)
+    for words, code in (
+        (("claims", claims, "--storage", foreign, "--page", foreign / "page.md"), 0),
+        (("claims", refused, "--storage", foreign), 2),
+        (("import", table, "--name", "given", *options), 0),
+        (("import", table, "--name", "other", *options, "--metric", f"x{ATTACK}:maximize"), 2),
+        (("report", foreign / "given", "--full"), 0),
+        (("plan", tiny, "--set", f"task.name={ATTACK}"), 2),
+        (("validate", tiny, "--set", f"study={ATTACK}"), 2),
+    ):
+        done = lengthwise(*words)
+        assert not CONTROLS.search(done.stdout + done.stderr), (words, done)
+        assert done.returncode == code and "Traceback" not in done.stderr, (words, done)
+    assert not CONTROLS.search((foreign / "page.md").read_text())
 
 
 def test_newline_and_tab_stay_and_every_escaping_removes_the_rest():
