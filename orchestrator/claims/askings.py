@@ -69,6 +69,8 @@ def pool_arms(askings: Sequence[Judgement]) -> dict[str, ArmValues]:
             lengths=_join([one.lengths for one in samples]),
             values=_join([one.values for one in samples]),
             learned=_join([one.learned for one in samples]),
+            floor=_join([one.floor for one in samples]),
+            ceiling=_join([one.ceiling for one in samples]),
         )
     return arms
 

@@ -84,12 +84,17 @@ class Members:
         Failed seeds count as the objective says. Without metrics, as of a difference of two arms, or if these have no
         common direction, no value is the worst, and one failed seed makes the median NaN.
         """
-        seeds, known = list(values), next(iter(self.measured.values())).metrics
-        directions = {known[name].direction for name in metrics if name in known}
-        if not seeds or len(directions) != 1 or "none" in directions:
+        seeds, direction = list(values), self.direction(metrics)
+        if not seeds or direction == "none":
             return float(np.median(seeds)) if seeds else math.nan
-        found = score_over_seeds(seeds, self.objective.failed_seeds, directions.pop())
+        found = score_over_seeds(seeds, self.objective.failed_seeds, direction)
         return math.nan if found.is_failed else found.median
+
+    def direction(self, metrics: Sequence[str]) -> str:
+        """Return the common better direction of metrics: minimize or maximize; none without one."""
+        known = next(iter(self.measured.values())).metrics
+        directions = {known[name].direction for name in metrics if name in known}
+        return directions.pop() if len(directions) == 1 else "none"
 
     def setting(self, config_id: str, key: str) -> Any:
         """Return the value of a dotted key in a configuration, ABSENT without one."""

@@ -37,9 +37,11 @@ READ = """\
 Verdicts are about these sweeps and no others. **held** and **contradicted**: the whole 95 % interval lies on one side
 of what is asked, and p is below .05 after Holm's correction over all claims of this page, whatever came out. **no
 effect within ±x**: the whole interval is that close to 0. **undecided**: tested, but the interval has both sides, or p
-is too large. **not tested**: the control failed, too few seeds learned the task, or the sweep is missing. *Ours* marks
-controls, and questions that the paper does not ask. A claim that was asked again has one verdict, over the seeds of all
-askings; if a later one changed more than the seeds, by it alone; each asking counts in the correction. Values at
+is too large. **not tested**: the control failed, too few seeds learned the task, or the sweep is missing. Effects are
+over all seeds: one that failed, or did not learn the task, counts as the worst of all, and those that learned stand
+beside it. A pair of values that could hardly differ, at the same end of the metric, supports no equivalence. *Ours*
+marks controls, and questions that the paper does not ask. A claim that was asked again has one verdict, over the seeds
+of all askings; if a later one changed more than the seeds, by it alone; each asking counts in the correction. Values at
 several lengths are averaged. Intervals of medians lie between two of the seeds and need at least six of them; those of
 means are Student's. p is of the sign test (for no effect, of two one-sided ones), of Student's test for means, of the
 exact test for shares, and for a search of least squares or of the interval of the rank correlation. All choices were
@@ -157,7 +159,7 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None, askings: Seq
         f"{word_question(claim)} Asked of sweep `{members.name}` ("
         f"{counted(len(members.state.configurations), 'configuration')}, {len(members.seeds)} seeds{lost}; "
         f"{cost}{_stopped_words(members)}): "
-        f"{describe_registration(claim, members.state, members.registered)}.",
+        f"{describe_registration(claim, members.state, members.registered, file.seen.get(claim.sweep, 0))}.",
         "",
         f"{effect_name(claim)}{_pooled_words(one)}: {effect_words(claim, one.answer)}{_p_words(one)}.",
         "",
@@ -167,8 +169,8 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None, askings: Seq
     if changes := changes_since(members.state, file):
         words = "; ".join(f"{key} was {before}, now {now}" for key, before, now in changes)
         lines += [f"The sweep was begun with other values than its file has now: {words}.", ""]
-    if one.all_seeds is not None:
-        lines += [f"{_learned_words(claim)} Over all seeds: {effect_words(claim, one.all_seeds)}.", ""]
+    if one.learned_only is not None:
+        lines += [f"{_learned_words(claim)}: {effect_words(claim, one.learned_only)}.", ""]
     if one.other is not None:
         name = "Median" if claim.statistic == "mean" else "Mean"
         lines += [f"{name} over all seeds: {effect_words(claim, one.other)}.", ""]
@@ -243,7 +245,7 @@ def _learned_words(claim: Claim) -> str:
     assert claim.learned is not None
     rule, how = claim.learned, {"mean": "", "min": "the smallest ", "max": "the largest "}
     what = f"{how[rule.reduce]}{metric_words(rule.metric)} at {lengths_words(rule.lengths)} {threshold_words(rule)}"
-    return f"Seeds count if they learned the task, with {what} in every arm."
+    return f"Over the seeds that learned the task, with {what} in every arm, which decides nothing"
 
 
 def arms_table(one: Judgement, members: Members, arms: Sequence[ArmValues]) -> str:
@@ -300,8 +302,7 @@ def what_would_decide(one: Judgement) -> str:
         return f"It can be tested once {one.claim.control} is **{HELD}**."
     if one.reason.startswith("not learned"):
         return "It can be tested with settings with which more seeds learn the trained lengths."
-    learn = " that learn" if one.claim.learned else ""
-    return f"{one.enough} fresh seeds{learn}, with values like these, would decide it." if one.enough else ""
+    return f"{one.enough} fresh seeds, with values like these, would decide it." if one.enough else ""
 
 
 def _p_words(one: Judgement) -> str:

@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from orchestrator.claims.members import Members
-from orchestrator.claims.values import ArmValues, Values, by_configuration, by_seed, divide, pair, passes, subtract
+from orchestrator.claims.values import (
+    ArmValues,
+    Values,
+    by_configuration,
+    by_seed,
+    count_as_worst,
+    divide,
+    pair,
+    passes,
+    subtract,
+    without_room,
+)
 from orchestrator.errors import UserError
 from orchestrator.results.scoring.objective import ROUNDING
 from orchestrator.results.scoring.search_design import read_design
@@ -47,12 +58,20 @@ class Answer:
 
 
 def ask(claim: Claim, members: Members, arms: list[ArmValues], *, learned_only: bool) -> Answer:
-    """Return the answer to a claim's question; with `learned_only` from the seeds that learned in all arms.
+    """Return the answer to a claim's question over all seeds, or over those that learned in all arms.
+
+    Of all seeds, failed and unlearned ones count as the worst of all (`count_as_worst`), and have not succeeded; for a
+    trend they count as the sweep's objective says, and a seed that never reached a threshold needs more steps than any.
 
     Raises UserError for arms whose configurations cannot be paired, and for a trend of a key that was not searched.
     """
-    answer = _QUESTIONS[claim.question](claim, members, _keep_learned(arms) if learned_only else arms)
-    return replace(answer, ran=max(arm.seeds for arm in arms) if answer.unit == "seeds" else answer.ran)
+    ran = max(arm.seeds for arm in arms)
+    if learned_only:
+        arms = _keep_learned(arms)
+    elif claim.question not in ("trend", "share", "fisher") and not claim.metric[0].startswith("steps_to_"):
+        arms = count_as_worst(arms)
+    answer = _QUESTIONS[claim.question](claim, members, arms)
+    return replace(answer, ran=ran if answer.unit == "seeds" else answer.ran)
 
 
 def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
@@ -60,7 +79,16 @@ def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
     learned = [arm.learned.groupby(level="seed").all() for arm in arms]
     every = pd.concat(learned, axis=1, join="inner").all(axis=1)
     good = every.index[every]
-    return [replace(arm, values=arm.values[arm.values.index.get_level_values("seed").isin(good)]) for arm in arms]
+
+    def keep(rows: Any) -> Any:
+        return rows[rows.index.get_level_values("seed").isin(good)]
+
+    return [
+        replace(
+            arm, values=keep(arm.values), learned=keep(arm.learned), floor=keep(arm.floor), ceiling=keep(arm.ceiling)
+        )
+        for arm in arms
+    ]
 
 
 def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
@@ -68,16 +96,19 @@ def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer
 
     The claim may ask for the mean over seeds and Student's test, or for the median over configurations. An interval
     within the negligible differences has the p-value of an equivalence test: at most one of the two hypotheses, no
-    difference and a difference that is not negligible, is true.
+    difference and a difference that is not negligible, is true. Pairs of values that could hardly differ do not support
+    it (`without_room`).
     """
     limit, differences = claim.no_effect_bound, subtract(*pair(claim, arms))
     if claim.statistic == "mean":
         return _answer(mean_answer, by_seed(differences))
 
+    share = without_room(arms) if limit is not None else 0.0
+
     def ask_seeds(seeds: Values) -> Answer:
         answer = median_answer(seeds, null=0.0)
         if limit is not None and -limit <= answer.low and answer.high <= limit:
-            return replace(answer, p=_equivalence_p(seeds, -limit, limit))
+            return replace(answer, p=_equivalence_p(seeds, -limit, limit, share), detail=_room_words(share))
         return answer
 
     if claim.unit is None:
@@ -97,8 +128,9 @@ def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answe
 
     An interval outside of the range has the p-value of the sign test against the nearer end of the range.
     """
-    rows = arms[0].values
+    rows, share = arms[0].values, 0.0
     if len(arms) == 2:
+        share = without_room(arms)
         first, second = pair(claim, arms)
         rows = subtract(first, second)
     middle, half = claim.around or 0.0, claim.within or 0.0
@@ -109,16 +141,28 @@ def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answe
         answer = median_answer(seeds, null=middle)
         if answer.high < least or answer.low > most:
             return replace(answer, p=_sign_p(seeds, least if answer.high < least else most))
-        return replace(answer, p=_equivalence_p(seeds, least, most))
+        return replace(answer, p=_equivalence_p(seeds, least, most, share), detail=_room_words(share))
 
     return _answer(ask_seeds, by_seed(rows))
 
 
-def _equivalence_p(seeds: Values, least: float, most: float) -> float:
-    """Return the p-value of two one-sided sign tests against the ends of the allowed range."""
+def _room_words(share: float) -> str:
+    return (
+        f"{100 * share:.0f} % of the pairs at an end of the metric or unlearned, which supports no equivalence"
+        if share
+        else ""
+    )
+
+
+def _equivalence_p(seeds: Values, least: float, most: float, share: float) -> float:
+    """Return the p-value of two one-sided sign tests against the ends of the allowed range.
+
+    A share of the seeds, those whose pairs of values could hardly differ, counts as outside.
+    """
     if not len(seeds):
         return math.nan
-    inside = ((seeds > least).sum(), (seeds < most).sum())
+    outside = math.ceil(share * len(seeds) - 1e-9)
+    inside = (max(0, int(count) - outside) for count in ((seeds > least).sum(), (seeds < most).sum()))
     return max(float(stats.binomtest(int(count), len(seeds), 0.5, "greater").pvalue) for count in inside)
 
 
@@ -252,7 +296,7 @@ def _null(claim: Claim) -> float:
 def _succeeded(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
     """Return whether each seed succeeds in every configuration of an arm."""
     assert claim.success is not None
-    return passes(claim.success, arm.values).groupby(level="seed").all()
+    return (passes(claim.success, arm.values) & arm.learned).groupby(level="seed").all()
 
 
 def median_answer(seeds: Values, null: float) -> Answer:

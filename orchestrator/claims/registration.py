@@ -56,11 +56,22 @@ def register(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
     return about, path.read_bytes()
 
 
-def describe_registration(claim: Claim, state: SweepState, values: Mapping[str, Mapping[str, Any]]) -> str:
+def describe_registration(
+    claim: Claim, state: SweepState, values: Mapping[str, Mapping[str, Any]], seen: int = 0
+) -> str:
     """Return in words whether a claim was registered in the sweep's ledger before it ran, and what has changed.
 
-    `values` are the deciding values of each registered claim, by id (see `registered_values`).
+    `values` are the deciding values of each registered claim, by id (see `registered_values`). A claim is registered
+    only if no seed of the sweep had been seen: with so many on an earlier page it was known before.
     """
+    words = _describe_digests(claim, state, values)
+    if not seen:
+        return words
+    before = f"known before, because an earlier page had shown {seen} of the seeds"
+    return f"{before}; {words.replace('registered', 'written down')}"
+
+
+def _describe_digests(claim: Claim, state: SweepState, values: Mapping[str, Mapping[str, Any]]) -> str:
     if IMPORTED in state.provenance:
         return "registered afterwards, because the results were imported"
     if claim.id not in state.claims:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,6 +27,9 @@ class ArmValues:
     """One arm: `lengths` is (rest, seed) by length, `values` one number per row, `learned` whether the seed learned.
 
     `rests` has the other searched values by config_id; rows of two arms with the same rest and seed are pairs.
+    `direction` is the better one of the values: minimize or maximize; none if there is none, as for those that were
+    computed from another arm. `floor` and `ceiling`: whether a row is, at any length, within the claim's bound of no
+    effect of 0 or of 1, the ends of its metric; never for a metric with values outside of them.
     """
 
     name: str
@@ -35,6 +38,9 @@ class ArmValues:
     lengths: pd.DataFrame
     values: "pd.Series[float]"
     learned: "pd.Series[bool]"
+    direction: str
+    floor: "pd.Series[bool]"
+    ceiling: "pd.Series[bool]"
 
     @property
     def config_ids(self) -> tuple[str, ...]:
@@ -77,6 +83,7 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
     metrics, lengths = arm.metric or claim.metric, claim.lengths if arm.lengths is None else arm.lengths
     table = _by_unit(_read_members(members, config_ids, metrics, average, lengths, claim.evaluation), rests)
     learned = pd.Series(True, index=table.index)
+    floor, ceiling = _at_ends(table, claim, members.table(metrics, average, claim.evaluation))
     if claim.learned is not None:
         rule = claim.learned
         at = (rule.metric, rule.average or average, rule.lengths, claim.evaluation)
@@ -94,7 +101,64 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
         other = _read_arm(claim, arm.over, members, keys)
         learned &= _align(other, other.learned, values.index, fill=False)
         values = divide(values, _align(other, other.values, values.index))
-    return ArmValues(name=name, rests=rests, average=average, lengths=table, values=values, learned=learned)
+    direction = "none" if arm.minus or arm.over else members.direction(metrics)
+    return ArmValues(
+        name=name,
+        rests=rests,
+        average=average,
+        lengths=table,
+        values=values,
+        learned=learned,
+        direction=direction,
+        floor=floor,
+        ceiling=ceiling,
+    )
+
+
+def _at_ends(table: pd.DataFrame, claim: Claim, every: pd.DataFrame) -> tuple["pd.Series[bool]", "pd.Series[bool]"]:
+    """Return which rows are within the bound of no effect of 0, and of 1, at any length.
+
+    `every` has all values of the metric; if some are outside of 0 to 1, that end is not one of the metric.
+    """
+    bound = claim.within if claim.question == "equivalence" else claim.no_effect_bound
+    never = pd.Series(False, index=table.index)
+    if bound is None:
+        return never, never
+    values = every.to_numpy()
+    floor = (table <= bound).any(axis=1) if np.nanmin(values, initial=0.0) >= 0 else never
+    ceiling = (table >= 1 - bound).any(axis=1) if np.nanmax(values, initial=1.0) <= 1 else never
+    return floor, ceiling
+
+
+def count_as_worst(arms: list[ArmValues]) -> list[ArmValues]:
+    """Return the arms over all seeds: failed and unlearned ones have the worst value of any seed of these arms.
+
+    Values without a better direction stay; of these, failed seeds are left out.
+    """
+    directions = {arm.direction for arm in arms}
+    if len(directions) != 1 or "none" in directions:
+        return arms
+    every = np.concatenate([arm.values.dropna().to_numpy() for arm in arms])
+    if not len(every):
+        return arms
+    worst = every.max() if "minimize" in directions else every.min()
+    return [replace(arm, values=arm.values.where(arm.learned & arm.values.notna(), worst)) for arm in arms]
+
+
+def without_room(arms: list[ArmValues]) -> float:
+    """Return the share of seeds whose pair of values could hardly differ, in most of their configurations.
+
+    Both are at the same end of the metric, or neither seed learned the task.
+    """
+    first, second = arms
+    unlearned = ~_both(first.learned, second.learned, "or")
+    ends = _both(first.floor, second.floor, "and") | _both(first.ceiling, second.ceiling, "and") | unlearned
+    return float((ends.groupby(level="seed").mean() >= 0.5).mean()) if len(ends) else 0.0
+
+
+def _both(first: "pd.Series[bool]", second: "pd.Series[bool]", how: str) -> "pd.Series[bool]":
+    joined = pd.concat([first, second], axis=1, join="inner")
+    return joined.any(axis=1) if how == "or" else joined.all(axis=1)
 
 
 def _align(other: ArmValues, rows: Rows, index: "pd.Index[Any]", fill: Any = math.nan) -> Rows:

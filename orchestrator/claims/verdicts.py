@@ -129,10 +129,10 @@ def _ask(claim: Claim, members: Members | str) -> Judgement:
 
 def _answer(claim: Claim, members: Members, arms: Mapping[str, ArmValues]) -> Judgement:
     compared = [arms[name] for name in claim.compare]
-    every = ask(claim, members, compared, learned_only=False)
-    answer = ask(claim, members, compared, learned_only=True) if claim.learned else every
+    answer = ask(claim, members, compared, learned_only=False)
+    beside = ask(claim, members, compared, learned_only=True) if claim.learned else None
     reason = ""
-    if claim.learned and answer.n < answer.needed <= every.n:
+    if beside is not None and beside.n < beside.needed <= answer.n:
         counts = ", ".join(f"{arm.name} {arm.seeds_learned} of {arm.seeds}" for arm in compared)
         reason, answer = f"not learned ({counts} seeds)", replace(answer, effect=math.nan)
     elif answer.n < answer.needed or math.isnan(answer.low):
@@ -145,7 +145,7 @@ def _answer(claim: Claim, members: Members, arms: Mapping[str, ArmValues]) -> Ju
         members=members,
         arms=arms,
         answer=answer,
-        all_seeds=every if claim.learned else None,
+        learned_only=beside,
         other=_other_estimand(claim, members, compared),
     )
 

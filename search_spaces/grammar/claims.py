@@ -189,6 +189,11 @@ class ClaimsFile(Strict):
     no_effect: list[NoEffect] = Field(
         default_factory=list, description="Bounds of no effect by metric, for claims that give no `negligible`."
     )
+    seen: dict[Name, int] = Field(
+        default_factory=dict,
+        description="By sweep, how many of its seeds, from the first on, an earlier page had shown: its claims were "
+        "known before, not registered.",
+    )
     claims: list[Claim] = Field(min_length=1, description="The claims, in the order of the page.")
     closing: str = Field(default="", description="What was not tested, and why, in Markdown.")
 
@@ -235,6 +240,10 @@ def load_claims(path: str | Path) -> ClaimsFile:
         report_faults(error.errors(include_url=False), data, findings, ClaimsFile)
         findings.raise_any()
         raise AssertionError from error
+    for name in found.seen:
+        if name not in found.sweeps:
+            nearest = nearest_name(name, found.sweeps)
+            findings.add(f"seen.{name}", "is not the sweep of a claim", given=name, nearest=nearest)
     for index, claim in enumerate(found.claims):
         _check_claim(claim, index, found, findings)
         _set_page_bound(claim, index, found, findings)

@@ -12,7 +12,8 @@ import yaml
 from rich.console import Console
 
 from orchestrator.claims import verb
-from orchestrator.claims.registration import changes_since, deciding_values
+from orchestrator.claims.packed import packed_path, read_packed
+from orchestrator.claims.registration import changes_since, deciding_values, describe_registration
 from orchestrator.code.code_record import digest
 from orchestrator.errors import SpecChanged, UserError
 from orchestrator.record.state.state import SweepState
@@ -233,3 +234,12 @@ def test_a_sweep_that_was_extended_is_still_that_of_its_file(tiny: Path, run_inl
     assert "registered before the sweep ran, which was extended since." in text
     tiny.write_text(TINY.replace("seeds: 2", "seeds: 4"))
     assert changes_since(SweepState.load(folder), load_claims(file)) == [("seeds", [0, 1, 2], [0, 1, 2, 3])]
+
+
+def test_a_claim_about_seeds_that_a_page_had_shown_was_known_before() -> None:
+    file = load_claims(Path(__file__).parents[3] / "search_spaces" / "threshold_attention" / "claims.yaml")
+    members = read_packed(packed_path(file, "lstm_control_cpu"))
+    (asked,) = [one for one in file.claims if one.id == "lstm"]
+    assert describe_registration(asked, members.state, members.registered).startswith("registered before")
+    known = describe_registration(asked, members.state, members.registered, seen=5)
+    assert known.startswith("known before") and "registered" not in known

@@ -2,16 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from orchestrator.claims.judgement import Judgement
-from orchestrator.claims.questions import Answer, mean_answer
-from orchestrator.claims.verdicts import judge, read_sweeps, settle
+from orchestrator.claims.members import Members
+from orchestrator.claims.questions import Answer, ask, mean_answer
+from orchestrator.claims.values import ArmValues
+from orchestrator.claims.verdicts import judge, read_sweeps, read_verdict, settle
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
-from tests.orchestrator.claims.conftest import SWEEP, claim, is_pre, pretended_sweep, write_claims
+from tests.orchestrator.claims.conftest import SWEEP, Put, claim, is_pre, pretended_sweep, write_claims
 from trainers.config.member import MemberConfig
 
 DECIDED = ("held", "contradicted")
@@ -126,3 +130,82 @@ def test_an_asking_that_changed_more_than_the_seeds_is_judged_by_itself(tmp_path
     first, last = two_sweeps(tmp_path, two_of_three, FRESH, lengths=[9])
     assert last.pooled == () and last.answer.n == 12 and first.verdict == last.verdict == "undecided"
     assert last.holm == pytest.approx(2 * stats.binomtest(10, 12).pvalue)
+
+
+def an_arm(name: str, values: np.ndarray, learned: np.ndarray | None = None) -> ArmValues:
+    """An arm with one value for each seed, of a metric from 0 to 1 of which more is better, within 0.01 of its ends."""
+    index = pd.MultiIndex.from_product([[""], range(len(values))], names=["rest", "seed"])
+    series = pd.Series(values, index=index)
+    return ArmValues(
+        name=name, rests={name: ""}, average="raw", lengths=series.to_frame(), values=series,
+        learned=pd.Series(True if learned is None else learned, index=index), direction="maximize",
+        floor=series <= 0.01, ceiling=series >= 0.99,
+    )  # fmt: skip
+
+
+def verdict_of(asked: Claim, arms: list[ArmValues], *, learned_only: bool = False) -> str:
+    answer = ask(asked, cast(Members, None), arms, learned_only=learned_only)
+    verdict = read_verdict(asked, answer)
+    return verdict if answer.p <= 0.05 else "undecided"
+
+
+BETTER = Claim.model_validate(claim(expect="larger"))
+
+
+def test_an_arm_is_not_better_because_only_its_good_seeds_learned() -> None:
+    """Equal distributions, but the worst third of one arm counts as not learned: over all seeds it is never better."""
+    rng, better = np.random.default_rng(0), {True: 0, False: 0}
+    for _ in range(300):
+        first, second = rng.uniform(size=(2, 17))
+        arms = [an_arm("pre", first, first > 1 / 3), an_arm("none", second)]
+        for learned_only in better:
+            better[learned_only] += verdict_of(BETTER, arms, learned_only=learned_only) == "held"
+    assert better[True] / 300 > 0.05 > 0.025 >= better[False] / 300
+
+
+@pytest.mark.parametrize("share", [0.5, 0.67, 0.9])
+def test_arms_that_learn_alike_seldom_differ(share: float) -> None:
+    rng, decided = np.random.default_rng(0), 0
+    for _ in range(300):
+        first, second = rng.uniform(size=(2, 17))
+        learned = rng.uniform(size=(2, 17)) < share
+        arms = [an_arm("pre", first, learned[0]), an_arm("none", second, learned[1])]
+        decided += verdict_of(BETTER, arms) in DECIDED
+    assert decided / 300 <= 0.05
+
+
+@pytest.mark.parametrize(("level", "most"), [(1.0, 0.05), (0.0, 0.05)])
+def test_ties_at_an_end_of_the_metric_are_no_equivalence(level: float, most: float) -> None:
+    """One seed of five differs by 0.06, the others tie."""
+    asked, rng, found = Claim.model_validate(claim(expect="larger", negligible=0.01)), np.random.default_rng(0), 0
+    for _ in range(200):
+        apart = 0.06 * (rng.uniform(size=17) < 0.2)
+        arms = [an_arm("pre", np.abs(level - apart)), an_arm("none", np.full(17, level))]
+        found += verdict_of(asked, arms).startswith("no effect")
+    assert found / 200 <= most
+
+
+def test_unlearned_pairs_are_no_equivalence_and_learned_ones_are() -> None:
+    asked, same = Claim.model_validate(claim(expect="larger", negligible=0.01)), np.linspace(0.3, 0.6, 17)
+    assert verdict_of(asked, [an_arm("pre", same), an_arm("none", same + 0.001)]).startswith("no effect")
+    unlearned = np.zeros(17, dtype=bool)
+    arms = [an_arm(name, same, unlearned) for name in ("pre", "none")]
+    assert verdict_of(asked, arms) == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("level", "verdict"), [(0.5, "no effect within ±0.01"), (0.995, "undecided"), (0.004, "undecided")]
+)
+@pytest.mark.parametrize("question", ["difference", "equivalence"])
+def test_an_equivalence_needs_values_that_could_differ(put: Put, level: float, verdict: str, question: str) -> None:
+    asked = {"negligible": 0.01} if question == "difference" else {"within": 0.01, "expect": None}
+    held = verdict if verdict == "undecided" or question == "difference" else "held"
+    assert (
+        put(lambda one, *_: level + 0.001 * is_pre(one), claim(question=question, **asked))["pre_norm"].verdict == held
+    )
+
+
+def test_a_metric_beyond_1_has_no_ceiling(put: Put) -> None:
+    asked = claim(negligible=0.01)
+    found = put(lambda one, *_: 0.995 if one.seed else 3.0, asked)["pre_norm"]
+    assert found.verdict == "no effect within ±0.01"
