@@ -60,9 +60,12 @@ def sweep(file: Path, *settings: str) -> tuple[float, list[float]]:
 
 
 def loop() -> float:
-    """Return the wall time of a loop over a training script, each in a folder of its own, since it resumes."""
+    """Return the wall time of a loop over a training script, each in a folder of its own, since it resumes.
+
+    It has one thread, as a member has in a sweep.
+    """
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        return wall(["bash", "-ec", LOOP], Path(folder), PROGRAMS=str(PROGRAMS))
+        return wall(["bash", "-ec", LOOP], Path(folder), PROGRAMS=str(PROGRAMS), OMP_NUM_THREADS="1")
 
 
 def bare(folder: Path, members: int) -> float:
