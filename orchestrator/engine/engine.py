@@ -200,8 +200,8 @@ class Engine:
     # Training ---------------------------------------------------------------------------------------------------------
 
     def environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
-        """Return versions, device and threads of torch in this process."""
-        return environment(work["code"], gpus=work["gpus"])
+        """Return versions and device of torch in this process, and the threads that `run` will use."""
+        return {**environment(work["code"], gpus=work["gpus"]), "threads": work["cpus"]}
 
     def run(self, work: Mapping[str, Any], members: list[MemberConfig], reporter: Reporter, checkpoints: Any) -> None:
         """Train a pack in this process, resuming from its newest good checkpoint if there is one."""
