@@ -165,9 +165,7 @@ fi
 cat <<TEXT
 The head is up; without the token it answers 401. From $here, in another terminal:
 
-RAY_AUTH_MODE=token$token_setting $(printf %q "$bin/ray") job submit --address $url --runtime-env-json "\$($(printf %q "$bin/lengthwise") job-env)" --working-dir . -- python -m orchestrator run search_spaces/quickstart.yaml
-
-or, from the folder of a study: RAY_AUTH_MODE=token$token_setting $(printf %q "$bin/lengthwise") submit FILE --address $url
+RAY_AUTH_MODE=token$token_setting $(printf %q "$bin/ray") job submit --address $url --submission-id quickstart --runtime-env-json "\$($(printf %q "$bin/lengthwise") job-env)" --working-dir . -- python -m orchestrator run search_spaces/quickstart.yaml
 
 Results go to ${LENGTHWISE_STORAGE:-$HOME/lengthwise-sweeps}.
 To stop this head, and only this one: ${way:+Ctrl-C here, or: }kill $$

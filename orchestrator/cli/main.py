@@ -105,12 +105,6 @@ def plan(
     overrides: options.Overrides = None,
     imports: options.Imports = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Packs at once; by default what fits here.")] = None,
-    working_dir: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR", parser=options.find_folder, help="What `ray job submit --working-dir` would upload."
-        ),
-    ] = Path(),
     measure: Annotated[
         bool, typer.Option("--measure", help="Run one member of a program to its first report, to know its time.")
     ] = False,
@@ -120,7 +114,7 @@ def plan(
     from orchestrator.preview.forecast import forecast
 
     spec = _load(file, overrides, name, imports)
-    plan = forecast(spec, workers, working_dir, measured=measure)
+    plan = forecast(spec, workers, measured=measure)
     register(spec)
     _say(f"{spec.name} would be kept in {place_of((storage or default_storage()) / spec.name)}")
     _say(align_rows(plan.rows))
@@ -203,48 +197,6 @@ def run(
 
         outcome = run_sweep(spec, storage, console, children=children, max_seconds=max_seconds)
     raise typer.Exit(outcome.exit_code)
-
-
-@app.command(rich_help_panel=BEGIN)
-def submit(
-    file: options.SweepFile,
-    address: options.Address = None,
-    name: options.Name = None,
-    overrides: options.Overrides = None,
-    imports: options.Imports = None,
-    storage: options.JobStorage = None,
-    tracking_uri: options.JobTrackingUri = None,
-    max_time: options.MaxTime = None,
-    working_dir: options.WorkingDir = None,
-    job_env: options.JobEnv = None,
-    python: options.JobPython = "python",
-    resume_begun: options.JobResume = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not follow the log.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Follow the log of the job; submit nothing.")] = False,
-    status: Annotated[bool, typer.Option("--status", help="Show the state of the job; submit nothing.")] = False,
-    stop: Annotated[bool, typer.Option("--stop", help="Stop the job, as Ctrl-C stops a sweep.")] = False,
-) -> None:
-    """Run a sweep as a job of a Ray cluster. Uploads the folder of the file and follows the log."""
-    options.in_seconds(max_time)
-    replaced = options.with_uri(overrides, tracking_uri)
-    spec = _load(file, replaced, name, imports)
-    from orchestrator.submission import submit as jobs
-
-    given = {"--set": replaced, "--import": imports, "--name": [name], "--storage": [storage], "--max-time": [max_time]}
-    arguments = [
-        word for option, values in given.items() for value in values or () if value for word in (option, value)
-    ]
-    submission = jobs.Submission(
-        spec=spec,
-        file=file,
-        folder=working_dir or file.parent,
-        arguments=arguments,
-        variables=job_env or (),
-        python=python,
-        resume=resume_begun,
-    )
-    asked = {"--detach": detach, "--follow": follow, "--status": status, "--stop": stop}
-    raise typer.Exit(jobs.run_verb(submission, address, [option for option in asked if asked[option]], _say))
 
 
 app.add_typer(importing.app)

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from orchestrator.addresses import IN_TEMPORARY_COPY, LASTING_STORAGES, is_absolute
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import chosen_storage, default_storage, find_storage, is_name, resolve_place
 from orchestrator.redaction import URI_VARIABLE, remember, remember_all_of
@@ -46,19 +45,6 @@ def _check_notify(address: str) -> str:
     if address and not is_web_address(address):
         raise UserError(f"--notify: is not an http or https address; allowed: {WEB_ADDRESSES}")
     return address
-
-
-def _check_job_storage(storage: str) -> str:
-    if not is_absolute(storage):
-        raise UserError(f"--storage {storage} {IN_TEMPORARY_COPY}; allowed: {LASTING_STORAGES}")
-    return storage
-
-
-def find_folder(named: str) -> Path:
-    """Return the folder after --working-dir. Raises UserError if there is none."""
-    if not (folder := Path(named)).is_dir():
-        raise UserError(f"--working-dir {named} is not a folder of this machine")
-    return folder
 
 
 SweepFile = Annotated[
@@ -179,34 +165,6 @@ Source = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Prepare missing texts from this folder: a data set and a tokenizer.json."),
 ]
-Address = Annotated[
-    str | None,
-    typer.Option(metavar="URL", help="Of the job server, http://HEAD:8265; else RAY_API_SERVER_ADDRESS, RAY_ADDRESS."),
-]
-WorkingDir = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", parser=find_folder, help="The folder to upload; by default that of the sweep file."),
-]
-JobEnv = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="A variable of the job, which its dashboard shows; may be repeated."),
-]
-JobPython = Annotated[
-    str, typer.Option(metavar="PATH", help="The Python of the cluster in which lengthwise is installed.")
-]
-JobStorage = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DIR",
-        parser=_check_job_storage,
-        help="On the cluster; by default LENGTHWISE_STORAGE or ~/lengthwise-sweeps.",
-    ),
-]
-JobTrackingUri = Annotated[
-    str | None,
-    typer.Option(metavar="URI", parser=_check_store, help="MLflow; by default a SQLite file in the storage folder."),
-]
-JobResume = Annotated[bool, typer.Option("--resume", help="Resume the sweep if a job has begun it.")]
 
 
 _of_sweeps = typer.Typer(add_completion=False)

@@ -25,6 +25,7 @@ from typing import Any, Self
 VARIABLE = "LENGTHWISE_CODE"
 TIMEOUT_SECONDS = 20.0  # for one git command
 MAX_DIFF_BYTES = 8 * 2**20  # held in memory; of a larger diff only digest and size are recorded
+JOB_STOP_SECONDS = "30"  # by default Ray kills a job 3 seconds after it has asked it to end
 MAX_JOB_DIFF_BYTES = 48 * 2**10  # in base 85; Linux allows 128 KiB for one variable
 CREDENTIALS = (
     *("*.pem", "*.key", "*.p12", "*.env", ".env*", ".netrc", ".npmrc", ".pypirc", "id_rsa*", "id_ed25519*"),
@@ -171,7 +172,8 @@ class _Output:
 def job_environment(folder: Path, warn: Callable[[str], None] = lambda text: None) -> str:
     """Return JSON for `ray job submit --runtime-env-json` that sends commit and diff of `folder` to the job.
 
-    Of a diff that is too large for a variable only digest and size are sent. `warn` is called if there is no commit.
+    A job that is stopped gets the time to save its sweep. Of a diff that is too large for a variable only digest and
+    size are sent. `warn` is called if there is no commit.
     """
     with RepositoryReader([folder]) as reader:
         (tree,) = reader.read()
@@ -185,7 +187,8 @@ def job_environment(folder: Path, warn: Callable[[str], None] = lambda text: Non
         "diff_sha256": tree.diff_sha256,
         "diff_bytes": tree.diff_bytes,
     }
-    return json.dumps({"env_vars": {VARIABLE: json.dumps(sent, separators=(",", ":"))}}, separators=(",", ":"))
+    variables = {VARIABLE: json.dumps(sent, separators=(",", ":")), "RAY_JOB_STOP_WAIT_TIME_S": JOB_STOP_SECONDS}
+    return json.dumps({"env_vars": variables}, separators=(",", ":"))
 
 
 def _parse_sent(root: Path, sent: str) -> Repository:

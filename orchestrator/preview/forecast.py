@@ -3,12 +3,10 @@
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import psutil
 
-from orchestrator.code.own_code import import_for
 from orchestrator.engine.engine import LARGEST_PACK_CPU, cost_of, equivalent_steps, measured_by
 from orchestrator.machine.gpus import count_gpu_packs, gpus_here, smallest_share
 from orchestrator.plan import search
@@ -21,7 +19,6 @@ from orchestrator.plan.rounds import SMALL_WEIGHTS, plan_rounds, planned_bytes
 from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.forecast_words import describe_informed, describe_race, describe_rungs, describe_uses
 from orchestrator.preview.program import forecast_program
-from orchestrator.preview.upload import measure
 from orchestrator.running.schedulers import inline, local
 from orchestrator.running.schedulers.choice import choose_scheduler, find_missing_resources, refuse_workers
 from orchestrator.wording import counted, duration
@@ -44,7 +41,7 @@ class Forecast(NamedTuple):
     warnings: list[str]
 
 
-def forecast(spec: SweepSpec, workers: int | None, working_dir: Path, *, measured: bool = False) -> Forecast:
+def forecast(spec: SweepSpec, workers: int | None, *, measured: bool = False) -> Forecast:
     """Build the whole plan without running it, and measure a few steps of its most expensive structures.
 
     Of a program nothing is run, except with `measured` one member to its first report.
@@ -121,7 +118,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path, *, measure
         ("time", time),
         ("uses", describe_uses(used)),
     ]
-    warnings = _upload_warnings(spec, working_dir)
+    warnings = []
     if len(distinct) < len(configurations):
         repeated = len(configurations) - len(distinct)
         warnings.append(f"draws that repeat a configuration: {repeated}; each configuration runs once")
@@ -166,17 +163,6 @@ def _first_share(member: MemberConfig) -> float:
     """Return the share of a member's training that comes before its first evaluation."""
     every, steps = member.evaluation.every, member.training.steps
     return min(every, steps) / steps if every else 1.0
-
-
-def _upload_warnings(spec: SweepSpec, working_dir: Path) -> list[str]:
-    """Return why a job could not have what a sweep needs: a folder too large, modules outside of it."""
-    upload = measure(working_dir)
-    warnings = [upload.describe(f"ray job submit --working-dir {upload.folder}")] if upload.too_large else []
-    return warnings + [
-        f"{source.module} lies in {source.root}, outside of {upload.folder}, and would not be uploaded with a job"
-        for source in import_for(spec)
-        if not source.installed and not source.root.is_relative_to(upload.folder)
-    ]
 
 
 def _weights(size: int, keep: bool | Literal["auto"]) -> str:

@@ -103,14 +103,14 @@ class Machines(VirtualNodes):
 
 
 class Submitted:
-    """The small sweep, as `lengthwise submit` follows it. Its packs wait in their middle until `release` is called."""
+    """The small sweep, as `ray job submit` follows it. Its packs wait in their middle until `release` is called."""
 
     def __init__(self, machines: Machines, name: str, settings: tuple[str, ...]) -> None:
         self.folder, self.log = machines.folder / "sweeps" / name, machines.folder / f"{name}.log"
         self._hold = machines.folder / "hold"
         self._hold.touch()
-        words = ["env", "RAY_AUTH_MODE=token", "python", "-m", "orchestrator", "submit", QUICKSTART]
-        words += ["--working-dir", ".", "--address", DASHBOARD, "--name", name]
+        words = ["env", "RAY_AUTH_MODE=token", "ray", "job", "submit", "--working-dir", ".", "--address", DASHBOARD]
+        words += ["--", "python", "-m", "orchestrator", "run", QUICKSTART, "--name", name]
         with self.log.open("w") as log:
             command = machines.command(*words, *options(*SMALL, *settings))
             self._process = subprocess.Popen(command, stdout=log, stderr=log)

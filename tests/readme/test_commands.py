@@ -24,6 +24,8 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 OF_OTHERS = {
     "--working-dir",
     "--detach",
+    "--no-wait",
+    "--submission-id",
     "--dashboard-port",
     "--gcs-port",
     "--batch",
@@ -110,9 +112,12 @@ def check_python(words: list[str]) -> None:
 
 
 def check_ray(words: list[str], settings: dict[str, str]) -> None:
-    from ray.dashboard.modules.job.cli import submit
+    from ray.dashboard.modules.job.cli import logs, status, stop, submit
 
-    assert settings["RAY_AUTH_MODE"] == "token" and words[:2] == ["job", "submit"]
+    assert settings["RAY_AUTH_MODE"] == "token" and words[0] == "job"
+    if words[1] != "submit":
+        {"logs": logs, "status": status, "stop": stop}[words[1]].make_context(words[1], words[2:])
+        return
     given, entrypoint = words[2 : words.index("--")], words[words.index("--") + 1 :]
     submit.make_context("submit", [*given, "--", *entrypoint])
     assert entrypoint[:3] == ["python", "-m", "orchestrator"]

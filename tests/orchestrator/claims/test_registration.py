@@ -17,7 +17,6 @@ from orchestrator.claims.registration import changes_since, deciding_values, des
 from orchestrator.code.code_record import digest
 from orchestrator.errors import SpecChanged, UserError
 from orchestrator.record.state.state import SweepState
-from orchestrator.submission import submit
 from orchestrator.sweep.extend import extend_sweep
 from orchestrator.sweep.sweep import resume_sweep
 from search_spaces import SweepFileError, load_claims, load_sweep
@@ -111,30 +110,14 @@ def test_a_sweep_without_claims_has_none_registered(tiny: Path, run_inline: Call
     assert "written after the sweep ran, or without being registered." in text
 
 
-def test_a_claims_file_that_cannot_be_used_is_refused_by_every_verb(
-    tiny: Path, lengthwise: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(submit, "JobServer", EmptyServer)
-    verbs = ["validate"], ["plan"], ["submit", "--address", "http://head:8265"]
-    for begin, *words in verbs:
-        lengthwise.refuses(
-            begin, tiny, *words, "--set", "claims=nothere.yaml", said="nothere.yaml: there is no such file"
-        )
+def test_a_claims_file_that_cannot_be_used_is_refused_by_every_verb(tiny: Path, lengthwise: CommandLine) -> None:
+    for command in ("validate", "plan"):
+        lengthwise.refuses(command, tiny, "--set", "claims=nothere.yaml", said="nothere.yaml: there is no such file")
     wrong = ("--set", "claims=nothere.yaml", "--set", "model.widht=3")
     lengthwise.refuses("validate", tiny, *wrong, said="model.widht: unknown key")
     write_claims(tiny.with_name("claims.yaml"), [claim(id="elsewhere")])
-    for begin, *words in verbs:
-        lengthwise.refuses(begin, tiny, *words, said="is about sweep tiny")
-
-
-class EmptyServer:
-    """A job server without jobs."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def jobs(self, name: str) -> list[object]:
-        return []
+    for command in ("validate", "plan"):
+        lengthwise.refuses(command, tiny, said="is about sweep tiny")
 
 
 def test_claims_change_no_identity(tiny: Path) -> None:

@@ -18,14 +18,12 @@ from rich.console import Console
 
 from orchestrator.cli import options
 from orchestrator.consoles import say
-from orchestrator.preview import upload
 from orchestrator.record.ledger import folders as places
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.watching.progress import Progress
-from orchestrator.submission import submit
 from orchestrator.wording import duration
 from search_spaces import load_sweep
 from trainers.settings.registry import KINDS
@@ -193,15 +191,8 @@ def test_a_ledger_with_a_model_that_no_memory_holds_is_not_resumed(
 
 
 def test_plan_says_what_would_run_and_what_it_would_cost(lengthwise, tiny, tmp_path):
-    big = tmp_path / "project"
-    big.mkdir()
-    (big / "data.bin").touch()
-    with (big / "data.bin").open("r+b") as file:
-        file.truncate(101 * 2**20)
     on_ray = ("--set", "resources.scheduler=ray")
-    done = lengthwise.succeeds(
-        "plan", tiny, "--storage", tmp_path / "storage", "--working-dir", big, "--workers", "2", *on_ray
-    )
+    done = lengthwise.succeeds("plan", tiny, "--storage", tmp_path / "storage", "--workers", "2", *on_ray)
     for text in (
         "configurations  4",
         "seeds           2",
@@ -211,9 +202,6 @@ def test_plan_says_what_would_run_and_what_it_would_cost(lengthwise, tiny, tmp_p
     ):
         assert text in done.stdout
     assert not [line for line in done.stdout.splitlines() if line.endswith(" ")]
-    assert "would upload 101 MiB" in done.stdout and "data.bin" in done.stdout
-    (big / ".gitignore").write_text("*.bin\n")
-    assert "would upload" not in lengthwise("plan", tiny, "--working-dir", big).stdout
     assert not (tmp_path / "storage").exists()
 
 
@@ -222,22 +210,10 @@ def test_options_that_could_not_be_followed_are_refused(lengthwise, tiny, tmp_pa
     inline = ("--set", "resources.scheduler=inline", "--workers", "4", "--storage", storage)
     for verb in ("plan", "run"):
         refused(lengthwise(verb, tiny, *inline), "--workers 4: with resources.scheduler: inline", "allowed: 1")
-    for verb in ("plan", "submit"):
-        absent = tmp_path / "absent"
-        refused(lengthwise(verb, tiny, "--working-dir", absent), f"--working-dir {absent} is not a folder")
-    for relative in ("sweeps", "./sweeps", "~/sweeps"):
-        refused(lengthwise("submit", tiny, "--storage", relative), f"--storage {relative} is relative", "s3://bucket")
     refused(lengthwise("list", "sweeps", "--import", "my_tasks"), "--import adds names")
     refused(lengthwise("list", "task", "--storage", storage), "--storage holds sweeps")
     refused(lengthwise("list", "--storage", storage), "--storage holds sweeps")
     assert not storage.exists()
-
-
-def test_submit_passes_a_tracking_address_on_as_it_is(lengthwise, tiny, monkeypatch):
-    passed = []
-    monkeypatch.setattr(submit, "run_verb", lambda submission, *_: passed.append(submission) or 0)
-    lengthwise.succeeds("submit", tiny, "--tracking-uri", "sqlite:///rel.db", "--storage", "/srv/sweeps")
-    assert passed[0].arguments == ["--set", "tracking.uri='sqlite:///rel.db'", "--storage", "/srv/sweeps"]
 
 
 def test_the_version_is_that_of_the_package(lengthwise):
@@ -263,7 +239,7 @@ def test_shipped_sweeps_are_found_by_their_names(lengthwise, tmp_path):
 def test_a_program_is_no_sweep_file(lengthwise, tmp_path):
     program = tmp_path / "train.py"
     program.write_text("import argparse\n")
-    for verb in ("validate", "plan", "run", "data", "submit"):
+    for verb in ("validate", "plan", "run", "data"):
         said = lengthwise.refuses(verb, program, said=f"{program}: is a Python program").stderr
         assert len(said.splitlines()) == 1 and "program:" in said
 
@@ -492,20 +468,6 @@ def test_a_job_refuses_a_storage_in_its_temporary_folder(lengthwise, tiny, tmp_p
     said = "the storage out is relative, and the folder of a job is a temporary copy; allowed: a whole path"
     lengthwise.refuses("run", tiny, *words, said=said, cwd=tmp_path)
     assert not (tmp_path / "out").exists()
-
-
-def test_the_upload_counts_what_ray_would_pack(tmp_path):
-    (tmp_path / ".git").mkdir()
-    (tmp_path / ".git" / "pack").write_bytes(b"x" * 1000)
-    (tmp_path / "venv" / "lib").mkdir(parents=True)
-    (tmp_path / "venv" / "lib" / "torch.so").write_bytes(b"x" * 9000)
-    (tmp_path / "code.py").write_bytes(b"x" * 10)
-    (tmp_path / ".gitignore").write_text("venv/\n")
-    found = upload.measure(tmp_path)
-    assert found.size == 1000 + 10 + len("venv/\n") and dict(found.largest)[".git"] == 1000
-    (tmp_path / ".rayignore").write_text(".git/\n")
-    assert upload.measure(tmp_path).size < 100
-    assert not found.too_large
 
 
 def test_progress_in_a_log_is_a_line_that_says_something_new(capsys):

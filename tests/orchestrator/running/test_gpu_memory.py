@@ -167,4 +167,4 @@ def test_the_plan_is_for_the_gpus_of_this_machine(says, tiny, tmp_path):
     says("81920, Disabled\\n81920, Disabled\\n")
     spec = load_sweep(tiny, ["resources.scheduler=ray", "resources.gpus=0.5"])
     for workers, packs in ((None, 4), (3, 3)):
-        assert f"with {packs} packs at once" in dict(forecast(spec, workers, tmp_path).rows)["time"]
+        assert f"with {packs} packs at once" in dict(forecast(spec, workers).rows)["time"]

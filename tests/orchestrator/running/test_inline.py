@@ -200,11 +200,11 @@ def test_a_pack_with_gpus_trains_on_one(stage, monkeypatch):
 
 
 def test_the_plan_counts_one_worker(tiny, tmp_path):
-    assert "with 1 pack at once" in dict(forecast(load_sweep(tiny), None, tmp_path).rows)["time"]
-    on_ray = forecast(load_sweep(tiny, ["resources.scheduler=ray"]), 2, tmp_path)
+    assert "with 1 pack at once" in dict(forecast(load_sweep(tiny), None).rows)["time"]
+    on_ray = forecast(load_sweep(tiny, ["resources.scheduler=ray"]), 2)
     assert "with 2 packs at once" in dict(on_ray.rows)["time"]
     with pytest.raises(UserError, match="--workers 2"):
-        forecast(load_sweep(tiny), 2, tmp_path)
+        forecast(load_sweep(tiny), 2)
 
 
 def test_the_scheduler_that_was_asked_for_is_opened(tiny, monkeypatch):

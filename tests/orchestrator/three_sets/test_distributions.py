@@ -165,7 +165,7 @@ def test_a_metric_of_the_model_is_known_on_every_distribution(study):
 
 def test_plan_and_validate_name_the_distributions(study, lengthwise_says):
     assert "evaluated at lengths 1-4; hard: 3-4; long: 5-7" in lengthwise_says("validate", study)
-    (line,) = [text for label, text in forecast(load_sweep(study), None, study.parent).rows if label == "evaluated at"]
+    (line,) = [text for label, text in forecast(load_sweep(study), None).rows if label == "evaluated at"]
     assert line == "1-4; hard: 3-4; long: 5-7"
 
 

@@ -1,0 +1,216 @@
+"""Jobs that `ray job submit` starts on a real head with a token: run, refused, stopped and resumed."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+import pytest
+import requests
+
+from orchestrator.code.repository import RepositoryReader, job_environment
+from tests.cluster.virtual_nodes import options, read_curves
+from tests.ports import free_ports
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 300.0  # seconds
+TASK = '''"""A task of my own."""
+
+from trainers import register
+from trainers.tasks.set_complement import SetComplement
+
+
+@register("task", "mine")
+class Mine(SetComplement):
+    """Set complement."""
+'''
+SWEEP = """\
+name: my study
+study: tests
+imports: [my_tasks]
+task: {name: mine, vocabulary: 6, train_length: 3, target: soft}
+model: {name: attention_only, width: 8, value_width: 4}
+training: {steps: 400, batch_size: 4, learning_rate: 0.01, averages: {raw: {}}, compile: false}
+seeds: 2
+evaluation: {samples: 20, every: 100}
+objective: {metric: total_variation, average: raw, lengths: [4], direction: minimize}
+resources: {pack: 1, checkpoint_seconds: 1}
+tracking: {enabled: false}
+"""
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head that wants a token; `environment` is that of somebody who has it.
+
+    While the file `hold` exists, every pack waits after each of its evaluations; packs that need the GPU train on the
+    CPU and are listed in the file `gpus` (tests/startup). `cluster` is where drivers connect.
+    """
+
+    address: str
+    cluster: str
+    environment: dict[str, str]
+    storage: Path
+    hold: Path
+    gpus: Path
+
+
+@pytest.fixture(scope="module")
+def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
+    """A head that believes that it has a GPU: an nvidia-smi of its own gives it 40 GiB, and 80 to all others here."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "nvidia-smi").write_text(
+        "#!/bin/sh\ncase $* in *--id=GPU-5a) echo 40960, Disabled;; *) echo 81920, Disabled;; esac\n"
+    )
+    (home / "nvidia-smi").chmod(0o755)
+    outside = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "LENGTHWISE_"))}
+    storage, hold, gpus = home / "sweeps", home / "hold", home / "gpus"
+    bin, path = str(Path(sys.executable).parent), os.pathsep.join([str(ROOT / "tests" / "startup"), str(ROOT)])
+    environment = outside | {"HOME": str(home), "PYTHONPATH": path, "LENGTHWISE_BIN": bin, "HOLD": str(hold)}
+    environment |= {"PATH": f"{home}:{outside['PATH']}", "PRETENDED_GPUS": str(gpus), "ROOM": "1"}
+    (port,) = free_ports(1)
+    of_ray = ["--", "--num-cpus=2", "--num-gpus=1", "--object-store-memory=100000000"]
+    started = subprocess.run(
+        [ROOT / "cluster" / "local_head.sh", "--detach", "--gcs-port", str(port), *of_ray],
+        env=environment | {"LENGTHWISE_STORAGE": str(storage), "CUDA_VISIBLE_DEVICES": "GPU-5a"},
+        capture_output=True,
+        text=True,
+    )
+    assert started.returncode == 0 and "in the foreground" not in started.stdout, started.stderr
+    process = psutil.Process(int(re.findall(r"only this one: kill (\d+)$", started.stdout, re.M)[0]))
+    try:
+        address = re.findall(r"http://127\.0\.0\.1:\d+", started.stdout)[0]
+        assert requests.get(f"{address}/api/jobs/", timeout=10).status_code == 401
+        yield Head(address, f"127.0.0.1:{port}", environment | {"RAY_AUTH_MODE": "token"}, storage, hold, gpus)
+        members = process.children(recursive=True)
+        assert any("raylet" in one.name() for one in members)
+    finally:
+        members = process.children(recursive=True)
+        process.terminate()
+        psutil.wait_procs([process, *members], timeout=60)
+        Path(re.findall(r"Its messages: (\S+)", started.stdout)[0]).unlink()
+    assert not [one for one in members if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (folder / "my_tasks.py").write_text(TASK)
+    (folder / "mine.yaml").write_text(SWEEP)
+    return folder
+
+
+def records(folder: Path, kind: str) -> list[dict[str, Any]]:
+    ledger = folder / "events.jsonl"
+    lines = ledger.read_text().splitlines() if ledger.exists() else []
+    return [one for one in map(json.loads, lines) if one["kind"] == kind]
+
+
+def wait_for(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def ray(head: Head, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run Ray's own command as somebody who has the token of the head."""
+    command = [str(Path(sys.executable).with_name("ray")), *words]
+    return subprocess.run(command, cwd=ROOT, env=head.environment, capture_output=True, text=True)
+
+
+def ray_job(head: Head, *words: str, job: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    """Submit a verb as cluster/README.md shows it: the working tree is uploaded and the sweep runs from it."""
+    sent = ["--working-dir", ".", "--runtime-env-json", job_environment(ROOT)]
+    entrypoint = [sys.executable, "-m", "orchestrator", *words]
+    return ray(head, "job", "submit", "--address", head.address, *job, *sent, "--", *entrypoint)
+
+
+@pytest.mark.slow
+def test_a_job_runs_a_sweep_of_the_working_tree(head: Head, study: Path) -> None:
+    """Its pack of two members runs out of memory on half a GPU; then two packs of one share the GPU."""
+    settings = ("training.steps=4", "evaluation.every=4", "resources.gpus=0.5", "resources.pack=2")
+    done = ray_job(head, "run", str(study / "mine.yaml"), *options(*settings), "--name", "in a job")
+    log, folder = done.stdout + done.stderr, head.storage / "in a job"  # not in the copy, which is deleted
+    assert done.returncode == 0 and "1 of 1 configurations succeeded" in done.stdout, log
+    assert f"sweep in a job in {folder}" in log and "configurations 0/1" in log and "Ray at " in log
+    assert [one["data"]["status"] for one in records(folder, "end")] == ["complete"]
+    assert (folder / "curves.parquet").is_file() and (folder / "report.html").is_file()
+    assert "with 2 CPUs and 1 GPUs: up to 2 packs at once" in log
+    assert "a pack of 2 members ran out of memory (a GPU that is not there); it was cut again into 2" in log
+    of_packs = [line.split() for line in head.gpus.read_text().splitlines()]
+    assert [gpu for _, gpu, _ in of_packs] == ["GPU-5a"] * 3 and not records(folder, "attempt")
+    with RepositoryReader([ROOT]) as reader:
+        (here,) = reader.read()
+    code = records(folder, "sweep")[0]["data"]["code"]
+    found = [(one["commit"], one["source"]) for one in code["folders"] if one["source"] == "job" or not here.commit]
+    assert found == [(here.commit, "job" if here.commit else None)], code
+
+
+@pytest.mark.slow
+def test_a_bad_sweep_file_fails_the_job_with_one_message(head: Head, study: Path) -> None:
+    done = ray_job(head, "run", str(study / "mine.yaml"), "--set", "objective.metric=total_variaton", "--name", "bad")
+    log = done.stdout + done.stderr
+    assert done.returncode != 0 and "did you mean total_variation?" in log and "Traceback" not in log
+    assert "failed" in log and not (head.storage / "bad").exists()
+
+
+ASKING = """
+from orchestrator.errors import UserError
+from orchestrator.running.with_ray import session as ray_session
+
+with ray_session.connected(1, 0.25) as cluster:
+    print(cluster.workers, cluster.bytes_per_worker / 2**30)
+ray_session.ASK_SECONDS = 0
+with ray_session.connected(1, 0.25) as cluster:
+    print(cluster.workers, cluster.bytes_per_worker / 2**30, cluster.description)
+try:
+    with ray_session.connected(1, 2):
+        print("no node has two GPUs")
+except UserError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_the_machines_of_the_cluster_say_how_much_memory_their_gpus_have(head: Head) -> None:
+    """If none answers in time, little is assumed, and said; a pack for more GPUs than any of them has is refused."""
+    environment = {**head.environment, "RAY_ADDRESS": head.cluster, "CUDA_VISIBLE_DEVICES": ""}  # the driver's own
+    command = [sys.executable, "-c", ASKING]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answered, silent, refused = done.stdout.strip().splitlines()[-3:]
+    assert answered == "2 10.0" and silent.startswith("2 4.0 Ray at ")
+    assert silent.endswith("; no GPU says how much memory it has, 16 GiB are assumed")  # of which a quarter
+    assert refused.startswith("resources: a pack needs 1 CPUs and 2 GPUs on one node; the largest node of Ray at ")
+
+
+@pytest.mark.slow
+def test_a_stopped_job_is_resumed_and_ends_with_the_same_curves(
+    head: Head, study: Path, run_inline: Callable[..., Path], own_code_forgotten: None
+) -> None:
+    """The job is stopped while every pack waits after an evaluation; a second job of the same name is refused."""
+    file, folder = study / "mine.yaml", head.storage / "my study"
+    head.hold.touch()
+    started = ray_job(head, "run", str(file), job=["--submission-id", "my-study", "--no-wait"])
+    assert started.returncode == 0, started.stdout + started.stderr
+    wait_for(lambda: records(folder, "evaluation"))
+    twice = ray_job(head, "run", str(file), job=["--submission-id", "my-study", "--no-wait"])
+    assert twice.returncode != 0 and "my-study" in twice.stdout + twice.stderr
+
+    stopped = ray(head, "job", "stop", "--address", head.address, "my-study")
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    assert [one["data"]["status"] for one in records(folder, "end")] == ["interrupted"], stopped.stdout
+    head.hold.unlink()
+    resumed = ray_job(head, "resume", str(folder))
+    assert resumed.returncode == 0 and len(records(folder, "resume")) == 1, resumed.stdout + resumed.stderr
+    pd.testing.assert_frame_equal(read_curves(folder), read_curves(run_inline(file)), check_exact=True)
