@@ -27,15 +27,9 @@ def export(
     weights: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Kept weights under readable names (.safetensors).")
     ] = None,
-    optuna: Annotated[
-        Path | None, typer.Option(metavar="FILE.db", help="An Optuna storage (SQLite) with every configuration.")
-    ] = None,
     latex: Annotated[Path | None, typer.Option(metavar="FILE.tex", help="The table of configurations.")] = None,
     figures: Annotated[
         str | None, typer.Option(metavar="pdf|svg|png", help="Median curves and effects, for papers.")
-    ] = None,
-    notebook: Annotated[
-        Path | None, typer.Option(metavar="FILE.ipynb", help="A notebook that opens the sweep and draws it.")
     ] = None,
     curves: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Every curve of every seed.")] = None,
     to: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where figures go; made if missing.")] = None,
@@ -45,10 +39,10 @@ def export(
     ] = None,
     force: options.Force = False,
 ) -> None:
-    """Write what other programs and papers need: sweep file, weights, Optuna study, table, figures, notebook."""
+    """Write files for papers and other programs: sweep file, weights, table, figures, curves."""
     from orchestrator.export.verb import export
 
-    files = {"best": best, "weights": weights, "optuna": optuna, "latex": latex, "notebook": notebook, "curves": curves}
+    files = {"best": best, "weights": weights, "latex": latex, "curves": curves}
     for line in export(folder, **files, figures=figures, to=to, size=size, labels=labels, force=force):
         say(console, line)
 

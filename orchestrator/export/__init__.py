@@ -1,1 +1,1 @@
-"""Files for other programs: a sweep file, weights, an Optuna study, a LaTeX table, figures for papers, a notebook."""
+"""Files for other programs: a sweep file, weights, a LaTeX table, figures for papers."""

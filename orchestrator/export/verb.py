@@ -1,6 +1,5 @@
 """What `lengthwise export` does: gathers every file that is asked for, checks all of them, then writes."""
 
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,10 +18,8 @@ def export(
     *,
     best: Path | None = None,
     weights: Path | None = None,
-    optuna: Path | None = None,
     latex: Path | None = None,
     figures: str | None = None,
-    notebook: Path | None = None,
     curves: Path | None = None,
     to: Path | None = None,
     size: str | None = None,
@@ -35,8 +32,8 @@ def export(
     exist (unless `force`) and for what the sweep does not have, SweepFileError for a wrong labels file; then nothing is
     written.
     """
-    if not any((best, weights, optuna, latex, figures, notebook, curves)):
-        every = "--best, --weights, --optuna, --latex, --figures, --notebook, --curves"
+    if not any((best, weights, latex, figures, curves)):
+        every = "--best, --weights, --latex, --figures, --curves"
         raise UserError(f"nothing to export; give one or more of {every}")
     if size and not figures:
         raise UserError("--size is the size of figures; give --figures pdf too")
@@ -46,9 +43,7 @@ def export(
         raise UserError("--labels names things in figures and tables; give --figures pdf or --latex table.tex too")
     for option, path, ending in (
         ("best", best, ".yaml"),
-        ("optuna", optuna, ".db"),
         ("latex", latex, ".tex"),
-        ("notebook", notebook, ".ipynb"),
         ("curves", curves, ".csv"),
     ):
         check_ending(option, path, ending)
@@ -77,12 +72,6 @@ def export(
         for name, content in read_program(state).items():  # a file that is there already stays
             if not (target := best.parent / name).is_file() or target.read_bytes() != content:
                 add(target, content)
-    if optuna:
-        from orchestrator.export.optuna_study import study_file
-
-        url = f"sqlite:///{optuna}"
-        how = f'read it with: optuna.load_study(study_name="{state.name}", storage="{url}")'
-        add(optuna, study_file(state, result), how)
     if latex:
         from orchestrator.export.latex import latex_table
 
@@ -94,11 +83,6 @@ def export(
         for path, content in paper_figures(result, figures, to or Path(), inches, own_names).items():
             add(path, content)
         lines.append(f"for the caption: {caption(result, own_names)}")
-    if notebook:
-        from orchestrator.export.notebook import notebook_text
-
-        how = f"open it with: jupyter lab {shlex.quote(str(notebook))} (after pip install jupyterlab)"
-        add(notebook, notebook_text(folder, result), how)
     if curves:
         add(curves, read_curves(state).to_csv(index=False))
     if weights:

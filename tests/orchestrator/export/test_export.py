@@ -1,17 +1,13 @@
 """Files for other programs, read by those: a sweep file that is run, weights in plain torch, an Optuna study."""
 
-import json
-import math
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
-import optuna
 import pandas as pd
 import pytest
 import yaml
-from matplotlib import pyplot
 from safetensors.numpy import load_file
 
 from orchestrator import open_sweep, run
@@ -111,49 +107,6 @@ def test_damaged_or_missing_weights_are_refused(trained_sweep, small_sweep, tmp_
 
 
 @pytest.mark.slow
-def test_optuna_reads_every_configuration_with_values_score_and_state(tmp_path, synthetic_sweep, simple_curve):
-    failed = {(2, seed): 50 for seed in range(3)} | {(1, 0): 50}
-    spec = {"space": SPACE, "objective.failed_seeds": "fail", "objective.direction": "maximize"}
-    state = synthetic_sweep(tmp_path / "six", [values(n) for n in range(6)], 3, simple_curve, failed, spec=spec)
-    said = export(state.folder, optuna=tmp_path / "study.db")
-    assert f'study_name="six", storage="sqlite:///{tmp_path / "study.db"}"' in said[1]
-    study = optuna.load_study(study_name="six", storage=f"sqlite:///{tmp_path / 'study.db'}")
-    assert [trial.number for trial in study.trials] == list(range(6)) and study.direction.name == "MAXIMIZE"
-    for trial, one in zip(study.trials, state.configurations.values(), strict=True):
-        wanted = {key: json.dumps(v) if isinstance(v, list) else v for key, v in one.values.items()}
-        assert trial.params == wanted and trial.user_attrs["config_id"] == one.config_id
-        assert trial.value == (None if one.score is None else pytest.approx(one.score))
-        assert trial.state.name == ("FAIL" if one.number in (1, 2) else "COMPLETE")
-        assert trial.user_attrs["seeds run"] == 3
-        assert trial.user_attrs["seeds failed"] == {1: 1, 2: 3}.get(one.number, 0)
-    assert study.best_trial.number == open_sweep(state.folder).best.number
-    rate, width = (study.trials[0].distributions[key] for key in ("training.learning_rate", "model.width"))
-    assert (rate.low, rate.high, rate.log) == (1e-4, 1e-2, True) and (width.low, width.high, width.step) == (8, 24, 8)
-    assert study.trials_dataframe()["params_training.batch_size"].tolist() == [16, 32] * 3
-
-
-def test_optuna_reads_a_sweep_that_is_not_finished_and_one_of_a_list(tmp_path, synthetic_sweep, simple_curve):
-    listed = [{"model.norm": "pre", "training.learning_rate": 0.1}, {"training.learning_rate": 0.2}]
-    spec = {"search.sampler": "listed", "search.listed": listed}
-    state = synthetic_sweep(tmp_path / "begun", listed, 2, simple_curve, spec=spec, ended=False, stop_after_step=50)
-    export(state.folder, optuna=tmp_path / "s.db")
-    (study,) = optuna.get_all_study_summaries(f"sqlite:///{tmp_path / 's.db'}")
-    trials = optuna.load_study(study_name=study.study_name, storage=f"sqlite:///{tmp_path / 's.db'}").trials
-    assert [trial.state.name for trial in trials] == ["RUNNING"] * 2 and [trial.params for trial in trials] == listed
-
-
-@pytest.mark.parametrize("name", ["grid", "tpe", "judged_at_best"])
-def test_sweeps_of_released_versions_become_studies(name, tmp_path):
-    folder = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / name
-    export(folder, optuna=tmp_path / "s.db")
-    study = optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path / 's.db'}")
-    state = SweepState.load(folder)
-    scores = {n: state.configurations[draw.config_id].score for n, draw in state.draws.items()}
-    scored = {n: score for n, score in scores.items() if score is not None and math.isfinite(score)}
-    assert len(study.trials) == len(state.draws)
-    assert {n: study.trials[n].value for n in scored} == {n: pytest.approx(score) for n, score in scored.items()}
-
-
 def test_files_that_exist_are_kept_and_nothing_is_half_written(trained_sweep, tmp_path):
     mine, other = tmp_path / "mine.tex", tmp_path / "best.yaml"
     mine.write_text("mine")
@@ -201,19 +154,3 @@ def test_curves_are_the_same_table_as_in_parquet(trained_sweep, tmp_path):
     written = pd.read_csv(tmp_path / "curves.csv", dtype={"value": "float32", "config_id": "str"})
     table = pd.read_parquet(write_curves(SweepState.load(trained_sweep))).astype({"config_id": "str"})
     pd.testing.assert_frame_equal(written, table, check_dtype=False, check_categorical=False, check_exact=True)
-
-
-def test_the_notebook_opens_the_sweep_and_draws_it(small_sweep, tmp_path):
-    """In this process: a notebook that is shipped runs in a kernel."""
-    nbformat = pytest.importorskip("nbformat")
-    said = export(small_sweep.folder, notebook=tmp_path / "look.ipynb")
-    assert said[1].startswith(f"open it with: jupyter lab {tmp_path / 'look.ipynb'} ")
-    read, names, drawn = nbformat.read(tmp_path / "look.ipynb", as_version=4), {}, []
-    nbformat.validate(read)
-    codes = [cell.source for cell in read.cells if cell.cell_type == "code"]
-    for code in codes:
-        exec(code, names)
-        drawn.append(names.get("axes"))
-    pyplot.close("all")
-    assert codes[0].endswith("\nsweep") and "<img" in names["sweep"]._repr_html_()
-    assert len({id(axes) for axes in drawn[1:]}) == 2 and all(axes.lines for axes in drawn[1:])

@@ -218,7 +218,7 @@ def test_verbs_that_read_results_work(folder: Path, tmp_path: Path, lengthwise: 
     shown = lengthwise.succeeds("compare", folder, "0", "1").stdout
     assert "same training data" not in shown and "same test inputs" not in shown
     lengthwise.succeeds("compare", folder, folder)
-    for option, name in (("--latex", "t.tex"), ("--curves", "c.csv"), ("--notebook", "n.ipynb")):
+    for option, name in (("--latex", "t.tex"), ("--curves", "c.csv")):
         lengthwise.succeeds("export", folder, option, tmp_path / name)
     assert open_sweep(folder).best is not None
     lengthwise.succeeds("delete", folder, "--yes")
@@ -255,7 +255,6 @@ def test_results_are_imported_to_an_address(rows: pd.DataFrame, imported: Import
 
 @pytest.mark.slow
 def test_imported_results_are_published_and_exported(folder: Path, tmp_path: Path, lengthwise: Any):
-    lengthwise.succeeds("export", folder, "--optuna", tmp_path / "study.db")
     lengthwise.succeeds("export", folder, "--figures", "svg", "--to", tmp_path / "figures")
     lengthwise.succeeds("publish", folder)
 
