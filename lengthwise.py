@@ -89,12 +89,13 @@ class Member:
         if not self._reports:
             print(line, flush=True)
             return
-        # A single write: a killed program leaves the whole line or nothing that ends in a newline.
+        # A single write: a killed program leaves the whole line or nothing that ends in a newline. On a full disk it is
+        # cut short, and the next one raises the error.
         content = f"{line}\n".encode()
         descriptor = os.open(self._reports, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         try:
-            if os.write(descriptor, content) < len(content):
-                raise OSError(f"{self._reports}: report not written in full; is the disk full?")
+            while content:
+                content = content[os.write(descriptor, content) :]
         finally:
             os.close(descriptor)
 

@@ -1,6 +1,7 @@
 """The client of programs: what it reads from a sweep, what it writes, and what it does without a sweep."""
 
 import ast
+import errno
 import json
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import torch
 
 import lengthwise
 from orchestrator.program.reports import Declared, merge
+from tests.orchestrator.running.test_full_disk import files_no_larger_than
 
 DECLARED = Declared(
     steps=250, every=100, averages=("raw", "ema"), metrics={"accuracy": (5, 10), "f1": (1,)}, lengths=(1, 5, 10)
@@ -102,6 +104,12 @@ def test_full_disk(in_sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LENGTHWISE_REPORTS", "/dev/full")
     with pytest.raises(OSError, match="space"):
         lengthwise.member().report(100, {})
+
+
+def test_report_that_a_full_disk_cuts_short(in_sweep: Path) -> None:
+    with files_no_larger_than(20), pytest.raises(OSError) as raised:
+        lengthwise.member().report(100, {"accuracy": 0.5})
+    assert raised.value.errno == errno.EFBIG and len((in_sweep / "reports").read_text()) == 20
 
 
 def test_outside_of_a_sweep(

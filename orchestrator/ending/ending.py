@@ -20,6 +20,7 @@ from orchestrator.record.state.parts import STOPPED
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.driving.budget import Limit
+from orchestrator.running.driving.equal_failures import EqualFailures
 from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts, last_words
 from orchestrator.shortages import out_of_memory, out_of_space
 from orchestrator.tracking.attempt import LONGEST_SECONDS, Attempt, BackgroundAttempt
@@ -75,6 +76,8 @@ def run_and_record_end(
                 full, memory = out_of_space(error, ledger.folder), out_of_memory(error)
                 if full is None and memory is None:
                     with interrupts.held(), suppress(LengthwiseError):  # of a ledger that cannot be read
+                        if isinstance(error, EqualFailures):
+                            record_interruption(ledger, SweepState.load(ledger.folder), str(error).partition("\n")[0])
                         notice.send(ledger.folder, "failed", f"{type(error).__name__}: {error}", console)
                     raise
                 state = SweepState.load(ledger.folder)

@@ -6,8 +6,9 @@ It imports little of the standard library, so that it starts quickly. The progra
 the keeper. On Linux the keeper is the subreaper of all processes below it, so that it knows those with sessions of
 their own, too, such as the ranks of torchrun; elsewhere it knows the process group of the program. It holds the lock
 until the last of them has ended. It is a child of the process that the worker starts, because a worker of Ray that ends
-kills its own children, and nothing below them. SIGTERM is forwarded to the program, which has GRACE_SECONDS to end;
-SIGUSR1 kills. The exit status is that of the program, 128 + N if signal N killed it, 127 if it could not be started.
+kills its own children, and nothing below them; that process kills what a killed keeper leaves. SIGTERM is forwarded to
+the program, which has GRACE_SECONDS to end; SIGUSR1 kills. The exit status is that of the program, 128 + N if signal N
+killed it, 127 if it could not be started.
 """
 
 import ctypes
@@ -20,42 +21,50 @@ import time
 LINUX = sys.platform == "linux"
 SECONDS_TO_END = 3.0  # for processes whose program or worker has ended
 _SECONDS_BETWEEN_LOOKS = 0.2  # at the worker, whose end sends no signal
+_WORKER_ENDED = signal.SIGUSR2  # sent to the keeper
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def start_keeper(worker: int, lock: int, grace: float, words: list[str]) -> int:
-    """Run `keep` in a child process; return its exit status, or end when the worker does: the keeper then ends all."""
+    """Run `keep` in a child process, which is told when the worker has ended; return its exit status.
+
+    If the keeper is killed, kill all processes below it.
+    """
     parent = os.getpid()
+    if LINUX:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # of what a killed keeper leaves
     keeper = os.fork()
     if keeper == 0:
         os._exit(keep(parent, lock, grace, words))
-    os.close(lock)
 
     def look(number: int, frame: object) -> None:
         if os.getppid() != worker:
-            os._exit(1)
+            _kill(keeper, _WORKER_ENDED)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, lambda number, _: os.kill(keeper, number))
+        signal.signal(number, lambda number, _: _kill(keeper, number))
     signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_LOOKS)
     code = os.waitstatus_to_exitcode(os.waitpid(keeper, 0)[1])
     if code < 0:
+        while LINUX and _has_children():
+            _signal_all(keeper, signal.SIGKILL)
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
     return code
 
 
-def keep(worker: int, lock: int, grace: float, words: list[str]) -> int:
+def keep(parent: int, lock: int, grace: float, words: list[str]) -> int:
     """Run the program until it and every process below it have ended; return the exit status.
 
-    `worker` is the parent process, whose end ends the program.
+    The program is ended when the parent process, or the worker, ends.
     """
     # Each signal wakes the loop through a pipe.
     wake, write_end = os.pipe()
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     received: set[int] = set()
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, _WORKER_ENDED):
         signal.signal(number, lambda number, _: received.add(number))
     if LINUX:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -76,7 +85,7 @@ def keep(worker: int, lock: int, grace: float, words: list[str]) -> int:
             break
 
         # Forward a request to end; end what has outlived the program or the worker.
-        now, alone = time.monotonic(), os.getppid() != worker
+        now, alone = time.monotonic(), os.getppid() != parent or _WORKER_ENDED in received
         if not stopping and received & {signal.SIGTERM, signal.SIGINT, signal.SIGHUP} and status is None:
             stopping, deadline = True, now + grace
             os.kill(program, signal.SIGTERM)
@@ -120,10 +129,25 @@ def _start(words: list[str]) -> int:
 def _signal_all(program: int, number: int) -> None:
     """Send a signal to every process below the keeper; without /proc to the program's group."""
     for process in _descendants() if LINUX else [-program]:
-        try:  # noqa: SIM105 - contextlib takes long to import
-            os.kill(process, number)
-        except (ProcessLookupError, PermissionError):
+        _kill(process, number)
+
+
+def _kill(process: int, number: int) -> None:
+    """Send a signal to a process that may have ended."""
+    try:  # noqa: SIM105 - contextlib takes long to import
+        os.kill(process, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _has_children() -> bool:
+    """Reap children that have ended; return whether others are left."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
             pass
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _descendants() -> list[int]:

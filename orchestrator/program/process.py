@@ -1,8 +1,8 @@
 """Start a program below a keeper, ask it to end, and leave none of its processes behind, whatever was killed.
 
-Worker killed, or the parent of the keeper: the keeper ends all processes. Keeper killed: the program dies with it, and
-the worker kills the others. Both killed: the next attempt does, before it begins. Processes without a keeper are known
-by LENGTHWISE_LOCK, which is in the environment of every process of a member (Linux only; elsewhere only the program's
+Worker killed, or the parent of the keeper: the keeper ends all processes. Keeper killed: its parent does. Both killed:
+the worker does, and without a worker the next attempt, before it begins. Processes without a keeper are known by
+LENGTHWISE_LOCK, which is in the environment of every process of a member (Linux only; elsewhere only the program's
 process group is known).
 """
 

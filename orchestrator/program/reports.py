@@ -159,7 +159,7 @@ class MergedReports:
 
     def _add(self, report: Report) -> list[ReportedStep]:
         step, average, last = report.step, report.average, self._last_step
-        if (report.failed or report.stopped) and self.completed == self.declared.steps:
+        if self.completed == self.declared.steps:
             return []  # too late: its last curves are recorded
         if report.failed:
             self.failed = step

@@ -81,6 +81,7 @@ def summary(
         study=state.study,
         folder=state.folder,
         status=state.ended or ("running" if running(state.folder) else "interrupted"),
+        message=state.message or "",
         finished=state.ended in ("complete", "failed"),
         planned=len(state.configurations)
         if state.ended in ("complete", "failed")

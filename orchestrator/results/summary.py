@@ -88,17 +88,19 @@ class Row:
 class Summary:
     """A sweep's results; `rows` by score, unfinished configurations last.
 
-    By config_id: `measured` is what a configuration measures, `recorded` the rest of its record, `seeds` its planned
-    seeds. `design` is how configurations were drawn. `deaths` has the error of every pack that was given up, `code` the
-    user's own modules. `informed` counts the configurations drawn by results and all drawn ones, None for samplers that
-    do not use results. `race` has the rounds of a race over seeds. `may_stop` says whether seeds may stop early. `spec`
-    is the recorded specification. `scale` is that of the values in figures: linear, log or auto.
+    `message` says why it ended, empty if that is not known. By config_id: `measured` is what a configuration measures,
+    `recorded` the rest of its record, `seeds` its planned seeds. `design` is how configurations were drawn. `deaths`
+    has the error of every pack that was given up, `code` the user's own modules. `informed` counts the configurations
+    drawn by results and all drawn ones, None for samplers that do not use results. `race` has the rounds of a race over
+    seeds. `may_stop` says whether seeds may stop early. `spec` is the recorded specification. `scale` is that of the
+    values in figures: linear, log or auto.
     """
 
     name: str
     study: str
     folder: Path
     status: str
+    message: str
     finished: bool
     planned: int
     objective: Objective

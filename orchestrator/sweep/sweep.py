@@ -166,6 +166,7 @@ def resume_sweep(
             say(console, ledger.notice)
         state = SweepState.load(folder)
         refuse_imported(state)
+        why = f"; {state.ended}: {state.message}" if state.ended == "interrupted" else ""
         spec = load_spec(state, overrides)
         if settings is not None:
             if differing := differing_settings(spec, settings):
@@ -180,7 +181,7 @@ def resume_sweep(
             _reopen(ledger, state, console)
         done = sum(found.is_done for found in state.configurations.values())
         share = f"{done} of {count_planned(state)} configurations are done"
-        say(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
+        say(console, f"sweep {spec.name} in {folder.resolve()}: {share}{why}")
         if going_on:
             state.apply(ledger.append("resume", provenance=provenance(), code=code.fields))
         return drive_packs(spec, ledger, state, console, interrupts, max_seconds=max_seconds)

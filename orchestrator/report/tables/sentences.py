@@ -51,7 +51,8 @@ def state_sentence(result: Summary) -> str:
     """Return the state of the sweep; if neither finished nor running, with the command to continue it or to see how."""
     known = {"complete": "finished", "failed": "finished, and no configuration succeeded", "running": "running"}
     known[STOPPED] = f"{STOPPED}; how to continue it: {command('status', result.folder)}"
-    state = known.get(result.status, f"{result.status}; continue it with: {command('resume', result.folder)}")
+    why = f": {result.message}" if result.message else ""
+    state = known.get(result.status, f"{result.status}{why}; continue it with: {command('resume', result.folder)}")
     return f"Sweep {result.name} (study {result.study}): {state}"
 
 

@@ -116,7 +116,7 @@ def explain(error: BaseException, own: Collection[str] = ()) -> Death:
     disk may have caused it.
     """
     if isinstance(error, ProgramEnded):
-        return Death(message=error.message, trace=error.trace, again=error.again, killed=True)
+        return Death(message=error.message, trace=error.trace, again=error.again, killed=not error.once)
     frames = traceback.extract_tb(error.__traceback__)
     users = [frame for frame in frames if frame.filename in own]
     full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"

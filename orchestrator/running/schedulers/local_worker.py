@@ -46,8 +46,7 @@ def serve(descriptor: int) -> None:
     try:
         while True:
             text, _, gpus = connection.recv_bytes().decode().partition("\n")
-            if gpus:
-                os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+            os.environ["CUDA_VISIBLE_DEVICES"] = gpus
             work = decode_work(text)
             try:
                 with (

@@ -48,11 +48,14 @@ ENDS = {
         step="step == 25 and sys.exit(7)", status="failed", deaths=2, steps=(10, 20), error=("exit code 7", "step 20")
     ),
     "exception": End(
-        step="step == 5 and 1 / 0", status="failed", deaths=1, steps=(), error=("exit code 1", "ZeroDivisionError")
+        step="step == 5 and 1 / 0", status="failed", deaths=2, steps=(), error=("exit code 1", "ZeroDivisionError")
+    ),
+    "exception once before the first report": End(
+        step="step == 5 and not os.path.exists(kept) and (kept.write_text('[5, 7]'), 1 / 0)", deaths=1
     ),
     "exception of several lines": End(
         "if step == 5: raise ValueError('first\\n[second]')",
-        status="failed", deaths=1, steps=(), error=("exit code 1", "ValueError: first"),
+        status="failed", deaths=2, steps=(), error=("exit code 1", "ValueError: first"),
     ),
     "killed once": End(step=f"step == 15 and {FIRST} and {KILL}", deaths=1),
     "killed always": End(step=f"step == 15 and {KILL}", status="failed", deaths=3, steps=(10,), error=("signal 9",)),
@@ -62,6 +65,7 @@ ENDS = {
     "failed, then an exit code": End(step="step == 14 and (run.failed(step), sys.exit(1))", failed_at=14),
     "failed before any report": End(step="step == 4 and (run.failed(step), sys.exit(0))", failed_at=4),
     "failed after the last report": End(end="run.failed(30)"),
+    "the last report again": End(end="run.report(30, {'acc': {10: 0.5}})"),
     "stopped": End(step="step == 24 and (run.stopped(step), sys.exit(0))", stopped_at=24),
     "stopped before any report": End(
         step="step == 4 and (run.stopped(step), sys.exit(0))", status="failed", deaths=1, steps=(), error=(":1:", "4")
@@ -81,6 +85,10 @@ ENDS = {
     "a step backwards": End(
         report("{'step': 10, 'curves': {}}", 25),
         status="failed", deaths=1, steps=(10, 20), error=(".jsonl:3:", "10", "20"),
+    ),
+    "an unknown metric and no checkpoints": End(
+        "step == 10 and (shutil.rmtree(kept.parent), run._write({'step': 10, 'curves': {'ac': 1}}), time.sleep(1))",
+        status="failed", deaths=1, steps=(), error=(".jsonl:1:", "'ac'"),
     ),
     "not JSON": End(
         "step == 10 and open(os.environ['LENGTHWISE_REPORTS'], 'a').write('acc=1\\n')",

@@ -28,7 +28,7 @@ from tests.ray_cluster import RayCluster
 # The first members wait for each other: so many are at work at once.
 SCRIPT = """
 log={folder}/log
-echo "begin $CUDA_VISIBLE_DEVICES $XLA_PYTHON_CLIENT_MEM_FRACTION" >>$log
+echo "begin ${{CUDA_VISIBLE_DEVICES-all}} $XLA_PYTHON_CLIENT_MEM_FRACTION" >>$log
 until [ $(grep -c begin $log) -ge {together} ]; do sleep 0.02; done
 {then}
 echo "{{\\"step\\": 30, \\"curves\\": {{\\"acc\\": {{\\"10\\": 0.5}}}}}}" >>$LENGTHWISE_REPORTS
@@ -100,6 +100,16 @@ def test_whole_gpus_are_those_that_are_visible(
     assert most_at_once(log(tmp_path)) == {"3": 1, "GPU-5a": 1}
 
 
+@pytest.mark.parametrize("scheduler", ["local", "inline"])
+def test_a_sweep_without_gpus_sees_none(
+    scheduler: str, on_gpus: LocalStudy, children: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    study = on_gpus(gpus=0, seeds=1, together=1)
+    study.run(f"resources.scheduler={scheduler}", children=children)
+    assert log(tmp_path) == [["begin"], ["end"]]
+
+
 def test_a_gpu_is_released_when_its_worker_dies(on_gpus: LocalStudy, children: Any, tmp_path: Path) -> None:
     """The program kills its worker, the parent of its keeper, in the first attempt."""
     kill = "[ $(grep -c begin $log) -gt 1 ] || { kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 60; }"
@@ -135,7 +145,7 @@ def test_the_plan_counts_members_by_cores_and_gpus(on_gpus: LocalStudy) -> None:
     study = on_gpus(gpus=0.25, seeds=16, together=1)
     for override, count in (("resources.cpus=1", 8), ("resources.cpus=4", 4), ("resources.workers=3", 3)):
         spec = load_checked(study.folder / "prog.yaml", [override, "program.member_minutes=1"])
-        assert f"with {count} members at once" in dict(forecast(spec, None, study.folder).rows)["time"]
+        assert f"with {count} members at once" in dict(forecast(spec, None).rows)["time"]
     assert this_machine(1, gpus=3).workers == 1
 
 

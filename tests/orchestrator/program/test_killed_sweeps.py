@@ -21,8 +21,7 @@ KILLS = int(os.environ.get("KILLS", "12"))
 CHILD = "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(60)'], start_new_session=True)"
 
 
-# Those that are killed at one moment. If nothing that knows a member is left, neither keeper nor worker, the processes
-# below its program that have sessions of their own live on until the next attempt.
+# Those that are killed at one moment.
 VICTIMS = [
     "driver",
     "worker",
@@ -32,6 +31,8 @@ VICTIMS = [
     "driver program",
     "worker program",
     "keeper program",
+    "keeper worker",
+    "keeper worker driver",
 ]
 
 

@@ -141,8 +141,17 @@ def test_killed_program(code: str, processes: int, start_worker: StartWorker, tm
     assert worker.communicate(timeout=30)[0] == "-9\n"
 
 
-@programs("both")
+@programs("keeper")
 def test_killed_worker_and_keeper(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
+    """The parent of the keeper ends what is left, though no next attempt begins."""
+    worker = start_worker(code, processes)
+    os.kill(keepers(tmp_path)[1], signal.SIGKILL)
+    worker.kill()
+    wait_until(lambda: not alive(tmp_path), 5)
+
+
+@programs("all")
+def test_all_killed_but_the_program(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
     """The next attempt ends what is left before it begins."""
     worker = start_worker(code, processes)
     started = keepers(tmp_path)

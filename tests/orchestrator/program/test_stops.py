@@ -76,11 +76,15 @@ def test_silent_program(header: str, study: Study) -> None:
 
 @pytest.mark.slow
 def test_member_hours(study: Study) -> None:
-    """A start that has reported a new step is followed by another; one that has not is the last."""
-    study.write(script(reported=f"step == 10 and run.reported == 0 and {HANG}"))
-    state = study.run(f"resources.member_hours={2 / 3600}")
-    (pack,) = state.packs.values()
-    assert (pack.status, len(pack.attempts)) == ("complete", 1)
+    """Once they are used up a second time without a new report, the member is given up."""
+    for name, hang in {
+        "after a report": f"step == 10 and run.reported == 0 and {HANG}",
+        "before any": f"step == 5 and not kept.exists() and (kept.write_text('[5, 7]'), {HANG})",
+    }.items():
+        study.write(script(step=hang) if name == "before any" else script(reported=hang))
+        state = study.run(f"resources.member_hours={2 / 3600}", name=name.replace(" ", "-"))
+        (pack,) = state.packs.values()
+        assert (pack.status, len(pack.attempts)) == ("complete", 1)
     study.write(script(step=f"step == 15 and {HANG}"))
     state = study.run(f"resources.member_hours={2 / 3600}", name="always")
     (pack,) = state.packs.values()
