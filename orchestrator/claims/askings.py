@@ -19,29 +19,29 @@ from search_spaces.grammar.problems.findings import dotted_keys, lookup
 
 def group_askings(judgements: Sequence[Judgement]) -> list[list[Judgement]]:
     """Return the claims in the order of the page, each as the list of its askings, the last one last."""
-    by_id = {one.claim.id: one for one in judgements}
-    again = {one.claim.asked_again for one in judgements}
-    askings = [[one] for one in judgements if one.claim.id not in again]
+    by_id = {judgement.claim.id: judgement for judgement in judgements}
+    again = {judgement.claim.asked_again for judgement in judgements}
+    askings = [[judgement] for judgement in judgements if judgement.claim.id not in again]
     for asking in askings:
         while (following := by_id.get(asking[-1].claim.asked_again or "")) is not None:
             asking.append(following)
     return askings
 
 
-def changed_keys(before: Judgement, one: Judgement) -> list[str]:
+def changed_keys(before: Judgement, after: Judgement) -> list[str]:
     """Return what differs between two askings of a claim, other than the seeds: keys of the claim and of its arms."""
-    first, second = (deciding_values(asked.claim) for asked in (before, one))
+    first, second = (deciding_values(asked.claim) for asked in (before, after))
     changed = [key for key in differing_keys(first, second) if key not in ("id", "says", "sweep", "control")]
-    for arms in zip(_trained_values(before), _trained_values(one), strict=False):
+    for arms in zip(_trained_values(before), _trained_values(after), strict=False):
         changed += [key for key in differing_keys(*arms) if key not in changed]
     return changed
 
 
-def _trained_values(one: Judgement) -> list[dict[str, Any]]:
+def _trained_values(judgement: Judgement) -> list[dict[str, Any]]:
     """Return the settings by dotted key of the first configuration of each compared arm."""
-    if one.members is None or one.arms is None:
+    if judgement.members is None or judgement.arms is None:
         return []
-    resolved = [one.members.state.configurations[arm.config_ids[0]].resolved for arm in one.arms.values()]
+    resolved = [judgement.members.state.configurations[arm.config_ids[0]].resolved for arm in judgement.arms.values()]
     return [
         {key: lookup(values, key) for key in dotted_keys(values) if not isinstance(lookup(values, key), dict)}
         for values in resolved
@@ -56,21 +56,25 @@ def find_poolable(askings: Sequence[Judgement]) -> list[Judgement]:
     last = askings[-1]
     if last.members is None or last.claim.question == "trend" or last.claim.unit is not None:
         return [last]
-    return [one for one in askings if one is last or (one.members is not None and not changed_keys(one, last))]
+    return [
+        asking
+        for asking in askings
+        if asking is last or (asking.members is not None and not changed_keys(asking, last))
+    ]
 
 
 def pool_arms(askings: Sequence[Judgement]) -> dict[str, ArmValues]:
     """Return the arms of the last asking over the seeds of all askings; a seed that was trained twice counts once."""
     arms: dict[str, ArmValues] = {}
     for name in askings[-1].claim.compare:
-        samples = [one.arms[name] for one in askings if one.arms is not None]
+        samples = [asking.arms[name] for asking in askings if asking.arms is not None]
         arms[name] = replace(
             samples[-1],
-            lengths=_join([one.lengths for one in samples]),
-            values=_join([one.values for one in samples]),
-            learned=_join([one.learned for one in samples]),
-            floor=_join([one.floor for one in samples]),
-            ceiling=_join([one.ceiling for one in samples]),
+            lengths=_join([sample.lengths for sample in samples]),
+            values=_join([sample.values for sample in samples]),
+            learned=_join([sample.learned for sample in samples]),
+            floor=_join([sample.floor for sample in samples]),
+            ceiling=_join([sample.ceiling for sample in samples]),
         )
     return arms
 

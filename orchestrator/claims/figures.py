@@ -1,10 +1,11 @@
-"""The figure of a claim: its arms against length, or a dot for each seed."""
+"""The figure of a claim: paired differences or quotients of its arms, against length or a dot for each seed."""
 
 import io
-from collections.abc import Sequence
+import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -12,21 +13,24 @@ from PIL import Image
 
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.members import Members
-from orchestrator.claims.values import ArmValues, by_seed
+from orchestrator.claims.values import UNIT, ArmValues, by_seed, count_as_worst, divide, pair, subtract
 from orchestrator.claims.words import axis_words
 from orchestrator.figures.bands import consecutive_runs
 from orchestrator.figures.drawing import PALETTE, frame_axes
 from orchestrator.redaction import remove_controls
+from orchestrator.statistics.intervals import median
 from orchestrator.wording import NOT_REACHED
+from search_spaces.grammar.claims import Claim
 
 WIDE = 8  # a logarithmic axis for at most this many lengths, if the last is at least this many times the first
 COLOURS = 64  # of a PNG: a third of the bytes of one with all colours
+DRAWN = ("difference", "equivalence", "ratio", "bound")  # the others ask for shares of seeds, or of a search
 
 
 def draw_claim(judgement: Judgement) -> Figure | None:
     """Return the figure of a claim, None if it has none or its sweep is missing."""
     members, claim = judgement.members, judgement.claim
-    if members is None or judgement.arms is None or claim.figure == "none":
+    if members is None or judgement.arms is None or claim.figure == "none" or claim.question not in DRAWN:
         return None
     arms = [judgement.arms[name] for name in claim.compare]
     figure = Figure(figsize=(5.6, 3.6), layout="constrained")
@@ -36,15 +40,18 @@ def draw_claim(judgement: Judgement) -> Figure | None:
         claim.arms[name].minus or claim.arms[name].over for name in claim.compare
     )
     if by_length:
-        _draw_curves(axes, judgement, members, arms)
+        _draw_lengths(axes, claim, members, arms)
     else:
         _draw_seeds(axes, judgement, arms)
-    axes.set_ylabel(axis_words(claim, claim.compare))
-    words = "every seed thin" if by_length else "every seed a dot"
+    _draw_reference(axes, claim)
     several = max(len(arm.config_ids) for arm in arms)
-    pooled = f", each the median of {several} configurations" if several > 1 else ""
-    title = remove_controls(f"{claim.id} ({members.name})\nmedian over seeds, {words}{pooled}")
-    figure.suptitle(title, fontsize=9)
+    pooled = f" in {several} configurations each" if several > 1 else ""
+    joined = f" {'over' if claim.question == 'ratio' else 'minus'} ".join(claim.compare)
+    seeds = "every seed thin" if by_length else "every seed a dot"
+    statistic = "median" if by_length else claim.statistic or "median"
+    title = f"{claim.id} ({members.name}): {joined}\n{statistic} over seeds and its 95 % interval, {seeds}{pooled}"
+    axes.set_ylabel(axis_words(claim, claim.compare))
+    figure.suptitle(remove_controls(title), fontsize=8)
     return figure
 
 
@@ -58,17 +65,21 @@ def write_small_png(figure: Figure, path: Path) -> None:
         small.save(path, optimize=True)
 
 
-def _draw_curves(axes: Axes, judgement: Judgement, members: Members, arms: Sequence[ArmValues]) -> None:
-    """Draw the metric of each arm against length, with trained and selection lengths shaded."""
-    claim, lengths = judgement.claim, []
-    for arm, colour in zip(arms, PALETTE, strict=False):
-        metrics = claim.arms[arm.name].metric or claim.metric
-        lengths = members.resolve_lengths("all", metrics, arm.config_ids)
-        table = members.table(metrics, arm.average, claim.evaluation)
-        rows = table.loc[table.index.get_level_values("config_id").isin(arm.config_ids), lengths]
-        curves = rows.groupby(level="seed").agg(np.median).T
-        axes.plot(curves.index, curves, color=colour, linewidth=0.6, alpha=0.3)
-        axes.plot(curves.index, curves.median(axis=1), color=colour, linewidth=2, label=arm.name)
+def _draw_lengths(axes: Axes, claim: Claim, members: Members, arms: list[ArmValues]) -> None:
+    """Draw the paired values against length, with trained and selection lengths shaded."""
+    tables = [_read_lengths(claim, members, arm) for arm in arms]
+    curves = tables[0]
+    if len(tables) > 1:
+        combine = divide if claim.question == "ratio" else subtract
+        shared = [length for length in tables[0] if length in tables[1]]
+        paired = [table.loc[tables[0].index.intersection(tables[1].index), shared] for table in tables]
+        curves = pd.DataFrame({length: combine(paired[0][length], paired[1][length]) for length in shared})
+    seeds = curves.groupby(level="seed").median()
+    lengths = [int(length) for length in seeds.columns]
+    axes.plot(lengths, seeds.T, color=PALETTE[0], linewidth=0.6, alpha=0.3)
+    found = [median(seeds[length].dropna()) for length in lengths]
+    axes.fill_between(lengths, [m.low for m in found], [m.high for m in found], color=PALETTE[0], alpha=0.25, lw=0)
+    axes.plot(lengths, [m.value for m in found], color=PALETTE[0], linewidth=2)
     trained, selection = members.groups["trained"], members.groups["selection"]
     inside = ", selection among them" if set(selection) <= set(trained) else ""
     for name, shaded, colour in (
@@ -86,30 +97,45 @@ def _draw_curves(axes: Axes, judgement: Judgement, members: Members, arms: Seque
     axes.legend(frameon=False, fontsize=8)
 
 
-def _draw_seeds(axes: Axes, judgement: Judgement, arms: Sequence[ArmValues]) -> None:
-    """Draw one column of dots for each arm, its median as a line, and infinite values as crosses above all else.
+def _read_lengths(claim: Claim, members: Members, arm: ArmValues) -> pd.DataFrame:
+    """Return the metric of an arm at every measured length; rows as in `ArmValues.lengths`."""
+    metrics = claim.arms[arm.name].metric or claim.metric
+    lengths = members.resolve_lengths("all", metrics, arm.config_ids)
+    rows = members.table(metrics, arm.average, claim.evaluation)[lengths]
+    rows = rows[rows.index.get_level_values("config_id").isin(arm.config_ids)]
+    names, seeds = (rows.index.get_level_values(level) for level in ("config_id", "seed"))
+    rests = [arm.rests[str(name)] for name in names]
+    return rows.set_axis(pd.MultiIndex.from_arrays([rests, seeds], names=UNIT))
 
-    A dashed line is the bound, or the threshold of success.
-    """
-    claim, success = judgement.claim, judgement.claim.success
-    limit = claim.bound if success is None else success.least if success.least is not None else success.most
-    if limit is not None and claim.question in ("share", "fisher", "bound"):
-        axes.axhline(limit, color="#555555", linewidth=0.9, linestyle="--")
-    columns = [by_seed(arm.values) for arm in arms]
-    every = np.concatenate(columns)
-    least_top = [] if success is None or limit is None else [limit]
-    highest = max([*every[np.isfinite(every)], *least_top], default=1.0)
-    top = 1.15 * highest
-    for place, (values, colour) in enumerate(zip(columns, PALETTE, strict=False)):
-        across = place + 0.5 * ((np.arange(len(values)) + 0.5) / max(len(values), 1) - 0.5)
-        reached = np.isfinite(values)
-        axes.plot(across[reached], values[reached], ".", color=colour, alpha=0.6)
-        axes.plot(across[~reached], np.full((~reached).sum(), top), "x", color=colour)
-        middle = float(np.median(values)) if len(values) else np.nan
-        if np.isfinite(middle):
-            axes.plot([place - 0.25, place + 0.25], [middle, middle], color=colour, linewidth=2)
-    if not np.isfinite(every).all():
+
+def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None:
+    """Draw the paired value of each seed in rising order, the interval behind; infinite ones as crosses above all."""
+    claim, answer = judgement.claim, judgement.alone or judgement.answer
+    if not claim.metric[0].startswith("steps_to_"):
+        arms = count_as_worst(arms)
+    rows = arms[0].values
+    if len(arms) > 1:
+        rows = (divide if claim.question == "ratio" else subtract)(*pair(claim, arms))
+    values = np.sort(by_seed(rows))
+    across, reached = np.arange(1, len(values) + 1), np.isfinite(values)
+    if answer is not None and math.isfinite(answer.low) and math.isfinite(answer.high):
+        axes.axhspan(answer.low, answer.high, color=PALETTE[0], alpha=0.2, linewidth=0)
+        axes.axhline(answer.effect, color=PALETTE[0], linewidth=2)
+    axes.plot(across[reached], values[reached], ".", color=PALETTE[0])
+    axes.set_xlabel("seeds, in the order of their values")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if not reached.all():
+        highest = max(values[reached], default=1.0)
+        axes.plot(across[~reached], np.full((~reached).sum(), 1.15 * highest), "x", color=PALETTE[0])
         axes.axhspan(1.07 * highest, 1.23 * highest, color="#EEEEEE", zorder=0, linewidth=0)
-        axes.text(-0.68, top, NOT_REACHED, va="center", fontsize=8)
-    axes.set_xticks(range(len(arms)), [arm.name for arm in arms])
-    axes.set_xlim(-0.7, len(arms) - 0.3)
+        axes.text(1, 1.15 * highest, NOT_REACHED, va="center", fontsize=8)
+
+
+def _draw_reference(axes: Axes, claim: Claim) -> None:
+    """Draw what the values are held against: 0, a bound, or the allowed range of an equivalence."""
+    middle = 1.0 if claim.question == "ratio" else claim.around or 0.0
+    middle = middle if claim.bound is None else claim.bound
+    axes.axhline(middle, color="#555555", linewidth=0.9, linestyle="--")
+    within = claim.within if claim.question == "equivalence" else claim.no_effect_bound
+    if within is not None:
+        axes.axhspan(middle - within, middle + within, color="#DDDDDD", alpha=0.5, zorder=0, linewidth=0)

@@ -61,7 +61,7 @@ class Members:
     @property
     def seeds(self) -> tuple[int, ...]:
         """Every seed of the sweep."""
-        return tuple(sorted({seed for one in self.state.configurations.values() for seed in one.members}))
+        return tuple(sorted({member.seed for member in self.state.members}))
 
     @property
     def failed(self) -> int:
@@ -71,7 +71,8 @@ class Members:
     @property
     def steps(self) -> dict[str, int]:
         """The training steps of every configuration, by config_id."""
-        return {name: int(one.resolved["training"]["steps"]) for name, one in self.state.configurations.items()}
+        trained = self.state.configurations.items()
+        return {name: int(configuration.resolved["training"]["steps"]) for name, configuration in trained}
 
     def steps_between_evaluations(self, config_id: str) -> int:
         """Return the steps from one evaluation of a configuration to the next: all of its training with only one."""
@@ -114,19 +115,19 @@ class Members:
             return found
         for key, value in where.items():
             recorded = [self.setting(name, key) for name in self.state.configurations]
-            values = dict.fromkeys(str(one) for one in recorded if one is not ABSENT)
+            values = dict.fromkeys(str(known) for known in recorded if known is not ABSENT)
             if not values:
                 raise UserError(f"sweep {self.name}: no configuration has the key {key}{self._near_key(key)}")
-            if not any(_matches(one, value) for one in recorded):
+            if not any(_matches(known, value) for known in recorded):
                 raise UserError(f"sweep {self.name}: no configuration has {key}: {value}; allowed: {', '.join(values)}")
         raise UserError(f"sweep {self.name}: no configuration has all of {dict(where)}")
 
     def _near_key(self, key: str) -> str:
         """Return a hint for an unknown key: the nearest known key as a question, else the searched keys."""
-        found = self.state.configurations.values()
-        if nearest := nearest_name(key, {known for one in found for known in dotted_keys(one.resolved)}):
+        every = self.state.configurations.values()
+        if nearest := nearest_name(key, {known for trained in every for known in dotted_keys(trained.resolved)}):
             return f"; did you mean {nearest}?"
-        searched = dict.fromkeys(known for one in found for known in one.values)
+        searched = dict.fromkeys(known for trained in every for known in trained.values)
         return f"; searched were: {', '.join(searched)}" if searched else ""
 
     def best_configuration(self, config_ids: Sequence[str], average: str) -> str:
@@ -156,11 +157,12 @@ class Members:
         Trained lengths occur in training of every configuration, by any of the metrics; unseen and test lengths in that
         of none. A metric of another distribution, without trained lengths, has those of the judged one.
         """
-        every = sorted({s for one in self.measured.values() for metric in one.metrics.values() for s in metric.lengths})
+        known_metrics = [metric for measured in self.measured.values() for metric in measured.metrics.values()]
+        every = sorted({s for metric in known_metrics for s in metric.lengths})
         trained = []
-        for one in self.measured.values():
-            judged = one.metrics[self.objective.metric].trained_lengths
-            if known := [one.metrics[name] for name in metrics if name in one.metrics]:
+        for measured in self.measured.values():
+            judged = measured.metrics[self.objective.metric].trained_lengths
+            if known := [measured.metrics[name] for name in metrics if name in measured.metrics]:
                 trained.append({s for metric in known for s in metric.trained_lengths or judged})
         always, ever, selection = set.intersection(*trained), set.union(*trained), self.objective.lengths
         return {
@@ -213,7 +215,7 @@ class Members:
         if key not in self._tables:
             rows = self.curves
             for column, given in (("metric", metric), ("average", average)):
-                known = [str(one) for one in rows[column].unique()]
+                known = [str(value) for value in rows[column].unique()]
                 if given not in known:
                     raise self._unknown(column, given, known)
                 rows = rows[rows[column] == given]
@@ -223,7 +225,8 @@ class Members:
                 rows = rows[rows["step"] == rows["config_id"].astype(str).map(self.steps)]
             rows = rows[["config_id", "seed", "length", "value"]].astype({"config_id": str})
             wide = rows.pivot(index=["config_id", "seed"], columns="length", values="value")
-            pairs = [(name, seed) for name, one in self.state.configurations.items() for seed in one.members]
+            trained = self.state.configurations.items()
+            pairs = [(name, seed) for name, configuration in trained for seed in configuration.members]
             index = pd.MultiIndex.from_tuples(pairs, names=["config_id", "seed"])
             self._tables[key] = wide.reindex(index).astype(np.float64)
         return self._tables[key]

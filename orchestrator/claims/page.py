@@ -1,9 +1,9 @@
-"""The page of a claims file: each claim with its verdict, what was run, its numbers and its figure, as Markdown."""
+"""The page of a claims file as Markdown: headlines, at most four figures, the claims with verdicts, folded details."""
 
 import math
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from search_spaces.grammar.claims import SOURCES, Claim, ClaimsFile
 
 READ = """\
 Verdicts are about these sweeps and no others. **held** and **contradicted**: the whole 95 % interval lies on one side
-of what is asked, and p is below .05 after Holm's correction over all claims of this page, whatever came out. **no
+of what is asked, and p is below .05 after Holm's correction over every claim that was ever asked on this page. **no
 effect within ±x**: the whole interval is that close to 0. **undecided**: tested, but the interval has both sides, or p
 is too large. **not tested**: the control failed, too few seeds learned the task, or the sweep is missing. Effects are
 over all seeds: one that failed, or did not learn the task, counts as the worst of all, and those that learned stand
@@ -48,6 +48,10 @@ exact test for shares, and for a search of least squares or of the interval of t
 made at the selection lengths.
 """
 HEAD = ("name", "claim", "effect and 95 % interval", "verdict")  # since 1.0.0; it tells a page from another file
+HEADLINES = ("the paper says", "verdict", "effect and 95 % interval", "fresh", "size beside the paper's")
+ARMS = ("claim", "arm", "values", "configuration", "average", "seeds", "median", "mean", "range")
+FIGURES = 4
+OURS = 12  # rows that are not folded
 PICTURE = re.compile(r"(!\[[^\]]*\])\((?!\w+:)([^)\s]+)")  # of Markdown, by a path
 
 
@@ -57,29 +61,92 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
     Raises OSError when it cannot be written, UserError for a missing picture in the `closing` text.
     """
     closing, written = copy_pictures(file, page)
+    links = []
+    for judgement in choose_figures(file, judgements):
+        figure = draw_claim(judgement)
+        assert figure is not None, "chosen because it can be drawn"
+        picture = page.parent / f"{page.stem}_figures" / f"{judgement.claim.id}.png"
+        write_small_png(figure, picture)
+        written.append(picture)
+        links.append(f"![{_picture_words(judgement.claim)}]({picture.relative_to(page.parent).as_posix()})\n")
+    counts = (count_words(count_verdicts(judgements, source), source) for source in SOURCES)
     parts = [
         f"# {file.title}\n",
         file.paper and f"Claims of {file.paper}.\n",
-        file.introduction,
-        READ,
-        *bound_sentences(file),
-        *(f"{words}\n" for one in SOURCES if (words := count_words(count_verdicts(judgements, one), one))),
-        overview(judgements),
+        headlines_table(file, judgements),
+        *(f"{words}\n" for words in counts if words),
+        *links,
+        untested_headlines(file),
+        file.introduction and f"## Terms\n\n{file.introduction}",
+        *claims_tables(judgements),
+        closing,
+        details(file, judgements),
     ]
-    repeats = {one.claim.id: askings for askings in group_askings(judgements) for one in askings if len(askings) > 1}
-    for one in judgements:
-        figure = draw_claim(one)
-        picture = None
-        if figure is not None:
-            picture = page.parent / f"{page.stem}_figures" / f"{one.claim.id}.png"
-            write_small_png(figure, picture)
-            written.append(picture)
-        askings = repeats.get(one.claim.id, [one])
-        parts.append(section(one, file, picture.relative_to(page.parent) if picture else None, askings))
-    parts += [withdrawn_section(file), closing]
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(remove_controls("\n".join(part for part in parts if part)), encoding="utf-8")
+    text = "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
+    page.write_text(remove_controls(text), encoding="utf-8")
     return [page, *written]
+
+
+def choose_figures(file: ClaimsFile, judgements: Sequence[Judgement]) -> list[Judgement]:
+    """Return the claims that are drawn: those that the file names, else of the headlines and then the others."""
+    by_id = {judgement.claim.id: judgement for judgement in judgements}
+    headlines = [headline.claim for headline in file.headlines if headline.claim is not None]
+    names = file.figures or dict.fromkeys([*headlines, *by_id])
+    return [by_id[name] for name in names if draw_claim(by_id[name]) is not None][:FIGURES]
+
+
+def headlines_table(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
+    """Return a table of the headlines that a claim asks, with the verdict of all askings; empty without any."""
+    judged = {
+        judgement.claim.id: find_judged(askings) for askings in group_askings(judgements) for judgement in askings
+    }
+    by_id = {judgement.claim.id: judgement for judgement in judgements}
+    rows = []
+    for headline in file.headlines:
+        if headline.claim is None:
+            continue
+        judgement = judged[headline.claim]
+        effect = effect_words(judgement.claim, judgement.answer)
+        metric = "" if effect == "-" else f" ({axis_words(judgement.claim, judgement.claim.compare)})"
+        fresh = _fresh_words(file, [by_id[name] for name in judgement.pooled] or [judgement])
+        rows.append((headline.says, f"**{judgement.words}**", effect + metric, fresh, headline.size or ""))
+    return markdown_table(HEADLINES, rows) if rows else ""
+
+
+def _fresh_words(file: ClaimsFile, judgements: Iterable[Judgement]) -> str:
+    """Return how many seeds no earlier page had shown, of how many, as "7 of 12 seeds"; "-" if nothing was run."""
+    fresh, every = set[int](), set[int]()
+    for judgement in judgements:
+        if judgement.members is not None:
+            seeds = judgement.members.seeds
+            every |= set(seeds)
+            fresh |= set(seeds[file.seen.get(judgement.claim.sweep, 0) :])
+    return f"{len(fresh)} of {len(every)} seeds" if every else "-"
+
+
+def untested_headlines(file: ClaimsFile) -> str:
+    """Return the headlines without a claim and why they were not tested, as Markdown; empty without any."""
+    lines = [f"- {headline.says} {headline.reason}" for headline in file.headlines if headline.reason is not None]
+    return "\n".join(["## Headlines that were not tested", "", *lines]) if lines else ""
+
+
+def claims_tables(judgements: Sequence[Judgement]) -> list[str]:
+    """Return the tables of the paper's claims and of ours, grouped by sweep; of ours all but the first are folded."""
+    paper, ours = (
+        [askings for askings in group_askings(judgements) if askings[0].claim.source == source] for source in SOURCES
+    )
+    parts = [f"## Claims of the paper\n\n{overview(paper)}"] if paper else []
+    if ours:
+        parts.append(f"## Ours\n\n{overview(ours[:OURS])}")
+    if ours[OURS:]:
+        parts += [fold(f"{len(ours) - OURS} more of ours", overview(ours[OURS:]))]
+    return parts
+
+
+def fold(summary: str, text: str) -> str:
+    """Return text that a reader unfolds, as Markdown."""
+    return f"<details>\n<summary>{summary}</summary>\n\n{text.rstrip()}\n\n</details>"
 
 
 def find_pictures(file: ClaimsFile) -> list[str]:
@@ -116,81 +183,103 @@ def copy_pictures(file: ClaimsFile, page: Path) -> tuple[str, list[Path]]:
     return PICTURE.sub(link_copy, file.closing), list(copies.values())
 
 
-def bound_sentences(file: ClaimsFile) -> list[str]:
-    """Return the bounds of no effect of the page with their reasons, as a paragraph."""
-    bounds = [f"of {metric_words([one.metric])} ±{one.within:g}, because {one.because}" for one in file.no_effect]
-    return [f"The bound of no effect is {'; '.join(bounds)}.\n"] if bounds else []
+def bound_words(file: ClaimsFile) -> str:
+    """Return the bounds of no effect of the page with their reasons, as a sentence; empty without any."""
+    bounds = [f"of {metric_words([rule.metric])} ±{rule.within:g}, because {rule.because}" for rule in file.no_effect]
+    return f"The bound of no effect is {'; '.join(bounds)}." if bounds else ""
 
 
-def overview(judgements: Sequence[Judgement]) -> str:
-    """Return a table of every claim with its effect and its verdict; all askings of a claim are in one row."""
-    rows = []
-    for askings in group_askings(judgements):
+def removed_words(file: ClaimsFile) -> str:
+    """Return which claims were removed from the page and why, as Markdown; empty without any."""
+    lines = [f"- {', '.join(group.claims)}: {group.because}" for group in file.removed]
+    words = f"Asked before and removed since; the correction is over {file.family} claims, these included:"
+    return "\n".join([words, "", *lines]) if lines else ""
+
+
+def overview(rows: Sequence[Sequence[Judgement]]) -> str:
+    """Return a table of claims, by sweep, with effect and verdict; all askings of a claim are in one row."""
+    sweeps = list(dict.fromkeys(askings[0].claim.sweep for askings in rows))
+    cells = []
+    for askings in sorted(rows, key=lambda askings: sweeps.index(askings[0].claim.sweep)):
         judged = find_judged(askings)
         effects, verdicts = [effect_words(judged.claim, judged.answer)], [f"**{judged.words}**"]
         if len(askings) > 1:
-            names = [askings[0].claim.id, *(_name_asking(*pair) for pair in pairwise(askings))]
-            effects += [f"{name}: {_alone(one)}" for name, one in zip(names, askings, strict=True)]
+            names = [askings[0].claim.id, *(_name_asking(*both) for both in pairwise(askings))]
+            effects += [f"{name}: {_alone(asking)}" for name, asking in zip(names, askings, strict=True)]
             verdicts.append(f"asked {len(askings)} times, judged by {_judged_by(judged)}")
-        first = askings[0].claim
-        rows.append((first.id, _sentence(first), "<br>".join(effects), "<br>".join(verdicts)))
-    return markdown_table(HEAD, rows)
+        claim = askings[0].claim
+        cells.append((claim.id, claim.says, "<br>".join(effects), "<br>".join(verdicts)))
+    return markdown_table(HEAD, cells)
 
 
-def withdrawn_section(file: ClaimsFile) -> str:
-    """Return the claims that are not judged any more with their reasons, as Markdown; empty without any."""
-    lines = [f"- {one.id}: {_sentence(one)} {one.withdrawn}" for one in file.claims if one.withdrawn is not None]
-    return "\n".join(["## Withdrawn", "", *lines, ""]) if lines else ""
+def details(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
+    """Return the folded part: how verdicts come about, every claim by sweep, and every arm."""
+    parts = [READ, bound_words(file), removed_words(file)]
+    repeats = {judgement.claim.id: askings for askings in group_askings(judgements) for judgement in askings}
+    by_sweep: dict[str, list[Judgement]] = {}
+    for judgement in judgements:
+        by_sweep.setdefault(judgement.claim.sweep, []).append(judgement)
+    for sweep, asked in by_sweep.items():
+        lines = [f"- {describe(judgement, file, repeats[judgement.claim.id])}" for judgement in asked]
+        parts.append("\n".join([describe_sweep(sweep, asked[0].members, file), "", *lines]))
+    rows = [row for judgement in judgements for row in arm_rows(judgement)]
+    parts.append(markdown_table(ARMS, rows) if rows else "")
+    text = "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
+    return "## Details\n\n" + fold("How a verdict comes about, every question, its registration and its arms", text)
 
 
-def section(one: Judgement, file: ClaimsFile, picture: Path | None, askings: Sequence[Judgement]) -> str:
-    """Return the section of one claim as Markdown: verdict, question, effect, figure and table of arms."""
-    claim, members = one.claim, one.members
-    lines = [f"## {claim.id}: {_sentence(claim)}", "", f"**{find_judged(askings).words}**", ""]
-    if len(askings) > 1:
-        lines += [_askings_words(askings), ""]
-    note = [claim.note.strip(), ""] if claim.note else []
+def describe_sweep(name: str, members: Members | None, file: ClaimsFile) -> str:
+    """Return what was trained in a sweep, at which cost, and how it differs from its file today, as a paragraph."""
     if members is None:
-        return "\n".join([*lines, f"Asked of sweep `{claim.sweep}`. {word_question(claim)}", "", *note])
+        return f"**`{name}`** is not run yet or not finished."
     minutes = f"{duration(total_seconds(members.state.packs, members.state.recuts))} of one core"
     cost = "imported" if IMPORTED in members.state.provenance else minutes
     lost = f", {members.failed} members failed" if members.failed else ""
-    lines += [
-        f"{word_question(claim)} Asked of sweep `{members.name}` ("
-        f"{counted(len(members.state.configurations), 'configuration')}, {len(members.seeds)} seeds{lost}; "
-        f"{cost}{_stopped_words(members)}): "
-        f"{describe_registration(claim, members.state, members.registered, file.seen.get(claim.sweep, 0))}.",
-        "",
-        f"{effect_name(claim)}{_pooled_words(one)}: {effect_words(claim, one.answer)}{_p_words(one)}.",
-        "",
-    ]
-    if one.alone is not None:
-        lines += [f"Over its own seeds alone: {effect_words(claim, one.alone)}.", ""]
+    counts = f"{counted(len(members.state.configurations), 'configuration')}, {len(members.seeds)} seeds{lost}"
+    words = f"**`{name}`** ({counts}; {cost}{_stopped_words(members)})"
     if changes := changes_since(members.state, file):
-        words = "; ".join(f"{key} was {before}, now {now}" for key, before, now in changes)
-        lines += [f"The sweep was begun with other values than its file has now: {words}.", ""]
-    if one.learned_only is not None:
-        lines += [f"{_learned_words(claim)}: {effect_words(claim, one.learned_only)}.", ""]
-    if one.other is not None:
-        name = "Median" if claim.statistic == "mean" else "Mean"
-        lines += [f"{name} over all seeds: {effect_words(claim, one.other)}.", ""]
-    lines += note
-    if picture is not None:
-        lines += [f"![{axis_words(claim, claim.compare)} of {' and '.join(claim.compare)}]({picture.as_posix()})", ""]
-    if one.arms is not None:
-        lines += [arms_table(one, members, list(one.arms.values())), ""]
-    if hint := what_would_decide(one):
-        lines += [hint, ""]
-    return "\n".join(lines)
+        changed = "; ".join(f"{key} was {before}, now {now}" for key, before, now in changes)
+        words += f". The sweep was begun with other values than its file has now: {changed}."
+    return words
+
+
+def describe(judgement: Judgement, file: ClaimsFile, askings: Sequence[Judgement]) -> str:
+    """Return everything about a claim in a line of Markdown: question, registration, effect, what stands beside it."""
+    claim, members = judgement.claim, judgement.members
+    sentences = [f"**{claim.id}**: {word_question(claim)}"]
+    if len(askings) > 1:
+        sentences.append(_askings_words(askings))
+    if members is not None:
+        seen = file.seen.get(claim.sweep, 0)
+        registration = describe_registration(claim, members.state, members.registered, seen)
+        sentences += [
+            f"It was {registration}.",
+            f"{effect_name(claim)}{_pooled_words(judgement)}: {effect_words(claim, judgement.answer)}"
+            f"{_p_words(judgement)}.",
+        ]
+        if judgement.alone is not None:
+            sentences.append(f"Over its own seeds alone: {effect_words(claim, judgement.alone)}.")
+        if judgement.learned_only is not None:
+            sentences.append(f"{_learned_words(claim)}: {effect_words(claim, judgement.learned_only)}.")
+        if judgement.other is not None:
+            name = "Median" if claim.statistic == "mean" else "Mean"
+            sentences.append(f"{name} over all seeds: {effect_words(claim, judgement.other)}.")
+    sentences += [" ".join(claim.note.split()), what_would_decide(judgement)]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _picture_words(claim: Claim) -> str:
+    joined = {"ratio": " over "}.get(claim.question, " minus ").join(claim.compare)
+    return f"{claim.id}: {axis_words(claim, claim.compare)}, {joined}"
 
 
 def _stopped_words(members: Members) -> str:
     """Return how many members stopped before their last step, and when; empty if none did."""
     stopped = [
-        100 * one.stopped_at / members.steps[name]
+        100 * member.stopped_at / members.steps[name]
         for name, configuration in members.state.configurations.items()
-        for one in configuration.members.values()
-        if one.stopped_at
+        for member in configuration.members.values()
+        if member.stopped_at
     ]
     if not stopped:
         return ""
@@ -200,18 +289,14 @@ def _stopped_words(members: Members) -> str:
     return f"; {count} members stopped early by their rule, after {share} % of their steps"
 
 
-def _sentence(claim: Claim) -> str:
-    return f"{claim.says} *(ours)*" if claim.source == "ours" else claim.says
-
-
 def find_judged(askings: Sequence[Judgement]) -> Judgement:
     """Return the asking whose answer the verdict of all is about: the last one that was run."""
-    return next((one for one in reversed(askings) if one.members is not None), askings[-1])
+    return next((judgement for judgement in reversed(askings) if judgement.members is not None), askings[-1])
 
 
-def _alone(one: Judgement) -> str:
+def _alone(judgement: Judgement) -> str:
     """Return the effect over the seeds of one asking."""
-    return effect_words(one.claim, one.alone or one.answer)
+    return effect_words(judgement.claim, judgement.alone or judgement.answer)
 
 
 def _judged_by(judged: Judgement) -> str:
@@ -224,19 +309,20 @@ def _askings_words(askings: Sequence[Judgement]) -> str:
     return f"Asked {len(askings)} times: {', then '.join(names)}. Judged by {_judged_by(find_judged(askings))}."
 
 
-def _name_asking(before: Judgement, one: Judgement) -> str:
+def _name_asking(before: Judgement, after: Judgement) -> str:
     """Return the id of a claim that asks another one again, with what it changed."""
-    changed = changed_keys(before, one)
-    return f"{one.claim.id} (other {', '.join(changed)})" if changed else one.claim.id
+    changed = changed_keys(before, after)
+    return f"{after.claim.id} (other {', '.join(changed)})" if changed else after.claim.id
 
 
-def _pooled_words(one: Judgement) -> str:
+def _pooled_words(judgement: Judgement) -> str:
     """Return how the value of a seed comes from its configurations, if there are several; a trend is over them."""
-    several = max((len(arm.config_ids) for arm in (one.arms or {}).values()), default=1)
-    if several == 1 or one.claim.question == "trend" or one.claim.unit is not None:
+    several = max((len(arm.config_ids) for arm in (judgement.arms or {}).values()), default=1)
+    if several == 1 or judgement.claim.question == "trend" or judgement.claim.unit is not None:
         return ""
     paired = {"difference": "differences", "equivalence": "differences", "ratio": "ratios"}
-    what = f"its {paired[one.claim.question]}" if len(one.claim.compare) == 2 and one.claim.question in paired else "it"
+    both = len(judgement.claim.compare) == 2 and judgement.claim.question in paired
+    what = f"its {paired[judgement.claim.question]}" if both else "it"
     return f", each the median of {what} in {several} configurations"
 
 
@@ -248,35 +334,29 @@ def _learned_words(claim: Claim) -> str:
     return f"Over the seeds that learned the task, with {what} in every arm, which decides nothing"
 
 
-def arms_table(one: Judgement, members: Members, arms: Sequence[ArmValues]) -> str:
-    """Return a table with a row for each arm: its configurations, how many seeds learned, median, mean and range.
+def arm_rows(judgement: Judgement) -> list[tuple[str, ...]]:
+    """Return a row for each arm: its configurations, seeds and how many learned, median, mean and range of all seeds.
 
-    These are over all seeds, learned or not; of a trend over every configuration and seed.
+    Of a trend these are over every configuration and seed.
     """
-    rows = []
-    for arm in arms:
+    claim, members = judgement.claim, judgement.members
+    rows: list[tuple[str, ...]] = []
+    if members is None:
+        return []
+    for arm in (judgement.arms or {}).values():
         every = arm.values.dropna().to_numpy(dtype=np.float64)
-        values = every if one.claim.question == "trend" else by_seed(arm.values)
+        values = every if claim.question == "trend" else by_seed(arm.values)
         numbers = spans([members.state.configurations[name].number for name in arm.config_ids])
         middle, mean, least, most = (
             (three_digits(float(f(values)), NOT_REACHED) for f in (np.median, np.mean, np.min, np.max))
             if len(values)
             else ("-", "-", "-", "-")
         )
-        learned = f"{arm.seeds_learned} of {arm.seeds}" if one.claim.learned else f"{arm.seeds}"
-        where = _configuration_words(one.claim, members, arm)
-        rows.append((arm.name, where, f"#{numbers}", arm.average, learned, middle, mean, f"{least} to {most}"))
-    head = (
-        "arm",
-        "values",
-        "configuration",
-        "average",
-        "seeds that learned" if one.claim.learned else "seeds",
-        "median of all seeds" if one.claim.learned else "median",
-        "mean of all seeds" if one.claim.learned else "mean",
-        "range",
-    )
-    return markdown_table(head, rows)
+        seeds = f"{arm.seeds}, {arm.seeds_learned} learned" if claim.learned else f"{arm.seeds}"
+        where = _configuration_words(claim, members, arm)
+        span = f"{least} to {most}"
+        rows.append((claim.id, arm.name, where, f"#{numbers}", arm.average, seeds, middle, mean, span))
+    return rows
 
 
 def _configuration_words(claim: Claim, members: Members, arm: ArmValues) -> str:
@@ -294,22 +374,22 @@ def _value_words(value: object) -> str:
     return " and ".join(map(compact_value, value)) if isinstance(value, list | tuple) else compact_value(value)
 
 
-def what_would_decide(one: Judgement) -> str:
+def what_would_decide(judgement: Judgement) -> str:
     """Return a sentence on how an undecided claim could be decided; empty for a decided one."""
-    if one.is_decided or one.answer is None:
+    if judgement.is_decided or judgement.answer is None:
         return ""
-    if one.claim.control and one.reason.startswith("its control"):
-        return f"It can be tested once {one.claim.control} is **{HELD}**."
-    if one.reason.startswith("not learned"):
+    if judgement.claim.control and judgement.reason.startswith("its control"):
+        return f"It can be tested once {judgement.claim.control} is **{HELD}**."
+    if judgement.reason.startswith("not learned"):
         return "It can be tested with settings with which more seeds learn the trained lengths."
-    return f"{one.enough} fresh seeds, with values like these, would decide it." if one.enough else ""
+    return f"{judgement.enough} fresh seeds, with values like these, would decide it." if judgement.enough else ""
 
 
-def _p_words(one: Judgement) -> str:
-    if one.answer is None or math.isnan(one.answer.p):
+def _p_words(judgement: Judgement) -> str:
+    if judgement.answer is None or math.isnan(judgement.answer.p):
         return ""
-    after = "" if math.isnan(one.holm) else f", {one.holm:.2g} after Holm's correction"
-    return f"; p = {one.answer.p:.2g}{after}"
+    after = "" if math.isnan(judgement.holm) else f", {judgement.holm:.2g} after Holm's correction"
+    return f"; p = {judgement.answer.p:.2g}{after}"
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -61,14 +61,17 @@ def ask(claim: Claim, members: Members, arms: list[ArmValues], *, learned_only: 
     """Return the answer to a claim's question over all seeds, or over those that learned in all arms.
 
     Of all seeds, failed and unlearned ones count as the worst of all (`count_as_worst`), and have not succeeded; for a
-    trend they count as the sweep's objective says, and a seed that never reached a threshold needs more steps than any.
+    trend they count as the sweep's objective says. A seed that failed, or never reached a threshold, needs more steps
+    than any; in an arm that is computed from another, where no value is the worst, a failed one may have any value.
 
     Raises UserError for arms whose configurations cannot be paired, and for a trend of a key that was not searched.
     """
     ran = max(arm.seeds for arm in arms)
     if learned_only:
         arms = _keep_learned(arms)
-    elif claim.question not in ("trend", "share", "fisher") and not claim.metric[0].startswith("steps_to_"):
+    elif claim.metric[0].startswith("steps_to_"):
+        arms = [replace(arm, values=arm.values.fillna(math.inf)) for arm in arms]
+    elif claim.question not in ("trend", "share", "fisher"):
         arms = count_as_worst(arms)
     answer = _QUESTIONS[claim.question](claim, members, arms)
     return replace(answer, ran=ran if answer.unit == "seeds" else answer.ran)
@@ -101,7 +104,7 @@ def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer
     """
     limit, differences = claim.no_effect_bound, subtract(*pair(claim, arms))
     if claim.statistic == "mean":
-        return _answer(mean_answer, by_seed(differences))
+        return _answer_rows(mean_answer, differences)
 
     share = without_room(arms) if limit is not None else 0.0
 
@@ -112,7 +115,7 @@ def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer
         return answer
 
     if claim.unit is None:
-        return _answer(ask_seeds, by_seed(differences))
+        return _answer_rows(ask_seeds, differences)
     design = read_design(members.state)
     if design.kind != "random":
         raise UserError(
@@ -143,7 +146,7 @@ def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answe
             return replace(answer, p=_sign_p(seeds, least if answer.high < least else most))
         return replace(answer, p=_equivalence_p(seeds, least, most, share), detail=_room_words(share))
 
-    return _answer(ask_seeds, by_seed(rows))
+    return _answer_rows(ask_seeds, rows)
 
 
 def _room_words(share: float) -> str:
@@ -168,7 +171,7 @@ def _equivalence_p(seeds: Values, least: float, most: float, share: float) -> fl
 
 def _bound(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """Answer by the median over seeds against a bound."""
-    return _answer(lambda seeds: median_answer(seeds, null=claim.bound or 0.0), by_seed(arms[0].values))
+    return _answer_rows(lambda seeds: median_answer(seeds, null=claim.bound or 0.0), arms[0].values)
 
 
 def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
@@ -181,16 +184,15 @@ def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     first, second = pair(claim, arms)
     null = _null(claim)
     if not claim.metric[0].startswith("steps_to_"):
-        return _answer(lambda seeds: median_answer(seeds, null), by_seed(divide(first, second)))
+        return _answer_rows(lambda seeds: median_answer(seeds, null), divide(first, second))
     (low_1, high_1), (low_2, high_2) = (
         _step_bounds(steps, arm, members) for steps, arm in zip((first, second), arms, strict=True)
     )
     reached = " and ".join(f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms)
 
     def ask_seeds(smallest: Values, largest: Values) -> Answer:
-        least, most = median_answer(smallest, null), median_answer(largest, null)
-        detail = f"steps are known to one evaluation; reached by {reached}"
-        return replace(most, least_effect=least.effect, low=least.low, p=max(least.p, most.p), detail=detail)
+        covered = _cover(median_answer(smallest, null), median_answer(largest, null))
+        return replace(covered, detail=f"steps are known to one evaluation; reached by {reached}")
 
     return _answer(ask_seeds, by_seed(divide(low_1, high_2)), by_seed(divide(high_1, low_2)))
 
@@ -223,15 +225,16 @@ def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     good = [_succeeded(claim, arm).to_numpy() for arm in arms]
 
     def ask_seeds(*good: NDArray[np.bool_]) -> Answer:
-        (a, n), (b, m) = ((int(one.sum()), len(one)) for one in good)
+        (a, n), (b, m) = ((int(arm.sum()), len(arm)) for arm in good)
         p = stats.fisher_exact([[a, n - a], [b, m - b]]).pvalue
         (low_1, high_1), (low_2, high_2) = (
             stats.binomtest(k, total).proportion_ci(0.95, method="wilson") for k, total in ((a, n), (b, m))
         )
-        one, other = a / n, b / m
-        low = one - other - math.hypot(one - low_1, high_2 - other)
-        high = one - other + math.hypot(high_1 - one, other - low_2)
-        return Answer(effect=one - other, low=low, high=high, p=p, n=min(n, m), detail=f"{a} of {n} against {b} of {m}")
+        first, second = a / n, b / m
+        low = first - second - math.hypot(first - low_1, high_2 - second)
+        high = first - second + math.hypot(high_1 - first, second - low_2)
+        detail = f"{a} of {n} against {b} of {m}"
+        return Answer(effect=first - second, low=low, high=high, p=p, n=min(n, m), detail=detail)
 
     return _answer(ask_seeds, *good) if all(map(len, good)) else Answer()
 
@@ -245,7 +248,7 @@ def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """
     key, arm = str(claim.key), arms[0]
     drawn = {name: dict(members.state.configurations[name].values) for name in arm.config_ids}
-    if not any(key in one for one in drawn.values()):
+    if not any(key in values for values in drawn.values()):
         raise UserError(f"sweep {members.name}: {key} was not searched")
     design, by_rest = read_design(members.state), dict(list(arm.values.groupby(level="rest")))
     seeds: dict[str, dict[int, float]] = {
@@ -257,21 +260,21 @@ def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     metrics = () if rule.minus or rule.over else rule.metric or claim.metric
     by_name = {name: members.median_over_seeds(seeds.get(name, {}).values(), metrics) for name in arm.rests}
     if claim.hold_others:
-        averages = {k for one in drawn.values() for k in one if ".averages." in k and k != key}
-        drawn = {name: {k: v for k, v in one.items() if k not in averages} for name, one in drawn.items()}
+        averages = {k for values in drawn.values() for k in values if ".averages." in k and k != key}
+        drawn = {name: {k: v for k, v in values.items() if k not in averages} for name, values in drawn.items()}
         if design.compares_within_units(key):
             raise UserError(
                 f"sweep {members.name}: the values of {key} are compared within {design.unit}, in which the other keys "
                 "are the same; leave hold_others out"
             )
         held = partial_effects(drawn, by_name, design)[key]
-        slopes = [one for one in held.slopes if claim.category in (None, one.value)]
+        slopes = [slope for slope in held.slopes if claim.category in (None, slope.value)]
         if held.slopes and len(slopes) != 1:
             raise UserError(f"sweep {members.name}: {key} is a category: name one of its values as `category`")
         effect, low, high = (slopes[0].coefficient, slopes[0].low, slopes[0].high) if slopes else (math.nan,) * 3
         n, p, reason = held.n, slopes[0].p if slopes else math.nan, held.reason
     else:
-        alone = next(one for one in effects(drawn, by_name, design, seeds) if one.key == key)
+        alone = next(effect for effect in effects(drawn, by_name, design, seeds) if effect.key == key)
         effect, low, high, n = alone.correlation, alone.low, alone.high, alone.n
         p = alone.correlation_p if design.compares_within_units(key) else correlation_p(effect, low, high)
         reason = alone.reason
@@ -336,6 +339,19 @@ def _sign_p(seeds: Values, null: float) -> float:
 def _answer(ask_seeds: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
     """Return the answer of the seeds, which can also be asked of more seeds with the same values."""
     return replace(ask_seeds(*arms), ask_more=lambda n: ask_seeds(*(_repeat_values(seeds, n) for seeds in arms)))
+
+
+def _answer_rows(ask_seeds: Callable[[Values], Answer], rows: "pd.Series[float]") -> Answer:
+    """Return the answer of rows by seed; failed ones, which are NaN, may have any value from the smallest on."""
+    if not rows.isna().any():
+        return _answer(ask_seeds, by_seed(rows))
+    least, most = (by_seed(rows.fillna(end)) for end in (-math.inf, math.inf))
+    return _answer(lambda smallest, largest: _cover(ask_seeds(smallest), ask_seeds(largest)), least, most)
+
+
+def _cover(least: Answer, most: Answer) -> Answer:
+    """Return one answer for values that are only known to lie between those of two answers."""
+    return replace(most, least_effect=least.effect, low=least.low, p=max(least.p, most.p))
 
 
 def _repeat_values(seeds: NDArray[Any], n: int) -> NDArray[Any]:

@@ -25,7 +25,7 @@ def deciding_values(claim: Claim) -> dict[str, Any]:
 
     `negligible` is the page's bound of no effect for a claim that gives none.
     """
-    values = claim.model_dump(mode="json", exclude={"asked_again", "figure", "note", "source", "withdrawn"})
+    values = claim.model_dump(mode="json", exclude={"asked_again", "figure", "note", "source"})
     values["negligible"] = claim.no_effect_bound
     return {key: value for key, value in values.items() if value is not None or key not in ("statistic", "unit")}
 

@@ -74,7 +74,7 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
     average = averages[0] if len(averages) == 1 else members.best_average(averages, config_ids)
     if arm.configurations == "best":
         config_ids = [members.best_configuration(config_ids, average)]
-    rests = {one: "" if arm.configurations == "best" else _rest(members, one, keys) for one in config_ids}
+    rests = {found: "" if arm.configurations == "best" else _rest(members, found, keys) for found in config_ids}
     if len(set(rests.values())) < len(rests):
         raise UserError(
             f"sweep {members.name}: configurations of {name} differ only in the arms' own keys; "
@@ -133,7 +133,7 @@ def _at_ends(table: pd.DataFrame, claim: Claim, every: pd.DataFrame) -> tuple["p
 def count_as_worst(arms: list[ArmValues]) -> list[ArmValues]:
     """Return the arms over all seeds: failed and unlearned ones have the worst value of any seed of these arms.
 
-    Values without a better direction stay; of these, failed seeds are left out.
+    Values without a better direction stay as they are.
     """
     directions = {arm.direction for arm in arms}
     if len(directions) != 1 or "none" in directions:
@@ -212,7 +212,7 @@ def _rest(members: Members, config_id: str, keys: set[str]) -> str:
 
 
 def pair(claim: Claim, arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.Series[float]"]:
-    """Return the paired values of two arms, without seeds that have a failed member in either arm.
+    """Return the paired values of two arms, NaN for failed members.
 
     Raises UserError if a configuration of one arm has no partner in the other.
     """
@@ -224,8 +224,7 @@ def pair(claim: Claim, arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.S
             f"the configurations of {arms[0].name} and {arms[1].name} cannot be paired: their other "
             f"searched values differ: {' and '.join(sorted(rests[0] ^ rests[1])[:2])}; name them in `where`"
         )
-    failed = both.isna().any(axis=1).groupby(level="seed").transform("any")
-    return both.loc[~failed, "first"], both.loc[~failed, "second"]
+    return both["first"], both["second"]
 
 
 def subtract(first: Rows, second: Rows) -> Rows:

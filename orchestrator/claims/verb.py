@@ -31,24 +31,24 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
     sweeps = read_sweeps(file, storage)
     judgements = judge(file, sweeps)
     yield f"{file.title}: claims of {file.paper}" if file.paper else file.title
-    for one in judgements:
-        yield f"{one.claim.id}: {one.words}"
-        yield f"  {one.claim.says}"
-        yield f"  {word_question(one.claim)} {effect_words(one.claim, one.answer)}"
+    for judgement in judgements:
+        yield f"{judgement.claim.id}: {judgement.words}"
+        yield f"  {judgement.claim.says}"
+        yield f"  {word_question(judgement.claim)} {effect_words(judgement.claim, judgement.answer)}"
     for askings in group_askings(judgements):
         if len(askings) > 1:
-            yield f"asked {len(askings)} times: {', '.join(one.claim.id for one in askings)}: {askings[-1].verdict}"
-    for claim in file.claims:
-        if claim.withdrawn is not None:
-            yield f"{claim.id}: withdrawn: {claim.withdrawn}"
+            names = ", ".join(judgement.claim.id for judgement in askings)
+            yield f"asked {len(askings)} times: {names}: {askings[-1].verdict}"
+    for group in file.removed:
+        yield f"removed: {', '.join(group.claims)}: {group.because}"
     for source in SOURCES:
         if words := count_words(count_verdicts(judgements, source), source):
             yield words
-    yield f"{sum(one.is_decided for one in judgements)} of {len(judgements)} claims are decided"
+    yield f"{sum(judgement.is_decided for judgement in judgements)} of {len(judgements)} claims are decided"
     for members in sweeps.values() if keep else ():
         if not isinstance(members, str) and members.folder == storage / members.name:
             packed = packed_path(file, members.name)
-            size = pack_sweep(members, [one for one in file.claims if one.sweep == members.name], packed)
+            size = pack_sweep(members, [claim for claim in file.claims if claim.sweep == members.name], packed)
             yield f"wrote {packed} ({size / 1000:.0f} kB)"
     if page is not None:
         with refuse_unwritable(page):

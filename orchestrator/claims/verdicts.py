@@ -36,7 +36,7 @@ def judge(file: ClaimsFile, members: Mapping[str, Members | str]) -> list[Judgem
     Raises UserError for a claim that does not fit its sweep.
     """
     asked = []
-    for claim in file.judged:
+    for claim in file.claims:
         try:
             asked.append(_ask(claim, members[claim.sweep]))
         except UserError as error:
@@ -49,15 +49,16 @@ def settle(rows: Sequence[Sequence[Judgement]], file: ClaimsFile) -> list[Judgem
 
     A claim is not tested if its control did not hold, or with too few seeds or seeds that did not learn. The others are
     held, contradicted or without effect if the whole interval says so and p is below .05 after Holm's correction (Holm,
-    1979); otherwise undecided. The correction is over every claim of the file, whatever came out: p is 1 for those that
-    are not tested, not run or withdrawn, and for each asking but the judged one.
+    1979); otherwise undecided. The correction is over every claim that was ever asked on the page: p is 1 for those
+    that are not tested, not run or removed, and for each asking but the judged one.
     """
     judged = {row[-1].claim.id: row[-1] for row in rows}
-    row_of = {one.claim.id: row[-1].claim.id for row in rows for one in row}
-    tested = {name for name, one in judged.items() if one.answer is not None and not one.reason}
+    row_of = {judgement.claim.id: row[-1].claim.id for row in rows for judgement in row}
+    tested = {name for name, judgement in judged.items() if judgement.answer is not None and not judgement.reason}
     while True:
         p_values = [_p(judged[claim.id]) if claim.id in tested else 1.0 for claim in file.claims]
-        corrected = {claim.id: p for claim, p in zip(file.claims, holm(p_values), strict=True) if claim.id in tested}
+        p_values += [1.0] * (file.family - len(file.claims))  # of those that were removed
+        corrected = {claim.id: p for claim, p in zip(file.claims, holm(p_values), strict=False) if claim.id in tested}
         decided: dict[str, Judgement] = {}
         for name in judged:
             _decide(name, judged, row_of, corrected, decided)
@@ -65,59 +66,59 @@ def settle(rows: Sequence[Sequence[Judgement]], file: ClaimsFile) -> list[Judgem
         if not untested:
             break
         tested -= untested
-    family = len(file.claims) + 1  # with the asking that would have more seeds
-    decided = {name: count_enough(one, list(decided.values()), family) for name, one in decided.items()}
-    by_id = {one.claim.id: one for row in rows for one in row}
+    family = file.family + 1  # with the asking that would have more seeds
+    decided = {name: count_enough(judgement, list(decided.values()), family) for name, judgement in decided.items()}
+    by_id = {judgement.claim.id: judgement for row in rows for judgement in row}
     for name, row_name in row_of.items():
         row = decided[row_name]
         by_id[name] = row if name == row_name else replace(by_id[name], verdict=row.verdict, reason="")
-    return [by_id[claim.id] for claim in file.judged]
+    return [by_id[claim.id] for claim in file.claims]
 
 
 def count_verdicts(judgements: Sequence[Judgement], source: str) -> dict[str, int]:
     """Return how many claims of a source have each verdict; a claim that was asked again counts once, by the last."""
     last = [askings[-1] for askings in group_askings(judgements) if askings[-1].claim.source == source]
-    return {name: count for name in VERDICTS if (count := sum(one.verdict.startswith(name) for one in last))}
+    return {name: count for name in VERDICTS if (count := sum(asked.verdict.startswith(name) for asked in last))}
 
 
-def count_enough(one: Judgement, page: Sequence[Judgement], family: int) -> Judgement:
+def count_enough(judgement: Judgement, page: Sequence[Judgement], family: int) -> Judgement:
     """Return the judgement; if undecided, with the number of seeds that would decide it, or a note if none would.
 
     `page` has the other judgements of a page with so many claims. A claim that is asked again is left as it is.
     """
-    if one.answer is None or one.answer.ask_more is None or one.verdict != UNDECIDED:
-        return one
-    ask_more, more = one.answer.ask_more, [n for n in SEEDS if n > one.answer.n]
-    if not more or one.claim.asked_again:
-        return one
-    tested = [_p(other) for other in page if other.claim.id != one.claim.id and not math.isnan(other.holm)]
+    if judgement.answer is None or judgement.answer.ask_more is None or judgement.verdict != UNDECIDED:
+        return judgement
+    ask_more, more = judgement.answer.ask_more, [n for n in SEEDS if n > judgement.answer.n]
+    if not more or judgement.claim.asked_again:
+        return judgement
+    tested = [_p(other) for other in page if other.claim.id != judgement.claim.id and not math.isnan(other.holm)]
     untested = [1.0] * (family - 1 - len(tested))
 
     def decide(n: int) -> bool:
         found = ask_more(n)
-        return read_verdict(one.claim, found) != UNDECIDED and holm([found.p, *tested, *untested])[0] <= LEVEL
+        return read_verdict(judgement.claim, found) != UNDECIDED and holm([found.p, *tested, *untested])[0] <= LEVEL
 
     enough = next(filter(decide, more), 0)
-    reason = one.reason if enough else f"{one.reason}, as it would be after {SEEDS[-1]} seeds like these"
-    return replace(one, enough=enough, reason=reason)
+    reason = judgement.reason if enough else f"{judgement.reason}, as it would be after {SEEDS[-1]} seeds like these"
+    return replace(judgement, enough=enough, reason=reason)
 
 
-def _p(one: Judgement) -> float:
+def _p(judgement: Judgement) -> float:
     """Return the p-value of an answer before Holm's correction, 1 without any."""
-    return 1.0 if one.answer is None or math.isnan(one.answer.p) else one.answer.p
+    return 1.0 if judgement.answer is None or math.isnan(judgement.answer.p) else judgement.answer.p
 
 
 def _pool(askings: Sequence[Judgement]) -> list[Judgement]:
     """Return the askings of a claim with the judged one last: the last that was run, over all seeds asked the same."""
-    last = next((one for one in reversed(askings) if one.members is not None), askings[-1])
+    last = next((asking for asking in reversed(askings) if asking.members is not None), askings[-1])
     pooled = find_poolable(askings[: askings.index(last) + 1])
     if len(pooled) > 1 and last.members is not None:
         together = _answer(last.claim, last.members, pool_arms(pooled))
-        names = tuple(one.claim.id for one in pooled)
+        names = tuple(judgement.claim.id for judgement in pooled)
         judged = replace(together, arms=last.arms, pooled=names, alone=last.answer)
     else:
         judged = last
-    return [*(one for one in askings if one is not last), judged]
+    return [*(judgement for judgement in askings if judgement is not last), judged]
 
 
 def _ask(claim: Claim, members: Members | str) -> Judgement:
@@ -169,9 +170,9 @@ def _decide(
     """Return the verdict of a row, after that of its control's row, and add both to `decided`."""
     if name in decided:
         return decided[name]
-    decided[name] = one = judged[name]  # as long as its control is being judged
+    decided[name] = judgement = judged[name]  # as long as its control is being judged
     holm_p = corrected.get(name, math.nan)
-    claim, answer, verdict, reason = one.claim, one.answer, NOT_TESTED, one.reason
+    claim, answer, verdict, reason = judgement.claim, judgement.answer, NOT_TESTED, judgement.reason
     control_row = row_of.get(claim.control or "")
     control = None if control_row in (None, name) else _decide(control_row, judged, row_of, corrected, decided)
     if control is not None and control.verdict != HELD:
@@ -182,7 +183,7 @@ def _decide(
             reason = f"after {counted(answer.n, answer.unit[:-1])}"
         elif not holm_p <= LEVEL:
             verdict, reason = UNDECIDED, f"(p = {answer.p:.2g}, {holm_p:.2g} after Holm's correction)"
-    decided[name] = replace(one, verdict=verdict, reason=reason, holm=holm_p)
+    decided[name] = replace(judgement, verdict=verdict, reason=reason, holm=holm_p)
     return decided[name]
 
 

@@ -76,23 +76,23 @@ def word_question(claim: Claim) -> str:
     first, second = claim.compare[0], claim.compare[-1]
     values = [value_words(claim, name) for name in claim.compare]
     what, alike = values[0], values[0] == values[-1]
-    one, other = (f"{name} ({value})" for name, value in ((first, values[0]), (second, values[-1])))
+    former, latter = (f"{name} ({value})" for name, value in ((first, values[0]), (second, values[-1])))
     more = {"smaller": "fewer", "larger": "more"}.get(claim.expect or "", "")
     match claim.question:
         case "difference" if alike:
             mean = ", on average over seeds," if claim.statistic == "mean" else ""
             return f"Is {what}{mean} {claim.expect} with {first} than with {second}?"
         case "difference":
-            return f"Is {one} {claim.expect} than {other}?"
+            return f"Is {former} {claim.expect} than {latter}?"
         case "ratio" if alike:
             return f"Is {what} with {first}, over that with {second}, {claim.expect} than {claim.bound or 1:g}?"
         case "ratio":
-            return f"Is {one}, over {other}, {claim.expect} than {claim.bound or 1:g}?"
+            return f"Is {former}, over {latter}, {claim.expect} than {claim.bound or 1:g}?"
         case "bound":
             return f"Is the median over seeds of {what}, with {first}, {claim.expect} than {claim.bound or 0:g}?"
         case "equivalence":
             number = f"{claim.around or 0:g}"
-            beside = number if len(claim.compare) == 1 else f"that with {second}" if alike else other
+            beside = number if len(claim.compare) == 1 else f"that with {second}" if alike else latter
             return f"Is {what} with {first} within ±{claim.within or 0:g} of {beside}?"
         case "share":
             bound = 0.5 if claim.bound is None else claim.bound

@@ -25,7 +25,7 @@ def _lengths(value: Any) -> str | tuple[int, ...]:
     if isinstance(value, str):
         if value in GROUPS:
             return value
-    elif isinstance(value, list) and value and all(is_number(one, whole=True) and one >= 1 for one in value):
+    elif isinstance(value, list) and value and all(is_number(number, whole=True) and number >= 1 for number in value):
         different = tuple(dict.fromkeys(value))
         if len(different) == len(value):
             return different
@@ -34,7 +34,7 @@ def _lengths(value: Any) -> str | tuple[int, ...]:
 
 def _names(value: Any) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not names or not all(isinstance(one, str) and one.strip() for one in names):
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) and name.strip() for name in names):
         raise value_error("is not a name", "a name, or a list of names")
     return tuple(names)
 
@@ -156,11 +156,8 @@ class Claim(Strict):
         default=None,
         description="A claim that asks this of other seeds or in another way; the page has one row for all askings.",
     )
-    withdrawn: Text | None = Field(
-        default=None, description="Why the claim is not judged any more; the page lists it with this reason."
-    )
     figure: Literal["curves", "seeds", "none"] = Field(
-        default="curves", description="curves: the metric against length. seeds: a dot for each seed."
+        default="curves", description="curves: the difference against length. seeds: a dot for each seed."
     )
     note: str = Field(default="", description="What a reader should know about how this is asked.")
 
@@ -180,6 +177,22 @@ class NoEffect(Strict):
     because: Text = Field(description="Why this bound; the page says so.")
 
 
+class Headline(Strict):
+    """A headline of the paper: the claim that asks it, or why none does."""
+
+    says: Text = Field(description="What the paper says, in a few words.")
+    claim: Name | None = Field(default=None, description="The claim that asks it.")
+    size: Text | None = Field(default=None, description="How far the sweep of that claim is from the paper's size.")
+    reason: Text | None = Field(default=None, description="Why it was not tested, of a headline without a claim.")
+
+
+class Removed(Strict):
+    """Claims that were asked once and are no longer on the page; each still counts in Holm's correction."""
+
+    claims: list[Name] = Field(min_length=1, description="Their ids.")
+    because: Text = Field(description="Why they were removed; the page says so.")
+
+
 class ClaimsFile(Strict):
     """A page of claims."""
 
@@ -194,6 +207,17 @@ class ClaimsFile(Strict):
         description="By sweep, how many of its seeds, from the first on, an earlier page had shown: its claims were "
         "known before, not registered.",
     )
+    headlines: list[Headline] = Field(
+        default_factory=list, description="The headlines of the paper, which the page begins with."
+    )
+    figures: list[Name] = Field(
+        default_factory=list,
+        max_length=4,
+        description="The claims that are drawn; by default those of the headlines and then the others, up to four.",
+    )
+    removed: list[Removed] = Field(
+        default_factory=list, description="Claims that were asked before; they count in the correction."
+    )
     claims: list[Claim] = Field(min_length=1, description="The claims, in the order of the page.")
     closing: str = Field(default="", description="What was not tested, and why, in Markdown.")
 
@@ -205,14 +229,14 @@ class ClaimsFile(Strict):
         return self._path
 
     @property
-    def judged(self) -> list[Claim]:
-        """The claims that were not withdrawn."""
-        return [claim for claim in self.claims if claim.withdrawn is None]
+    def sweeps(self) -> tuple[str, ...]:
+        """The names of the sweeps that the claims need, without repetitions."""
+        return tuple(dict.fromkeys(claim.sweep for claim in self.claims))
 
     @property
-    def sweeps(self) -> tuple[str, ...]:
-        """The names of the sweeps that the judged claims need, without repetitions."""
-        return tuple(dict.fromkeys(claim.sweep for claim in self.judged))
+    def family(self) -> int:
+        """The number of claims in Holm's correction: those of the page and those that were removed from it."""
+        return len(self.claims) + sum(len(group.claims) for group in self.removed)
 
 
 def claims_schema() -> dict[str, Any]:
@@ -235,21 +259,39 @@ def load_claims(path: str | Path) -> ClaimsFile:
         findings.add("", f"is a sweep file, not a claims file; {where}", place=Place(findings.source))
     findings.raise_any()
     try:
-        found = ClaimsFile.model_validate(data)
+        file = ClaimsFile.model_validate(data)
     except ValidationError as error:
         report_faults(error.errors(include_url=False), data, findings, ClaimsFile)
         findings.raise_any()
         raise AssertionError from error
-    for name in found.seen:
-        if name not in found.sweeps:
-            nearest = nearest_name(name, found.sweeps)
-            findings.add(f"seen.{name}", "is not the sweep of a claim", given=name, nearest=nearest)
-    for index, claim in enumerate(found.claims):
-        _check_claim(claim, index, found, findings)
-        _set_page_bound(claim, index, found, findings)
+    _check_page(file, findings)
+    for index, claim in enumerate(file.claims):
+        _check_claim(claim, index, file, findings)
+        _set_page_bound(claim, index, file, findings)
     findings.raise_any()
-    found._path = path
-    return found
+    file._path = path
+    return file
+
+
+def _check_page(file: ClaimsFile, findings: Findings) -> None:
+    """Check that `seen` names sweeps, headlines and figures claims, and `removed` none that is there."""
+    for name in file.seen:
+        if name not in file.sweeps:
+            nearest = nearest_name(name, file.sweeps)
+            findings.add(f"seen.{name}", "is not the sweep of a claim", given=name, nearest=nearest)
+    ids = [claim.id for claim in file.claims]
+    named = [(f"figures[{index}]", name) for index, name in enumerate(file.figures)]
+    for index, headline in enumerate(file.headlines):
+        if (headline.claim is None) == (headline.reason is None):
+            findings.add(f"headlines[{index}]", "must have either claim or reason")
+        named += [(f"headlines[{index}].claim", headline.claim)] if headline.claim is not None else []
+    for address, name in named:
+        if name not in ids:
+            findings.add(address, "is not a claim", given=name, nearest=nearest_name(name, ids))
+    for index, group in enumerate(file.removed):
+        for name in group.claims:
+            if name in ids:
+                findings.add(f"removed[{index}].claims", "is the id of a claim of the page", given=name)
 
 
 def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings) -> None:
@@ -288,7 +330,7 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
         threshold = getattr(claim, key)
         if threshold is not None and (threshold.least is None) == (threshold.most is None):
             findings.add(f"{address}.{key}", "must have either least or most")
-    ids = [one.id for one in file.claims]
+    ids = [other.id for other in file.claims]
     if ids.count(claim.id) > 1 and ids.index(claim.id) != index:
         findings.add(f"{address}.id", "is the id of another claim", given=claim.id)
     others = [name for name in ids if name != claim.id]
@@ -296,10 +338,6 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
         if named is not None and named not in others:
             nearest = nearest_name(named, others)
             findings.add(f"{address}.{key}", "is not another claim", given=named, nearest=nearest)
-    withdrawn = {one.id for one in file.claims if one.withdrawn is not None}
-    for key, named in (("control", claim.control), ("asked_again", claim.asked_again)):
-        if named in withdrawn and claim.withdrawn is None:
-            findings.add(f"{address}.{key}", "is a claim that was withdrawn", given=named)
     if claim.control in others and ids.index(claim.control) > ids.index(claim.id):
         findings.add(f"{address}.control", "must come before the claims that depend on it", given=claim.control)
     if claim.asked_again in others and ids.index(claim.asked_again) < ids.index(claim.id):
@@ -337,7 +375,7 @@ def _arm_references(claim: Claim) -> Iterator[tuple[str, str]]:
 def _source_arms(claim: Claim, name: str) -> set[str]:
     """Return the arms that an arm is computed from, through minus and over."""
     seen = [name]
-    for one in seen:  # which grows
-        if arm := claim.arms.get(one):
+    for source in seen:  # which grows
+        if arm := claim.arms.get(source):
             seen += [other for other in (arm.minus, arm.over) if other and other not in seen[1:]]
     return set(seen[1:])

@@ -281,15 +281,25 @@ def test_the_bound_of_a_page_is_that_of_its_differences(
     assert (control.no_effect_bound, better.no_effect_bound) == (None, bound)
 
 
-def test_a_withdrawn_claim_is_no_control_and_its_sweep_is_not_read(tmp_path: Path) -> None:
-    data = yaml.safe_load(VALID)
-    data["claims"][0] |= {"withdrawn": "It was stopped early.", "sweep": "other"}
-    (problem,) = problems(tmp_path, yaml.safe_dump(data, sort_keys=False))
-    assert problem.key == "claims[1].control" and "withdrawn" in str(problem)
-    del data["claims"][1]["control"]
-    assert problems(tmp_path, yaml.safe_dump(data, sort_keys=False)) == ()
-    file = load_claims(tmp_path / "claims.yaml")
-    assert file.sweeps == ("tiny",) and [one.id for one in file.judged] == ["better"]
+@pytest.mark.parametrize(
+    ("keys", "where"),
+    [
+        ({"figures": ["beter"]}, "figures[0]"),
+        ({"figures": ["control"] * 5}, "figures"),
+        ({"headlines": [{"says": "It is better.", "claim": "beter"}]}, "headlines[0].claim"),
+        ({"headlines": [{"says": "It is better."}]}, "headlines[0]"),
+        ({"removed": [{"claims": ["better"], "because": "Nobody asked."}]}, "removed[0].claims"),
+    ],
+)
+def test_what_a_page_names_must_be_there(tmp_path: Path, keys: dict[str, Any], where: str) -> None:
+    (problem,) = problems(tmp_path, yaml.safe_dump({**yaml.safe_load(VALID), **keys}, sort_keys=False))
+    assert problem.key == where
+
+
+def test_removed_claims_are_in_the_family(tmp_path: Path) -> None:
+    removed = [{"claims": ["old", "older"], "because": "Nobody asked."}]
+    assert problems(tmp_path, yaml.safe_dump({**yaml.safe_load(VALID), "removed": removed}, sort_keys=False)) == ()
+    assert load_claims(tmp_path / "claims.yaml").family == 4
 
 
 def test_a_control_stands_before_what_rests_on_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Figures of claims: a dot for each seed, what was never reached above the threshold, axes that say what they show."""
+"""Figures of claims: paired differences with their interval, what was never reached above them, axes with names."""
 
 import math
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.claims.figures import draw_claim
 from orchestrator.claims.judgement import Judgement
-from orchestrator.claims.page import arms_table, what_would_decide
+from orchestrator.claims.page import arm_rows, what_would_decide
 from orchestrator.claims.verdicts import count_enough
 from tests.orchestrator.claims.conftest import NONE, PRE, SWEEP, Put, claim, is_pre
 from trainers.config.member import MemberConfig
@@ -25,25 +25,55 @@ def axes_of(one: Judgement):
     return figure.axes[0], figure.get_suptitle()
 
 
-def test_what_was_never_reached_is_drawn_above_the_threshold_of_success(put: Put) -> None:
-    asked = claim(arms={"pre": POOLED}, compare=["pre"], question="share", success={"most": 0.8}, figure="seeds")
+def test_what_was_never_reached_is_drawn_above_all_else(put: Put) -> None:
+    asked = claim(arms={"pre": POOLED}, compare=["pre"], question="bound", bound=0.8, figure="seeds")
     axes, _ = axes_of(put(lambda one, *_: 0.3 if one.seed == 0 else math.inf, asked)["pre_norm"])
     (crosses,) = [line for line in axes.lines if line.get_marker() == "x"]
-    assert len(crosses.get_ydata()) == 8 and min(crosses.get_ydata()) > 0.8
+    assert len(crosses.get_ydata()) == 8 and min(crosses.get_ydata()) > 0.3
     assert [text.get_text() for text in axes.texts] == ["not reached"]
 
 
-def test_several_configurations_are_one_dot_for_each_seed_and_stay_in_their_column(put: Put) -> None:
-    asked = {"arms": {"pre": POOLED, "none": {**POOLED, "where": {"model.norm": "none"}}}}
-    one = put(by_seed_and_rate, claim(**asked, figure="seeds"))["pre_norm"]
+ARMS = {"arms": {"pre": POOLED, "none": {**POOLED, "where": {"model.norm": "none"}}}}
+
+
+def norm_differs(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+    """Seeds differ by 0.01 in what pre-norm adds, and lengths by 0.001."""
+    return 0.5 + is_pre(member) * (0.01 * member.seed + 0.001 * length) + 0.1 * member.training.learning_rate
+
+
+def test_a_dot_is_the_paired_difference_of_a_seed_and_the_band_its_interval(put: Put) -> None:
+    one = put(norm_differs, claim(**ARMS, lengths=[8], figure="seeds"))["pre_norm"]
     axes, title = axes_of(one)
-    for place, dots in enumerate(line for line in axes.lines if line.get_marker() == "."):
-        assert dots.get_ydata() == pytest.approx(0.2 + 0.01 * np.arange(9), abs=1e-6), "the median of two rates"
-        assert np.abs(dots.get_xdata() - place).max() < 0.3
-    assert "each the median of 2 configurations" in title and title.startswith("pre_norm (made_up)")
-    assert "| #2-3 | raw | 9 | 0.240 | 0.240 | 0.200 to 0.280 |" in arms_table(one, one.members, [one.arms["pre"]])
-    thin = [line for line in axes_of(put(by_seed_and_rate, claim(**asked))["pre_norm"])[0].lines if line.get_alpha()]
-    assert len(thin) == 18, "a curve for each seed of two arms"
+    (dots,) = [line for line in axes.lines if line.get_marker() == "."]
+    assert dots.get_ydata() == pytest.approx(0.008 + 0.01 * np.arange(9), abs=1e-6), "the median of two rates"
+    assert [patch.get_y() for patch in axes.patches] == pytest.approx([one.answer.low], abs=1e-6)
+    assert [line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == "--"] == [0.0]
+    assert "pre minus none" in title and "2 configurations" in title
+
+
+def test_against_length_the_paired_difference_has_a_band(put: Put) -> None:
+    axes, _ = axes_of(put(norm_differs, claim(**ARMS))["pre_norm"])
+    thin = [line for line in axes.lines if line.get_alpha()]
+    assert len(thin) == 9, "a curve for each seed"
+    assert thin[3].get_ydata() == pytest.approx(0.03 + 0.001 * np.arange(1, 10), abs=1e-6)
+    (band,) = axes.collections
+    edges = band.get_paths()[0].vertices[:, 1]
+    assert edges.min() < 0.02 and edges.max() > 0.07
+
+
+@pytest.mark.parametrize("question", ["share", "fisher"])
+def test_shares_of_seeds_have_no_figure(put: Put, question: str) -> None:
+    arms = ARMS["arms"] if question == "fisher" else {"pre": POOLED}
+    asked = claim(arms=arms, compare=list(arms), question=question, success={"most": 0.8}, expect="larger")
+    assert draw_claim(put(norm_differs, asked)["pre_norm"]) is None
+
+
+def test_an_equivalence_shows_the_range_that_is_allowed(put: Put) -> None:
+    asked = claim(arms={"pre": PRE}, compare=["pre"], question="equivalence", around=0.5, within=0.1, expect=None)
+    axes, _ = axes_of(put(norm_differs, {**asked, "figure": "seeds"})["pre_norm"])
+    spans = [(patch.get_y(), patch.get_y() + patch.get_height()) for patch in axes.patches]
+    assert any(span == pytest.approx((0.4, 0.6)) for span in spans)
+    assert 0.5 in [line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == "--"]
 
 
 def test_lengths_are_whole_numbers_and_shades_say_what_was_chosen_where(put: Put) -> None:
@@ -73,8 +103,8 @@ def test_the_table_says_which_of_several_values_was_chosen(put: Put, rates: str,
     """And calls nothing chosen if an arm has one configuration."""
     arms = {"pre": {"where": {"model.norm": "pre"}}, "none": {"where": {"model.norm": "none"}}}
     one = put(by_seed_and_rate, claim(arms=arms), sweep=SWEEP.replace("[0.001, 0.003]", rates))["pre_norm"]
-    table = arms_table(one, one.members, list(one.arms.values()))
-    assert f"| model.norm: pre, {said}.learning_rate: 0.001 | #{2 if 'chosen' in said else 1} |" in table
+    (_, _, where, number, *_), _ = arm_rows(one)
+    assert where == f"model.norm: pre, {said}.learning_rate: 0.001" and number == ("#2" if "chosen" in said else "#1")
 
 
 @pytest.mark.parametrize(
@@ -130,10 +160,9 @@ def test_more_seeds_decide_only_what_their_interval_would(
 @pytest.mark.parametrize("key", ["minus", "over"])
 def test_an_arm_computed_from_another_one_is_drawn_by_its_values(put: Put, key: str) -> None:
     arms = {"pre": {**PRE, key: "none"}, "none": NONE}
-    axes, title = axes_of(put(lambda one, *_: 0.4 if is_pre(one) else 0.2, claim(arms=arms))["pre_norm"])
-    assert "every seed a dot" in title and axes.get_xlabel() == ""
-    (first, *_) = [line for line in axes.lines if line.get_marker() == "."]
-    assert first.get_ydata() == pytest.approx([0.2 if key == "minus" else 2.0] * 9, abs=1e-6)
+    axes, _ = axes_of(put(lambda one, *_: 0.4 if is_pre(one) else 0.2, claim(arms=arms))["pre_norm"])
+    (dots,) = [line for line in axes.lines if line.get_marker() == "."]
+    assert dots.get_ydata() == pytest.approx([0.0 if key == "minus" else 1.8] * 9, abs=1e-6)
 
 
 def test_selection_lengths_apart_are_shaded_apart(put: Put) -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from orchestrator.claims import verb
-from orchestrator.claims.page import section
+from orchestrator.claims.page import describe_sweep
 from orchestrator.claims.verdicts import judge, read_sweeps
 from orchestrator.claims.words import word_question
 from search_spaces.grammar.claims import Claim, load_claims
@@ -60,79 +60,112 @@ def claims_file(tmp_path: Path) -> Path:
     return write_claims(tmp_path / "claims.yaml", CLAIMS)
 
 
-def test_the_page_has_every_claim_with_its_numbers_and_a_small_figure(claims_file: Path, says) -> None:
+def parts_of(page: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """The rows of the tables of claims, and the lines of the details, each by the id of its claim."""
+    text = page.read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (\w+) \| (.*\*\*.*)$", text, re.M))
+    return rows, dict(re.findall(r"^- \*\*(\w+)\*\*: (.*)$", text, re.M))
+
+
+def test_the_page_has_every_claim_with_its_numbers_and_small_figures(claims_file: Path, says) -> None:
     page = claims_file.parent / "pages" / "made_up.md"
     code, out, err = says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
     assert code == 0 and not err, err
     assert out.splitlines()[1] == "pre_norm: held" and "3 of 6 claims are decided" in out
+    rows, details = parts_of(page)
+    ids = [one["id"] for one in CLAIMS]
+    assert list(rows) == [*ids[1:], ids[0]], "ours after those of the paper"
+    assert list(details) == ids
+    numbers = r"-0\.\d+ \[-0\.\d+, -0\.\d+\], n = 9 seeds"
+    assert re.search(numbers, rows["pre_norm"]) and "**held**" in rows["pre_norm"]
+    assert re.search(numbers + "; p = 0.0039", details["pre_norm"]) and "Of two norms." in details["pre_norm"]
+    assert "**not tested: its control opposite is contradicted**" in rows["after"]
+    assert "**not tested: the sweep was not run**" in rows["elsewhere"]
     text = page.read_text(encoding="utf-8")
-    sections = dict(re.findall(r"^## (\w+): .*\n\n((?:(?!^## ).*\n?)*)", text, re.M))
-    assert list(sections) == [one["id"] for one in CLAIMS]
-    assert "Is total variation at test lengths smaller with pre than with none?" in sections["pre_norm"]
-    assert re.search(r"pre minus none, median over seeds: -0\.\d+ \[-0\.\d+, -0\.\d+\], n = 9 seeds; p = 0\.0039",
-                     sections["pre_norm"])  # fmt: skip
-    assert "(4 configurations, 9 seeds; 1 s of one core)" in sections["pre_norm"]
-    assert "Of two norms." in sections["pre_norm"] and "model.norm: pre" in sections["pre_norm"]
-    assert (
-        "Do more than 50 % of the seeds of pre have total variation at test lengths of at most 0.35?"
-        in sections["share"]
-    )
-    assert "not tested: its control opposite is contradicted" in sections["after"]
-    assert "It can be tested once opposite is **held**." in sections["after"]
-    assert (
-        "with total variation at trained lengths of at most 0.01 in every arm, which decides nothing: "
-        in sections["unlearned"]
-    )
-    assert "with which more seeds learn" in sections["unlearned"] and "| median of all seeds |" in sections["unlearned"]
-    assert "not tested: the sweep was not run" in sections["elsewhere"] and "was not run.\n" in sections["elsewhere"]
+    assert re.search(r"^\| pre_norm \| pre \| .*model.norm: pre.* \| 9 \| 0.3", text, re.M), "an arm"
+    assert re.search(r"^\| unlearned \| none \| .* \| 9, 0 learned \|", text, re.M)
+    assert text.index("<details>") < text.index("**`made_up`**") < text.index("</details>")
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
-    assert len(pictures) == 5
+    assert [Path(picture).stem for picture in pictures] == ["pre_norm", "opposite", "after", "unlearned"], "no share"
     for picture in pictures:
         content = (page.parent / picture).read_bytes()
         assert content.startswith(b"\x89PNG") and len(content) < 60_000
-    overview = [line for line in text.splitlines() if line.startswith("| ") and "**" in line]
-    assert len(overview) == len(CLAIMS) and [row.count("*(ours)*") for row in overview] == [1, 0, 0, 0, 0, 0]
 
 
-def test_all_askings_of_a_claim_are_in_one_row_and_withdrawn_ones_in_none(claims_file: Path, says) -> None:
+def add_keys(path: Path, **keys: object) -> None:
+    """Write a claims file again with other keys at the top."""
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **keys}, sort_keys=False))
+
+
+def test_headlines_begin_the_page_with_the_verdict_and_the_fresh_seeds(claims_file: Path, says) -> None:
+    headlines = [
+        {"says": "Norms help.", "claim": "pre_norm", "size": "a tenth"},
+        {"says": "Nothing else does.", "reason": "It takes a year."},
+    ]
+    add_keys(claims_file, headlines=headlines, figures=["opposite"], seen={"made_up": 4})
+    page = claims_file.with_name("page.md")
+    says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
+    text = page.read_text(encoding="utf-8")
+    row = next(line for line in text.splitlines() if line.startswith("| Norms help."))
+    assert "**held**" in row and row.endswith("| 5 of 9 seeds | a tenth |") and text.index(row) < text.index("![")
+    assert "- Nothing else does. It takes a year." in text.splitlines()
+    assert re.findall(r"page_figures/(\w+)", text) == ["opposite"]
+
+
+def test_of_ours_all_but_twelve_are_folded_and_grouped_by_sweep(claims_file: Path, says) -> None:
+    others = [claim(id=f"c{k}", source="ours", sweep="elsewhere" if k == 1 else "made_up") for k in range(14)]
+    write_claims(claims_file, others)
+    page = claims_file.with_name("page.md")
+    says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
+    text = page.read_text(encoding="utf-8")
+    visible = text[: text.index("<details>")]
+    assert len(re.findall(r"^\| c\d+ ", visible, re.M)) == 12 and "2 more of ours" in text
+    assert visible.rindex("| c1 |") > visible.rindex("| c11 |"), "of another sweep"
+
+
+def test_removed_claims_stay_in_the_correction_and_the_page_says_why_they_went(claims_file: Path, says) -> None:
+    write_claims(claims_file, [claim()])
+    page = claims_file.with_name("page.md")
+    p_values = []
+    for removed in ([], [{"claims": ["gone", "lost"], "because": "Nobody asked."}]):
+        add_keys(claims_file, removed=removed)
+        says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
+        p_values.append(float(re.search(r"p = [\d.]+, ([\d.]+) after Holm", parts_of(page)[1]["pre_norm"])[1]))
+    assert p_values == pytest.approx([2 / 2**9, 3 * 2 / 2**9], rel=0.05)
+    assert "- gone, lost: Nobody asked." in page.read_text(encoding="utf-8").splitlines()
+
+
+def test_all_askings_of_a_claim_are_in_one_row(claims_file: Path, says) -> None:
     again = claim(id="again", lengths=[9])
-    withdrawn = claim(id="gone", withdrawn="It was stopped early.", sweep="elsewhere")
-    write_claims(claims_file, [claim(expect="larger", asked_again="again"), again, withdrawn])
+    write_claims(claims_file, [claim(expect="larger", asked_again="again"), again])
     page = claims_file.with_name("page.md")
     code, out, err = says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
     assert code == 0 and not err, err
-    assert "asked 2 times: pre_norm, again: held" in out.splitlines()
-    assert "gone: withdrawn: It was stopped early." in out.splitlines() and "2 of 2 claims are decided" in out
-    text = page.read_text(encoding="utf-8")
-    (row,) = [line for line in text.splitlines() if line.startswith("| ") and "**" in line]
-    assert row.count("n = 9 seeds") == 3 and row.endswith("| **held**<br>asked 2 times, judged by again |")
-    both = "Asked 2 times: pre_norm, then again (other expect, lengths). Judged by again."
-    assert text.count(both) == 2, "in the section of either"
-    assert re.search(r"^## Withdrawn\n\n- gone: .* It was stopped early\.$", text, re.M)
-    assert "## gone" not in text and not (page.parent / "page_figures" / "gone.png").exists()
-    assert "\nClaims of the paper (1): 1 held.\n" in text
+    assert "asked 2 times: pre_norm, again: held" in out.splitlines() and "2 of 2 claims are decided" in out
+    rows, details = parts_of(page)
+    assert list(rows) == ["pre_norm"] and rows["pre_norm"].count("n = 9 seeds") == 3
+    assert "again (other expect, lengths): " in rows["pre_norm"] and "judged by again" in rows["pre_norm"]
+    assert list(details) == ["pre_norm", "again"]
 
 
 def test_a_page_has_the_reasons_of_its_bounds_and_the_means(claims_file: Path, says) -> None:
-    data = yaml.safe_load(write_claims(claims_file, [claim()]).read_text())
-    data["no_effect"] = [{"metric": "total_variation", "within": 0.2, "because": "nobody would notice it"}]
-    claims_file.write_text(yaml.safe_dump(data, sort_keys=False))
+    bound = {"metric": "total_variation", "within": 0.2, "because": "nobody would notice it"}
+    add_keys(write_claims(claims_file, [claim()]), no_effect=[bound])
     page = claims_file.with_name("page.md")
     says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
     text = page.read_text(encoding="utf-8")
     assert "total variation ±0.2, because nobody would notice it." in text
-    assert "**no effect within ±0.2**" in text and re.search(r"^Mean over all seeds: -0\.\d+ \[", text, re.M)
-    assert "| median | mean | range |" in text
+    assert "**no effect within ±0.2**" in text and re.search(r"Mean over all seeds: -0\.\d+ \[", text)
 
 
 def test_a_page_says_how_many_members_stopped_early_and_when(claims_file: Path) -> None:
     file = load_claims(claims_file)
     (first, *_) = judge(file, read_sweeps(file, claims_file.parent))
-    assert "stopped early" not in section(first, file, None, [first])
+    assert "stopped early" not in describe_sweep("made_up", first.members, file)
     members = [member for one in first.members.state.configurations.values() for member in one.members.values()]
     members[0].stopped_at, members[1].stopped_at = 30, 80
-    words = f"2 of {len(members)} members stopped early by their rule, after 30.0 to 80.0 % of their steps"
-    assert words in section(first, file, None, [first])
+    words = describe_sweep("made_up", first.members, file)
+    assert f"2 of {len(members)} members stopped early" in words and "30.0 to 80.0 %" in words
 
 
 def test_the_same_ledgers_give_the_same_page(claims_file: Path, says) -> None:
@@ -140,7 +173,7 @@ def test_the_same_ledgers_give_the_same_page(claims_file: Path, says) -> None:
         page = claims_file.parent / name / "page.md"
         says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
     first, second = ({f.name: f.read_bytes() for f in (claims_file.parent / n).rglob("*.*")} for n in ("one", "two"))
-    assert first == second and len(first) == 6
+    assert first == second and len(first) == 5
 
 
 def test_pictures_of_the_closing_words_are_copied_beside_the_page(claims_file: Path, says) -> None:
@@ -155,7 +188,7 @@ def test_pictures_of_the_closing_words_are_copied_beside_the_page(claims_file: P
     picture.parent.mkdir()
     picture.write_bytes(b"a picture")
     code, out, _ = says(*ask)
-    assert code == 0 and "and 6 figures" in out
+    assert code == 0 and "and 5 figures" in out
     copied = words.replace("drawn/", "made_up_figures/")
     assert copied in page.read_text(encoding="utf-8")
     assert (page.parent / "made_up_figures" / "sums.png").read_bytes() == b"a picture"

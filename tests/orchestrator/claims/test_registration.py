@@ -68,7 +68,7 @@ def test_claims_are_registered_before_the_first_evaluation(tiny: Path, run_inlin
 
     changed = {**ASKED, "note": "Reads better.", "figure": "seeds", "asked_again": "elsewhere"}
     write_claims(file, [changed, claim(id="elsewhere")])
-    assert ": registered before the sweep ran." in page_of(file, folder.parent), "words and figures decide nothing"
+    assert "It was registered before the sweep ran." in page_of(file, folder.parent), "words and figures decide nothing"
     write_claims(file, [{**ASKED, "expect": "larger"}])
     changed = "changed since it was registered before the sweep ran"
     assert f"{changed}, when `expect` was “smaller”." in page_of(file, folder.parent)
@@ -78,7 +78,7 @@ def test_claims_are_registered_before_the_first_evaluation(tiny: Path, run_inlin
     with_bound = yaml.safe_load(write_claims(file, [ASKED]).read_text())
     with_bound["no_effect"] = [{"metric": "total_variation", "within": 0.1, "because": "It is small."}]
     file.write_text(yaml.safe_dump(with_bound))
-    assert ": registered before the sweep ran, without its bound of no effect." in page_of(file, folder.parent)
+    assert "It was registered before the sweep ran, without its bound of no effect." in page_of(file, folder.parent)
 
     write_claims(file, [{**ASKED, "says": "Post-norm helps.", "learned": {"metric": "total_variation", "most": 0.9}}])
     before = f"{changed}, when `says` was “{ASKED['says'].rstrip('.')}” and `learned` was null."
