@@ -2,9 +2,10 @@
 
     python tests/gpu/studies.py [--minutes 25] [--out gpu_studies] [--device cuda|cpu] [--studies NAME ...]
 
-Each sweep of search_spaces/gpu gets its share of the time that is left, and stops at its next evaluation when that is
-over; the same command resumes it. The folder holds the sweeps, and what search_spaces/gpu can take in, written at the
-end: results/NAME.tar.xz of every finished sweep, and page.md. Needs what lengthwise needs, but neither Ray nor MLflow.
+Each sweep of search_spaces/gpu gets twice the time that it should take, or what is left, and stops at its next
+evaluation when that is over; the same command resumes it. The folder holds the sweeps, and what search_spaces/gpu can
+take in, written at the end: results/NAME.tar.xz of every finished sweep, and page.md. Needs what lengthwise needs, but
+neither Ray nor MLflow.
 """
 
 import argparse
@@ -19,13 +20,17 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 SPACES = ROOT / "search_spaces" / "gpu"
-SHARES = {  # of the time, in the order of value
-    "addition_gpu": 6,
-    "noise_gpu": 2,
-    "flip_flop_gpu": 6,
-    "multiplication_gpu": 5,
-    "parity_gpu": 6,
-    "othello_gpu": 4,
+HOURS = {  # of one H100, estimated and rounded up, in the order of value
+    "othello_gpu": 0.9,
+    "addition_gpu": 0.4,
+    "flip_flop_gpu": 0.6,
+    "cycles_gpu": 5,
+    "multiplication_gpu": 1,
+    "multiplication_three_gpu": 1,
+    "parity_gpu": 1.5,
+    "copy_gpu": 2.5,
+    "induction_gpu": 2.5,
+    "noise_gpu": 0.3,
 }
 SETTINGS = ("resources.scheduler=inline", "tracking.enabled=false")
 
@@ -36,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--minutes", type=float, default=25.0, help="for all sweeps together")
     parser.add_argument("--out", type=Path, default=Path("gpu_studies"), metavar="FOLDER")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--studies", nargs="+", choices=SHARES, default=list(SHARES), metavar="NAME")
+    parser.add_argument("--studies", nargs="+", choices=HOURS, default=list(HOURS), metavar="NAME")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as of lengthwise run")
     asked = parser.parse_args(arguments)
     if asked.minutes <= 0:
@@ -48,9 +53,10 @@ def main(arguments: Sequence[str]) -> int:
         shutil.copy(file, asked.out)
     settings = [*SETTINGS, *(["resources.gpus=0"] if asked.device == "cpu" else []), *asked.set]
     end, failed = time.monotonic() + 60 * asked.minutes, list[str]()
-    for place, name in enumerate(asked.studies):
-        share = SHARES[name] / sum(SHARES[later] for later in asked.studies[place:])
-        seconds = max(1, round(share * (end - time.monotonic())))
+    for name in asked.studies:
+        if (left := end - time.monotonic()) < 1:
+            break
+        seconds = round(min(2 * 3600 * HOURS[name], left))
         print(f"{name}: at most {seconds} s", flush=True)
         options = ["--storage", str(asked.out / "sweeps"), "--resume", "--max-time", f"{seconds}s"]
         sets = [word for setting in settings for word in ("--set", setting)]

