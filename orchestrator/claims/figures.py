@@ -77,9 +77,9 @@ def _draw_lengths(axes: Axes, claim: Claim, members: Members, arms: list[ArmValu
     seeds = curves.groupby(level="seed").median()
     lengths = [int(length) for length in seeds.columns]
     axes.plot(lengths, seeds.T, color=PALETTE[0], linewidth=0.6, alpha=0.3)
-    found = [median(seeds[length].dropna()) for length in lengths]
-    axes.fill_between(lengths, [m.low for m in found], [m.high for m in found], color=PALETTE[0], alpha=0.25, lw=0)
-    axes.plot(lengths, [m.value for m in found], color=PALETTE[0], linewidth=2)
+    medians = [median(seeds[length].dropna()) for length in lengths]
+    axes.fill_between(lengths, [m.low for m in medians], [m.high for m in medians], color=PALETTE[0], alpha=0.25, lw=0)
+    axes.plot(lengths, [m.value for m in medians], color=PALETTE[0], linewidth=2)
     trained, selection = members.groups["trained"], members.groups["selection"]
     inside = ", selection among them" if set(selection) <= set(trained) else ""
     for name, shaded, colour in (

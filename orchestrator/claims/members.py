@@ -43,7 +43,7 @@ class Members:
             self.registered = registered
         self.name = self.state.name
         self.objective = recorded_objective(self.state.spec)
-        digests = {name: found.measured for name, found in state.configurations.items()}
+        digests = {name: configuration.measured for name, configuration in state.configurations.items()}
         self.measured = read_measured(state.measured, digests)
         self.groups = self._length_groups((self.objective.metric,))
         self._tables: dict[tuple[str, str, str], pd.DataFrame] = {}
@@ -88,8 +88,8 @@ class Members:
         seeds, direction = list(values), self.direction(metrics)
         if not seeds or direction == "none":
             return float(np.median(seeds)) if seeds else math.nan
-        found = score_over_seeds(seeds, self.objective.failed_seeds, direction)
-        return math.nan if found.is_failed else found.median
+        score = score_over_seeds(seeds, self.objective.failed_seeds, direction)
+        return math.nan if score.is_failed else score.median
 
     def direction(self, metrics: Sequence[str]) -> str:
         """Return the common better direction of metrics: minimize or maximize; none without one."""
@@ -106,13 +106,13 @@ class Members:
 
         A named part, such as `model.position`, matches by its name alone or by all given values.
         """
-        found = [
+        config_ids = [
             name
             for name in self.state.configurations
             if all(_matches(self.setting(name, key), value) for key, value in where.items())
         ]
-        if found:
-            return found
+        if config_ids:
+            return config_ids
         for key, value in where.items():
             recorded = [self.setting(name, key) for name in self.state.configurations]
             values = dict.fromkeys(str(known) for known in recorded if known is not ABSENT)
@@ -189,17 +189,17 @@ class Members:
                     raise self._unknown("metric", metric, list(known))
                 measured &= set(known[metric].lengths)
         wanted = self._length_groups(metrics)[lengths] if isinstance(lengths, str) else lengths
-        found = [s for s in wanted if s in measured]
+        resolved = [s for s in wanted if s in measured]
         which = " and ".join(metrics)
         if isinstance(lengths, str):
-            if not found:
+            if not resolved:
                 raise UserError(f"sweep {self.name}: {which} is measured at no length of the group {lengths}")
         elif missing := sorted(set(lengths) - measured):
             raise UserError(
                 f"sweep {self.name}: {which} is not measured at length {spans(missing)}; "
                 f"allowed: {spans(sorted(measured))}"
             )
-        return found
+        return resolved
 
     def table(self, metrics: Sequence[str], average: str, evaluation: str) -> pd.DataFrame:
         """Return (config_id, seed) by length: the mean of `metrics`, NaN where a member failed or was not evaluated.

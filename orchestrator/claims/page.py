@@ -360,7 +360,7 @@ def arm_rows(judgement: Judgement) -> list[tuple[str, ...]]:
 
 
 def _configuration_words(claim: Claim, members: Members, arm: ArmValues) -> str:
-    """Return the values by which an arm was found and the other searched values of a single or chosen configuration."""
+    """Return the values that choose an arm and the other searched values of a single or chosen configuration."""
     where = claim.arms[arm.name].where
     words = [f"{key}: {_value_words(value)}" for key, value in where.items()]
     if len(arm.config_ids) == 1:

@@ -305,8 +305,8 @@ def _succeeded(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
 def median_answer(seeds: Values, null: float) -> Answer:
     """Return the median over seeds, its interval, and the sign test against `null`, ties left out."""
     seeds = _exact(seeds, null)
-    found = median(seeds)
-    return Answer(effect=found.value, low=found.low, high=found.high, p=_sign_p(seeds, null), null=null, n=found.n)
+    middle = median(seeds)
+    return Answer(effect=middle.value, low=middle.low, high=middle.high, p=_sign_p(seeds, null), null=null, n=middle.n)
 
 
 def mean_answer(seeds: Values) -> Answer:

@@ -74,7 +74,7 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
     average = averages[0] if len(averages) == 1 else members.best_average(averages, config_ids)
     if arm.configurations == "best":
         config_ids = [members.best_configuration(config_ids, average)]
-    rests = {found: "" if arm.configurations == "best" else _rest(members, found, keys) for found in config_ids}
+    rests = {c: "" if arm.configurations == "best" else _rest(members, c, keys) for c in config_ids}
     if len(set(rests.values())) < len(rests):
         raise UserError(
             f"sweep {members.name}: configurations of {name} differ only in the arms' own keys; "
@@ -165,8 +165,8 @@ def _align(other: ArmValues, rows: Rows, index: "pd.Index[Any]", fill: Any = mat
     """Return rows of another arm for those of this one, by seed if the other arm is a single configuration."""
     if len(other.rests) > 1:
         return rows.reindex(index, fill_value=fill)
-    found = rows.droplevel("rest").reindex(index.get_level_values("seed"), fill_value=fill)
-    return found.set_axis(index)
+    aligned = rows.droplevel("rest").reindex(index.get_level_values("seed"), fill_value=fill)
+    return aligned.set_axis(index)
 
 
 def _read_members(

@@ -95,8 +95,8 @@ def count_enough(judgement: Judgement, page: Sequence[Judgement], family: int) -
     untested = [1.0] * (family - 1 - len(tested))
 
     def decide(n: int) -> bool:
-        found = ask_more(n)
-        return read_verdict(judgement.claim, found) != UNDECIDED and holm([found.p, *tested, *untested])[0] <= LEVEL
+        answer = ask_more(n)
+        return read_verdict(judgement.claim, answer) != UNDECIDED and holm([answer.p, *tested, *untested])[0] <= LEVEL
 
     enough = next(filter(decide, more), 0)
     reason = judgement.reason if enough else f"{judgement.reason}, as it would be after {SEEDS[-1]} seeds like these"
@@ -209,18 +209,18 @@ def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, Members | str]:
 
     A text says why a sweep cannot be used.
     """
-    found: dict[str, Members | str] = {}
+    sweeps: dict[str, Members | str] = {}
     for name in file.sweeps:
         folder, packed = storage / name, packed_path(file, name)
         if (folder / LEDGER_FILE).exists():
             state = SweepState.load(folder)
             if state.race is not None:
-                found[name] = "the sweep was a race, in which results decided who got seeds"
+                sweeps[name] = "the sweep was a race, in which results decided who got seeds"
             else:
-                found[name] = Members(folder, state) if state.ended == "complete" else "the sweep is not finished"
+                sweeps[name] = Members(folder, state) if state.ended == "complete" else "the sweep is not finished"
         else:
-            found[name] = read_packed(packed) if packed.exists() else f"the sweep was not run{_meant(file, name)}"
-    return found
+            sweeps[name] = read_packed(packed) if packed.exists() else f"the sweep was not run{_meant(file, name)}"
+    return sweeps
 
 
 def _meant(file: ClaimsFile, name: str) -> str:

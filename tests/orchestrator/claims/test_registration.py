@@ -73,12 +73,12 @@ def test_claims_are_registered_before_the_first_evaluation(tiny: Path, run_inlin
     changed = "changed since it was registered before the sweep ran"
     assert f"{changed}, when `expect` was “smaller”." in page_of(file, folder.parent)
     write_claims(file, [{**ASKED, "id": "another"}])
-    assert "written after the sweep ran, or without being registered." in page_of(file, folder.parent)
+    assert "without being registered" in page_of(file, folder.parent)
 
     with_bound = yaml.safe_load(write_claims(file, [ASKED]).read_text())
     with_bound["no_effect"] = [{"metric": "total_variation", "within": 0.1, "because": "It is small."}]
     file.write_text(yaml.safe_dump(with_bound))
-    assert "It was registered before the sweep ran, without its bound of no effect." in page_of(file, folder.parent)
+    assert "without its bound of no effect" in page_of(file, folder.parent)
 
     write_claims(file, [{**ASKED, "says": "Post-norm helps.", "learned": {"metric": "total_variation", "most": 0.9}}])
     before = f"{changed}, when `says` was “{ASKED['says'].rstrip('.')}” and `learned` was null."
@@ -107,7 +107,7 @@ def test_a_sweep_without_claims_has_none_registered(tiny: Path, run_inline: Call
     folder = run_inline(tiny)
     assert not SweepState.load(folder).claims and not (folder / "claims.yaml").exists()
     text = page_of(tiny.with_name("claims.yaml"), folder.parent)
-    assert "written after the sweep ran, or without being registered." in text
+    assert "without being registered" in text
 
 
 def test_a_claims_file_that_cannot_be_used_is_refused_by_every_verb(tiny: Path, lengthwise: CommandLine) -> None:
@@ -214,7 +214,7 @@ def test_a_sweep_that_was_extended_is_still_that_of_its_file(tiny: Path, run_inl
     assert extend_sweep(folder, Console(file=io.StringIO()), seeds="3").exit_code == 0
     assert changes_since(SweepState.load(folder), load_claims(file)) == []
     text = page_of(file, folder.parent)
-    assert "registered before the sweep ran, which was extended since." in text
+    assert "extended since" in text
     tiny.write_text(TINY.replace("seeds: 2", "seeds: 4"))
     assert changes_since(SweepState.load(folder), load_claims(file)) == [("seeds", [0, 1, 2], [0, 1, 2, 3])]
 
