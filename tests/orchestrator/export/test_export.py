@@ -1,4 +1,4 @@
-"""Files for other programs, read by those: a sweep file that is run, weights in plain torch, an Optuna study."""
+"""Files for other programs, read by those: a sweep file that is run, weights in plain torch."""
 
 import subprocess
 import sys
@@ -20,26 +20,6 @@ from orchestrator.record.kept.weights import load
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from search_spaces import load_sweep
-
-SPACE = {
-    "training.learning_rate": {"log_uniform": [1e-4, 1e-2]},
-    "training.batch_size": {"choice": [16, 32]},
-    "training.averages.ema.decay": {"one_minus_log_uniform": [0.9, 0.9999]},
-    "model.width": {"int_uniform": [8, 24], "step": 8},
-    "model.dropout_sites": {"grid": [["attention"], []]},
-    "model.dropout": {"normal": [0.2, 0.1], "low": 0.0, "high": 0.5},
-}
-
-
-def values(number: int) -> dict[str, object]:
-    return {
-        "training.learning_rate": 10.0 ** -(4 - number / 3),
-        "training.batch_size": 16 << number % 2,
-        "training.averages.ema.decay": 1 - 10.0 ** -(1 + number / 8),
-        "model.width": 8 + 8 * (number % 3),
-        "model.dropout_sites": [["attention"], []][number % 2],
-        **({"model.dropout": 0.1 * number} if number % 2 == 0 else {}),
-    }
 
 
 @pytest.mark.slow
