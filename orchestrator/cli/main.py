@@ -40,6 +40,20 @@ console, errors = make_console(), make_console(stderr=True)
 _say, _complain = partial(say, console), partial(say, errors)
 
 
+@app.command(rich_help_panel=BEGIN)
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files go; made if missing.")] = Path(),
+    program: Annotated[
+        bool, typer.Option("--program", help="A training script instead of a task and a model.")
+    ] = False,
+) -> None:
+    """Write a sweep file with a task and a model of your own, or a script, to change and run."""
+    from orchestrator.upkeep.start import write_start
+
+    for line in write_start(folder, program=program):
+        _say(line)
+
+
 @app.command("list", rich_help_panel=LOOK)
 def list_names(
     kind: Annotated[

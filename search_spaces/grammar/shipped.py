@@ -8,7 +8,7 @@ FOLDER = Path(__file__).resolve().parents[1]
 def shipped_sweeps() -> dict[str, Path]:
     """Return the paths of the shipped sweep files by the names of the sweeps, in the order of their folders."""
     files = sorted(FOLDER.rglob("*.yaml"), key=lambda file: (len(file.parts), file))
-    return {file.stem: file for file in files if file.name != "claims.yaml"}
+    return {file.stem: file for file in files if file.name != "claims.yaml" and file.parent.parent.name != "start"}
 
 
 def find_sweep_file(named: str | Path) -> Path:

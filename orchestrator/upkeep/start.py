@@ -1,0 +1,31 @@
+"""The files that a new study begins with, copied from search_spaces/examples/start."""
+
+import re
+from pathlib import Path
+
+from orchestrator.errors import refuse_unwritable
+from orchestrator.targets import check_targets
+from orchestrator.wording import command
+from search_spaces.grammar.shipped import FOLDER
+from trainers.files.atomic_file import write_atomic
+
+START = FOLDER / "examples" / "start"
+
+
+def write_start(folder: Path, *, program: bool) -> list[str]:
+    """Write a sweep file with a task and a model, or with a training script, into `folder`; return lines to print.
+
+    The sweep gets the name of the folder. Raises UserError if one of the files exists; then nothing is written.
+    """
+    sources = sorted(path for path in (START / ("program" if program else "own")).iterdir() if path.is_file())
+    check_targets([folder / source.name for source in sources], force=False, new_folders=(folder, *folder.parents))
+    name = folder.resolve().name
+    for source in sources:
+        text = source.read_text(encoding="utf-8")
+        if source.suffix == ".yaml" and re.fullmatch(r"[A-Za-z]\w*", name):
+            text = re.sub(r"^name: \w+", f"name: {name}", text, count=1, flags=re.M)
+        with refuse_unwritable(folder / source.name):
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(folder / source.name, [text.encode()])
+    sweep = folder / "sweep.yaml"
+    return [*(f"wrote {folder / source.name}" for source in sources), f"run it with: {command('run', sweep)}"]

@@ -1,0 +1,45 @@
+"""`lengthwise init`: what it writes runs, and nothing is replaced."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator import open_sweep
+from tests.command_line import CommandLine
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("options", "seeds"), [((), 16), (("--program",), 6)], ids=["own", "program"])
+def test_a_new_study_runs_as_it_is(
+    options: tuple[str, ...], seeds: int, tmp_path: Path, lengthwise: CommandLine
+) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    written = lengthwise.succeeds("init", "first", *options, cwd=tmp_path).stdout.splitlines()
+    assert len(written) == len(list((tmp_path / "first").iterdir())) + 1
+    done = lengthwise.process("run", tmp_path / "first" / "sweep.yaml", "--storage", tmp_path / "sweeps", PATH=path)
+    assert done.returncode == 0, done.stderr
+    sweep = open_sweep(tmp_path / "sweeps" / "first")
+    curves = sweep.curves
+    assert len(curves[["config_id", "seed"]].drop_duplicates()) == seeds
+    assert curves[curves.metric == "accuracy"].value.max() > 0.9
+
+
+@pytest.mark.parametrize("options", [(), ("--program",)], ids=["own", "program"])
+def test_an_existing_file_is_refused_and_nothing_is_written(
+    options: tuple[str, ...], tmp_path: Path, lengthwise: CommandLine
+) -> None:
+    (tmp_path / "sweep.yaml").write_text("mine\n")
+    refused = lengthwise("init", tmp_path, *options)
+    assert refused.returncode == 2 and str(tmp_path / "sweep.yaml") in refused.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep.yaml"]
+    assert (tmp_path / "sweep.yaml").read_text() == "mine\n"
+
+
+def test_the_sweep_has_the_name_of_its_folder_if_that_is_a_word(tmp_path: Path, lengthwise: CommandLine) -> None:
+    for folder, name in (("a/b/heads", "heads"), ("two words", "my_study")):
+        lengthwise.succeeds("init", tmp_path / folder)
+        assert yaml.safe_load((tmp_path / folder / "sweep.yaml").read_text())["name"] == name
+        lengthwise.succeeds("validate", tmp_path / folder / "sweep.yaml")
