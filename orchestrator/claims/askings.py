@@ -29,12 +29,22 @@ def group_askings(judgements: Sequence[Judgement]) -> list[list[Judgement]]:
 
 
 def changed_keys(before: Judgement, after: Judgement) -> list[str]:
-    """Return what differs between two askings of a claim, other than the seeds: keys of the claim and of its arms."""
+    """Return what differs between two askings of a claim, other than the seeds: keys of the claim and of its arms.
+
+    Technical settings, which change no numbers, do not count; older versions have fewer of them.
+    """
     first, second = (deciding_values(asked.claim) for asked in (before, after))
     changed = [key for key in differing_keys(first, second) if key not in ("id", "says", "sweep", "control")]
+    technical = _technical_keys(before) | _technical_keys(after)
     for arms in zip(_trained_values(before), _trained_values(after), strict=False):
-        changed += [key for key in differing_keys(*arms) if key not in changed]
+        changed += [key for key in differing_keys(*arms) if key not in technical and key not in changed]
     return changed
+
+
+def _technical_keys(judgement: Judgement) -> set[str]:
+    """Return the settings of a sweep that change no numbers."""
+    every = judgement.members.measured.values() if judgement.members is not None else ()
+    return {key for measured in every for key in measured.technical}
 
 
 def _trained_values(judgement: Judgement) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from orchestrator.claims.askings import changed_keys
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.members import Members
 from orchestrator.claims.questions import Answer, ask, mean_answer
@@ -120,6 +121,16 @@ def test_all_askings_have_one_verdict_over_the_seeds_of_all(tmp_path: Path) -> N
     assert (first.answer.n, last.alone.n, last.answer.n) == (9, 12, 21) and last.pooled == ("pre_norm", "again")
     assert first.answer.p > 0.05 and last.answer.p == pytest.approx(stats.binomtest(17, 21).pvalue)
     assert last.holm == pytest.approx(2 * last.answer.p), "both askings count"
+
+
+def test_a_technical_setting_that_an_older_sweep_does_not_have_is_no_change(tmp_path: Path) -> None:
+    first, last = two_sweeps(tmp_path, two_of_three, FRESH)
+    for configuration in first.members.state.configurations.values():
+        configuration.resolved["evaluation"].pop("axis")
+    assert changed_keys(first, last) == []
+    for configuration in first.members.state.configurations.values():
+        configuration.resolved["training"].pop("learning_rate")
+    assert changed_keys(first, last) == ["training.learning_rate"]
 
 
 def test_a_seed_that_was_trained_twice_counts_once(tmp_path: Path) -> None:
