@@ -31,14 +31,16 @@ def group_askings(judgements: Sequence[Judgement]) -> list[list[Judgement]]:
 def changed_keys(before: Judgement, after: Judgement) -> list[str]:
     """Return what differs between two askings of a claim, other than the seeds: keys of the claim and of its arms.
 
-    Technical settings, which change no numbers, do not count; older versions have fewer of them.
+    Keys of settings are cut to two parts, such as training.schedule. Technical settings, which change no numbers, do
+    not count, because older versions have fewer of them, and of an arm of several configurations neither do the
+    searched ones.
     """
     first, second = (deciding_values(asked.claim) for asked in (before, after))
     changed = [key for key in differing_keys(first, second) if key not in ("id", "says", "sweep", "control")]
     technical = _technical_keys(before) | _technical_keys(after)
     for arms in zip(_trained_values(before), _trained_values(after), strict=False):
-        changed += [key for key in differing_keys(*arms) if key not in technical and key not in changed]
-    return changed
+        changed += [".".join(key.split(".")[:2]) for key in differing_keys(*arms) if key not in technical]
+    return list(dict.fromkeys(changed))
 
 
 def _technical_keys(judgement: Judgement) -> set[str]:
@@ -48,14 +50,16 @@ def _technical_keys(judgement: Judgement) -> set[str]:
 
 
 def _trained_values(judgement: Judgement) -> list[dict[str, Any]]:
-    """Return the settings by dotted key of the first configuration of each compared arm."""
+    """Return the settings by dotted key of each compared arm: those of its first configuration, if it has several."""
     if judgement.members is None or judgement.arms is None:
         return []
-    resolved = [judgement.members.state.configurations[arm.config_ids[0]].resolved for arm in judgement.arms.values()]
-    return [
-        {key: lookup(values, key) for key in dotted_keys(values) if not isinstance(lookup(values, key), dict)}
-        for values in resolved
-    ]
+    every = []
+    for arm in judgement.arms.values():
+        first = judgement.members.state.configurations[arm.config_ids[0]]
+        searched = set(first.values) if len(arm.config_ids) > 1 else set()
+        values = {key: lookup(first.resolved, key) for key in dotted_keys(first.resolved) if key not in searched}
+        every.append({key: value for key, value in values.items() if not isinstance(value, dict)})
+    return every
 
 
 def find_poolable(askings: Sequence[Judgement]) -> list[Judgement]:
