@@ -12,15 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
-from PIL import Image
-from PIL.PngImagePlugin import PngInfo
 from rich.console import Console
 
 from orchestrator.code import own_code
-from orchestrator.figures import drawing
 from tests.command_line import CommandLine
-from tests.startup.sitecustomize import blank
 from trainers.settings import registry
 
 REPOSITORY = Path(__file__).parents[1]
@@ -62,30 +57,6 @@ def own_code_forgotten() -> Iterator[Callable[[], None]]:
 
     yield forget
     forget()
-
-
-@pytest.fixture
-def figures_left_blank(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of whole sweeps: drawing takes longer than all the rest of a tiny one."""
-    monkeypatch.setattr("orchestrator.figures.drawing.save", blank)
-
-
-@pytest.fixture
-def figures_not_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of what a report says: every figure is made and has a file with its digest, of one pixel.
-
-    Rendering takes longer than all the rest of a report; `tests/orchestrator/figures/` renders.
-    """
-
-    def make(self: drawing.FigureFile) -> None:
-        assert isinstance(self.draw(), Figure)
-        info = PngInfo()
-        for name, text in self.facts.items():
-            info.add_text(name, text)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("L", (1, 1)).save(self.path, format="png", pnginfo=info)
-
-    monkeypatch.setattr(drawing.FigureFile, "make", make)
 
 
 @pytest.fixture(scope="module")

@@ -106,8 +106,6 @@ def expected_points(state: SweepState) -> Counter:
         table = np.array([values[step] for step in sorted(values)])  # steps by seeds; a seed that is lost stays lost
         chosen = np.where(np.isnan(table[-1]), np.inf, np.nanmin(table, axis=0, initial=np.inf))
         both = {"score_last": scores[config_id], "score_best": np.sort(chosen)[1]}
-        for key, score in both.items():
-            points[config_id, key, 0, score] += 1
         scores[config_id] = both["score_best" if best else "score_last"]
     for place, config_id in enumerate(sorted(scores, key=scores.__getitem__), start=1):
         points[config_id, "score", 0, scores[config_id]] += 1

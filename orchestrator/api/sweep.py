@@ -209,7 +209,7 @@ class Sweep:
         return _table(later_lines(one for one in self.summary.later_evaluations if one.key in keys))
 
     def report(self) -> Path:
-        """Write report.html, tables and figures; return the path of the page."""
+        """Write report.html and its tables; return the path of the page."""
         from orchestrator.report.files import present, refuse_read_only
 
         refuse_read_only(self.folder)
@@ -238,7 +238,7 @@ class Sweep:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: where the sweep stands, and its median curves if there are any."""
-        from orchestrator.report.page import escape  # brings matplotlib
+        from orchestrator.report.page.render import escape
 
         text = f"<p><b>{escape(self.name)}</b>: {escape(self._standing())}</p>"
         return text + (_image(self.summary) if self.summary.judged_rows else "")

@@ -144,13 +144,6 @@ Compared = Annotated[
         help="Two by number or config_id, one of another sweep as FOLDER/CONFIGURATION. Or other sweeps.",
     ),
 ]
-Scale = Annotated[
-    str,
-    typer.Option(
-        metavar="auto|linear|log",
-        help="Of values in figures; auto: log for errors that span decades, linear for metrics that are maximized.",
-    ),
-]
 Smoke = Annotated[
     bool,
     typer.Option("--smoke", help="Also train every structure for one step and evaluate it once, in this process."),

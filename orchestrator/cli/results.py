@@ -41,18 +41,18 @@ def status(folder: options.SweepFolder, trace: options.Trace = False, follow: op
 def report(
     folder: options.SweepFolder,
     maps: options.Maps = None,
-    full: Annotated[bool, typer.Option("--full", help="Print every table.")] = False,
-    scale: options.Scale = "auto",
+    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
-    """Draw the figures and the report of a sweep, finished or not, and print its results."""
-    from orchestrator.figures.drawing import check_scale
-    from orchestrator.figures.heat_maps import draw_weight_maps
+    """Write the page and the tables of a sweep, finished or not, and print its results."""
     from orchestrator.report.files import present, refuse_read_only
 
-    check_scale(scale)
     refuse_read_only(folder)
-    drawn = draw_weight_maps(folder, maps) if maps else []
-    present(folder, console, full=full, scale=scale)
+    drawn = []
+    if maps:
+        from orchestrator.figures.heat_maps import draw_weight_maps
+
+        drawn = draw_weight_maps(folder, maps)
+    present(folder, console, show=show)
     for line in drawn:
         _say(line)
 

@@ -155,8 +155,8 @@ def finish(
     finished = finisher.wait(console) if finisher is not None else Finished()
     if finisher is not None:
         finisher.kill()
-    if not finished.drawn:
-        from orchestrator.report.files import present  # matplotlib is slow to import
+    if not finished.written:
+        from orchestrator.report.files import present
 
         present(ledger.folder, console, quiet=finished.printed)
     if spec.tracking.enabled:
@@ -168,7 +168,7 @@ def finish(
 
 def _publish(spec: SweepSpec, folder: Path) -> Attempt:
     """Publish the whole sweep from this process; wait no longer than LONGEST_SECONDS."""
-    from orchestrator.report import artifacts  # matplotlib and mlflow are slow to import
+    from orchestrator.report import artifacts  # mlflow is slow to import
     from orchestrator.tracking.publish import publish
 
     section = spec.tracking

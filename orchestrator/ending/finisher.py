@@ -1,6 +1,6 @@
-"""The driver's side of the finisher: the child process that prints, draws and publishes the end of a sweep.
+"""The driver's side of the finisher: the child process that keeps the page, prints the end and publishes a sweep.
 
-The finisher imports matplotlib and MLflow while packs train, and publishes the running sweep (`finisher_process`).
+The finisher imports what it needs while packs train (`finisher_process`).
 Whatever it has not done when it dies or hangs, the driver does itself (`ending.finish`).
 """
 
@@ -28,10 +28,10 @@ WORK = 1.0  # seconds; waiting for MLflow uses little, and the finisher itself e
 
 @dataclass
 class Finished:
-    """What the finisher has done: printed the report, drawn and written every file, tried to publish."""
+    """What the finisher has done: printed the report, written every file, tried to publish."""
 
     printed: bool = False
-    drawn: bool = False
+    written: bool = False
     attempt: Attempt | None = None
 
 
@@ -47,7 +47,7 @@ class Finisher:
             self._process = start_child(module, theirs.fileno(), *arguments)
 
     def follow(self, folder: Path, tracking: Tracking) -> None:
-        """Let it publish the sweep in `folder` while it runs. Called once, if `tracking` is enabled."""
+        """Let it keep the page of the sweep in `folder` while it runs, and publish it if `tracking` is enabled."""
         self._send(folder=str(folder), uri=tracking.uri or "", experiment=tracking.experiment or "")
 
     def read_notices(self) -> list[str]:
@@ -60,7 +60,7 @@ class Finisher:
         return notices
 
     def begin(self, folder: Path, console: Console, parameters: Mapping[str, str]) -> None:
-        """Let it print for `console`, draw and publish the sweep in `folder`, which has ended.
+        """Let it print for `console`, write and publish the sweep in `folder`, which has ended.
 
         `parameters` are those of `parameters_by_structure`, which spare it the import of the engine.
         """
@@ -76,7 +76,7 @@ class Finisher:
         """Print the report when it comes, and return what is done when everything is, or the finisher dies or hangs."""
         finished, patience = Finished(), _Patience(self._process)
         with suppress(EOFError, OSError):
-            while not finished.drawn or (self._tracking and finished.attempt is None):
+            while not finished.written or (self._tracking and finished.attempt is None):
                 if not self._connection.poll(1.0):
                     if patience.is_exhausted():
                         break
@@ -85,8 +85,8 @@ class Finisher:
                 if "printed" in answer:
                     finished.printed = True
                     console.file.write(answer["printed"])
-                elif "drawn" in answer:
-                    finished.drawn = True
+                elif "written" in answer:
+                    finished.written = True
                 elif "attempt" in answer:
                     finished.attempt = Attempt.from_json(answer["attempt"])
         return finished

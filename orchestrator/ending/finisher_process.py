@@ -1,12 +1,13 @@
-"""The finisher: a child process of the driver that prints, draws and publishes the end of a sweep.
+"""The finisher: a child process of the driver that keeps the page of a sweep, prints its end and publishes it.
 
 Its life, top to bottom:
-1. It imports what draws, and with tracking MLflow, while packs train.
-2. With tracking, a fork creates MLflow's store and publishes the running sweep (`tracking.follow`).
-3. When the driver asks it to begin, forks draw the figures; the report is printed; a thread publishes.
-4. It writes the report, and waits for MLflow no longer than LONGEST_SECONDS.
+1. It imports what writes the report, and with tracking MLflow, while packs train.
+2. A fork writes the page of the running sweep anew (`report.files.refresh_page`); with tracking, another one creates
+   MLflow's store and publishes the running sweep (`tracking.follow`).
+3. When the driver asks it to begin, both end; it prints the report and writes it.
+4. It publishes, and waits for MLflow no longer than LONGEST_SECONDS.
 
-Requests and answers are JSON. The answers are `printed` (the text of the report), `drawn` (every file is written) and
+Requests and answers are JSON. The answers are `printed` (the text of the report), `written` (every file is) and
 `attempt` (of publishing); before them `notice` is why MLflow rejects the user. If anything else fails it exits, and the
 driver does the rest itself.
 """
@@ -18,7 +19,7 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import Connection
@@ -26,12 +27,12 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.consoles import WholeConsole
-from orchestrator.machine.cpus import count_cores
 from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import redact_log_records
 from orchestrator.report import artifacts
-from orchestrator.report.files import Report, print_report
+from orchestrator.report.files import refresh_page, write_report
+from orchestrator.report.terminal import Screen
 from orchestrator.results.summarise import summary
 from orchestrator.running.children.child import load
 from orchestrator.tracking.attempt import LONGEST_SECONDS, Attempt, BackgroundAttempt
@@ -47,53 +48,73 @@ def serve(descriptor: int, tracking: str = "") -> None:
     redact_log_records()
     connection: Connection[bytes, bytes] = Connection(descriptor)
     try:
-        address, follower = None, None
-        if tracking:
-            if not connection.poll(0):
+        if tracking and not connection.poll(0):
+            load(_TRACKING)
+        address, page, follower = _receive(connection), None, None
+        if not connection.poll(0):  # otherwise the sweep has ended: nothing is left to follow
+            page = _fork(connection, partial(_keep_page, Path(address["folder"])))
+            if tracking:
                 load(_TRACKING)
-            address = _receive(connection)
-            if not connection.poll(0):  # otherwise the sweep has ended: nothing is left to follow
-                load(_TRACKING)
-                follower = _fork_follower(connection, **address)
+                follower = _fork(connection, partial(_follow, connection, **address))
         request = _receive(connection)
+        if page is not None:  # the last page is the one of the end
+            os.kill(page, signal.SIGTERM)
+            os.waitpid(page, 0)
         if follower is not None:
             os.kill(follower, signal.SIGTERM)  # it finishes its pass; the final publishing waits for the publish lock
-        _finish(connection, address, **request)
+        _finish(connection, address if tracking else None, **request)
     except Exception:  # the driver is gone, or will meet the same error and explain it
         _log.debug("the driver ends the sweep by itself", exc_info=True)
         os._exit(1)
 
 
-def _fork_follower(connection: "Connection[bytes, bytes]", folder: str, uri: str, experiment: str) -> int:
-    """Fork a process that publishes the running sweep until SIGTERM, between two passes, or the driver's end."""
+def _fork(connection: "Connection[bytes, bytes]", work: Callable[[], None]) -> int:
+    """Fork a process that works, no longer than the driver lives, and return its number."""
     child = os.fork()
     if child:
         return child
     try:
-        ending = False
-
-        def end(number: int, frame: Any) -> None:
-            nonlocal ending
-            ending = True
-
-        signal.signal(signal.SIGTERM, end)
         _exit_with_driver(connection)
-        from orchestrator.tracking.publish import check_access, publish
-        from orchestrator.tracking.store.sqlite_store import default_uri, initialise
-
-        told = set[str]()
-
-        def report(result: Attempt) -> None:
-            if result.is_refused and result.problem and result.problem not in told and not ending:
-                told.add(result.problem)
-                _send(connection, notice=result.problem)
-
-        initialise(uri or default_uri(Path(folder).resolve().parent))
-        one_pass = partial(publish, Path(folder), uri, experiment=experiment, artifacts=artifacts, sweep_files=False)
-        check = partial(check_access, Path(folder), uri)
-        follow(Path(folder), one_pass, is_running=lambda: not ending, check=check, report=report)
+        work()
+    except Exception:
+        _log.debug("a child of the finisher has ended", exc_info=True)
     finally:
         os._exit(0)
+
+
+def _keep_page(folder: Path) -> None:
+    """Write the page of the running sweep anew until SIGTERM, which leaves no temporary file."""
+
+    def end(number: int, frame: Any) -> None:
+        raise SystemExit
+
+    signal.signal(signal.SIGTERM, end)
+    refresh_page(folder)
+
+
+def _follow(connection: "Connection[bytes, bytes]", folder: str, uri: str, experiment: str) -> None:
+    """Publish the running sweep until SIGTERM, which it obeys between two passes."""
+    ending = False
+
+    def end(number: int, frame: Any) -> None:
+        nonlocal ending
+        ending = True
+
+    signal.signal(signal.SIGTERM, end)
+    from orchestrator.tracking.publish import check_access, publish
+    from orchestrator.tracking.store.sqlite_store import default_uri, initialise
+
+    told = set[str]()
+
+    def report(result: Attempt) -> None:
+        if result.is_refused and result.problem and result.problem not in told and not ending:
+            told.add(result.problem)
+            _send(connection, notice=result.problem)
+
+    initialise(uri or default_uri(Path(folder).resolve().parent))
+    one_pass = partial(publish, Path(folder), uri, experiment=experiment, artifacts=artifacts, sweep_files=False)
+    check = partial(check_access, Path(folder), uri)
+    follow(Path(folder), one_pass, is_running=lambda: not ending, check=check, report=report)
 
 
 def _finish(
@@ -104,28 +125,24 @@ def _finish(
     encoding: str,
     parameters: Mapping[str, str],
 ) -> None:
-    """Print, draw and publish the sweep in `folder`; `address` is that of MLflow, None without tracking."""
+    """Print, write and publish the sweep in `folder`; `address` is that of MLflow, None without tracking."""
+    _exit_with_driver(connection)
     state = SweepState.load(Path(folder))
     curves = read_curves(state)
     result = summary(state, curves, parameters)
-    report = Report(result, forks=count_cores())
-    _exit_with_driver(connection)
     text = io.BytesIO()
     console = WholeConsole(file=io.TextIOWrapper(text, encoding, errors="replace", write_through=True), **look)
-    print_report(result, console)
+    console.print(Screen(result))
     _send(connection, printed=text.getvalue().decode(encoding))
     write_curves(state, curves)
-    publishing = None
+    write_report(state.folder, result, curves)
+    _send(connection, written=True)
     if address is not None:
         from orchestrator.tracking.publish import publish
 
         last = partial(publish, state.folder, address["uri"], experiment=address["experiment"])
-        last = partial(last, summarised=result, curves=curves, artifacts=artifacts.ReportArtifacts(report))
-        publishing = BackgroundAttempt(state.folder, last)
-    report.write()
-    _send(connection, drawn=True)
-    if publishing is not None:
-        _send(connection, attempt=asdict(publishing.wait(LONGEST_SECONDS)))
+        last = partial(last, summarised=result, curves=curves, artifacts=artifacts)
+        _send(connection, attempt=asdict(BackgroundAttempt(state.folder, last).wait(LONGEST_SECONDS)))
 
 
 def _receive(connection: "Connection[bytes, bytes]") -> dict[str, Any]:

@@ -7,12 +7,7 @@ import hashlib
 import io
 import json
 import math
-import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,63 +15,23 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ft2font import FT2Font
 from numpy.typing import ArrayLike
 from PIL import Image, UnidentifiedImageError
 
 from orchestrator.errors import UserError
-from orchestrator.figures.panels import arrange_panels
 from orchestrator.statistics.decades import is_logarithmic
 from orchestrator.targets import check_ending
-from trainers.errors import nearest
 from trainers.files.atomic_file import write_atomic
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")
 GREY = "#9A9A9A"
 FAILED_COLOUR = "#B00020"
 EDGE = 0.975  # height of crosses for values that are not finite, as a fraction of the axes
-SCALES = ("auto", "linear", "log")
 SHARES = (-0.02, 1.02)  # limits of an axis of shares, on which lines at 0 and 1 can be seen
 PACKAGE = Path(__file__).parents[1]
 DECIDING = ("figures", "results", "statistics", "wording.py")  # parts of the package that determine what figures show
-FEWEST_FOR_FORKS = 3  # figures for which forks pay
-_BYTES = 4  # of a figure's number in the pipe
-_MOST = 4000  # numbers, which every system's pipes hold
-
-
-@dataclass(frozen=True)
-class FigureFile:
-    """A figure with its file, and the digest of its data and of the drawing code."""
-
-    path: Path
-    draw: Callable[[], Figure]
-    digest: str
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """What its file says of itself: the digest and the file's name."""
-        return {"lengthwise": self.digest, "lengthwise file": self.path.name}
-
-    def is_current(self) -> bool:
-        """Return whether the file holds this figure already."""
-        return read_figure_digest(self.path) == self.digest
-
-    def make(self) -> None:
-        """Draw the figure and write its file."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        content = io.BytesIO()
-        figure = self.draw()
-        figure.set_dpi(150)
-        if figure.axes and figure.get_layout_engine() is None:
-            arrange_panels(figure)
-        # Like savefig, without its additional pass that draws nothing and takes as long as drawing.
-        FigureCanvasAgg(figure).print_png(content, metadata={"Software": None, **self.facts})
-        write_atomic(self.path, [content.getvalue()])
-
-
-_put_off: ContextVar[list[FigureFile] | None] = ContextVar("_put_off", default=None)
 
 
 def save(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
@@ -86,59 +41,16 @@ def save(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
     """
     code = f"{digest_of_sources(PACKAGE, DECIDING)} {digest_of_sources(Path(draw.__code__.co_filename))}"
     written = json.dumps(facts, sort_keys=True, default=repr)
-    drawing = FigureFile(path, draw, hashlib.sha256(f"{mpl.__version__}\n{code}\n{written}".encode()).hexdigest())
-    if not drawing.is_current():
-        waiting = _put_off.get()
-        if waiting is None:
-            drawing.make()
-        else:
-            waiting.append(drawing)
+    digest = hashlib.sha256(f"{mpl.__version__}\n{code}\n{written}".encode()).hexdigest()
+    if read_figure_digest(path) == digest:
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content, figure = io.BytesIO(), draw()
+    if figure.axes and figure.get_layout_engine() is None:
+        figure.set_layout_engine("constrained")
+    figure.savefig(content, format="png", dpi=150, metadata={"Software": None, "lengthwise": digest})
+    write_atomic(path, [content.getvalue()])
     return path
-
-
-@contextmanager
-def deferred_figures() -> Iterator[list[FigureFile]]:
-    """Collect the figures that `save` would draw in this block, instead of drawing them."""
-    waiting: list[FigureFile] = []
-    before = _put_off.set(waiting)
-    try:
-        yield waiting
-    finally:
-        _put_off.reset(before)
-
-
-class DrawingForks:
-    """Begins to draw `drawings` in `forks` processes; `finish` waits for them.
-
-    `finish` draws everything if the process has threads, with fewer than two forks, and with few figures.
-    """
-
-    def __init__(self, drawings: Sequence[FigureFile], forks: int) -> None:
-        self._drawings, self._children = drawings, list[int]()
-        if forks < 2 or len(drawings) < FEWEST_FOR_FORKS or threading.active_count() > 1:
-            return
-        numbers, end = os.pipe()
-        os.write(end, b"".join(number.to_bytes(_BYTES, "big") for number in range(min(len(drawings), _MOST))))
-        os.close(end)
-        parent = os.getpid()
-        for _ in range(min(forks, len(drawings))):
-            child = os.fork()
-            if child == 0:
-                try:
-                    while os.getppid() == parent and (number := os.read(numbers, _BYTES)):
-                        drawings[int.from_bytes(number, "big")].make()
-                finally:
-                    os._exit(0)  # `finish` draws missing figures, and raises the errors of drawing
-            self._children.append(child)
-        os.close(numbers)
-
-    def finish(self) -> None:
-        """Return when every figure is drawn; draws here what a fork has not. Raises what drawing raises."""
-        while self._children:
-            os.waitpid(self._children.pop(), 0)
-        for drawing in self._drawings:
-            if not drawing.is_current():
-                drawing.make()
 
 
 @cache
@@ -220,29 +132,13 @@ def file_name(key: str) -> str:
 
 def read_figure_digest(path: Path) -> str | None:
     """Return the digest that `save` wrote into a figure; None for any other file."""
-    return _read_facts(path).get("lengthwise")
-
-
-def is_drawn_as(path: Path) -> bool:
-    """Return whether `save` wrote this figure under this name; a copy of a figure has another one."""
-    return _read_facts(path).get("lengthwise file") == path.name
-
-
-def _read_facts(path: Path) -> dict[str, str]:
     try:
         if not path.is_file():  # opening a pipe would wait
-            return {}
+            return None
         with Image.open(path) as image:
-            return {str(key): str(value) for key, value in image.info.items()}
+            return image.info.get("lengthwise")
     except (OSError, UnidentifiedImageError):
-        return {}
-
-
-def check_scale(scale: str) -> None:
-    """Raise UserError unless --scale is one of SCALES."""
-    if scale not in SCALES:
-        hint = nearest(scale, SCALES)
-        raise UserError(f"--scale {scale}: {f'did you mean {hint}? ' if hint else ''}allowed: {', '.join(SCALES)}")
+        return None
 
 
 def check_figure_path(figure: Path, *, force: bool = False) -> None:

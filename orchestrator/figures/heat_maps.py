@@ -13,14 +13,14 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator.errors import DamagedWeights, NoMaps, UserError, refuse_unwritable
+from orchestrator.errors import UserError, refuse_unwritable
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, printable
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.from_weights.member_maps import MemberMaps, read_maps
 from orchestrator.results.summarise import summary
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import Row
 from orchestrator.trainer import refuse_program
 from orchestrator.wording import label
 from trainers.tensors.position_maps import Map
@@ -29,26 +29,9 @@ if TYPE_CHECKING:
     from orchestrator.results.from_weights.member_attention import MemberAttention  # brings torch
 
 FIGURES = "figures"
-FIRST = 8  # configurations by rank that every report draws
 PANELS = 6  # side by side
 MOST_WORDS = 64  # along an axis; longer inputs have coordinates instead
 WANTED = "wanted by the task"
-
-
-def map_figures(result: Summary, folder: Path) -> tuple[Path, ...]:
-    """Draw maps of the first configurations and of others that already have a figure; leave out those without maps."""
-    return tuple(path for row in _select_rows(result, folder) if (path := _figure(result, row, folder)))
-
-
-def explain_missing_maps(result: Summary) -> tuple[str, ...]:
-    """Return why maps are missing among the sweep's figures: damaged files, or a class that does not exist any more."""
-    found = []
-    for row in _select_rows(result, result.folder / FIGURES):
-        try:
-            read_maps(result, row)
-        except (DamagedWeights, NoMaps) as error:
-            found.append(str(error))
-    return tuple(dict.fromkeys(found))
 
 
 def draw_weight_maps(folder: Path, configurations: Sequence[str]) -> list[str]:
@@ -114,19 +97,6 @@ def map_figure(found: MemberMaps, path: Path) -> Path:
         return figure
 
     return drawing.save(path, draw, found.title, [(name, _facts(one)) for name, one in found.maps.items()])
-
-
-def _select_rows(result: Summary, folder: Path) -> list[Row]:
-    rows, first = [row for row in result.rows if row.complete and row.rank], FIRST if result.draws_maps else 0
-    return [row for i, row in enumerate(rows) if i < first or (folder / _name(row)).exists()] if result.weights else []
-
-
-def _figure(result: Summary, row: Row, folder: Path) -> Path | None:
-    try:
-        found = read_maps(result, row)
-    except (DamagedWeights, NoMaps):
-        return None  # `explain_missing_maps` says so
-    return map_figure(found, folder / _name(row)) if found else None
 
 
 def _name(row: Row) -> str:

@@ -10,14 +10,14 @@ from matplotlib.axes import Axes
 
 from orchestrator.errors import UserError
 from orchestrator.figures.bands import DISTINCT_IN_GREY, SOLID, draw_configurations, shade_groups, shape_axes
-from orchestrator.figures.by_hyperparameter.hyperparameters import draw_effect
 from orchestrator.figures.drawing import printable
-from orchestrator.figures.legend import coloured_and_grey
+from orchestrator.figures.effects import draw_effect
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import counted, format_values, label
 from trainers.errors import nearest
 
 Labels = Mapping[str, str]
+MANY, HIGHLIGHTED_OF_MANY = 8, 5  # configurations in colour: all if they are few, else the first
 
 
 def plot_curves(
@@ -43,14 +43,13 @@ def plot_curves(
     if not there:
         why = "no seed left a curve" if summary.configurations_finished else "no configuration has all its seeds yet"
         raise UserError(f"{summary.folder}: {why}; there are no median curves to draw")
-    coloured, grey = (there, ()) if rows else coloured_and_grey(there)
+    coloured = there if rows or len(there) <= MANY else there[:HIGHLIGHTED_OF_MANY]
+    grey = there[len(coloured) :]
     labels, crosses = labels or {}, metric in summary.unreached
     shade_groups(axes, summary.groups(there[0], metric), labels=True)
     styles = DISTINCT_IN_GREY if distinct_in_grey else SOLID
     lines = draw_configurations(axes, drawn, coloured, grey, crosses=crosses, styles=styles)
-    shape_axes(
-        axes, list(drawn.values()), [band.lengths for band in drawn.values()], summary.scale, summary.direction(metric)
-    )
+    shape_axes(axes, list(drawn.values()), [band.lengths for band in drawn.values()], "auto", summary.direction(metric))
     axes.set_xlabel(printable(labels.get("length", summary.axis)))
     axes.set_ylabel(printable(f"{labels.get(metric, f'{metric} ({average})')}, median over seeds"))
     names = [configuration_label(row, summary, labels) for row in coloured]

@@ -15,15 +15,12 @@ from orchestrator.report.tables.configurations import read_other_distribution
 from orchestrator.report.tables.effects import effect_lines as lines_of_effects
 from orchestrator.report.tables.later_evaluations import later_lines
 from orchestrator.report.tables.race import race_lines, rung_lines
-from orchestrator.results.analysis import compare_weight_averages, read_confirmations, shows_effects
+from orchestrator.results.analysis import read_confirmations, shows_effects
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, compare_seeds
 from orchestrator.results.comparing.value_comparisons import compare_values
 from orchestrator.results.outcomes import searched_value
-from orchestrator.results.scoring.last_and_best import LastAndBest
 from orchestrator.results.scoring.validation_scores import ValidationScore
 from orchestrator.results.summary import Row, Summary
-from orchestrator.results.views.families import family_names, family_points
-from orchestrator.results.views.steps_to import steps_to
 from orchestrator.wording import spans
 from trainers.files.atomic_file import write_atomic
 
@@ -88,14 +85,6 @@ def effect_lines(result: Summary) -> Lines:
     return _lines(lines, columns | fields("missing=reasons"))
 
 
-def average_lines(result: Summary) -> Lines:
-    """Return a line for every average against the judged one and every group of lengths."""
-    return [
-        {"group": one.group, "average": one.average, "against": one.against, **vars(one)}
-        for one in compare_weight_averages(result)
-    ]
-
-
 def seed_comparison_lines(comparisons: Sequence[SeedComparison]) -> Lines:
     """Return a line for every comparison and group of lengths; differences are first - second.
 
@@ -157,57 +146,12 @@ def confirmed_lines(result: Summary) -> Lines:
     ]
 
 
-def family_lines(result: Summary) -> Lines:
-    """Return a line for every configuration, family, index and length that has a number."""
-    columns = fields("index length median q25 q75 seeds=counted")
-    return [
-        {"config_id": point.config_id, "family": name, **_line(point, columns)}
-        for name in family_names(result)
-        for point in family_points(result, name)
-    ]
-
-
-def evaluation_lines(result: Summary) -> Lines:
-    """Return a line for every configuration that was evaluated more than once; `chosen_steps` by seed."""
-    ranks = {row.config_id: row.rank or "" for row in result.rows}
-    medians = [
-        f"{which}_{group}_median={attribute}.{group}"
-        for which, attribute in (("last", "last"), ("chosen", "best"))
-        for group in ("trained", "selection", "test")
-    ]
-    columns: Columns = {"rank": lambda one: ranks[one.config_id], **fields("config_id")}
-    columns |= quartile_fields(" ".join([*medians, "test_difference_median=difference"]))
-    columns |= {"test_fluctuation": lambda one: one.fluctuation, "evaluations": lambda one: len(one.evaluated)}
-    for name, function in (("median", statistics.median), ("min", min), ("max", max)):
-        columns[f"chosen_step_{name}"] = partial(_chosen_step, function)
-    return _lines(result.last_and_best, columns | {"chosen_steps": lambda one: _json(one.steps)})
-
-
 def validation_lines(result: Summary) -> Lines:
     """Return a line for every evaluation of a seed and every validation score."""
     columns = fields("config_id seed step stage stopped metric average mean")
     for length in sorted({length for one in result.validation_scores for length in one.lengths}):
         columns[f"at_{length}"] = partial(_value_at, length)
     return _lines(result.validation_scores, columns)
-
-
-def steps_lines(result: Summary) -> Lines:
-    """Return a line for each steps metric, searched key and value, with the median and quartiles of the steps.
-
-    The median is infinite if half of the seeds or more never reached the threshold.
-    """
-    return [
-        {
-            **_line(one, fields("metric key")),
-            "value": point.value,
-            "line": _json(dict(zip(one.line_keys, point.line, strict=True))),
-            **_line(point, fields("median=over_seeds.median q25=over_seeds.q25 q75=over_seeds.q75")),
-            "seeds": len(point.steps) + point.failed,
-            **_line(point, fields("never failed")),
-        }
-        for one in steps_to(result)
-        for point in one.points
-    ]
 
 
 def _lines(lines: Iterable[object], columns: Columns) -> Lines:
@@ -230,10 +174,6 @@ def _value_at(length: int, score: ValidationScore) -> float | None:
     return dict(zip(score.lengths, score.values, strict=True)).get(length)
 
 
-def _chosen_step(function: Callable[[Iterable[int]], float], one: LastAndBest) -> Any:
-    return function(one.steps.values()) if one.steps else ""
-
-
 def _json(values: Mapping[Any, Any]) -> str:
     return json.dumps(values, ensure_ascii=False)
 
@@ -243,17 +183,15 @@ TABLES: Mapping[str, Callable[[Summary], Lines]] = {
     "effects.csv": effect_lines,
     "seed_comparisons.csv": lambda result: seed_comparison_lines(compare_seeds(result)),
     "values.csv": value_lines,
-    "averages.csv": average_lines,
     "confirmed.csv": confirmed_lines,
-    "families.csv": family_lines,
-    "evaluations.csv": evaluation_lines,
     "validation.csv": validation_lines,
-    "steps_to.csv": steps_lines,
     "race.csv": race_lines,
     "rungs.csv": rung_lines,
     "later_evaluations.csv": lambda result: later_lines(result.later_evaluations),
 }
 """The CSV files of a report by name, with the functions that make their lines."""
+EARLIER = ("averages.csv", "families.csv", "evaluations.csv", "steps_to.csv")
+"""Files of the reports of earlier versions."""
 
 
 def csv_tables(result: Summary) -> dict[str, Lines]:

@@ -1,47 +1,47 @@
-"""The files of a report: the page, the tables beside it and the figures; `present` also prints their contents."""
+"""The files of a report: the page and the tables beside it; `present` also prints one screen."""
 
 import shlex
 import tempfile
-import threading
+import time
+import webbrowser
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
 from orchestrator.consoles import say
 from orchestrator.errors import UserError
-from orchestrator.figures.curves import configuration_figure, draw_all
-from orchestrator.figures.drawing import DrawingForks, deferred_figures, is_drawn_as
-from orchestrator.figures.heat_maps import explain_missing_maps
-from orchestrator.machine.cpus import count_cores
 from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.ledger.folders import REPORT_HTML, has_ledger, make_no_sweep_error
+from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.csv_tables import REPORT_CSV, TABLES, csv_tables, write_csv
-from orchestrator.report.page import detailed_rows, figure_path, render_page
+from orchestrator.report.csv_tables import EARLIER, REPORT_CSV, TABLES, csv_tables, write_csv
+from orchestrator.report.page.render import render_page
 from orchestrator.report.tables.later_evaluations import later_section
-from orchestrator.report.terminal import FullReport, ShortReport, find_figures, lay_out, prose, rich_table
+from orchestrator.report.terminal import Screen, lay_out, prose, rich_table
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Summary
-from orchestrator.wording import command
 from trainers.files.atomic_file import write_atomic
 
+PAUSE = 10.0  # seconds between two pages of a running sweep, at least
 
-def present(folder: Path, console: Console, *, full: bool = False, quiet: bool = False, scale: str = "auto") -> None:
-    """Write curves.parquet, figures and report of a sweep, finished or not, and print the report unless `quiet`.
 
-    `full` prints every table instead of one screen; `scale` is that of the values in figures. Raises NotASweep,
-    DamagedLedger and DamagedCurves.
+def present(folder: Path, console: Console, *, quiet: bool = False, show: bool = False) -> None:
+    """Write curves.parquet, page and tables of a sweep, finished or not, and print one screen unless `quiet`.
+
+    `show` opens the page in a browser. Raises NotASweep, DamagedLedger and DamagedCurves.
     """
     state = SweepState.load(folder)
     curves = read_curves(state)
     write_curves(state, curves)
-    result = replace(summary(state, curves), scale=scale)
-    write_report(folder, result)
+    result = summary(state, curves)
+    write_report(folder, result, curves)
     if not quiet:
-        print_report(result, console, full=full)
+        console.print(Screen(result))
+    if show and not webbrowser.open((folder / REPORT_HTML).resolve().as_uri()):
+        say(console, f"no browser was found; open {folder / REPORT_HTML}")
 
 
 def refuse_read_only(folder: Path) -> None:
@@ -58,31 +58,50 @@ def refuse_read_only(folder: Path) -> None:
         ) from error
 
 
-def print_report(result: Summary, console: Console, *, full: bool = False) -> None:
-    """Print the report on one screen, or with `full` all of its tables, and where its files are."""
-    console.print(FullReport(result) if full else ShortReport(result))
-    ends = [
-        "",
-        *(f"no maps: {line}" for line in explain_missing_maps(result)),
-        f"Report: {result.folder / REPORT_HTML}",
-    ]
-    ends += [f"Table: {result.folder / REPORT_CSV}"] if full else []
-    ends += [] if full else [f"All tables: {command('report', result.folder)} --full"]
-    say(console, "\n".join(ends))
-
-
 def read_summary(folder: Path) -> Summary:
     """Return the summary of the sweep in `folder`; raises what reading its ledger and curves raises."""
     return summary(SweepState.load(folder))
 
 
-def write_report(folder: Path, result: Summary | None = None) -> tuple[Path, Path]:
-    """Draw the figures of the sweep in `folder` and write report.html and the CSV tables; returns the first two.
+def write_report(folder: Path, result: Summary | None = None, curves: pd.DataFrame | None = None) -> tuple[Path, Path]:
+    """Write report.html and the CSV tables of the sweep in `folder`, and return the page and report.csv.
 
-    Works on an unfinished sweep and says that it is. `result` saves reading the sweep again.
+    Works on an unfinished sweep and says that it is. `result` and `curves` (all of them) save reading the sweep again.
+    Deletes tables of an earlier report that this one does not have.
     """
-    html, table, *_ = Report(result or read_summary(folder), forks=count_cores()).write()
-    return html, table
+    state = SweepState.load(folder) if result is None or curves is None else None
+    if state is not None:
+        curves = read_curves(state) if curves is None else curves
+        result = result or summary(state, curves)
+    assert result is not None and curves is not None
+    tables = csv_tables(result)
+    write_atomic(folder / REPORT_HTML, [render_page(result, curves).encode()])
+    for name, lines in tables.items():
+        write_csv(folder / name, lines, ["config_id"])
+    for name in {*TABLES, *EARLIER} - tables.keys():
+        (folder / name).unlink(missing_ok=True)
+    return folder / REPORT_HTML, folder / REPORT_CSV
+
+
+def report_files(folder: Path) -> list[Path]:
+    """Return the files of the report that was last written."""
+    return [path for name in (REPORT_HTML, *TABLES) if (path := folder / name).is_file()]
+
+
+def refresh_page(folder: Path, pause: float = PAUSE) -> None:
+    """Write the page anew after new records of a running sweep, until a signal ends the process.
+
+    Not more often than every `pause` seconds, and at most a fifth of the time is spent on it.
+    """
+    read = -1
+    while True:
+        began, size = time.monotonic(), (folder / LEDGER_FILE).stat().st_size
+        if size != read:
+            state = SweepState.load(folder)
+            curves = read_curves(state)
+            write_atomic(folder / REPORT_HTML, [render_page(summary(state, curves), curves).encode()])
+            read = size
+        time.sleep(max(pause, 4 * (time.monotonic() - began)))
 
 
 def show_later_evaluations(folder: Path, keys: Collection[object], console: Console) -> None:
@@ -94,53 +113,4 @@ def show_later_evaluations(folder: Path, keys: Collection[object], console: Cons
         console.print(rich_table(part))
     for note in section.notes:
         console.print(prose(note, console, result, "dim"))
-    figures = [f"Figure: {path}" for path in sorted(result.folder.glob("figures/later*.png"))]
-    say(
-        console,
-        "\n".join([*figures, f"Table: {result.folder / section.csv}", f"Report: {result.folder / REPORT_HTML}"]),
-    )
-
-
-class Report:
-    """The report of a sweep, whose figures `forks` processes begin to draw at once; without forks `write` draws them.
-
-    `drawn` are the figures of the sweep, `details` those of the configurations shown in detail, by config_id.
-    """
-
-    def __init__(self, result: Summary, *, forks: int = 0) -> None:
-        self.result = result
-        with deferred_figures() as waiting:
-            self.drawn = draw_all(result, result.folder / "figures")
-            self.details = {
-                row.config_id: configuration_figure(result, row, figure_path(result, row))
-                for row in detailed_rows(result)
-            }
-        self._drawing = DrawingForks(waiting, forks)
-        self._is_written = threading.Event()
-
-    def write(self) -> list[Path]:
-        """Finish the figures, write report.html and the CSV tables; return their paths: page, report.csv, others.
-
-        Deletes tables and figures of an earlier report that this one does not have.
-        """
-        self._drawing.finish()
-        folder, tables = self.result.folder, csv_tables(self.result)
-        write_atomic(folder / REPORT_HTML, [render_page(self.result, self.drawn, list(self.details.values())).encode()])
-        for name, lines in tables.items():
-            write_csv(folder / name, lines, ["config_id"])
-        for path in self._find_stale(tables):
-            path.unlink(missing_ok=True)
-        self.files = [folder / name for name in (REPORT_HTML, *tables)]
-        self._is_written.set()
-        return self.files
-
-    def _find_stale(self, tables: Collection[str]) -> list[Path]:
-        """Return what an earlier report wrote and this one does not; maps of weights stay, drawn on demand."""
-        folder = self.result.folder
-        figures = set(find_figures(folder)).difference(self.drawn.all, folder.glob("figures/maps-*"))
-        absent = (folder / name for name in TABLES if name not in tables)
-        return [*filter(is_drawn_as, figures), *(path for path in absent if path.is_file())]
-
-    def wait(self) -> None:
-        """Wait until another thread has written everything."""
-        self._is_written.wait()
+    say(console, f"Table: {result.folder / section.csv}\nReport: {result.folder / REPORT_HTML}")

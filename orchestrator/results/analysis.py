@@ -8,7 +8,6 @@ from functools import lru_cache
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.outcomes import (
-    member_scores,
     outcomes_at_test_lengths,
     searched_values,
     shared_seed_values,
@@ -16,7 +15,6 @@ from orchestrator.results.outcomes import (
 from orchestrator.results.summary import REMEMBERED, Summary
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.importance import Importance, importances
-from orchestrator.statistics.effects.paired import Paired, compare_members
 from orchestrator.statistics.effects.partial_effects import PartialEffect, partial_effects
 from orchestrator.statistics.effects.rank_effects import KeyEffect, effects
 from orchestrator.statistics.failed_seeds import failed_seed_value, score_over_seeds
@@ -36,15 +34,6 @@ class Effect(KeyEffect):
 
     partial: PartialEffect
     importance: Importance
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison(Paired):
-    """A weight average minus the judged one, member by member, at one group of lengths."""
-
-    group: str
-    average: str
-    against: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,22 +138,6 @@ def order_agreement(
         others=len(names) - 1,
         better=tuple(sorted(gains.items(), key=lambda item: -item[1])),
     )
-
-
-@lru_cache(REMEMBERED)
-def compare_weight_averages(summary: Summary) -> tuple[Comparison, ...]:
-    """Compare every weight average with the objective's, on the same trained members, by group of lengths.
-
-    Groups without a member are left out.
-    """
-    against, direction, found = summary.objective.average, summary.objective.direction, []
-    for group in ("trained", "selection", "test"):
-        judged = member_scores(summary, against, group)
-        for average in summary.averages if len(judged) else ():
-            if average != against:
-                paired = compare_members(member_scores(summary, average, group), judged, summary.design, direction)
-                found.append(Comparison(group=group, average=average, against=against, **vars(paired)))
-    return tuple(found)
 
 
 @lru_cache(REMEMBERED)

@@ -57,21 +57,6 @@ def shared_seed_values(result: Summary, lengths: Sequence[int], how: str) -> dic
     return scores
 
 
-def member_scores(result: Summary, average: str, group: str) -> dict[tuple[str, int], float]:
-    """Return the judged metric of every shared seed at a group of lengths, by (config_id, seed).
-
-    Test lengths are those of all configurations, others their own.
-    """
-    how = result.objective.reduce if group == "selection" else "mean"
-    return {
-        (row.config_id, seed): score
-        for row in result.rows
-        for lengths in [result.test_lengths if group == "test" else getattr(row.groups, group)]
-        for seed, score in _seed_values(result, row, average, lengths, how).items()
-        if seed in result.shared_seeds
-    }
-
-
 def _seed_values(result: Summary, row: Row, average: str, lengths: Sequence[int], how: str) -> dict[int, float]:
     """Return the judged metric of the seeds of a configuration at some lengths, NaN for a failed seed."""
     band = result.bands.get((row.config_id, result.objective.metric, average))

@@ -20,14 +20,13 @@ from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.imported import IMPORTED
 from orchestrator.record.state.lineage import CONFIRMS, confirmations_of, planned_seeds, searches_of
 from orchestrator.record.state.measured import read_measured
-from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.parts import ConfigurationState, MemberState
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmed import Confirmed, ConfirmedRow, match_search
 from orchestrator.results.later_evaluations import read_later_evaluations
 from orchestrator.results.ran_under import RanUnder, RecordedConfiguration, differing_code, read_pack_code
 from orchestrator.results.scoring.evaluation_choice import Mask, select_steps
-from orchestrator.results.scoring.last_and_best import compare_last_and_best
 from orchestrator.results.scoring.length_groups import length_groups
 from orchestrator.results.scoring.median_curves import Band, CurveKey, make_bands, quartiles_at
 from orchestrator.results.scoring.objective import (
@@ -73,7 +72,6 @@ def summary(
         for name, c in state.configurations.items()
     ]
     rows = _scored(rows, curves, state, objective)
-    groups = {row.config_id: row.groups for row in rows if row.complete}
     ran_under = RanUnder.from_state(state)
     searched = {key: domain_kind(state.spec.get("space", {}).get(key)) for key in searched_keys(state)}
     return Summary(
@@ -110,7 +108,6 @@ def summary(
         ran_under=ran_under,
         informed=_informed(state),
         race=race if rows else None,
-        last_and_best=compare_last_and_best(curves, objective, groups, state.seeds()),
         may_stop=may_stop(state),
         spec=state.spec,
         later_evaluations=read_later_evaluations(state, objective),
@@ -211,6 +208,7 @@ def _row(
         stopped_at=stopped_at(configuration),
         pruned_at=configuration.pruned_at,
         form=", ".join(sorted({m.form for m in members if m.form})),
+        failures=tuple((m.seed, _why(m)) for m in ended if m.status == "failed"),
     )
     band = bands.get((configuration.config_id, objective.metric, objective.average))
     if band is None:
@@ -227,6 +225,15 @@ def _row(
         area_beyond=area_beyond(band.lengths, band.median, (*groups.trained, *groups.selection))
         if groups.trained
         else None,
+    )
+
+
+def _why(member: MemberState) -> str:
+    """Return why a member failed, in words."""
+    return (
+        member.error or "its pack was given up"
+        if member.failed_at is None
+        else f"not finite at step {member.failed_at:,}"
     )
 
 

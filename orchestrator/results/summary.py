@@ -14,7 +14,6 @@ from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.later_evaluations import LaterEvaluation
 from orchestrator.results.ran_under import RanUnder, RecordedConfiguration
 from orchestrator.results.scoring.evaluation_choice import BEST
-from orchestrator.results.scoring.last_and_best import LastAndBest
 from orchestrator.results.scoring.length_groups import LengthGroups, length_groups
 from orchestrator.results.scoring.median_curves import Band, CurveKey
 from orchestrator.results.scoring.validation_scores import ValidationScore
@@ -34,7 +33,8 @@ class Row:
     `seeds_crashed` of the `seeds_failed` were lost with a pack that was given up; the others diverged.
     `other_distributions` has the judged metric by metric and group (trained, test). `seeds` are the planned seeds,
     `stopped_at` the steps at which seeds stopped early. `rounds` counts the rounds of a race that it was in, 0 without;
-    `pruned_at` is the step of the rung at which it ended, and then it is never complete.
+    `pruned_at` is the step of the rung at which it ended, and then it is never complete. `failures` has the seed and
+    the reason of every failed one.
     """
 
     config_id: str
@@ -61,6 +61,7 @@ class Row:
     rounds: int = 0
     pruned_at: int | None = None
     form: str = ""
+    failures: tuple[tuple[int, str], ...] = ()
 
     @property
     def seeds_planned(self) -> int:
@@ -92,8 +93,7 @@ class Summary:
     `recorded` the rest of its record, `seeds` its planned seeds. `design` is how configurations were drawn. `deaths`
     has the error of every pack that was given up, `code` the user's own modules. `informed` counts the configurations
     drawn by results and all drawn ones, None for samplers that do not use results. `race` has the rounds of a race over
-    seeds. `may_stop` says whether seeds may stop early. `spec` is the recorded specification. `scale` is that of the
-    values in figures: linear, log or auto.
+    seeds. `may_stop` says whether seeds may stop early. `spec` is the recorded specification.
     """
 
     name: str
@@ -118,10 +118,8 @@ class Summary:
     ran_under: RanUnder
     informed: tuple[int, int] | None
     race: Race | None
-    last_and_best: tuple[LastAndBest, ...]
     may_stop: bool
     spec: Mapping[str, Any]
-    scale: str = "auto"
     later_evaluations: tuple[LaterEvaluation, ...]
     validation_scores: tuple[ValidationScore, ...]
     weights: Mapping[tuple[str, int], Kept]
@@ -160,11 +158,6 @@ class Summary:
         return tuple(dict.fromkeys([self.objective.metric, *self.distributions, *every]))
 
     @cached_property
-    def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The metrics to be drawn against each other, (measured, predicted)."""
-        return tuple(dict.fromkeys(pair for one in self.measured.values() for pair in one.pairs))
-
-    @cached_property
     def averages(self) -> tuple[str, ...]:
         """The weight averages, the judged one first."""
         every = (average for one in self.measured.values() for average in one.averages)
@@ -175,11 +168,6 @@ class Summary:
         """The judged metric on every distribution, in the order of the task."""
         judged = self.metrics.get(self.objective.metric)
         return tuple(name for name, one in self.metrics.items() if judged and one.base == judged.base)
-
-    @property
-    def draws_maps(self) -> bool:
-        """Whether reports draw maps of kept weights by themselves: not if `keep_weights: auto` kept them."""
-        return self.spec.get("resources", {}).get("keep_weights") != "auto"
 
     @cached_property
     def unreached(self) -> frozenset[str]:

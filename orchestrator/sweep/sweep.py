@@ -270,7 +270,7 @@ def drive_packs(
                 children = opens.enter_context(SweepChildren(name, tracking=spec.tracking.enabled))
             children.end_unneeded(name)
             finisher, host = children.finisher, children.workers
-            if finisher is not None and spec.tracking.enabled:
+            if finisher is not None:
                 finisher.follow(ledger.folder, spec.tracking)
             with open_scheduler(name, spec.resources, host.start_worker if host is not None else None) as scheduler:
                 interrupts.install()  # ray.init has put its own handlers in their place

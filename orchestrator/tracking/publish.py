@@ -30,7 +30,7 @@ from orchestrator.tracking.attempt import Published
 from orchestrator.tracking.contents.contents import ContentsOfSweep
 from orchestrator.tracking.store.outages import TrackingError, raising_tracking_error
 from orchestrator.tracking.store.sqlite_store import default_uri
-from orchestrator.tracking.store.store import DETAIL_TAG, Store, is_server, open_client
+from orchestrator.tracking.store.store import Store, is_server, open_client
 from orchestrator.tracking.variable import uri_of_variable
 from orchestrator.wording import command
 from search_spaces.grammar.spec.values import make_store_absolute
@@ -52,12 +52,12 @@ def publish(
     `uri` defaults to the address in the sweep file's `tracking` section, then to MLFLOW_TRACKING_URI, then to SQLite
     beside the sweep; `experiment` to the one that a driver last published to, then to the file's, then to the study. ""
     is SQLite beside the sweep, or the study, whatever the file and the variable name. An address that is named by a
-    sweep of another machine is not used. `artifacts` makes figures and report when they are to be uploaded.
-    `sweep_files=False` leaves artifacts made from all configurations (comparison, report, curves.parquet, figures of
-    the first ones) to a later call. `summarised` and `curves` (all of `read_curves`, written to curves.parquet) save
-    reading a sweep that has ended; `on_progress` is called with the number of configurations sent and of all. Raises
-    TrackingError when MLflow cannot be reached or refuses, UserError if the only known address is named by a
-    sweep of another machine, and what reading the sweep raises.
+    sweep of another machine is not used. `artifacts` makes the report when it is to be uploaded.
+    `sweep_files=False` leaves artifacts made from all configurations (report, curves.parquet) to a later call.
+    `summarised` and `curves` (all of `read_curves`, written to curves.parquet) save reading a sweep that has ended;
+    `on_progress` is called with the number of configurations sent and of all. Raises TrackingError when MLflow cannot
+    be reached or refuses, UserError if the only known address is named by a sweep of another machine, and what reading
+    the sweep raises.
     """
     records = read_records(folder)
     state = SweepState.replay(folder, records)
@@ -72,7 +72,7 @@ def publish(
         result = summarised or summary(state, curves)
         contents = ContentsOfSweep(state, result, records, curves, artifacts.sentences(result))
         files = partial(_sweep_files, contents, artifacts, written) if sweep_files else None
-        return _publish(store, contents, artifacts, files, on_progress)
+        return _publish(store, contents, files, on_progress)
 
 
 def record_address(folder: Path, uri: str) -> None:
@@ -163,7 +163,6 @@ def _lock_publishing(folder: Path) -> AbstractContextManager[object]:
 def _publish(
     store: Store,
     contents: ContentsOfSweep,
-    artifacts: Artifacts,
     sweep_files: Callable[[Path], Files] | None,
     on_progress: Callable[[int, int], None],
 ) -> Published:
@@ -172,9 +171,8 @@ def _publish(
     parent = contents.parent()
     run = store.update_run(parent, found.get(None))
     parent_id = str(run.info.run_id)
-    detailed = {row.config_id for row in artifacts.detailed_rows(contents.summary)} if sweep_files else set()
     stamps, uploads = [], []
-    completed, best = 0, None
+    completed = 0
     for row, child in contents.children():
         child = replace(child, tags={**child.tags, "mlflow.parentRunId": parent_id})
         stamps.append(child.digest())
@@ -182,21 +180,14 @@ def _publish(
         if row.complete:
             files = partial(_configuration_files, contents, row)
             uploads.append(partial(store.upload, child_run, files, stamps[-1]))
-        if row.config_id in detailed:
-
-            def further(_: Path, row: Row = row) -> Files:
-                return artifacts.configuration_files(contents.summary, row)
-
-            uploads.append(partial(store.upload, child_run, further, stamps[-1], DETAIL_TAG))
         completed += row.complete
         on_progress(len(stamps), len(contents.summary.rows))
-        best = (str(child_run.info.run_id), row.config_id) if row.rank == 1 else best
     store.set_view(contents.sweep_id, contents.chart_view(parent_id))
     for upload in uploads:
         upload()
     if sweep_files:
         store.upload(run, sweep_files, parent.digest(*stamps))
-    links = store.links(contents.sweep_id, parent_id, best)
+    links = store.links(contents.sweep_id, parent_id)
     return Published(mask_credentials(store.uri), parent_id, links, store.created, completed, store.points)
 
 
@@ -216,4 +207,4 @@ def _sweep_files(contents: ContentsOfSweep, artifacts: Artifacts, written: bool,
     spec = folder / "sweep.yaml"
     spec.write_text(yaml.safe_dump(contents.state.spec, sort_keys=False, allow_unicode=True), encoding="utf-8")
     curves = contents.state.folder / CURVES_FILE if written else write_curves(contents.state, contents.curves)
-    return {spec: "", curves: "", **artifacts.sweep_files(contents.summary)}
+    return {spec: "", curves: "", **artifacts.sweep_files(contents.summary, contents.curves)}

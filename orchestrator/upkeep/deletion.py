@@ -27,12 +27,12 @@ from orchestrator.record.ledger.folders import (
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.state.lineage import confirmations_of, read_relatives, relative, searches_of
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.csv_tables import TABLES
+from orchestrator.report.csv_tables import EARLIER, TABLES
 from orchestrator.storage import Store
 from orchestrator.sweep.specification import SPEC_FILE
 from orchestrator.upkeep.listing import readable_size
 
-_DERIVED = (SPEC_FILE, CURVES_FILE, REPORT_HTML, KEPT, *TABLES)
+_DERIVED = (SPEC_FILE, CURVES_FILE, REPORT_HTML, KEPT, *TABLES, *EARLIER)
 _OF_ADDRESSES = (SEGMENTS, OWNERS, NUMBER_FILE, SEEN_FILE)
 _WHOLE = {*FILES, *_DERIVED, *_OF_ADDRESSES, CHECKPOINTS_FOLDER, CODE_FOLDER}  # with everything below them
 _OTHERS = (

@@ -22,7 +22,7 @@ from orchestrator.record.kept.curves import read_curves, write_part
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.measured import measured_fields
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.terminal import FullReport, ShortReport
+from orchestrator.report.terminal import Screen
 from orchestrator.results.scoring.objective import recorded_objective, score_configurations, score_members
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Summary
@@ -322,21 +322,11 @@ def printed(rendered, console):
 
 
 @pytest.fixture
-def full_text():
-    """Every table of a summary at a width; `rows` configurations of it."""
-
-    def text(result, width=200, rows=20):
-        return printed(FullReport(result, rows), Console(file=io.StringIO(), width=width, color_system=None))
-
-    return text
-
-
-@pytest.fixture
 def short_text():
     """What a sweep prints at its end on a terminal of a width, or to a log where none is given."""
 
     def text(result, width=None):
         look = {"width": width or WIDTH_OF_FILES, "force_terminal": width is not None, "color_system": None}
-        return printed(ShortReport(result), WholeConsole(file=io.StringIO(), **look))
+        return printed(Screen(result), WholeConsole(file=io.StringIO(), **look))
 
     return text

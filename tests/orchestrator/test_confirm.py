@@ -18,10 +18,11 @@ from orchestrator.plan.configurations import configure
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record, read_records
 from orchestrator.record.state.lineage import CONFIRMS, relative, used_seeds
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.answers import which_is_best
 from orchestrator.report.files import write_report
-from orchestrator.report.tables.configurations import configuration_section
-from orchestrator.report.tables.sentences import best_sentence
-from orchestrator.report.terminal import FullReport
+from orchestrator.report.tables.columns import make_cells
+from orchestrator.report.tables.configurations import place_columns
+from orchestrator.report.terminal import Screen
 from orchestrator.results import summarise
 from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.summarise import summary
@@ -330,8 +331,8 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
         assert first.confirmed_test.median == pytest.approx(0.3045) and first.seeds_run == 4
         assert "on seeds 3-6, which no selection used" in one.sentence
     other = summary(state).rows[1].number
-    assert ": #0 (#2 in searched) with score 0.304" in best_sentence(child)[0]
-    assert configuration_section(child).cells["in search"] == ["#2", f"#{other}"]
+    assert "is #0 (#2 in the search)" in which_is_best(child) and " 0.304" in which_is_best(child)
+    assert make_cells(child.rows, place_columns(child))["in search"] == ["#2", f"#{other}"]
     assert dict(status_rows(SweepState.load(child.folder)))["confirms"] == f"searched (#0 is #2, #1 is #{other} there)"
     assert [line.split()[-1] for line in list_sweeps(tmp_path) if line.startswith("searched-")] == ["searched"]
 
@@ -354,7 +355,7 @@ def test_confirmations_are_read_once_for_everything_that_is_written_and_printed(
     result = summary(searched())
     assert read == []  # what nobody looks at is not read
     write_report(result.folder, result)
-    Console(file=io.StringIO()).print(FullReport(result))
+    Console(file=io.StringIO()).print(Screen(result))
     assert read_confirmations(result) == () and read == ["searched"]
 
 

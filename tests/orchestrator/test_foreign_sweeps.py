@@ -39,7 +39,6 @@ from orchestrator.sweep.specification import refuse_existing
 from search_spaces import load_sweep
 from search_spaces.grammar.load import MAX_RECORDED
 from search_spaces.grammar.spec.values import MAX_SEEDS, Seeds
-from tests.startup.sitecustomize import blank
 from trainers.errors import WeightsError
 from trainers.evaluation.weights import StoredWeights
 from trainers.files.checkpoint import Checkpoints
@@ -68,7 +67,6 @@ def folder(original: Path, tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is drawn, and a sweep is read as for `resume`, but not run."""
-    monkeypatch.setattr(drawing, "save", blank)
     ended = Outcome(folder=Path("tiny"), status="complete", exit_code=0)
     monkeypatch.setattr(sweep, "drive_packs", lambda *arguments, **more: ended)
 
@@ -83,7 +81,7 @@ def rewrite(folder: Path, original: Path, change: Callable[[Record], Any]) -> No
 def read_by(folder: Path) -> Iterator[Callable[[], Any]]:
     """What `status`, `report` and `resume` do before anything is trained."""
     yield lambda: status_rows(SweepState.load(folder))
-    yield lambda: present(folder, Console(file=io.StringIO(), width=160), full=True)
+    yield lambda: present(folder, Console(file=io.StringIO(), width=160))
     yield lambda: sweep.resume_sweep(folder, Console(file=io.StringIO()), ["resources.scheduler=inline"])
 
 

@@ -7,20 +7,23 @@ Run it after every change of figures, of the screen or of what the quickstart tr
 
 import io
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from orchestrator.consoles import WholeConsole
-from orchestrator.report.files import print_report, read_summary
+from orchestrator.figures.on_axes import plot_curves
+from orchestrator.report.files import read_summary
+from orchestrator.report.terminal import Screen
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART, PICTURE = ROOT / "search_spaces" / "quickstart.yaml", ROOT / "search_spaces" / "quickstart.png"
 PAGE = ROOT / "orchestrator" / "README.md"
-SCREEN = re.compile(r"(?<=```\n)Sweep quickstart .*?(?=\n```)", re.DOTALL)
-WIDTH = 112  # of the screen in characters
+SCREEN = re.compile(r"(?<=```\n)Sweep quickstart\n.*?(?=\n```)", re.DOTALL)
+WIDTH = 100  # of the screen in characters
 
 
 def run_quickstart(storage: Path) -> Path:
@@ -34,7 +37,8 @@ def run_quickstart(storage: Path) -> Path:
 def screen_of(folder: Path) -> str:
     """Return the screen of a sweep on a terminal, with the folder that the page names."""
     out = io.StringIO()
-    print_report(read_summary(folder), WholeConsole(file=out, width=WIDTH, force_terminal=True, color_system=None))
+    look = {"width": WIDTH, "force_terminal": True, "color_system": None}
+    WholeConsole(file=out, **look).print(Screen(read_summary(folder)))
     lines = out.getvalue().replace(str(folder), "sweeps/quickstart").rstrip().split("\n")
     return "\n".join(line.rstrip() for line in lines)
 
@@ -43,7 +47,9 @@ def main() -> None:
     """Run the quickstart and write both."""
     with tempfile.TemporaryDirectory() as storage:
         folder = run_quickstart(Path(storage))
-        shutil.copyfile(folder / "figures" / "comparison.png", PICTURE)
+        figure = Figure(figsize=(8, 5), layout="constrained")
+        plot_curves(read_summary(folder), figure.subplots())
+        figure.savefig(PICTURE, dpi=150, metadata={"Software": None})
         screen = screen_of(folder)
         PAGE.write_text(SCREEN.sub(lambda _: screen, PAGE.read_text(encoding="utf-8"), count=1), encoding="utf-8")
 

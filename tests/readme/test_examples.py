@@ -249,7 +249,6 @@ def test_every_limit_of_a_budget_has_a_row() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("figures_left_blank")
 def test_the_sentences_of_extend_and_of_a_budget_are_those_that_are_printed(tmp_path: Path) -> None:
     """The sweep of the page, four configurations of two seeds, with its own paths."""
     small = ["task.vocabulary=6", "task.train_length=3", "model.width=8", "training.steps=60", "evaluation.samples=10"]

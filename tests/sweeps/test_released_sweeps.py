@@ -88,7 +88,6 @@ def test_a_finished_sweep_has_its_summary_and_its_curves(original: Path, tmp_pat
     )
 
 
-@pytest.mark.usefixtures("figures_not_rendered")
 @named(FINISHED)
 def test_a_finished_sweep_is_reported_on(original: Path, tmp_path: Path) -> None:
     page, table = reported(copied(original, tmp_path))
@@ -98,7 +97,6 @@ def test_a_finished_sweep_is_reported_on(original: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("figures_not_rendered")
 def test_a_confirmation_is_reported_with_what_it_confirms(tmp_path: Path) -> None:
     original = HERE / "1.0.0" / "finished"
     folder = copied(original, tmp_path)
@@ -118,7 +116,6 @@ def test_a_finished_sweep_has_a_duplicate_draw_and_a_seed_that_diverged() -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("figures_left_blank")
 @named(INTERRUPTED)
 def test_an_interrupted_sweep_is_resumed_to_the_same_curves(original: Path, tmp_path: Path) -> None:
     folder = copied(original, tmp_path)

@@ -1,4 +1,4 @@
-"""The table of configurations by score, and that of search score beside confirmed score."""
+"""The columns of the table of configurations, and the table of search score beside confirmed score."""
 
 import statistics
 from collections.abc import Callable
@@ -13,18 +13,6 @@ from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import compact_value, label, short_keys, spans, three_digits
 
 CONFIG_ID, IN_SEARCH = "config_id", "in search"
-MOST = 20  # configurations on a terminal
-
-
-def configuration_section(result: Summary) -> Section:
-    """Return ranks, searched values and results of every configuration, by score."""
-    order = (
-        f"At the selection lengths {spans(result.objective.lengths)}: {result.judged_name}, median over seeds and "
-        "quartiles"
-    )
-    columns = {**place_columns(result), **value_columns(result), **result_columns(result)}
-    cells = make_cells(result.rows, columns)
-    return Section(heading="Configurations by score", cells=cells, notes=[order], csv="report.csv", most=MOST)
 
 
 def place_columns(result: Summary) -> Columns:

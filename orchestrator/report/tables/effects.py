@@ -4,19 +4,16 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from orchestrator.report.tables.columns import NONE, Columns, Section, interval, make_cells, p_value
 from orchestrator.report.tables.sentences import unequal_seeds
 from orchestrator.results.analysis import (
     Effect,
     effects_at_test_lengths,
     effects_on_score,
-    shows_effects,
-    why_no_effects,
 )
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.partial_effects import Slope
 from orchestrator.statistics.effects.within import Difference
-from orchestrator.wording import short_keys, spans, three_digits
+from orchestrator.wording import spans
 
 TITLE = "Effect of each hyperparameter"
 SLOPE = "standardised slope, others held"
@@ -103,35 +100,6 @@ def effect_lines(result: Summary) -> list[EffectLine]:
     return lines
 
 
-def effect_section(result: Summary) -> Section | None:
-    """Return the effect of each key on each outcome, the reason why there are none, or None without a search."""
-    if not shows_effects(result):
-        reason = why_no_effects(result)
-        return Section(heading=TITLE, cells={}, paragraphs=[reason]) if reason else None
-    by_key = zip(*(outcome.effects for outcome in outcomes(result)), strict=True)
-    lines = [
-        EffectLine(outcome=outcome, effect=effect)
-        for effects in by_key
-        for outcome, effect in zip(outcomes(result), effects, strict=True)
-    ]
-    return Section(heading=TITLE, cells=make_cells(lines, effect_columns(result)), notes=effect_notes(result))
-
-
-def effect_columns(result: Summary) -> Columns:
-    """Return the columns of an effect; a cell has all values of its key."""
-    names = short_keys([effect.key for effect in effects_on_score(result)])
-    return {
-        "hyperparameter": lambda line: names[line.effect.key],
-        "at lengths": lambda line: line.outcome.at_lengths,
-        "n": lambda line: line.effect.count,
-        "rank correlation [95 %]": lambda line: _correlation(line.effect),
-        "difference from the first value [95 %]": lambda line: _differences(line.effect),
-        f"{SLOPE} [95 %]": lambda line: ", ".join(map(_slope, line.effect.partial.slopes)) or NONE,
-        "importance": lambda line: _share(line.effect.importance.share),
-        "median by value": lambda line: _medians(line.effect, result.infinite),
-    }
-
-
 def effect_notes(result: Summary) -> list[str]:
     """Return what n counts, how to read the effects, and why numbers are missing."""
     rises = "worse" if result.objective.direction == "minimize" else "better"
@@ -186,41 +154,6 @@ def shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:
         ends += [(one.low, one.high) for one in effect.differences]
         ends += [(one.low, one.high) for one in effect.partial.slopes]
         yield from (pair for pair in ends if not math.isnan(pair[0]))
-
-
-def _correlation(effect: Effect) -> str:
-    """Return rank correlation and p of the test, and why one of them is missing."""
-    test = NONE if math.isnan(effect.p) else f"{effect.test} p = {p_value(effect.p, 2)}"
-    numbers = [interval(effect.correlation, effect.low, effect.high, "+.2f"), test]
-    text = " ".join(number for number in numbers if number != NONE) or NONE
-    if effect.differences or not effect.reason:
-        return text
-    return effect.reason if text == NONE else f"{text} ({effect.reason})"
-
-
-def _differences(effect: Effect) -> str:
-    cells = [
-        f"{one.value}: {interval(one.difference, one.low, one.high, '+#.3g')}"
-        + (f" ({one.reason})" if one.reason and one.reason != effect.reason else "")
-        for one in effect.differences
-    ]
-    return ", ".join(cells) + (f" ({effect.reason})" if effect.reason else "") if cells else NONE
-
-
-def _slope(slope: Slope) -> str:
-    text = interval(slope.coefficient, slope.low, slope.high, "+.2f")
-    return f"{slope.value}: {text}" if slope.value else text
-
-
-def _medians(effect: Effect, infinite: str) -> str:
-    cells = [
-        f"{value}: {three_digits(m, infinite)} (n = {effect.counts[value]})" for value, m in effect.medians.items()
-    ]
-    return ", ".join(cells) if 0 < len(cells) < effect.n else NONE
-
-
-def _share(importance: float) -> str:
-    return NONE if math.isnan(importance) else f"{importance:.2f}"
 
 
 def _missing(what: str, reasons: Iterable[tuple[str, str | None]]) -> list[str]:

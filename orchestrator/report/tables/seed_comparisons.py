@@ -4,20 +4,18 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from orchestrator.report.tables.columns import Columns, Section, interval, make_cells, p_value
+from orchestrator.report.tables.columns import Columns, interval, p_value
 from orchestrator.results.comparing.seed_comparisons import (
     AGAINST_FIRST,
     FIRST_TWO,
     OTHERS,
     PAIRS,
     SeedComparison,
-    compare_seeds,
 )
-from orchestrator.results.comparing.value_comparisons import compare_values
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import Summary
 from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
-from orchestrator.wording import compact_value, counted, label, short_keys, spans, three_digits
+from orchestrator.wording import counted, spans, three_digits
 
 TITLE = "Configurations against each other, over their seeds"
 MOST = 15  # comparisons on a terminal
@@ -32,24 +30,6 @@ COMPARED = {
     AGAINST_FIRST: f"The configuration ranked first against each of the others, {OTHERS} at most",
     FIRST_TWO: "The configuration ranked first against the second",
 }
-
-
-def seed_comparison_section(result: Summary) -> Section:
-    """Return every comparison of a report."""
-    comparisons, rows = compare_seeds(result), result.by_config_id
-    columns: Columns = {
-        "first": lambda one: _name(result, rows[one.first], rows[one.second]),
-        "second": lambda one: _name(result, rows[one.second], rows[one.first]),
-        **difference_columns(result, comparisons),
-    }
-    return Section(
-        heading=TITLE,
-        cells=make_cells(comparisons, columns),
-        keys=3,
-        notes=comparison_notes(result, comparisons),
-        csv="seed_comparisons.csv",
-        most=MOST,
-    )
 
 
 def difference_columns(result: Summary, comparisons: Sequence[SeedComparison]) -> Columns:
@@ -74,21 +54,6 @@ def difference_columns(result: Summary, comparisons: Sequence[SeedComparison]) -
     if not any(one.first_failed or one.second_failed for one in comparisons):
         del columns["failed"]
     return columns
-
-
-def comparison_notes(result: Summary, comparisons: Sequence[SeedComparison]) -> list[str]:
-    """Return which configurations are compared, how to read the numbers, and what determined their order."""
-    families = list(dict.fromkeys(one.family for one in comparisons))
-    which = ", and: ".join(COMPARED[family] for family in families)
-    if families != [FIRST_TWO] and any(kind not in ("grid", "listed") for kind in result.searched.values()):
-        which += " (in a grid, only configurations with the same drawn values as the first)"
-    return [
-        f"{which}; {meaning(comparisons)}",
-        *difference_notes(comparisons),
-        f"The order is that of the scores at the selection lengths {spans(result.objective.lengths)}, so differences "
-        "there favour the first, and at other lengths too as far as a seed that is good at one is good at the other. "
-        "Only fresh seeds (lengthwise confirm) favour none.",
-    ]
 
 
 def difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
@@ -121,26 +86,6 @@ def difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
     return notes + [f"Not compared: {reason}." for reason in sorted(filter(None, missing))]
 
 
-def short_sentences(result: Summary) -> list[str]:
-    """Return the first against the second configuration, and how many pairs of a grid or a list differ.
-
-    Pairs are only counted if no categorical key has a sentence of its own.
-    """
-    comparisons = compare_seeds(result)
-    group = "test" if any(one.question.group == "test" for one in comparisons) else "selection"
-    tested = [one for one in comparisons if one.question.group == group and not math.isnan(one.outcome.p)]
-    ranked = [row.config_id for row in result.rows if row.complete and row.rank is not None][:2]
-    lines = [_first_two(result, one) for one in tested if [one.first, one.second] == ranked][:1]
-    family = [one for one in tested if one.tests > 1]
-    if family and pairs_needed(family) is None and not compare_values(result):
-        differ = sum(one.holm_p < ALPHA for one in family)
-        every = family[0].family == PAIRS
-        whom = f"Of {len(family)} {'pairs' if every else 'others'} {differ or 'none'}"
-        differs = f"{'differs' if differ < 2 else 'differ'}{'' if every else ' from the first'}"
-        lines.append(f"{whom} {differs} there with p < {ALPHA:g} after Holm's correction")
-    return lines
-
-
 def meaning(comparisons: Sequence[SeedComparison]) -> str:
     """Return which value is subtracted from which, and what the sign means."""
     question = comparisons[0].question
@@ -155,16 +100,6 @@ def pairs_needed(tested: Sequence[SeedComparison]) -> int | None:
         return None
     needed = fewest_pairs(max(one.tests for one in tested))
     return needed if max(one.outcome.n for one in tested) < needed else None
-
-
-def _first_two(result: Summary, one: SeedComparison) -> str:
-    outcome, question = one.outcome, one.question
-    level = "" if math.isnan(outcome.level) else f" ({100 * outcome.level:.1f} %)"
-    least = ", the smallest possible" if outcome.p == outcome.smallest_p else ""
-    known = question.group == "test" and question.lengths == result.test_lengths  # the sentence before names them
-    place = "there" if known else f"at the {question.group} lengths {spans(question.lengths)}"
-    seeds = f"{outcome.n} paired seeds" if outcome.paired else f"{_seeds(one)} seeds"
-    return f"First - second {place}: {_difference(one)}{level} ({seeds}, p = {p_value(outcome.p)}{least})"
 
 
 def _difference(one: SeedComparison) -> str:
@@ -201,11 +136,3 @@ def _test_notes(tested: Sequence[SeedComparison]) -> list[str]:
         after = " after the correction" if tests > 1 else ""
         lines.append(f"With so few seeds no p{after} can be below {ALPHA:g}: that takes {needed} pairs of seeds.")
     return lines
-
-
-def _name(result: Summary, row: Row, other: Row) -> str:
-    """Return the label of a configuration, with the values in which it differs from the other if they are few."""
-    names = short_keys(list(result.searched))
-    keys = [key for key in names if row.values.get(key) != other.values.get(key)]
-    values = [f"{names[key]} {compact_value(row.values[key])}" for key in keys if key in row.values]
-    return " ".join([label(row.number), *([", ".join(values)] if len(keys) <= MOST_VALUES else [])])

@@ -4,17 +4,14 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.parts import STOPPED
-from orchestrator.report.tables.columns import median_and_quartiles
 from orchestrator.results.analysis import DEPENDENT, compare_orders
-from orchestrator.results.confirmed import read_search_labels
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summary import Summary
 from orchestrator.results.views.race_rounds import race_sentence
 from orchestrator.statistics.intervals import Estimate
-from orchestrator.wording import command, describe_deaths, format_values, label, spans, three_digits
+from orchestrator.wording import command, describe_deaths, label, spans, three_digits
 
 MOST_NAMED = 5  # configurations that are better at the test lengths
 FEWEST_ORDERED = 3  # configurations from which on their order has a correlation
@@ -30,7 +27,7 @@ def headlines(result: Summary) -> list[str]:
     lines = [state_sentence(result), *count_sentences(result)]
     if not result.rows:
         return lines
-    lines += [selection_sentence(result), *best_sentence(result), *order_sentence(result, complete=True)]
+    lines += [selection_sentence(result), *order_sentence(result, complete=True)]
     if result.objective.threshold is not None:
         lines.append(
             f"Reach: the greatest length at which the median of {result.judged_name}, there and at every shorter "
@@ -132,33 +129,6 @@ def _trained_words(result: Summary, common: LengthGroups) -> str:
         return f"trained on {spans(trained)}"
     evaluated = f"of these {spans(common.trained) if common.trained else 'none'} evaluated"
     return f"trained on {spans(trained) if trained else f'lengths up to {longest}'}, {evaluated}"
-
-
-def best_sentence(result: Summary, code: str = "") -> list[str]:
-    """Return the one sentence that calls a configuration best, with its selection lengths and its other medians.
-
-    Nothing else in a report uses that word: to be first after a selection proves little. `code` goes around the label.
-    """
-    row = next((row for row in result.rows if row.rank == 1), None)
-    if row is None or row.score is None or not math.isfinite(row.score):
-        return []
-    so_far = "" if result.finished else " so far"
-    chosen = f"lengths {spans(result.objective.lengths)}, the lengths it was selected on"
-    equals = sum(other.score == row.score for other in result.rows if other.rank is not None) - 1
-    tied = f", tied with {equals} other{'' if equals == 1 else 's'}" if equals else ""
-    name = f"{code}{label(row.number)}{code}"
-    if in_search := read_search_labels(result.provenance).get(row.number):
-        name += f" ({in_search} in {result.provenance[CONFIRMS]['sweep']})"
-    head = f"Best{so_far} on {chosen}: {name} with score {three_digits(row.score)}{tied}"
-    trained = (
-        f"on the trained lengths {spans(row.groups.trained)}: {median_and_quartiles(row.trained, result.infinite)}; "
-    )
-    test = "it has no test lengths, so nothing tells how good it is on others"
-    if row.test is not None and row.groups.test:
-        lengths = f"on the test lengths {spans(row.groups.test)}, not used to select it"
-        test = f"{lengths}: {median_and_quartiles(row.test, result.infinite)}"
-    values = format_values(row.values, result.searched) or "no searched values"
-    return [f"{head} ({values}); {trained if row.trained and row.groups.trained else ''}{test}"]
 
 
 def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:

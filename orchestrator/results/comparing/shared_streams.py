@@ -94,6 +94,17 @@ def shared_streams(
     )
 
 
+def are_paired(
+    first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None] = lambda: None
+) -> bool:
+    """Return `shared_streams(...).is_paired`; builds no model if equal test inputs and code already pair the seeds."""
+    sections = ("task", "evaluation")
+    alike = all(first.resolved.get(name) == second.resolved.get(name) for name in sections)
+    if alike and not differing_code(first.code, second.code) and "program" not in first.resolved:
+        return True
+    return shared_streams(first, second, import_code).is_paired
+
+
 def differing_values(first: Mapping[str, Any], second: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every dotted key in which two trees differ, with both values."""
     for key in dict.fromkeys([*first, *second]):

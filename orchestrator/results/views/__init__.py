@@ -1,1 +1,1 @@
-"""Views of the results: families of metrics, steps to a threshold, rounds of a race."""
+"""Views of the results: rounds of a race."""

@@ -56,7 +56,6 @@ class ContentsOfSweep:
         self.curves = curves
         judged = curves[is_judged(curves, summary.objective)]
         self.chosen = judged[select_steps(judged, choose_evaluations(judged, summary.objective))]
-        self.last_and_best = {one.config_id: one for one in summary.last_and_best}
 
     def parent(self) -> RunContents:
         """Return the run of the sweep itself."""
@@ -188,11 +187,8 @@ class ContentsOfSweep:
 
     def _summary_points(self, row: Row, time_ms: int) -> Iterator[Point]:
         searched = {name: one["score"][0] for one, name in match_search(self.state)}
-        both = self.last_and_best.get(row.config_id)
         values = {
             "score": row.score,
-            "score_last": both.last.selection.median if both else None,
-            "score_best": both.best.selection.median if both else None,
             "search_score": searched.get(row.config_id),
             "generalization_length": row.generalization_length,
             "area_beyond": row.area_beyond,

@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Sequence
 from itertools import starmap
 from typing import Any
-from urllib.parse import quote
 
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.summary import Summary
@@ -33,20 +32,14 @@ def children_filter(parent_run_id: str) -> str:
     return f"tags.mlflow.parentRunId = '{parent_run_id}'"
 
 
-def sweep_links(
-    server: str, experiment_id: str, view_key: str, parent_id: str, best: tuple[str, str] | None
-) -> tuple[tuple[str, str], ...]:
-    """Return (title, link) of each page of a sweep; `best` is run_id and config_id of the one ranked first."""
+def sweep_links(server: str, experiment_id: str, view_key: str, parent_id: str) -> tuple[tuple[str, str], ...]:
+    """Return (title, link) of each page of a sweep, its report first."""
     runs, training = f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs", f"workflowType={TRAINING_WORKFLOW}"
     view = f"{runs}?viewStateShareKey={view_key}"
-    files = [("comparison figure", parent_id, "figures/comparison.png"), ("report", parent_id, "report.html")]
-    if best is not None:
-        run_id, config_id = best
-        files.append(("configuration ranked first, every seed", run_id, f"figures/configuration-{config_id}.png"))
     return (
+        ("report", f"{runs}/{parent_id}/artifacts/report.html?{training}"),
         ("curves of the configurations ranked first", f"{view}&compareRunsMode=CHART&{training}"),
         ("table of configurations", f"{view}&{training}"),
-        *((title, f"{runs}/{run_id}/artifacts/{quote(path)}?{training}") for title, run_id, path in files),
     )
 
 
@@ -97,10 +90,7 @@ def chart_view(
     return "deflate;" + base64.b64encode(packed).decode()
 
 
-TABLE_METRICS = (
-    *("score", "rank", "score_last", "score_best", "generalization_length", "area_beyond"),
-    *("seeds_run", "seeds_failed"),
-)
+TABLE_METRICS = (*("score", "rank", "generalization_length", "area_beyond", "seeds_run", "seeds_failed"),)
 
 
 def _card(kind: str, uuid: str, title: str, runs: int) -> dict[str, Any]:
@@ -164,7 +154,7 @@ def description(summary: Summary, sentences: Sequence[str] = (), confirmed: Sequ
         "lengths beyond these were not used for selection.",
         "In `<metric>/<average>/...` the step is the **length**; under `progress/` it is the training step.",
         "Runs are named by the label of the configuration, `#` and its number in drawn order; `rank` is a metric.",
-        "The figures, the report and every curve (`curves.parquet`) are among the artifacts.",
+        "The report (`report.html`) and every curve (`curves.parquet`) are among the artifacts.",
     ]
     lines[1:1] = [*sentences, *(f"{one.sentence}." for one in confirmed)]
     return "\n\n".join(lines)

@@ -36,7 +36,7 @@ from orchestrator.tracking.store.sqlite_store import artifact_folder, initialise
 
 METRICS_PER_BATCH, TEXTS_PER_BATCH, BYTES_PER_BATCH = 800, 100, 300_000  # a request may have 1,000 items and 1 MB
 DIGEST_TAG = "lengthwise.published"
-FILES_TAG, DETAIL_TAG = "lengthwise.published_files", "lengthwise.published_detail"
+FILES_TAG = "lengthwise.published_files"
 WRITTEN_NOTE_TAG = "lengthwise.note"  # digest of the note as it was written; a user's note has another one
 CHANGED_TAG = "lengthwise.now."  # + the key of a parameter: its value, where a server keeps an older one
 IDENTITY = (
@@ -159,17 +159,17 @@ class Store:
         self._send(run, contents, missing, missing_params, tags)
         return run
 
-    def upload(self, run: Run, files: Callable[[Path], Files], stamp: str, tag: str = FILES_TAG) -> None:
+    def upload(self, run: Run, files: Callable[[Path], Files], stamp: str) -> None:
         """Send files of a run unless its tag, as `update_run` has returned it, equals the stamp.
 
         `files` may write into the given folder, which is deleted after the upload.
         """
-        if run.data.tags.get(tag) != stamp:
+        if run.data.tags.get(FILES_TAG) != stamp:
             run_id = str(run.info.run_id)
             with tempfile.TemporaryDirectory(prefix="lengthwise-") as folder:
                 for path, place in files(Path(folder)).items():
                     self.client.log_artifact(run_id, str(path), place or None)
-            self.client.set_tag(run_id, tag, stamp, synchronous=True)
+            self.client.set_tag(run_id, FILES_TAG, stamp, synchronous=True)
 
     def _send(
         self, run: Run, contents: RunContents, metrics: Sequence[Metric], params: Sequence[Param], tags: dict[str, str]
@@ -195,11 +195,11 @@ class Store:
         if self.client.get_experiment(self.experiment_id).tags.get(tag) != view:
             self.client.set_experiment_tag(self.experiment_id, tag, view)
 
-    def links(self, view_key: str, parent_id: str, best: tuple[str, str] | None) -> tuple[tuple[str, str], ...]:
+    def links(self, view_key: str, parent_id: str) -> tuple[tuple[str, str], ...]:
         """Return links to pages of the server, or the command that starts one."""
         if self.server is None:
             return (("MLflow pages of this sweep", server_command(self.uri, self.storage)),)
-        return sweep_links(remove_userinfo(self.server), self.experiment_id, view_key, parent_id, best)
+        return sweep_links(remove_userinfo(self.server), self.experiment_id, view_key, parent_id)
 
     def _experiment(self, name: str) -> str:
         found = self.client.get_experiment_by_name(name)

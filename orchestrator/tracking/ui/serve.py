@@ -83,7 +83,7 @@ def sweeps_in(uri: str, server: str) -> list[tuple[str, tuple[tuple[str, str], .
     return [
         (
             f"{experiments[run.info.experiment_id]} / {run.data.tags['lengthwise.sweep']}",
-            sweep_links(server, run.info.experiment_id, run.data.tags["lengthwise.sweep_id"], run.info.run_id, None),
+            sweep_links(server, run.info.experiment_id, run.data.tags["lengthwise.sweep_id"], run.info.run_id),
         )
         for run in sorted(runs, key=lambda run: -run.info.start_time)
     ]

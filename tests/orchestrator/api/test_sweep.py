@@ -82,7 +82,6 @@ def test_curves_give_the_score_of_the_best(small):
     assert last.groupby("seed")["value"].mean().median() == pytest.approx(small.best.score)
 
 
-@pytest.mark.usefixtures("figures_left_blank")
 def test_effects_and_comparisons_have_the_columns_of_their_csv_files(small):
     page = small.report()
     tables = ((small.effects, "effects.csv"), (small.configurations, "report.csv"), (small.values, "values.csv"))
@@ -174,7 +173,6 @@ def test_no_sweep_is_refused_with_the_nearest(small):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("figures_left_blank")
 def test_a_dictionary_and_its_file_give_the_same_curves(tmp_path, capsys):
     asked = {"training.steps": 6, "evaluation.every": np.int64(3)}
     one = run(TINY, storage=tmp_path / "a", **asked)

@@ -42,8 +42,6 @@ tracking: {enabled: false}
 ARMS = {"post": {"where": {"model.norm": "post"}}, "none": {"where": {"model.norm": "none"}}}
 ASKED = claim(sweep="tiny", arms=ARMS, compare=["post", "none"])
 
-pytestmark = pytest.mark.usefixtures("figures_left_blank")
-
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:

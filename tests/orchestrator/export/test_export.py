@@ -23,7 +23,6 @@ from search_spaces import load_sweep
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("figures_left_blank")
 def test_the_best_configuration_is_a_sweep_file_that_gives_the_same_curves(trained_sweep, tmp_path):
     file = tmp_path / "best.yaml"
     assert export(trained_sweep, best=file) == [f"wrote {file}", f"run it with: lengthwise run {file}"]

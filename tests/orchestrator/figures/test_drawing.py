@@ -8,15 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from PIL import Image
 
-from orchestrator.errors import UserError
-from orchestrator.figures import curves as figures
 from orchestrator.figures import drawing
-from orchestrator.figures.by_hyperparameter.hyperparameters import score_figures
-from orchestrator.figures.curves import comparison_figure, draw_all
+from orchestrator.figures.effects import draw_effect
 from orchestrator.figures.on_axes import plot_curves
-from orchestrator.figures.panels import arrange_panels
 from orchestrator.results.summarise import summary
 from orchestrator.statistics.decades import spans_decades
 
@@ -54,14 +49,14 @@ def test_a_figure_is_drawn_again_when_any_source_behind_it_has_changed(saved, so
     assert saved("fact") and not saved("fact")
     counted = ("results/scoring/length_groups.py", "wording.py")
     modules = [*sources.glob("figures/**/*.py"), *(sources / path for path in counted)]
-    assert {path.stem for path in modules} >= {"legend", "drawing", "curves", "hyperparameters", "wording"}
+    assert {path.stem for path in modules} >= {"drawing", "on_axes", "effects", "wording"}
     for path in modules:
         content = bytearray(path.read_bytes())
         content[-2] ^= 1
         path.write_bytes(content)
         assert saved("fact"), f"{path.name} has changed, and the figure has not been drawn again"
         assert not saved("fact")
-    (sources / "figures" / "curves.py").rename(sources / "figures" / "lines.py")
+    (sources / "figures" / "effects.py").rename(sources / "figures" / "lines.py")
     assert saved("fact")
     (sources / "running" / "driving" / "driver.py").write_text("")
     assert not saved("fact")
@@ -83,49 +78,6 @@ def test_the_sources_are_read_once_in_a_process(saved, monkeypatch):
     assert not saved("fact") and saved("other fact")
 
 
-def test_files_are_deterministic_and_drawn_only_when_something_changed(small_sweep, tmp_path, monkeypatch):
-    result = summary(small_sweep)
-    first = comparison_figure(result, tmp_path / "a" / "comparison.png")
-    second = comparison_figure(result, tmp_path / "b" / "comparison.png")
-    assert first.read_bytes() == second.read_bytes()
-    with Image.open(first) as image:
-        assert image.size[0] == 1200
-    drawings = []
-    original = figures.Figure
-    monkeypatch.setattr(figures, "Figure", lambda *args, **kwargs: drawings.append(1) or original(*args, **kwargs))
-    comparison_figure(result, first)
-    assert not drawings
-    figures.comparison_figure(figures.replace(result, rows=result.rows[:5]), first)
-    assert drawings and first.read_bytes() != second.read_bytes()
-    assert [path.name for path in first.parent.iterdir()] == ["comparison.png"]
-
-
-@pytest.mark.parametrize("change", [{"status": "running"}, {"planned": 12}])
-def test_a_comparison_is_drawn_again_when_its_title_has_changed(small_sweep, tmp_path, change):
-    result = replace(summary(small_sweep), finished=False, status="interrupted")
-    path = comparison_figure(result, tmp_path / "comparison.png")
-    before = path.read_bytes()
-    assert comparison_figure(replace(result, **change), path).read_bytes() != before
-
-
-def test_a_damaged_figure_is_drawn_again(small_sweep, tmp_path):
-    result = summary(small_sweep)
-    path = comparison_figure(result, tmp_path / "comparison.png")
-    whole = path.read_bytes()
-    path.write_bytes(b"no picture")
-    assert comparison_figure(result, path).read_bytes() == whole
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["$x_1$ & \\alpha", "長さ sweep", "naïve – Ω", "50% {a}"])
-def test_any_name_can_be_drawn(tmp_path, synthetic_sweep, simple_curve, name):
-    values = [{"model.norm": "none"}, {"model.norm": "pre"}]
-    result = summary(synthetic_sweep(tmp_path / name, values, 1, simple_curve))
-    drawn = draw_all(result, result.folder / "figures")
-    assert drawn.comparison is not None and drawn.comparison.stat().st_size > 10_000
-    assert drawn.scores["model.norm"].exists()
-
-
 def test_log_axis_when_values_span_decades():
     assert spans_decades(np.array([1e-4, 1e-2, math.nan, math.inf]))
     assert not spans_decades(np.array([0.1, 0.9]))
@@ -137,27 +89,16 @@ def accuracy(number, seed, average, metric, lengths, step):
     return np.clip(1.2 - 0.15 * lengths - 0.1 * number, 0.0, 1.0) + 0.001 * (lengths == 9)
 
 
-@pytest.mark.parametrize(
-    ("direction", "scale", "shown"), [("maximize", "auto", "linear"), ("maximize", "log", "symlog"),
-                                      ("minimize", "auto", "log"), ("minimize", "linear", "linear")],
-)  # fmt: skip
-def test_what_is_maximized_is_linear_from_0_to_1_unless_asked(
-    tmp_path, synthetic_sweep, drawn, direction, scale, shown
-):
+@pytest.mark.parametrize(("direction", "shown"), [("maximize", "linear"), ("minimize", "log")])
+def test_what_is_maximized_is_linear_from_0_to_1(tmp_path, synthetic_sweep, direction, shown):
     """Medians from 1 to 0.001 and 0: as errors they span decades, as accuracies zeros would be walls."""
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
-    spec = {"objective.direction": direction}
-    result = replace(summary(synthetic_sweep(tmp_path / "s", values, 2, accuracy, spec=spec)), scale=scale)
+    result = summary(synthetic_sweep(tmp_path / "s", values, 2, accuracy, spec={"objective.direction": direction}))
     if direction == "minimize":  # without the zeros, which are no errors that span decades
         bands = {key: replace(one, median=tuple(v + 0.001 for v in one.median)) for key, one in result.bands.items()}
         result = replace(result, bands=bands)
-    comparison_figure(result, tmp_path / "comparison.png")
-    axes = drawn["comparison.png"].axes[0]
-    assert axes.get_yscale() == shown
-    if (direction, scale) == ("maximize", "auto"):
-        assert axes.get_ylim() == drawing.SHARES
-    axes = Figure().subplots()
-    assert plot_curves(result, axes).get_yscale() == shown
+    axes = plot_curves(result, Figure().subplots())
+    assert axes.get_yscale() == shown and (axes.get_ylim() == drawing.SHARES) == (direction == "maximize")
 
 
 def test_a_logarithmic_axis_shows_zeros_at_its_foot():
@@ -169,82 +110,20 @@ def test_a_logarithmic_axis_shows_zeros_at_its_foot():
     assert 0 < heights[0] < 0.1 and np.all(np.diff(heights) > 0.05)
 
 
-def test_another_scale_draws_a_figure_again_and_an_unknown_one_is_refused(small_sweep, tmp_path):
-    path = comparison_figure(summary(small_sweep), tmp_path / "comparison.png")
-    before = path.read_bytes()
-    comparison_figure(replace(summary(small_sweep), scale="log"), path)
-    assert path.read_bytes() != before
-    with pytest.raises(UserError, match="--scale lin: did you mean linear"):
-        drawing.check_scale("lin")
-
-
-def label_boxes(figure):
-    """The boxes of the visible tick labels of every axis, minor ones too."""
-    arrange_panels(figure)
-    figure.draw_without_rendering()
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            low, high = sorted(axis.get_view_interval())
-            ticks = [
-                tick for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()) if low <= tick.get_loc() <= high
-            ]
-            labels = [tick.label1 for tick in ticks if tick.label1.get_visible() and tick.label1.get_text()]
-            yield axis, [label.get_window_extent() for label in labels]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("low", "high"), [(1e-4, 1e-2), (2e-4, 9e-4), (3.1e-4, 3.9e-4), (1e-12, 1e3), (1e-5, 4e-4)])
-def test_labels_of_log_axes_never_overlap(tmp_path, synthetic_sweep, drawn, low, high):
-    def curve(number, seed, average, metric, lengths, step):
-        return np.full(len(lengths), 10.0 ** -(number % 4))
-
-    rates = np.geomspace(low, high, 8).tolist()
-    values = [{"training.learning_rate": x, "training.averages.ema.decay": 1 - min(x, 0.5)} for x in rates]
-    if high > 1:
-        values = [{"training.learning_rate": x} for x in rates]
-    space = {"training.learning_rate": {"log_uniform": [low, high]}}
-    space["training.averages.ema.decay"] = {"one_minus_log_uniform": [0.9, 0.9999]}
-    result = summary(synthetic_sweep(tmp_path / "log", values, 1, curve, spec={"space": space}))
-    for path in score_figures(result, tmp_path).values():
-        for axis, boxes in label_boxes(drawn[path.name]):
-            assert boxes, f"{axis.axis_name} axis without labels"
-            assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
-
-
 @pytest.mark.parametrize("count", [2, 4, 8])
-def test_names_of_whole_sections_never_overlap(tmp_path, synthetic_sweep, simple_curve, drawn, count):
+def test_names_of_whole_sections_never_overlap(tmp_path, synthetic_sweep, simple_curve, count):
     positions = ["nope", "alibi", "tra", "fox", {"name": "fox", "qk_norm": True}, {"name": "cope", "npos_max": 64}]
     positions += [{"name": "rope", "base": 500_000, "qk_norm": normalised} for normalised in (False, True)]
     model = {"name": "decoder", "layers": 1, "width": 8, "heads": 1}
     values = [{"model": {**model, "position": position}} for position in positions[:count]]
     spec = {"search.sampler": "listed", "search.listed": values}
     result = summary(synthetic_sweep(tmp_path / "sections", values, 1, simple_curve, spec=spec))
-    (path,) = score_figures(result, tmp_path).values()
-    figure = drawn[path.name]
-    for axis, boxes in label_boxes(figure):
-        assert len(boxes) == count or axis.axis_name == "y"
-        assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
-    for axes in figure.axes:
-        label = axes.yaxis.label.get_window_extent()
-        assert figure.bbox.y0 <= label.y0 and label.y1 <= figure.bbox.y1
-
-
-@pytest.mark.slow
-def test_nothing_of_an_arranged_figure_is_cut_and_no_panel_covers_a_label(eleven, drawn, tmp_path):
-    draw_all(eleven, tmp_path)
-    figures.configuration_figure(eleven, eleven.rows[0], tmp_path / "configuration.png")
-    assert len(drawn) >= 5
-    for name, figure in drawn.items():
-        figure.set_dpi(150)
-        boxes = [box for _, found in label_boxes(figure) for box in found]
-        panels = [axes for axes in figure.axes if axes.get_visible()]
-        texts = [text for axes in panels for text in (axes.xaxis.label, axes.yaxis.label, axes.title, *axes.texts)]
-        texts += [*figure.texts, *(text for legend in figure.legends for text in legend.get_texts())]
-        boxes += [text.get_window_extent() for text in texts if text.get_visible() and text.get_text()]
-        whole = figure.bbox.padded(1)
-        for box in boxes:
-            assert whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0 and box.y1 <= whole.y1, name
-            assert not any(box.overlaps(axes.bbox.padded(-1)) for axes in panels), name
+    figure = Figure(figsize=(5.2, 4.6), layout="constrained")
+    draw_effect(result, "model", axes := figure.subplots())
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+    assert len(boxes) == count
+    assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
 
 
 def test_names_are_drawn_as_they_are_and_never_as_mathematics():

@@ -2,20 +2,27 @@
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
-from orchestrator.figures.by_hyperparameter.hyperparameters import score_figures
 from orchestrator.figures.drawing import EDGE
+from orchestrator.figures.effects import draw_effect
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.summarise import summary
+
+
+def drawn(result, key):
+    """The axes with the effect of a key."""
+    axes = Figure().subplots()
+    draw_effect(result, key, axes)
+    return axes
+
 
 KEYS = ("training.learning_rate", "training.batch_size", "training.averages.ema.decay")
 
 
-def test_score_axes_follow_the_domain(eleven, drawn, tmp_path):
-    paths = score_figures(eleven, tmp_path)
-    assert set(paths) == set(KEYS)
-    rate, batch, decay = (drawn[paths[key].name].axes[0] for key in KEYS)
+def test_score_axes_follow_the_domain(eleven):
+    rate, batch, decay = (drawn(eleven, key) for key in KEYS)
     assert rate.get_xscale() == "log" and batch.get_xscale() == "linear"
     assert [label.get_text() for label in batch.get_xticklabels()] == ["16", "32"]
     left, right = decay.get_xlim()
@@ -26,10 +33,9 @@ def test_score_axes_follow_the_domain(eleven, drawn, tmp_path):
     assert decay.xaxis.get_major_formatter()(0.001, 0) == "0.999"
 
 
-def test_score_title_has_the_rank_correlation_of_statistics(eleven, drawn, tmp_path):
-    paths = score_figures(eleven, tmp_path)
+def test_score_title_has_the_rank_correlation_of_statistics(eleven):
     effect = next(effect for effect in effects_on_score(eleven) if effect.key == "training.learning_rate")
-    title = drawn[paths[effect.key].name].axes[0].get_title(loc="left")
+    title = drawn(eleven, effect.key).get_title(loc="left")
     interval = f"95 % [{effect.low:.2f}, {effect.high:.2f}]"
     assert title == f"rank correlation {effect.correlation:+.2f}, {interval}, n = 11 configurations"
     rates = [row.values["training.learning_rate"] for row in eleven.rows]
@@ -37,9 +43,8 @@ def test_score_title_has_the_rank_correlation_of_statistics(eleven, drawn, tmp_p
     assert effect.correlation == pytest.approx(spearmanr(rates, scores).statistic)
 
 
-def test_failed_configurations_stand_at_the_edge_and_the_best_is_a_star(eleven, drawn, tmp_path):
-    paths = score_figures(eleven, tmp_path)
-    axes = drawn[paths["training.learning_rate"].name].axes[0]
+def test_failed_configurations_stand_at_the_edge_and_the_best_is_a_star(eleven):
+    axes = drawn(eleven, "training.learning_rate")
     (crosses,) = [line for line in axes.lines if line.get_marker() == "x"]
     stars = [line for line in axes.lines if line.get_marker() == "*"]
     failed = next(row for row in eleven.rows if row.failed)
@@ -50,16 +55,16 @@ def test_failed_configurations_stand_at_the_edge_and_the_best_is_a_star(eleven, 
 
 
 def test_a_listed_configuration_that_leaves_a_key_out_is_drawn_at_its_fixed_value(
-    tmp_path, synthetic_sweep, simple_curve, drawn
+    tmp_path, synthetic_sweep, simple_curve
 ):
     values = [{"model.dropout": 0.1}, {"model.dropout": 0.2, "model.norm": "pre"}, {"model.norm": "post"}]
     spec = {"search.sampler": "listed", "search.listed": values}
     result = summary(synthetic_sweep(tmp_path / "listed", values, 6, simple_curve, spec=spec))
-    axes = drawn[score_figures(result, tmp_path)["model.norm"].name].axes[0]
+    axes = drawn(result, "model.norm")
     assert [label.get_text() for label in axes.get_xticklabels()] == ["none", "post", "pre"]
 
 
-def test_zeros_of_a_list_are_drawn_among_values_and_scores_that_span_decades(tmp_path, synthetic_sweep, drawn):
+def test_zeros_of_a_list_are_drawn_among_values_and_scores_that_span_decades(tmp_path, synthetic_sweep):
     """The first by score has the value 0, the last one failed, and one score is 0."""
 
     def curve(number, seed, average, metric, lengths, step):
@@ -69,7 +74,7 @@ def test_zeros_of_a_list_are_drawn_among_values_and_scores_that_span_decades(tmp
     spec = {"search.sampler": "listed", "search.listed": values}
     failed = {(5, seed): 50 for seed in range(2)}
     result = summary(synthetic_sweep(tmp_path / "zeros", values, 2, curve, failed, spec=spec))
-    axes = drawn[score_figures(result, tmp_path)["training.weight_decay"].name].axes[0]
+    axes = drawn(result, "training.weight_decay")
     (star,) = [line for line in axes.lines if line.get_marker() == "*"]
     assert star.get_xydata().tolist() == [[0.0, 0.0]]
     points = np.concatenate([line.get_xydata() for line in axes.lines if line.get_marker() in "o*"])

@@ -5,25 +5,21 @@ from html.parser import HTMLParser
 import pytest
 
 
-@pytest.fixture(autouse=True)
-def _not_rendered(figures_not_rendered):
-    """Nothing here looks at a figure as it is rendered."""
-
-
 class Page(HTMLParser):
     """Collects what a page refers to and the text it shows."""
 
     def __init__(self, content):
         super().__init__()
-        self.tags, self.references, self.text = [], [], []
+        self.tags, self.references, self.text, self.inside = [], [], [], ""
         self.feed(content)
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
+        self.inside = tag
         self.references += [value for key, value in attrs if key in ("src", "href", "srcset", "data", "action")]
 
     def handle_data(self, data):
-        self.text.append(data)
+        self.text += [data] if self.inside not in ("script", "style") else []
 
 
 @pytest.fixture

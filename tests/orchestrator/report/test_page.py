@@ -1,40 +1,187 @@
-"""The page of a sweep: it needs nothing else, has no scripts, and takes names for text."""
+"""The page of a sweep: it needs nothing else, runs no script but its own, takes names for text, and hides nothing."""
 
+import base64
+import hashlib
+import json
 import re
+from dataclasses import replace
 
-from orchestrator.report.files import write_report
+import numpy as np
+import pytest
+
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.state.state import SweepState
+from orchestrator.report.answers import which_is_best
+from orchestrator.report.files import read_summary, write_report
+from orchestrator.report.page import data as page_data_module
+from orchestrator.report.page.data import page_data
 from orchestrator.results.summarise import summary
 
 
-def test_the_page_needs_nothing_else_and_shows_everything(small_sweep, page_of):
+def data_of(page):
+    return json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(), re.DOTALL)[1])
+
+
+def curves_of(data):
+    """The numbers of a page by (metric, average): seeds (C, S, L) and bands (E, C, 3, L), as page.js reads them."""
+    numbers = np.frombuffer(base64.b64decode(data["numbers"]), dtype="<f4")
+    count, evaluations, at, found = len(data["configurations"]), 1 + len(data["steps"]), 0, {}
+    for kind, shape in (("seeds", (count, data["seeds"])), ("bands", (evaluations, count, 3))):
+        for metric in data["metrics"]:
+            for average in data["averages"]:
+                size = int(np.prod(shape)) * len(metric["lengths"])
+                one = numbers[at : at + size].reshape(*shape, len(metric["lengths"]))
+                found.setdefault((metric["name"], average), {})[kind] = one
+                at += size
+    assert at == len(numbers)
+    return found
+
+
+def test_the_page_needs_nothing_else(small_sweep, page_of):
     page, _ = write_report(small_sweep.folder)
     html = page_of(page)
-    assert "script" not in html.tags and "link" not in html.tags
-    # comparison, three keys, last and best evaluations, margin against its bound, the first three configurations
-    assert len(html.references) == 9
-    assert all(reference.startswith("data:image/png;base64,") for reference in html.references)
+    assert html.references == [] and "link" not in html.tags and "img" not in html.tags
     shown = " ".join(html.text)
-    result = summary(small_sweep)
-    assert all(row.config_id in shown for row in result.rows)
     for fact in ("commit " + "0" * 12, "torch 2.13.0", "lab3", "lengthwise publish", "were not used for selection"):
         assert fact in shown
+    assert page.stat().st_size < 2e6
 
 
-def test_names_are_text_and_not_markup(tmp_path, synthetic_sweep, simple_curve, full_text, short_text, page_of):
+def test_no_script_and_no_style_runs_but_those_of_the_package(small_sweep):
+    page, _ = write_report(small_sweep.folder)
+    text = page.read_text()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy and "http" not in policy
+    inline = re.findall(r"<script>(.*?)</script>", text, re.DOTALL) + re.findall(
+        r"<style>(.*?)</style>", text, re.DOTALL
+    )
+    hashes = {f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in inline}
+    assert len(inline) == 3 and hashes == set(re.findall(r"'sha256-[^']*'", policy))
+
+
+def test_names_are_text_and_not_markup(tmp_path, synthetic_sweep, simple_curve, short_text, page_of):
     name = "<script>alert(1)</script> [red] & 'x'".replace("/", "")
-    averages = {"<b>raw": {"kind": "raw"}, "ema": {"kind": "ema", "decay": 0.5}}
-    spec = {"training.averages": averages}
+    spec = {"training.averages": {"</script><b>raw": {"kind": "raw"}, "ema": {"kind": "ema", "decay": 0.5}}}
     state = synthetic_sweep(tmp_path / name, [{"model.norm": "none"}], 1, simple_curve, spec=spec)
     page, _ = write_report(state.folder)
     parsed = page_of(page)
-    assert not {"script", "b"} & set(parsed.tags) and name in " ".join(parsed.text)
-    assert name in full_text(summary(state), 300) and name in short_text(summary(state))
+    assert "b" not in parsed.tags and parsed.tags.count("script") == 3 and name in " ".join(parsed.text)
+    assert "</script><b>raw" in data_of(page)["averages"]
+    assert name in short_text(summary(state))
 
 
-def test_intervals_are_not_broken_into_lines(small_sweep, page_of):
+def test_control_characters_reach_no_page(tmp_path, synthetic_sweep, simple_curve):
+    spec = {"training.averages": {"r\x1b[31maw": {"kind": "raw"}, "ema": {"kind": "ema", "decay": 0.5}}}
+    state = synthetic_sweep(tmp_path / "controls", [{"model.norm": "none"}], 1, simple_curve, spec=spec)
+    page, _ = write_report(state.folder)
+    assert "\\u001b" not in page.read_text() and "\x1b" not in page.read_text()
+
+
+def test_curves_are_those_of_the_ledger(small_sweep):
     page, _ = write_report(small_sweep.folder)
-    text = page.read_text()
-    cells = re.findall(r"<td>(.*?)</td>", text)
-    intervals = [cell for cell in cells if re.search(r"\[[-+\d.]+, [-+\d.]+\]", cell)]
-    assert intervals and all(re.search(r"<span>\[[^<]*\]</span>", cell) for cell in intervals)
-    assert "td span { white-space: nowrap; }" in text
+    data, result = data_of(page), summary(small_sweep)
+    found, curves = curves_of(data), read_curves(small_sweep)
+    assert data["steps"] == [50, 100] and data["seeds"] == 3
+    for (metric, average), arrays in found.items():
+        for place, row in enumerate(result.rows):
+            band = result.bands[row.config_id, metric, average]
+            for number, quartile in enumerate((band.q25, band.median, band.q75)):
+                assert np.array_equal(arrays["bands"][0, place, number], np.float32(quartile), equal_nan=True)
+            for number, seed in enumerate(row.seeds):
+                assert np.array_equal(arrays["seeds"][place, number], np.float32(band.seeds[seed]), equal_nan=True)
+    judged = found[result.objective_curve]["bands"]
+    row = result.rows[2]
+    early = curves[(curves["step"] == 50) & (curves["config_id"] == row.config_id) & (curves["average"] == "ema")]
+    early = early[early["metric"] == "total_variation"].pivot(index="seed", columns="length", values="value")
+    assert np.allclose(judged[1, 2, 1], np.median(early.to_numpy(float), axis=0))
+
+
+def test_many_evaluations_are_thinned_and_the_last_stays(small_sweep, monkeypatch):
+    monkeypatch.setattr(page_data_module, "MOST_NUMBERS", 1)
+    data = page_data(summary(small_sweep), read_curves(small_sweep))
+    assert data["steps"] == [100]
+
+
+def test_what_failed_and_why_is_shown(tmp_path, synthetic_sweep, simple_curve, page_of):
+    values = [{"model.dropout": 0.1 * n} for n in range(4)]
+    state = synthetic_sweep(tmp_path / "lost", values, 2, simple_curve, {(2, 1): 60}, died=[1])
+    page, _ = write_report(state.folder)
+    shown = " ".join(page_of(page).text)
+    assert "3 failed (1 diverged, 2 crashed" in shown and "not finite at step 60" in shown
+    assert "1 pack died: worker died" in shown and "What failed" in shown
+    whole, _ = write_report(synthetic_sweep(tmp_path / "whole", values, 2, simple_curve).folder)
+    assert "What failed" not in " ".join(page_of(whole).text) and ", none failed" in " ".join(page_of(whole).text)
+
+
+def test_effects_are_those_of_statistics_and_none_after_rungs(small_sweep):
+    result = summary(small_sweep)
+    data = page_data(result, read_curves(small_sweep))
+    assert {one["name"] for one in data["effects"]} == {"lr", "batch", "norm"}
+    survivors = replace(result, design=replace(result.design, survivors=True))
+    effects = page_data(survivors, read_curves(small_sweep))["effects"]
+    ends = [one["correlation"][1:] + [end for slope in one["slopes"] for end in slope["ends"][1:]] for one in effects]
+    assert effects and not any(end is not None for found in ends for end in found)
+
+
+@pytest.mark.parametrize("keep", [1, 2, 3, 6, 9])
+def test_an_unfinished_sweep_says_so(small_sweep, keep, page_of):
+    ledger = small_sweep.folder / LEDGER_FILE
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    ledger.write_bytes(b"".join(lines[:keep]))
+    page, table = write_report(small_sweep.folder)
+    result = read_summary(small_sweep.folder)
+    complete = sum(b'"kind":"pack_end"' in line for line in lines[:keep])
+    assert not result.finished and result.configurations_finished == complete
+    shown = " ".join(page_of(page).text)
+    assert ": interrupted; continue it with: " in shown and f"{complete} of 6 configurations" in shown
+    assert table.read_text().startswith("rank" if result.rows else "config_id")
+
+
+def test_a_configuration_that_still_trains_has_its_latest_curve(tmp_path, synthetic_sweep, simple_curve):
+    state = synthetic_sweep(
+        tmp_path / "half", [{}, {"model.dropout": 0.1}], 2, simple_curve, ended=False, stop_after_step=50
+    )
+    result = summary(state)
+    data = page_data(result, read_curves(state))
+    assert [one["rank"] for one in data["configurations"]] == [None, None] and data["steps"] == [50]
+    assert np.isfinite(curves_of(data)[result.objective_curve]["bands"]).all()
+
+
+def test_best_is_said_once_with_its_selection_lengths_and_its_test_number(small_sweep, page_of):
+    page, _ = write_report(small_sweep.folder)
+    result, shown = summary(small_sweep), " ".join(page_of(page).text)
+    (claim,) = [
+        line for line in page_of(page).text if re.search(r"\bbest\b|\bwinner\b|\boptimal\b", line, re.IGNORECASE)
+    ]
+    first = result.rows[0]
+    assert claim.startswith(f"Best by the selection lengths 6-7 is #{first.number} (") and claim in shown
+    assert f"on the test lengths 8-11 it reaches {first.test.median:#.3g} (quartiles {first.test.q25:#.3g} to" in claim
+    assert " so far is #" in which_is_best(replace(result, finished=False))
+
+
+def test_with_six_seeds_the_test_number_has_an_interval(tmp_path, synthetic_sweep, simple_curve):
+    result = summary(synthetic_sweep(tmp_path / "six", [{}, {"model.dropout": 0.1}], 6, simple_curve))
+    low, high = (result.bands[result.rows[0].config_id, *result.objective_curve].seeds[seed] for seed in (0, 5))
+    ends = [f"{np.float32(one[7:]).mean():#.3g}" for one in (low, high)]
+    assert f"(95 % interval {ends[0]} to {ends[1]})" in which_is_best(result)
+
+
+def test_without_test_lengths_and_without_a_score_nothing_is_claimed(tmp_path, synthetic_sweep, simple_curve):
+    spec = {"objective.lengths": [6, 7, 8], "task.vocabulary": 9}
+    values = [{"model.norm": "none"}, {"model.norm": "pre"}]
+    untested = summary(synthetic_sweep(tmp_path / "t", values, 2, simple_curve, spec=spec))
+    assert "no test lengths were evaluated" in which_is_best(untested)
+    failed = {(n, seed): 10 for n in range(2) for seed in range(2)}
+    nothing = summary(synthetic_sweep(tmp_path / "f", values, 2, simple_curve, failed))
+    assert "Best" not in which_is_best(nothing)
+    write_report(SweepState.load(nothing.folder).folder)
+
+
+def test_a_tie_is_said(small_sweep):
+    result = summary(small_sweep)
+    ranked = [row for row in result.rows if row.rank is not None]
+    assert "tied" not in which_is_best(result)
+    for count, words in ((2, "tied with 1 other;"), (3, "tied with 2 others;")):
+        same = tuple(replace(row, score=ranked[0].score) for row in ranked[:count])
+        assert words in which_is_best(replace(result, rows=same + tuple(ranked[count:])))

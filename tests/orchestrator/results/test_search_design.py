@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.tables.effects import effect_notes, effect_section
-from orchestrator.results.analysis import compare_weight_averages, effects_on_score
+from orchestrator.report.tables.effects import effect_notes
+from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.scoring.search_design import read_design
 from orchestrator.results.summarise import summary
 
@@ -48,11 +48,11 @@ def test_grid_points_of_a_draw_are_compared_in_the_report(tmp_path, synthetic_sw
     numbers = {name: one.number for name, one in state.configurations.items()}
     assert {name: number // 4 for name, number in numbers.items()} == design.draw
     result = summary(state)
-    columns = effect_section(result).cells
-    assert columns["n"][:2] == ["8", "8"] and {one.unit for one in effects_on_score(result)} == {"draws"}
-    at = columns["hyperparameter"].index("norm")
-    assert columns["difference from the first value [95 %]"][at] == "pre: +0.100 [+0.100, +0.100]"
-    assert columns["rank correlation [95 %]"][at].startswith("sign test p = 0.0")
+    assert {(one.n, one.unit) for one in effects_on_score(result)} == {(8, "draws")}
+    (norm,) = (one for one in effects_on_score(result) if one.key == "model.norm")
+    (difference,) = norm.differences
+    ends = (difference.difference, difference.low, difference.high)
+    assert difference.value == "pre" and ends == pytest.approx((0.1, 0.1, 0.1)) and norm.test == "sign test"
     notes = " ".join(effect_notes(result))
     assert "n counts draws" in notes and "would exclude 0 by chance" in notes and "Kruskal" not in notes
 
@@ -69,7 +69,6 @@ def test_one_draw_or_a_list_is_compared_over_seeds(tmp_path, synthetic_sweep):
         assert (result.design.kind, norm.n, norm.unit) == ("fixed", 7, "seeds")
         assert (difference.low, difference.high) == (pytest.approx(0.1), pytest.approx(0.1))
         assert "n counts seeds" in " ".join(effect_notes(result))
-        assert {(one.n, one.unit) for one in compare_weight_averages(result)} == {(7, "seeds")}
 
 
 def test_failed_seeds_count_as_the_policy_says(tmp_path, synthetic_sweep):
@@ -88,6 +87,6 @@ def test_a_search_that_follows_scores_has_no_interval(tmp_path, synthetic_sweep)
     spec = {"space": RATE, "search.sampler": "tpe"}
     result = summary(synthetic_sweep(tmp_path / "tpe", values, 2, curve, spec=spec))
     assert result.design.kind == "adaptive"
-    for one in (*effects_on_score(result), *compare_weight_averages(result)):
+    for one in effects_on_score(result):
         assert one.low != one.low and "tpe chose later configurations" in (one.reason or "")
     assert "tpe chose later configurations" in " ".join(effect_notes(result))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from orchestrator.record.kept.curves import read_curves
-from orchestrator.results.analysis import compare_weight_averages, effects_on_score
+from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.summarise import summary
@@ -42,25 +42,6 @@ def test_summary_equals_the_numbers_by_hand(small_sweep):
     assert result.finished and result.planned == 6
 
 
-def test_averages_are_compared_on_the_same_members(small_sweep):
-    pairs = compare_weight_averages(summary(small_sweep))
-    assert [(pair.group, pair.average, pair.against) for pair in pairs] == [
-        (group, "raw", "ema") for group in ("trained", "selection", "test")
-    ]
-    curves = read_curves(small_sweep, final_only=True)
-    for pair, lengths in zip(pairs, (range(1, 6), (6, 7), range(8, 12)), strict=True):
-        mine = curves[(curves["metric"] == "total_variation") & curves["length"].isin(lengths)]
-        means = mine.pivot_table("value", ["config_id", "seed"], "average", observed=True).dropna()
-        difference = (means["raw"] - means["ema"]).to_numpy()
-        assert (pair.members, pair.n, pair.unit, pair.dropped) == (17, 6, "configurations", 1)
-        of_each = (means["raw"] - means["ema"]).groupby(level=0).median()
-        assert pair.difference == pytest.approx(of_each.median(), rel=1e-5)
-        assert (pair.low, pair.high) == pytest.approx((of_each.min(), of_each.max()), rel=1e-5)
-        assert (pair.q25, pair.q75) == pytest.approx(tuple(np.quantile(difference, [0.25, 0.75])), rel=1e-5)
-        assert (pair.better, pair.worse) == (0, 17)  # the builder makes raw worse everywhere
-        assert pair.low > 0 and pair.sign_p == pytest.approx(2**-5) == pair.wilcoxon_p  # of six configurations
-
-
 def test_a_draw_that_repeats_a_configuration_is_not_planned_as_another_one(tmp_path, synthetic_sweep, simple_curve):
     """Three of eight draws are made, and two of them are alike; `status` counts like that, too."""
     state = synthetic_sweep(tmp_path / "open", [{}, {"model.norm": "pre"}], 1, simple_curve, ended=False)
@@ -76,7 +57,6 @@ def test_better_follows_the_direction_of_the_objective(tmp_path, synthetic_sweep
     )
     result = summary(state)
     assert [row.number for row in result.rows] == [1, 0]
-    assert [(pair.average, pair.better, pair.worse) for pair in compare_weight_averages(result)] == [("raw", 4, 0)] * 3
 
 
 def test_a_key_that_a_listed_configuration_leaves_out_has_its_fixed_value(tmp_path, synthetic_sweep, simple_curve):

@@ -1,6 +1,7 @@
 """Models of several classes in one sweep: whole sections and names in the space, as a person types them."""
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -41,7 +42,6 @@ def built(spec: SweepSpec) -> list[dict]:
     ]
 
 
-@pytest.mark.usefixtures("figures_left_blank")
 def test_whole_sections_are_the_models(tmp_path: Path) -> None:
     spec = sweep(SECTIONS)
     assert run_sweep(spec, tmp_path, Console(quiet=True)).exit_code == 0
@@ -59,8 +59,7 @@ def test_whole_sections_are_the_models(tmp_path: Path) -> None:
     assert "model" in page[0].split(",")
 
 
-@pytest.mark.usefixtures("figures_left_blank")
-def test_the_columns_are_called_model_and_show_names(full_text, tmp_path: Path) -> None:
+def test_the_columns_are_called_model_and_show_names(short_text: Any, tmp_path: Path) -> None:
     from orchestrator.results.summarise import summary
 
     for space, model, shown in (
@@ -69,7 +68,7 @@ def test_the_columns_are_called_model_and_show_names(full_text, tmp_path: Path) 
     ):
         spec = sweep(space, model).model_copy(update={"name": f"s{len(model)}"})
         assert run_sweep(spec, tmp_path, Console(quiet=True)).exit_code == 0
-        text = full_text(summary(SweepState.load(tmp_path / spec.name)))
+        text = short_text(summary(SweepState.load(tmp_path / spec.name)))
         assert " model " in text and f" {shown} " in text and " lstm" in text and "{'name'" not in text
 
 

@@ -54,7 +54,6 @@ def test_sweeps_are_listed_and_deleted_by_name(lengthwise, tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("figures_left_blank")
 def test_mlflow_runs_are_deleted_with_their_sweep_and_no_others(lengthwise, tmp_path):
     for name in ("finished", "grid"):
         shutil.copytree(RELEASED / name, tmp_path / name)
@@ -88,7 +87,6 @@ def test_a_sweep_that_is_being_run_keeps_its_mlflow_runs(lengthwise, tmp_path, m
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("figures_left_blank")
 def test_runs_are_deleted_wherever_this_machine_published_them_and_what_stays_is_named(lengthwise, tiny, tmp_path):
     other = f"sqlite:///{tmp_path / 'elsewhere.db'}"
     for name in ("one", "two"):

@@ -12,7 +12,7 @@ from orchestrator.export.latex import escape as escape_latex
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
 from orchestrator.redaction import remove_controls
-from orchestrator.report.page import escape as escape_html
+from orchestrator.report.page.render import escape as escape_html
 from orchestrator.sweep import sweep
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
@@ -48,7 +48,7 @@ def test_every_verb_shows_texts_of_a_ledger_without_control_characters(lengthwis
         ("status", finished),
         ("status", interrupted, "--trace"),
         ("report", finished),
-        ("report", finished, "--full"),
+        ("report", finished),
         ("compare", finished, "0", "1"),
         ("compare", finished, interrupted),
         ("compare", finished, finished),
@@ -83,7 +83,7 @@ def test_claims_import_plan_and_validate_show_texts_of_files_without_control_cha
         (("claims", refused, "--storage", foreign), 2),
         (("import", table, "--name", "given", *options), 0),
         (("import", table, "--name", "other", *options, "--metric", f"x{ATTACK}:maximize"), 2),
-        (("report", foreign / "given", "--full"), 0),
+        (("report", foreign / "given"), 0),
         (("plan", tiny, "--set", f"task.name={ATTACK}"), 2),
         (("validate", tiny, "--set", f"study={ATTACK}"), 2),
     ):

@@ -20,9 +20,8 @@ from rich.console import Console
 from orchestrator.ending import finisher as finishing
 from orchestrator.ending import finisher_process
 from orchestrator.ending.finisher import Finisher
-from orchestrator.figures.drawing import DrawingForks, FigureFile, read_figure_digest
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.files import read_summary, write_report
+from orchestrator.report.files import write_report
 from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.comparing.shared_streams import parameters_by_structure
 from orchestrator.results.summarise import summary
@@ -34,24 +33,17 @@ TRACKED = ("--set", "tracking.enabled=true", "--set", "resources.scheduler=local
 
 @pytest.mark.slow
 def test_the_end_is_that_of_a_sweep_that_draws_by_itself(lengthwise, tiny, tmp_path):
-    done = lengthwise.process("run", tiny, "--storage", tmp_path, *TRACKED, FIGURES="drawn")
+    done = lengthwise.process("run", tiny, "--storage", tmp_path, *TRACKED)
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "tiny"
     said = done.stdout
-    assert said.index("Configurations by score") < said.index("Report: ") < said.index("lengthwise ui") < len(said)
+    assert said.index("Finished: ") < said.index("Page: ") < said.index("lengthwise ui") < len(said)
     (published,) = SweepState.load(folder).published_at
     assert published.endswith("mlflow.db")
-    figures = {path.name: path.read_bytes() for path in (folder / "figures").iterdir()}
-    detailed_rows = [row.config_id for row in read_summary(folder).rows[:3]]
-    drawn = {name for name in figures if name.startswith("configuration-")}
-    assert drawn == {f"configuration-{config_id}.png" for config_id in detailed_rows}  # of four
     assert (folder / "curves.parquet").exists()
     page = (folder / "report.html").read_bytes()
-    for path in folder.glob("figures/*"):
-        path.unlink()
     write_report(folder)
-    assert (folder / "report.html").read_bytes() == page
-    assert all(path.read_bytes() == figures[path.name] for path in folder.glob("figures/*"))
+    assert (folder / "report.html").read_bytes() == page and b'"running":false' in page
 
 
 @pytest.mark.slow
@@ -67,7 +59,7 @@ def test_the_driver_does_what_a_killed_finisher_has_not(lengthwise, long_sweep):
         one.kill()
     long_sweep.release()
     out = finish(driver)
-    assert "Report: " in out and (folder / "report.html").exists()
+    assert "Page: " in out and (folder / "report.html").exists()
     (published,) = SweepState.load(folder).published_at
     assert published.endswith("mlflow.db")
     (parent,) = MlflowClient(published).search_runs(["1"], "tags.`lengthwise.kind` = 'sweep'")
@@ -139,16 +131,16 @@ def test_a_dead_finisher_has_done_nothing(played, console):
     one = played(lambda send: os._exit(1))
     one.begin(Path("nowhere"), console, {})
     finished = one.wait(console)
-    assert not (finished.printed or finished.drawn or finished.attempt) and not console.file.getvalue()
+    assert not (finished.printed or finished.written or finished.attempt) and not console.file.getvalue()
 
 
 def test_what_a_finisher_has_done_before_it_dies_is_not_done_again(played, console):
     def play(send):
         send(printed="the report")
-        send(drawn=True)
+        send(written=True)
 
     finished = played(play).wait(console)
-    assert finished.printed and finished.drawn and finished.attempt is None
+    assert finished.printed and finished.written and finished.attempt is None
     assert console.file.getvalue() == "the report"
 
 
@@ -161,14 +153,14 @@ def test_a_finisher_that_hangs_is_not_waited_for(played, console, monkeypatch):
     one = played(play)
     assert one._connection.poll(None)
     finished = one.wait(console)
-    assert finished.printed and not finished.drawn
+    assert finished.printed and not finished.written
     one.kill()
     assert not one._process.is_running()
 
 
 def test_patience_is_with_the_work_of_forks_that_have_ended_too(played, monkeypatch):
     def play(send):
-        if os.fork() == 0:  # as the forks that draw
+        if os.fork() == 0:  # as the forks that write
             began = time.process_time()
             while time.process_time() < began + 0.3:
                 sum(range(1000))
@@ -189,6 +181,7 @@ def test_patience_is_with_the_work_of_forks_that_have_ended_too(played, monkeypa
 
 def test_a_finisher_that_cannot_read_the_sweep_exits_without_a_word(tmp_path, capfd):
     mine, theirs = Pipe()
+    mine.send_bytes(json.dumps({"folder": str(tmp_path), "uri": "", "experiment": ""}).encode())
     mine.send_bytes(json.dumps({"folder": str(tmp_path), "look": {}, "encoding": "utf-8", "parameters": {}}).encode())
     child = os.fork()
     if child == 0:
@@ -227,37 +220,6 @@ def test_publish_follow_ends_with_the_sweep_and_has_published_all_of_it(lengthwi
     out = finish(follower)
     assert "while it runs" in said and "4 configurations are published" in out
     assert records(folder, "end")
-
-
-def test_figures_drawn_side_by_side_are_all_there_though_a_fork_dies(tmp_path, monkeypatch):
-    from matplotlib.figure import Figure
-
-    parent = os.getpid()
-
-    def draw(index):
-        def figure():
-            if index == 2 and os.getpid() != parent:
-                os._exit(1)
-            return Figure(figsize=(1, 1))
-
-        return figure
-
-    monkeypatch.setattr("orchestrator.figures.drawing.threading.active_count", lambda: 1)
-    drawings = [FigureFile(tmp_path / f"{index}.png", draw(index), f"digest {index}") for index in range(6)]
-    beside = DrawingForks(drawings, forks=2)
-    assert len(beside._children) == 2
-    beside.finish()
-    assert [read_figure_digest(one.path) for one in drawings] == [one.digest for one in drawings]
-
-
-def test_one_core_draws_without_forks(tmp_path):
-    from matplotlib.figure import Figure
-
-    drawings = [FigureFile(tmp_path / f"{i}.png", lambda: Figure(figsize=(1, 1)), f"digest {i}") for i in range(3)]
-    one = DrawingForks(drawings, forks=1)
-    assert not one._children and not drawings[0].is_current()
-    one.finish()
-    assert all(drawing.is_current() for drawing in drawings)
 
 
 @pytest.mark.slow

@@ -1,24 +1,16 @@
 """Maps of kept weights: of which seed, with which numbers, in how many panels, in the report; damage is named."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
-from PIL import Image
 
 from orchestrator.cli import results as cli
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.figures import heat_maps as map_figures
-from orchestrator.figures.curves import draw_all
 from orchestrator.figures.heat_maps import draw_weight_maps
 from orchestrator.record.kept.weights import kept_weights, load
-from orchestrator.report.files import write_report
 from orchestrator.results.from_weights.member_maps import median_seed, read_maps
 from orchestrator.results.summarise import summary
 from trainers.evaluation.weights import StoredWeights
-from trainers.models.linear_attention import LinearAttention
-from trainers.tensors.position_maps import Map
 
 KEEP = "resources.keep_weights=true"
 RING = (
@@ -52,8 +44,8 @@ def test_the_ring_is_drawn_as_numpy_computes_it(stage, drawn):
     state = one.play()
     result = summary(state)
     rows = rows_by(result, "model.encoding")
-    paths = map_figures.map_figures(result, one.folder / "figures")
-    assert [path.name for path in paths] == [f"maps-{row.config_id}.png" for row in result.rows] == list(drawn)
+    draw_weight_maps(one.folder, [row.config_id for row in result.rows])
+    assert list(drawn) == [f"maps-{row.config_id}.png" for row in result.rows]
     seed = median_seed(result, rows["ape"])[0]
     figure = drawn[f"maps-{rows['ape'].config_id}.png"]
     title = figure.get_suptitle()
@@ -95,9 +87,9 @@ def test_every_layer_has_a_panel_and_only_its_tables_are_read(stage, drawn, monk
     result = summary(one.play())
     read, get = [], StoredWeights.__getitem__
     monkeypatch.setattr(StoredWeights, "__getitem__", lambda self, name: (read.append(name), get(self, name))[1])
-    (path,) = map_figures.map_figures(result, one.folder / "figures")
+    draw_weight_maps(one.folder, [result.rows[0].config_id])
     assert read == ["block0.pairs", "block1.pairs", "block2.pairs"]
-    figure = drawn[path.name]
+    (figure,) = drawn.values()
     panels = [axes for axes in figure.axes if axes.get_title(loc="left")]
     assert [axes.get_title(loc="left").split("\n")[-1] for axes in panels] == ["layer 1", "layer 2", "layer 3"] * 4
     first = [axes.get_title(loc="left").split("\n")[0] for axes in panels[::3]]
@@ -139,91 +131,39 @@ def test_the_median_seed_is_the_lower_of_two_and_counts_no_failed_one(tmp_path, 
 
 
 @pytest.mark.slow
-def test_the_first_eight_are_drawn_and_others_when_asked_for(stage, monkeypatch, capsys):
-    monkeypatch.setattr(map_figures, "FIRST", 2)
-    rates = "space={training.learning_rate: {grid: [0.001, 0.002, 0.003]}}"
-    one = stage("three", *RING, rates, "seeds=1")
+def test_maps_are_drawn_when_asked_for(stage, capsys):
+    one = stage("three", *RING, "space={training.learning_rate: {grid: [0.001, 0.002]}}", "seeds=1")
     result = summary(one.play())
     last, figures = result.rows[-1], one.folder / "figures"
-    drawn = draw_all(result, figures)
-    assert [path.name for path in drawn.maps] == [f"maps-{row.config_id}.png" for row in result.rows[:2]]
-    assert set(drawn.maps) <= set(drawn.all)
-    cli.report(one.folder, maps=[str(last.number)], full=True)
-    said = capsys.readouterr().out
-    assert f"Maps: {figures}/maps-{last.config_id}.png" in said
-    assert said.count(f"{figures}/maps-") == 4  # three in the list of figures, and the one that was asked for
-    assert len(draw_all(result, figures).maps) == 3
-    page = (one.folder / "report.html").read_text()
-    assert "<h2>Maps of the weights</h2>" in page and page.count('alt="maps-') == 3
+    cli.report(one.folder, maps=[str(last.number)])
+    assert f"Maps: {figures}/maps-{last.config_id}.png" in capsys.readouterr().out
+    assert [path.name for path in figures.iterdir()] == [f"maps-{last.config_id}.png"]
     with pytest.raises(UserError, match="there is no configuration 9"):
         cli.report(one.folder, maps=["9"])
 
 
-def test_without_kept_weights_nothing_is_drawn_and_asking_for_maps_is_refused(stage):
+def test_maps_of_a_sweep_without_kept_weights_are_refused(stage):
     one = stage("plain", *RING[:-1], BOTH, "seeds=1")
-    result = summary(one.play())
-    assert draw_all(result, one.folder / "figures").maps == ()
-    write_report(one.folder, result)
-    assert "Maps" not in (one.folder / "report.html").read_text()
+    one.play()
     with pytest.raises(UserError, match=r"no weights were kept \(resources\.keep_weights\)"):
         draw_weight_maps(one.folder, ["0"])
     assert not list(one.folder.glob("figures/maps-*"))
 
 
 @pytest.mark.slow
-def test_weights_that_are_kept_by_default_are_drawn_when_asked_for(stage):
-    one = stage("ring", *RING, BOTH, "seeds=1")
-    result = summary(one.play())
-    result = replace(result, spec={**result.spec, "resources": {"keep_weights": "auto"}})
-    assert result.weights and draw_all(result, one.folder / "figures").maps == ()
-    assert len(draw_weight_maps(one.folder, ["0"])) == 1
-    (path,) = draw_all(result, one.folder / "figures").maps
-    assert path.name == f"maps-{next(row.config_id for row in result.rows if row.number == 0)}.png"
-
-
-@pytest.mark.slow
 def test_a_model_without_maps_has_no_figure(stage):
     one = stage("attention", KEEP)
-    result = summary(one.play())
-    assert result.weights and draw_all(result, one.folder / "figures").maps == ()
-    name = next(row.config_id for row in result.rows if row.number == 0)
-    assert (
-        draw_weight_maps(one.folder, ["0"])
-        == draw_weight_maps(one.folder, [name])
-        == ["#0: there are no maps of its weights"]
-    )
+    one.play()
+    assert draw_weight_maps(one.folder, ["0"]) == ["#0: there are no maps of its weights"]
 
 
-def test_a_damaged_file_is_named_and_the_rest_is_reported(stage, capsys):
+def test_a_damaged_file_is_named(stage):
     one = stage("damaged", *RING, BOTH, "seeds=1")
     state = one.play()
-    result = summary(state)
-    lost, good = result.rows
+    lost = summary(state).rows[0]
     path = kept_weights(state)[lost.config_id, 0].path
     data = bytearray(path.read_bytes())
     data[-9] ^= 4
     path.write_bytes(data)
-    cli.report(one.folder, maps=None)
-    said = capsys.readouterr().out
-    assert f"no maps: weights {path} are damaged" in said and "Report:" in said
-    assert [found.name for found in one.folder.glob("figures/maps-*")] == [f"maps-{good.config_id}.png"]
-    page = (one.folder / "report.html").read_text()
-    assert str(path) in page and page.count('alt="maps-') == 1
     with pytest.raises(DamagedWeights, match=str(path)):
         draw_weight_maps(one.folder, [lost.config_id])
-
-
-def test_a_figure_is_drawn_again_when_its_numbers_change(stage, monkeypatch):
-    one = stage("again", *RING, "space={model.encoding: {grid: [ape]}}", "seeds=1")
-    result = summary(one.play())
-    figures = one.folder / "figures"
-    (path,) = map_figures.map_figures(result, figures)
-    with Image.open(path) as image:
-        assert image.size[0] > 800
-    before = path.stat().st_mtime_ns
-    map_figures.map_figures(result, figures)
-    assert path.stat().st_mtime_ns == before
-    other = Map(values=np.ones(2), group="others", row_label="x", rows=[1, 2])
-    monkeypatch.setattr(LinearAttention, "maps", lambda self, weights, task: {"other": other})
-    map_figures.map_figures(result, figures)
-    assert path.stat().st_mtime_ns > before

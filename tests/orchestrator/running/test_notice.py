@@ -43,7 +43,6 @@ def everything_in(folder):
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
-@pytest.mark.usefixtures("figures_left_blank")
 def test_a_finished_sweep_is_posted_once_and_its_address_is_recorded_nowhere(file, server, tmp_path):
     storage = tmp_path / "sweeps"
     done = CliRunner().invoke(

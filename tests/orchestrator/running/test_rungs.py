@@ -16,8 +16,8 @@ from orchestrator.record.ledger.fields import wrong_field
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.answers import what_mattered
 from orchestrator.report.csv_tables import effect_lines
-from orchestrator.report.tables.clear_effects import clear_sentence
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.scoring.objective import recorded_objective
 from orchestrator.results.scoring.rung_decision import decide_rung, scores_at_step
@@ -187,7 +187,7 @@ def test_seeds_that_fail_before_a_rung_count_as_the_objective_says(stage):
     (difference,) = effect.differences
     assert result.design.survivors and effect.reason == SURVIVORS
     assert [math.isnan(one) for one in (difference.difference, difference.low, difference.p)] == [False, True, True]
-    assert SURVIVORS in clear_sentence(result)
+    assert SURVIVORS in what_mattered(result)
     ends = ("low", "high", "p", "difference_low", "difference_high")
     assert all(math.isnan(line[end]) for line in effect_lines(result) for end in ends)
 
@@ -351,7 +351,7 @@ def test_the_command_line_plans_runs_and_reports_rungs(lengthwise, tiny):
     assert list(table.groupby("step").size()) == [len(one.values) for one in state.rungs]
     saved = f"That saved {state.race.member_steps_saved:,} of 640 member-steps of the first round."
     page = (folder / "report.html").read_text()
-    assert saved in done.stdout and saved in page
+    assert "3 pruned" in done.stdout and saved in page
     assert "pruned at step 10" in page and "Pruned in the course of training" in page
     report = pd.read_csv(folder / "report.csv")
     pruned = {name: one.pruned_at for name, one in state.configurations.items() if one.pruned_at}

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from orchestrator.statistics.effects.paired import compare_members
 
 from orchestrator.claims.questions import median_answer
 from orchestrator.statistics.effects.design import Design
-from orchestrator.statistics.effects.paired import compare_members
 from orchestrator.statistics.effects.partial_effects import Slope, partial_effects
 from orchestrator.statistics.effects.rank_effects import Members, effects, score_units
 from orchestrator.statistics.effects.within import compare_within

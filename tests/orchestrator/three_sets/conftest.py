@@ -35,7 +35,7 @@ def study(tmp_path: Path, own_code_forgotten: None) -> Path:
 
 
 @pytest.fixture
-def ran(study: Path, run_inline: Callable[..., Path], figures_left_blank: None) -> Callable[..., Path]:
+def ran(study: Path, run_inline: Callable[..., Path]) -> Callable[..., Path]:
     """ran("key=value", ...) runs it, figures left blank."""
     return lambda *overrides, name=None: run_inline(study, *overrides, name=name)
 

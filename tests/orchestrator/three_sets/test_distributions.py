@@ -93,7 +93,7 @@ def test_the_report_shows_every_distribution_by_name(ran, short_text):
     page, table = write_report(folder)
     result = summary(SweepState.load(folder))
     assert "no length of accuracy.hard was trained on" in " ".join(headlines(result))
-    for words in ("accuracy.long test 5-7", "accuracy trained 1-3", "selection 3"):
+    for words in ("accuracy.long test", "accuracy trained", "selection"):
         assert words in page.read_text(), words
     for words in ("accuracy.long test", "accuracy trained", "accuracy test"):
         assert words in short_text(result, 200), words

@@ -6,10 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import Summary
 from orchestrator.tracking.publish import publish as publish_sweep
 from orchestrator.tracking.store.sqlite_store import default_uri, initialise
 
@@ -18,33 +19,19 @@ DRAWS = [{"training.learning_rate": 10.0**-k, "training.batch_size": 16 * k} for
 
 
 class Handed:
-    """Artifacts of a few bytes each; remembers what was asked for: a configuration by its number, the sweep as -1.
-
-    The first two configurations are shown in detail.
-    """
+    """Artifacts of a few bytes; counts how often they were asked for."""
 
     def __init__(self) -> None:
-        self.asked: list[int] = []
+        self.asked = 0
 
     def sentences(self, result: Summary) -> list[str]:
         return [f"{result.name} is *well*."]
 
-    def detailed_rows(self, result: Summary) -> list[Row]:
-        return [row for row in result.rows if row.complete][:2]
-
-    def configuration_files(self, result: Summary, row: Row) -> dict[Path, str]:
-        self.asked.append(row.number)
-        return {self._written(result.folder / "figures" / f"configuration-{row.config_id}.png"): "figures"}
-
-    def sweep_files(self, result: Summary) -> dict[Path, str]:
-        self.asked.append(-1)
-        figure = self._written(result.folder / "figures" / "comparison.png")
-        return {self._written(result.folder / "report.html"): "", figure: "figures"}
-
-    def _written(self, path: Path) -> Path:
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(path.name.encode() * 3)
-        return path
+    def sweep_files(self, result: Summary, curves: pd.DataFrame) -> dict[Path, str]:
+        self.asked += 1
+        page = result.folder / "report.html"
+        page.write_bytes(b"<p>The page.</p>")
+        return {page: ""}
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def test_an_error_on_a_page_is_seen(tmp_path: Path) -> None:
 def test_the_report_opens(sweep: Any, tmp_path: Path) -> None:
     present(sweep.folder, Console(file=io.StringIO()))
     document, logged = open_page((sweep.folder / "report.html").as_uri(), tmp_path / "profile")
-    assert logged == [] and "Configurations by score" in document
+    assert logged == [] and "Best by the selection lengths" in document and "<circle" in document
 
 
 def test_the_pages_of_mlflow_show_the_sweep(sweep: Any, publish: Any, tmp_path: Path) -> None:

@@ -34,13 +34,13 @@ def test_artifacts_sent_to_sqlite_open_through_the_ui_and_serve_leaves_nothing_r
     command = [sys.executable, "-u", "-c", code, str(sweep.folder.parent), str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         try:
-            lines = [process.stdout.readline().strip() for _ in range(6)]
+            lines = [process.stdout.readline().strip() for _ in range(5)]
             assert lines[0] == f"MLflow runs at http://127.0.0.1:{port} (Ctrl-C ends it)"
             assert lines[1] == "set_complement / läng e"
             links = dict(line.split(": ", 1) for line in lines[2:])
-            assert "/artifacts/figures/comparison.png?" in links["comparison figure"]
-            figure = artifact(f"http://127.0.0.1:{port}", done.parent_run_id, "figures/comparison.png")
-            assert figure == (sweep.folder / "figures" / "comparison.png").read_bytes()
+            assert "/artifacts/report.html?" in links["report"]
+            page = artifact(f"http://127.0.0.1:{port}", done.parent_run_id, "report.html")
+            assert page == (sweep.folder / "report.html").read_bytes()
             again = publish(sweep.folder, f"http://127.0.0.1:{port}")  # the same store by its other door
             assert (again.created, again.points) == (0, 0)
             group = int(subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(process.pid)], text=True).split()[0])

@@ -141,7 +141,7 @@ def test_a_deleted_experiment_is_named(sweep, publish):
 def test_the_command_that_opens_a_store_can_be_pasted(tmp_path):
     (folder := tmp_path / "läng e").mkdir()
     uri = f"sqlite:///{folder / 'mlflow.db'}"
-    ((_, command),) = Store(uri, "mine", tmp_path).links("", "", None)
+    ((_, command),) = Store(uri, "mine", tmp_path).links("", "")
     assert shlex.split(command) == ["lengthwise", "ui", "--tracking-uri", uri]
 
 
@@ -157,7 +157,7 @@ def test_the_artifacts_of_a_database_are_beside_the_sweeps(tmp_path, monkeypatch
 
     monkeypatch.setattr("orchestrator.tracking.store.store.MlflowClient", Client)
     uri = "postgresql://ada:s3cretpass@db.example.org/mlflow"
-    ((_, command),) = Store(uri, "mine", tmp_path).links("", "", None)
+    ((_, command),) = Store(uri, "mine", tmp_path).links("", "")
     assert shlex.split(command)[2:] == [
         *("--backend-store-uri", "postgresql://ada:***@db.example.org/mlflow"),
         *("--default-artifact-root", str(tmp_path / "mlartifacts")),

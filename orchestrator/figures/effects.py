@@ -1,7 +1,6 @@
-"""A figure for each searched hyperparameter: the outcome of every configuration against it, and its median trend.
+"""The score of every configuration against a searched hyperparameter, and its median trend.
 
-The left panel has the score at the selection lengths, the right one the same metric at the test lengths. Numbers have
-binned medians with quartiles, categories have boxes.
+Numbers have binned medians with quartiles, categories have boxes.
 """
 
 import json
@@ -9,35 +8,29 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator.figures import drawing
 from orchestrator.figures.drawing import (
     EDGE,
     FAILED_COLOUR,
     PALETTE,
-    file_name,
     frame_axes,
     make_logarithmic,
     printable,
 )
-from orchestrator.results.analysis import Effect, effects_at_test_lengths, effects_on_score
-from orchestrator.results.outcomes import outcomes_at_test_lengths, searched_values
+from orchestrator.results.analysis import Effect, effects_on_score
+from orchestrator.results.outcomes import searched_values
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.decades import is_logarithmic, spans_decades
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.failed_seeds import worst_value
 from orchestrator.statistics.quartiles import Quartiles, quartiles
 from orchestrator.statistics.trend import binned_medians
-from orchestrator.wording import compact_value, spans
+from orchestrator.wording import compact_value
 
 GOLDEN = 0.6180339887
 TREND_COLOUR = "#333333"
@@ -63,41 +56,9 @@ class Panel:
     effect: Effect | None
 
 
-def score_figures(summary: Summary, folder: Path) -> dict[str, Path]:
-    """Draw a figure for each searched key; none if no configuration has finished."""
-    return {
-        key: score_figure(summary, key, folder / f"score-{file_name(key)}.png")
-        for key in summary.searched
-        if any(key in row.values for row in summary.rows if row.score is not None)
-    }
-
-
-def score_figure(summary: Summary, key: str, path: Path) -> Path:
-    """Draw the outcomes (median and quartiles over seeds) of every configuration against one hyperparameter."""
-    panels, domain = _panels(summary, key), summary.searched[key]
-    none = "no finite outcome" if summary.infinite == "inf" else summary.infinite
-    numeric = _is_axis_of_numbers(domain, panels[0])
-
-    def draw() -> Figure:
-        figure = Figure(figsize=(0.6 + 4.6 * len(panels), 4.0))
-        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-            _draw_panel(axes, key, panel, summary)
-        if not numeric:  # names in several lines would take the height of the panels
-            names = figure.axes[0].get_xticklabels()
-            figure.set_figheight(3.9 + max(name.get_window_extent().height for name in names) / figure.dpi)
-        _legend(figure, panels, numeric, none)
-        return figure
-
-    facts = [[panel.label, panel.dots, panel.effect.sentence if panel.effect else ""] for panel in panels]
-    return drawing.save(path, draw, key, domain, none, facts, summary.scale, summary.objective.direction)
-
-
 def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
-    """Draw the score of every configuration against one searched key on `axes`: the first panel of `score_figure`."""
-    _draw_panel(axes, key, _panels(summary, key)[0], summary)
-
-
-def _draw_panel(axes: Axes, key: str, panel: Panel, summary: Summary) -> None:
+    """Draw the score of every configuration against one searched key on `axes`: median and quartiles over seeds."""
+    panel = _panel(summary, key)
     domain, worst = summary.searched[key], worst_value(summary.objective.direction)
     _scale(axes, panel, summary)
     if _is_axis_of_numbers(domain, panel):
@@ -113,22 +74,16 @@ def _is_axis_of_numbers(domain: str, panel: Panel) -> bool:
     return domain not in ("choice", "grid") and is_numeric([dot.value for dot in panel.dots])
 
 
-def _panels(summary: Summary, key: str) -> list[Panel]:
+def _panel(summary: Summary, key: str) -> Panel:
     values = searched_values(summary)
-    rows = [row for row in summary.rows if row.score is not None and key in values.get(row.config_id, {})]
-    scores = {row.config_id: row.scored for row in rows if row.scored is not None}
-    wanted = [(summary.score_label, scores, effects_on_score(summary))]
-    if outcomes_at_test_lengths(summary):
-        label = f"mean {summary.judged_name} at test lengths {spans(summary.test_lengths)}"
-        wanted.append((label, outcomes_at_test_lengths(summary), effects_at_test_lengths(summary)))
-    return [
-        Panel(
-            label=label,
-            dots=tuple(Dot(values[row.config_id][key], outcome[row.config_id], row.rank == 1) for row in rows),
-            effect=next((effect for effect in effects if effect.key == key), None),
-        )
-        for label, outcome, effects in wanted
-    ]
+    rows = [row for row in summary.rows if row.scored is not None and key in values.get(row.config_id, {})]
+    return Panel(
+        label=summary.score_label,
+        dots=tuple(
+            Dot(values[row.config_id][key], row.scored, row.rank == 1) for row in rows if row.scored is not None
+        ),
+        effect=next((effect for effect in effects_on_score(summary) if effect.key == key), None),
+    )
 
 
 def _against_number(axes: Axes, key: str, panel: Panel, domain: str, worst: float) -> None:
@@ -201,7 +156,7 @@ def _points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
 
 def _scale(axes: Axes, panel: Panel, summary: Summary) -> None:
     medians = np.array([dot.outcome.median for dot in panel.dots], dtype=float)
-    if is_logarithmic(summary.scale, summary.objective.direction, medians):
+    if is_logarithmic("auto", summary.objective.direction, medians):
         make_logarithmic(axes, "y", medians)
     frame_axes(axes)
 
@@ -212,28 +167,6 @@ def _room_for_failed(axes: Axes, panel: Panel) -> None:
         scale = axes.yaxis.get_transform()
         low, high = scale.transform(axes.get_ylim())
         axes.set_ylim(top=scale.inverted().transform([high + 0.12 * (high - low)])[0])
-
-
-def _legend(figure: Figure, panels: Sequence[Panel], numeric: bool, none: str) -> None:
-    handles: list[Any] = [
-        Line2D([], [], marker="o", linestyle="-", linewidth=1, color=PALETTE[0], markersize=5),
-        Line2D([], [], marker="*", linestyle="", color=PALETTE[1], markersize=10),
-    ]
-    names = ["configuration, quartiles over seeds", "first by score"]
-    drawn = [label for axes in figure.axes for label in axes.get_legend_handles_labels()[1]]
-    if numeric and "trend" in drawn:
-        handles.append((Patch(color=TREND_COLOUR, alpha=0.12), Line2D([], [], color=TREND_COLOUR, linewidth=1.8)))
-        names.append("binned median and quartiles")
-    elif not numeric:
-        handles.append(Line2D([], [], color=TREND_COLOUR, linewidth=2))
-        names.append("median; box: quartiles of the configurations")
-    if failed := max(sum(not math.isfinite(dot.outcome.median) for dot in panel.dots) for panel in panels):
-        handles.append(Line2D([], [], marker="x", linestyle="", color=FAILED_COLOUR, markersize=7))
-        names.append(f"{none} ({failed})")
-    columns = 4 if len(panels) > 1 else 2
-    figure.legend(
-        handles, names, loc="outside lower center", fontsize=7.5, frameon=False, ncols=columns, handletextpad=0.4
-    )
 
 
 def _finite(value: float, otherwise: float) -> float:

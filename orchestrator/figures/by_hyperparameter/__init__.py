@@ -1,1 +1,0 @@
-"""Figures of the score along one or two hyperparameters."""

@@ -1,0 +1,214 @@
+"""The numbers behind the page of a sweep, as one JSON object; page.js draws them and says in its first lines how."""
+
+import base64
+import math
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from orchestrator.report.tables.columns import make_cells
+from orchestrator.report.tables.configurations import place_columns, result_columns, value_columns
+from orchestrator.report.tables.effects import outcomes
+from orchestrator.results.analysis import shows_effects, why_no_effects
+from orchestrator.results.comparing.shared_streams import are_paired
+from orchestrator.results.outcomes import searched_value
+from orchestrator.results.scoring.evaluation_choice import select_steps
+from orchestrator.results.scoring.length_groups import LengthGroups
+from orchestrator.results.scoring.median_curves import make_bands
+from orchestrator.results.scoring.objective import choose_evaluations
+from orchestrator.results.summary import Row, Summary
+from orchestrator.statistics.decades import is_logarithmic, spans_decades
+from orchestrator.wording import compact_value, label, short_keys
+
+MOST_NUMBERS = 1_400_000  # of curves in a page, 7.5 MB: what is more is left out, step by step
+GROUPS = ("trained", "selection", "test")
+
+Floats = npt.NDArray[np.float32]
+
+
+def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
+    """Return everything that the page draws; `curves` are those of all members, also of unfinished configurations."""
+    objective = result.objective
+    groups: dict[LengthGroups, int] = {}
+    configurations = [_configuration(result, row, groups) for row in result.rows]
+    return {
+        "name": result.name,
+        "folder": str(result.folder),
+        "running": result.status == "running",
+        "axis": result.axis,
+        "judged": {
+            "metric": objective.metric,
+            "average": objective.average,
+            "reduce": objective.reduce,
+            "policy": objective.failed_seeds,
+            "infinite": result.infinite,
+        },
+        "configurations": configurations,
+        "groups": [{name: [*getattr(one, name)] for name in GROUPS} for one in groups],
+        "table": make_cells(
+            result.rows, {**place_columns(result), **value_columns(result), **result_columns(result, lengths=False)}
+        ),
+        "hyperparameters": [_hyperparameter(result, key, name) for key, name in short_keys([*result.searched]).items()],
+        "effects": [*_effects(result)] if shows_effects(result) and result.status != "running" else [],
+        "no_effects": why_no_effects(result) or "",
+        "pairing": _pairing(result),
+        **_curves(result, curves),
+    }
+
+
+def _configuration(result: Summary, row: Row, groups: dict[LengthGroups, int]) -> dict[str, Any]:
+    """Return a configuration; `groups` numbers the different groups of lengths, and gets those that are new."""
+    metrics = [metric for metric in result.headline if metric in result.measured[row.config_id].metrics]
+    return {
+        "label": label(row.number),
+        "rank": row.rank,
+        "state": "" if row.rank else row.unranked,
+        "seeds": [*row.seeds],
+        "failed": row.seeds_failed,
+        "run": row.seeds_run,
+        "values": {
+            name: compact_value(row.values[key])
+            for key, name in short_keys([*result.searched]).items()
+            if key in row.values
+        },
+        "selection": _finite(row.selection and row.selection.median),
+        "test": _finite(row.test and row.test.median),
+        "groups": {metric: groups.setdefault(result.groups(row, metric), len(groups)) for metric in metrics},
+    }
+
+
+def _hyperparameter(result: Summary, key: str, name: str) -> dict[str, Any]:
+    """Return the values of a searched key, numbers or else texts, None where a configuration has none."""
+    values = [searched_value(result, row, key, None) for row in result.rows]
+    known = [value for value in values if value is not None]
+    is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+    return {
+        "name": name,
+        "log": is_number and (result.searched[key].startswith("log") or spans_decades(np.array(known, dtype=float))),
+        "values": [value if is_number or value is None else compact_value(value) for value in values],
+        "number": is_number,
+    }
+
+
+def _effects(result: Summary) -> Iterator[dict[str, Any]]:
+    """Yield the effect of every key on every outcome, with the differences between values and the partial slopes."""
+    names = short_keys([*result.searched])
+    for outcome in outcomes(result):
+        for effect in outcome.effects:
+            yield {
+                "name": names[effect.key],
+                "group": outcome.group,
+                "at": outcome.at_lengths,
+                "n": effect.count,
+                "correlation": _ends(effect.correlation, effect.low, effect.high),
+                "differences": [
+                    {"value": f"{one.value} - {one.against}", "ends": _ends(one.difference, one.low, one.high)}
+                    for one in effect.differences
+                ],
+                "slopes": [
+                    {"value": one.value, "ends": _ends(one.coefficient, one.low, one.high)}
+                    for one in effect.partial.slopes
+                ],
+                "importance": _finite(effect.importance.share),
+                "reason": effect.reason or "",
+                "alone": effect.matched,
+            }  # fmt: skip
+
+
+def _pairing(result: Summary) -> dict[str, Any]:
+    """Return the class of each configuration, and which classes have paired seeds: what they share differs by class.
+
+    Members of one program and one code draw the same numbers (`shared_streams`), so one of each class is looked at.
+    """
+    classes: dict[Any, list[Row]] = {}
+    for row in result.rows:
+        recorded = result.recorded[row.config_id]
+        keys = recorded.structural_keys or ("program" in recorded.resolved or row.config_id)
+        code = frozenset(map(repr, recorded.code.values()))
+        classes.setdefault((keys, code), []).append(row)
+    first = [result.recorded[rows[0].config_id] for rows in classes.values()]
+    paired = [
+        [place, other]
+        for place, other in combinations(range(len(first)), 2)
+        if are_paired(first[place], first[other], result.import_code)
+    ]
+    of = {row.config_id: place for place, rows in enumerate(classes.values()) for row in rows}
+    return {"classes": [of[row.config_id] for row in result.rows], "paired": paired}
+
+
+def _curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
+    """Return metrics, averages and steps, and as base64 of float32 every curve in the order that page.js reads.
+
+    First the seeds at the judged evaluation: metric, average, configuration, seed, length. Then q25, median and q75:
+    metric, average, judged evaluation and steps, configuration, quartile, length. NaN is a missing number.
+    """
+    objective, places = result.objective, {row.config_id: place for place, row in enumerate(result.rows)}
+    shown = curves[curves["metric"].isin(result.headline) & curves["config_id"].isin(places)]
+    metrics = [name for name in result.headline if name in result.metrics]
+    lengths = {name: np.unique(shown.loc[shown["metric"] == name, "length"].to_numpy()) for name in metrics}
+    directions = {name: result.direction(name) for name in metrics}
+    averages, seeds = list(result.averages), max((len(row.seeds) for row in result.rows), default=0)
+    total = sum(map(len, lengths.values())) * len(averages) * len(places)
+    steps = _thin(
+        sorted(shown["step"].unique().tolist()), max(1, (MOST_NUMBERS - total * (seeds + 3)) // (3 * max(total, 1)))
+    )
+
+    chosen = shown[select_steps(shown, choose_evaluations(shown, objective))] if len(shown) else shown
+    every = [make_bands(one, objective, directions) for one in (chosen, *(shown[shown["step"] == s] for s in steps))]
+    of_seeds, of_bands = list[Floats](), list[Floats]()
+    for metric in metrics:
+        known = {int(length): place for place, length in enumerate(lengths[metric])}
+        for average in averages:
+            seeds_CSL = np.full((len(places), seeds, len(known)), np.nan, dtype=np.float32)
+            bands_ECQL = np.full((len(every), len(places), 3, len(known)), np.nan, dtype=np.float32)
+            for evaluation, bands in enumerate(every):
+                for row in result.rows:
+                    if (band := bands.get((row.config_id, metric, average))) is None:
+                        continue
+                    place, at = places[row.config_id], [known[length] for length in band.lengths]
+                    bands_ECQL[evaluation, place][:, at] = band.q25, band.median, band.q75
+                    for number, seed in enumerate(row.seeds) if not evaluation else ():
+                        if seed in band.seeds:
+                            seeds_CSL[place, number, at] = band.seeds[seed]
+            of_seeds.append(seeds_CSL)
+            of_bands.append(bands_ECQL)
+    medians = {
+        name: np.concatenate([one[0, :, 1].ravel() for one in of_bands[place * len(averages) :][: len(averages)]])
+        for place, name in enumerate(metrics)
+    }
+    numbers = [one.astype("<f4").tobytes() for one in (*of_seeds, *of_bands)]
+    return {
+        "metrics": [
+            {
+                "name": name,
+                "lengths": lengths[name].tolist(),
+                "direction": directions[name],
+                "log": is_logarithmic("auto", directions[name], medians[name]),
+            }
+            for name in metrics
+        ],
+        "averages": averages,
+        "steps": steps,
+        "seeds": seeds,
+        "numbers": base64.b64encode(b"".join(numbers)).decode(),
+    }
+
+
+def _thin(steps: Sequence[int], most: int) -> list[int]:
+    """Return at most this many of the steps, evenly spread, the last among them."""
+    if len(steps) <= most:
+        return list(steps)
+    places = np.linspace(len(steps) - 1, 0, most).round().astype(int)
+    return [steps[place] for place in sorted(set(places.tolist()))]
+
+
+def _ends(*numbers: float) -> list[float | None]:
+    return [*map(_finite, numbers)]
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,166 @@
+"""The page of a sweep: one HTML file that needs nothing else; page.js draws its pictures and tables in the browser."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator
+from importlib import resources
+from string import Template
+from typing import Any
+
+import pandas as pd
+
+from orchestrator.redaction import remove_controls
+from orchestrator.report.answers import answers
+from orchestrator.report.page.data import page_data
+from orchestrator.report.tables.columns import Cells, Section
+from orchestrator.report.tables.configurations import confirmation_section
+from orchestrator.report.tables.effects import effect_notes
+from orchestrator.report.tables.later_evaluations import later_section
+from orchestrator.report.tables.provenance import environment_section, provenance_section
+from orchestrator.report.tables.race import race_section
+from orchestrator.report.tables.sentences import headlines
+from orchestrator.results.analysis import read_confirmations, shows_effects
+from orchestrator.results.summary import Summary
+from orchestrator.wording import command, describe_deaths, format_values, label
+
+MOST_FAILURES = 40  # that are listed
+_INTERVAL = re.compile(r"\[[^\[\]]{,40}\]")
+
+
+def render_page(result: Summary, curves: pd.DataFrame) -> str:
+    """Return the page; `curves` are those of all members, also of configurations that have not ended.
+
+    Whatever a user named is escaped here or shown as text by page.js. No script runs but those of this package.
+    """
+    style, library, script = (_file(name) for name in ("page.css", "d3.min.js", "page.js"))
+    hashes = {name: _hash(text) for name, text in (("style", style), ("library", library), ("script", script))}
+    policy = (
+        f"default-src 'none'; style-src {hashes['style']}; script-src {hashes['library']} {hashes['script']}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    data = json.dumps(_without_controls(page_data(result, curves)), allow_nan=False, separators=(",", ":"))
+    return Template(_file("page.html")).substitute(
+        policy=policy,
+        title=escape(f"lengthwise: {result.name}"),
+        name=escape(result.name),
+        meta=escape(_meta(result)),
+        answers="".join(_paragraphs(answers(result))),
+        sections="\n".join(_sections(result)),
+        data=data.replace("<", "\\u003c"),  # no text in it can end the element
+        style=style,
+        library=library,
+        script=script,
+    )
+
+
+def escape(text: str) -> str:
+    """Return text as HTML shows it, in attributes as well, without control characters."""
+    return html.escape(remove_controls(text))
+
+
+def _file(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _without_controls(value: Any) -> Any:
+    """Return a tree of JSON in which no text has control characters."""
+    if isinstance(value, str):
+        return remove_controls(value)
+    if isinstance(value, dict):
+        return {remove_controls(key): _without_controls(one) for key, one in value.items()}
+    return [*map(_without_controls, value)] if isinstance(value, list | tuple) else value
+
+
+def _meta(result: Summary) -> str:
+    live = f"; as of {time.strftime('%Y-%m-%d %H:%M:%S')}, loads itself again" if result.status == "running" else ""
+    return f"study {result.study}, in {result.folder}{live}"
+
+
+def _sections(result: Summary) -> Iterator[str]:
+    """Yield what failed, confirmations, and the folded rest: how it was judged, the race, provenance, commands."""
+    yield from _failures(result)
+    for confirmed in read_confirmations(result):
+        yield _section(confirmation_section(result, confirmed))
+    state, *lines = headlines(result)
+    folded = [Section(heading="How this was judged, and notes", cells={}, paragraphs=[f"{state}.", *lines])]
+    if shows_effects(result) and result.status != "running":
+        folded.append(
+            Section(heading="About the effects of hyperparameters", cells={}, paragraphs=effect_notes(result))
+        )
+    folded += race_section(result)
+    folded += [later_section(result)] if result.later_evaluations else []
+    environments = environment_section(result)
+    folded += [provenance_section(result), *([environments] if environments else [])]
+    for section in folded:
+        body = _section(section, heading=False)
+        yield f"<details><summary>{escape(section.heading)}</summary>{body}</details>"
+    yield f"<details><summary>Commands</summary>{_commands(result)}</details>"
+
+
+def _failures(result: Summary) -> Iterator[str]:
+    """Yield which seeds of which configurations failed, and why; nothing if none did."""
+    lost = [(row, seed, why) for row in result.rows for seed, why in row.failures]
+    if not lost and not result.deaths:
+        return
+    shown = lost[:MOST_FAILURES]
+    cells = {
+        "configuration": [label(row.number) for row, _, _ in shown],
+        "values": [format_values(row.values, result.searched) or "-" for row, _, _ in shown],
+        "seed": [str(seed) for _, seed, _ in shown],
+        "why": [why for _, _, why in shown],
+    }
+    more = [f"{len(lost) - MOST_FAILURES} more are in the ledger."] if len(lost) > MOST_FAILURES else []
+    died = [describe_deaths(result.deaths, result.folder)] if result.deaths else []
+    yield _section(Section(heading="What failed", cells=cells if lost else {}, paragraphs=died, notes=more))
+
+
+def _commands(result: Summary) -> str:
+    # Code of the user's own is searched beside the sweep file that was run, which is not recorded.
+    again = {"the same sweep again": f"{command('run', result.folder / 'sweep.yaml')} --name another-name"}
+    commands = {
+        **({} if result.code else again),
+        "this page again": f"{command('report', result.folder)} --open",
+        "two configurations": f"{command('compare', result.folder)} 0 1",
+        "figures for a paper": f"{command('export', result.folder)} --figures pdf",
+        "to MLflow": command("publish", result.folder),
+    }
+    width = max(map(len, commands.values()))
+    lines = "\n".join(f"{typed:{width}}   # {what}" for what, typed in commands.items())
+    note = "Every curve of every seed is in curves.parquet, with the searched values; tables are in the CSV files."
+    return f"<pre>{escape(lines)}\n</pre>" + "".join(_paragraphs([note], "note"))
+
+
+def _section(section: Section, *, heading: bool = True) -> str:
+    return "".join(
+        [
+            f"<h2>{escape(section.heading)}</h2>" if heading else "",
+            *_paragraphs(section.paragraphs),
+            _table(section.cells) if section.cells else "",
+            *_paragraphs(section.notes, "note"),
+        ]
+    )
+
+
+def _paragraphs(sentences: Iterable[str], kind: str = "") -> list[str]:
+    return [f"<p{f' class={kind}' if kind else ''}>{escape(sentence)}</p>" for sentence in sentences]
+
+
+def _table(cells: Cells) -> str:
+    def line(tag: str, texts: Iterable[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{_cell(text)}</{tag}>" for text in texts) + "</tr>"
+
+    body = "".join(line("td", texts) for texts in zip(*cells.values(), strict=True))
+    return f"<div class=wide><table>{line('th', cells)}{body}</table></div>"
+
+
+def _cell(text: str) -> str:
+    """Return a cell in which an interval is not broken into lines."""
+    return _INTERVAL.sub(r"<span class=keep>\g<0></span>", escape(text))

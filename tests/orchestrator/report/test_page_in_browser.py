@@ -1,0 +1,217 @@
+"""The page of a sweep in a real browser: pointing, choosing, switching, dragging and typing change what they should."""
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from orchestrator.record.state.state import SweepState
+from orchestrator.report.files import write_report
+from orchestrator.results.comparing.seed_comparisons import GROUPS, Side, compare_sides, make_question
+from orchestrator.results.summarise import summary
+from tests.browser import Browser, needs_browser
+
+pytestmark = needs_browser
+
+HOT = "[...new Set([...document.querySelectorAll('.hot')].map(e => e.dataset.c))]"
+CURVES = "[...document.querySelectorAll('#curves .curve')].map(e => e.getAttribute('d'))"
+ROWS = "[...document.querySelectorAll('#table tbody tr')].map(e => e.cells[2].textContent)"
+SEEDS = "[...document.querySelectorAll('#curves .seed')].map(e => e.dataset.of)"
+
+
+def curve(number, seed, average, metric, lengths, step):
+    """Seeds differ, by another amount in each configuration; averages, metrics and steps differ, too."""
+    noise = 0.004 * np.sin(3.0 * seed + number) + 0.001 * seed
+    scale = {"ema": 1.0, "raw": 1.2}[average] * {"total_variation": 1.0, "invalid_mass": 0.5}.get(metric, 2.0)
+    return scale * (0.02 * (1 + number) + 0.03 * np.maximum(lengths - 5, 0) + 2.0 / step + noise)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, synthetic_sweep):
+    values = [
+        {"training.learning_rate": 10.0 ** -(4 - n / 8), "model.dropout": round(0.05 * (n * 7 % 9), 2)}
+        for n in range(16)
+    ]
+    folder = tmp_path_factory.mktemp("built") / "sixteen"
+    return synthetic_sweep(folder, values, 8, curve, {(3, 2): 60, (5, 1): 60, (5, 4): 60})
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(built, tab):
+    """A tab with the page as it is when somebody opens it; it must log no problem."""
+    path, _ = write_report(built.folder)
+    tab.resize(1200, 900)
+    tab.open("about:blank")
+    tab.open(path.as_uri())
+    tab.problems.clear()
+    yield tab
+    assert tab.problems == []
+
+
+def test_pointing_at_a_row_a_point_or_a_curve_shows_the_same_configuration_everywhere(page):
+    for selector in ('#table tr[data-c="4"]', '#points circle[data-c="4"]'):
+        page.point("h1")
+        assert page.read(HOT) == []
+        page.point(selector)
+        assert page.read(HOT) == ["4"]
+        hot = page.read("[...document.querySelectorAll('.hot')].map(e => e.tagName)")
+        assert {"tr", "circle", "path"} <= {name.lower() for name in hot} and hot.count("circle") == 2
+        assert page.read(SEEDS).count("4") == 8  # its seeds appear
+        assert page.read("document.querySelector('#readout b').textContent").endswith(page.read(ROWS)[4])
+    page.point("#curves .catch", (0.5, 0.5))
+    (pointed,) = page.read(HOT)
+    assert page.read(SEEDS).count(pointed) == 8
+
+
+def test_switches_change_the_curves(page):
+    seen = [page.read(CURVES)]
+    for selector, value, event in (
+        ("#metric", 1, "change"), ("#average", 1, "change"), ("#scale", "log", "change"), ("#evaluation", 0, "input"),
+    ):  # fmt: skip
+        page.set(selector, value, event)
+        seen.append(page.read(CURVES))
+    assert len({json.dumps(one) for one in seen}) == 5
+    assert page.read("document.querySelector('#step').textContent") == "step 50"
+    assert "invalid_mass (raw)" in page.read("document.querySelector('#curves').textContent")
+    kept = page.read("location.hash")
+    page.read("location.reload()")
+    page.wait_for_load(page._loads)
+    assert page.read(CURVES) == seen[-1] and page.read("location.hash") == kept  # as the page of a running sweep does
+
+
+def test_ranges_of_lengths_are_marked(page):
+    marked = page.read("[...document.querySelectorAll('#curves .range')].map(e => e.getAttribute('class'))")
+    assert marked == ["range trained", "range selection", "range test"]
+    legend = page.read("document.querySelector('#legend').textContent")
+    assert all(words in legend for words in ("trained 1-5", "selection 6-7", "test 8-11"))
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (2, 7), (9, 3)])
+def test_clicking_two_configurations_compares_them_as_python_does(page, built, pair):
+    page.click("#every")
+    for c in (0, 1):
+        page.click(f'#table tr[data-c="{c}"]')  # they are chosen at first
+    assert page.read("document.querySelectorAll('#comparison tbody tr').length") == 0
+    for c in pair:
+        page.click(f'#table tr[data-c="{c}"]')
+    shown = page.read("[...document.querySelectorAll('#comparison tbody tr')].map(e => ({...e.dataset}))")
+    result = summary(SweepState.load(built.folder))
+    first, second = (Side(result, result.rows[c]) for c in pair)
+    assert [one["group"] for one in shown] == list(GROUPS)
+    for one, group in zip(shown, GROUPS, strict=True):
+        outcome = compare_sides(first, second, make_question(first, second, group), "").outcome
+        assert int(one["n"]) == outcome.n
+        for name in ("difference", "low", "high", "level", "p"):
+            value, wanted = float(one[name].replace("Infinity", "inf")), getattr(outcome, name)
+            assert value == pytest.approx(wanted, rel=1e-12) or (math.isnan(value) and math.isnan(wanted)), name
+
+
+def test_dragging_along_an_axis_keeps_its_configurations_alone(page):
+    page.drag('#parallel .brush[data-axis="dropout"] .overlay', (0.5, 0.5), (0.5, 0.98))
+    kept = page.read(ROWS)
+    dropped = page.read("document.querySelectorAll('#curves .curve.out').length")
+    assert 0 < len(kept) < 16 and dropped == 16 - len(kept)
+    assert page.read("document.querySelectorAll('#points svg:first-child .out').length") == dropped
+    page.click("#clear")
+    assert page.read("document.querySelectorAll('.out').length") == 0
+
+
+def test_keys_do_what_the_pointer_does(page):
+    page.read("document.querySelector('#table tbody tr').focus()")
+    page.press("ArrowDown")
+    page.press("ArrowDown")
+    assert page.read(HOT) == ["2"] and page.read("document.activeElement.dataset.c") == "2"
+    page.read("document.querySelector('[data-slider=dropout]').focus()")
+    for _ in range(6):
+        page.press("ArrowDown")
+    kept = len(page.read(ROWS))
+    assert 0 < kept < 16
+    page.press("Escape")
+    assert page.read("document.querySelectorAll('.out').length") == 0
+
+
+def test_the_table_is_sorted_by_a_column(page):
+    page.click("#every")
+    names = page.read("[...document.querySelectorAll('#table th')].map(e => e.textContent)")
+    page.click(f"#table th:nth-child({names.index('dropout') + 1}) button")
+    column = (
+        f"[...document.querySelectorAll('#table tbody tr')].map(e => +e.cells[{names.index('dropout')}].textContent)"
+    )
+    assert page.read(column) == sorted(page.read(column)) and len(page.read(column)) == 16
+
+
+@pytest.mark.parametrize(("width", "phone"), [(360, True), (390, True), (800, False), (1600, False)])
+def test_no_width_has_a_horizontal_scroll(page, width, phone):
+    page.resize(width, 800, phone=phone)
+    page.read("new Promise(done => setTimeout(done, 250))")
+    assert page.read("document.documentElement.scrollWidth") <= width
+
+
+def test_the_page_works_in_a_frame_without_rights_as_in_mlflow(built, tab, tmp_path):
+    path, _ = write_report(built.folder)
+    frame = tmp_path / "frame.html"
+    frame.write_text("<iframe id=f sandbox='allow-scripts' width=1000 height=800></iframe>")
+    tab.open(frame.as_uri())
+    tab.problems.clear()
+    script = f"document.querySelector('#f').srcdoc = {json.dumps(path.read_text())}"
+    tab.read(f"new Promise(done => {{ document.querySelector('#f').onload = () => done(); {script} }})")
+    tab.screenshot(tmp_path / "frame.png")
+    with Image.open(tmp_path / "frame.png") as image:
+        colours = set(image.convert("RGB").get_flattened_data())
+    assert (0xC2, 0x41, 0x0C) in colours and (0x0F, 0x76, 0x6E) in colours  # the curves of A and B
+    assert tab.problems == []
+
+
+def test_a_page_without_any_evaluation_opens(tmp_path, tab, synthetic_sweep):
+    path, _ = write_report(synthetic_sweep(tmp_path / "none", [{}], 2, curve, ended=False, stop_after_step=0).folder)
+    tab.problems.clear()
+    tab.open(path.as_uri())
+    assert tab.problems == [] and "0 of 1 configuration" in tab.read("document.body.innerText")
+
+
+REFRESHING = """
+import sys
+from pathlib import Path
+from orchestrator.report.files import refresh_page
+refresh_page(Path(sys.argv[1]), pause=0.2)
+"""
+
+
+def test_the_page_of_a_running_sweep_is_written_anew(built, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(built.folder, folder)
+    (folder / "report.html").unlink(missing_ok=True)
+    ledger = folder / "events.jsonl"
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    ledger.write_bytes(b"".join(lines[:12]))
+    writer = subprocess.Popen([sys.executable, "-c", REFRESHING, folder])
+    try:
+        seen = []
+        for count in (12, 40):
+            ledger.write_bytes(b"".join(lines[:count]))
+            wait_for_page(folder, seen)
+            seen.append((folder / "report.html").read_text())
+    finally:
+        writer.kill()
+        writer.wait()
+    assert seen[0] != seen[1]
+
+
+def wait_for_page(folder, seen):
+    """Wait until report.html is another one than those seen."""
+    began, path = time.monotonic(), folder / "report.html"
+    while not path.exists() or path.read_text() in seen:
+        assert time.monotonic() - began < 60, "the page was not written anew"
+        time.sleep(0.05)
