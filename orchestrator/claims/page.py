@@ -89,19 +89,25 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
 
 
 def choose_figures(file: ClaimsFile, judgements: Sequence[Judgement]) -> list[Judgement]:
-    """Return the claims that are drawn: those that the file names, else of the headlines and then the others."""
-    by_id = {judgement.claim.id: judgement for judgement in judgements}
+    """Return the claims that are drawn: those that the file names, else of the headlines and then the others.
+
+    Of a claim that was asked again it is the asking that was judged.
+    """
+    judged = _judged_askings(judgements)
     headlines = [headline.claim for headline in file.headlines if headline.claim is not None]
-    names = file.figures or dict.fromkeys([*headlines, *by_id])
-    return [by_id[name] for name in names if draw_claim(by_id[name]) is not None][:FIGURES]
+    names = file.figures or [*headlines, *(judgement.claim.id for judgement in judgements)]
+    chosen = {judged[name].claim.id: judged[name] for name in names}
+    return [judgement for judgement in chosen.values() if draw_claim(judgement) is not None][:FIGURES]
+
+
+def _judged_askings(judgements: Sequence[Judgement]) -> dict[str, Judgement]:
+    """Return for every claim the asking that its verdict is about, by id."""
+    return {judgement.claim.id: find_judged(askings) for askings in group_askings(judgements) for judgement in askings}
 
 
 def headlines_table(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
     """Return a table of the headlines that a claim asks, with the verdict of all askings; empty without any."""
-    judged = {
-        judgement.claim.id: find_judged(askings) for askings in group_askings(judgements) for judgement in askings
-    }
-    by_id = {judgement.claim.id: judgement for judgement in judgements}
+    judged, by_id = _judged_askings(judgements), {judgement.claim.id: judgement for judgement in judgements}
     rows = []
     for headline in file.headlines:
         if headline.claim is None:

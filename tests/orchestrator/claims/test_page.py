@@ -146,6 +146,7 @@ def test_all_askings_of_a_claim_are_in_one_row(claims_file: Path, says) -> None:
     assert list(rows) == ["pre_norm"] and rows["pre_norm"].count("n = 9 seeds") == 3
     assert "again (other expect, lengths): " in rows["pre_norm"] and "judged by again" in rows["pre_norm"]
     assert list(details) == ["pre_norm", "again"]
+    assert [file.stem for file in page.parent.glob("page_figures/*")] == ["again"], "the one that is judged"
 
 
 def test_a_page_has_the_reasons_of_its_bounds_and_the_means(claims_file: Path, says) -> None:
