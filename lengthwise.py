@@ -19,6 +19,7 @@ import importlib
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ class Member:
 
     def __init__(self, config: Mapping[str, Any], seed: int, steps: int, every: int | None) -> None:
         self._reports = os.environ.get("LENGTHWISE_REPORTS")
+        self._has_warned = False  # of checkpoints of an earlier run
         path = self._value("CONFIG")
         self.config: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8")) if path else dict(config)
         self.seed = int(self._value("SEED") or seed)
@@ -54,6 +56,12 @@ class Member:
         """The folder for saved states, which the next attempt finds again; outside of a sweep `checkpoints/` here."""
         folder = Path(self._value("CHECKPOINTS") or "checkpoints")
         folder.mkdir(parents=True, exist_ok=True)
+        if not self._reports and not self._has_warned and any(folder.iterdir()):
+            print(
+                f"lengthwise: {folder}/ is not empty, so this run may resume from it; delete it to begin anew",
+                file=sys.stderr,
+            )
+        self._has_warned = True
         return folder
 
     def due(self, step: int) -> bool:

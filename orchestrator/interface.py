@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from trainers.evaluation.results import Evaluation, Progress
 
 
+WITHOUT_LAST = "its last report"  # part of the error of a member that ended by itself before its last report
+
+
 class Member(Protocol):
     """One configuration with one seed; a frozen dataclass with the fields of its sections and `seed`."""
 
@@ -81,7 +84,7 @@ class Trainer(Protocol):
     sections: tuple[str, ...]
     is_local: bool  # packs run in processes of this machine unless told otherwise, GPUs included
     inline_curves: bool  # small curves are written to the ledger itself: packs are too many for a file each
-    equal_failures: int | None  # a sweep stops when the first packs, so many, fail alike before their first evaluation
+    equal_failures: int | None  # a sweep stops when the first packs, so many, fail alike
 
     def build(self, sections: Mapping[str, Any], *, recorded: bool) -> Any:
         """Return the member of seed 0 with these sections. Raises ConfigError with dotted keys."""

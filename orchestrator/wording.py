@@ -141,6 +141,11 @@ def spans(numbers: Sequence[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs) or "none"
 
 
+def lengths_in_words(numbers: Sequence[int], kind: str = "") -> str:
+    """Return lengths with their noun: lengths_in_words((6, 7)) -> "lengths 6-7"; ((5,), "test ") -> "test length 5"."""
+    return f"{kind}length{'' if len(numbers) == 1 else 's'} {spans(numbers)}"
+
+
 def read_numbers(text: str) -> tuple[int, ...]:
     """Return the whole numbers of a list with ranges, in its order: read_numbers("1-3, 7") -> (1, 2, 3, 7).
 

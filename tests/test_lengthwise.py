@@ -49,11 +49,19 @@ def test_values_of_the_sweep(in_sweep: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [step for step in range(260) if run.due(step)] == [250]
 
 
-def test_checkpoints_outside_of_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_outside_of_a_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delenv("LENGTHWISE_REPORTS", raising=False)
     monkeypatch.chdir(tmp_path)
-    (lengthwise.member().checkpoints / "last").touch()
-    assert (tmp_path / "checkpoints" / "last").is_file()
+    run = lengthwise.member()
+    (run.checkpoints / "last").touch()
+    assert (run.checkpoints / "last").is_file() and (tmp_path / "checkpoints" / "last").is_file()
+    assert capsys.readouterr().err == ""
+    again = lengthwise.member()
+    assert again.checkpoints == again.checkpoints
+    (warning,) = capsys.readouterr().err.splitlines()  # an earlier run left it
+    assert "checkpoints/" in warning
 
 
 def test_reports_are_read_back(in_sweep: Path) -> None:

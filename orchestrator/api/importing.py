@@ -27,6 +27,7 @@ def import_table(
     lengths: Sequence[int] | None = None,
     trained: Sequence[int] = (),
     average: str | None = None,
+    axis: str | None = None,
     columns: Sequence[str] | None = None,
     seed_column: str = "seed",
     step: int | None = None,
@@ -40,7 +41,7 @@ def import_table(
 
     `table` is a CSV or Parquet file with one value a row, such a data frame, or "mlflow:URI", "wandb:PATH" or
     "tune:FOLDER", for which `source` has the options `pattern`, `experiment` and `step_column`. `metrics` are better
-    directions by metric: {"accuracy": "maximize"}; the first one is judged.
+    directions by metric: {"accuracy": "maximize"}; the first one is judged. `axis` is what lengths count.
 
     Raises UserError for anything in the results that cannot be used, SweepExists when the folder holds a sweep already.
     """
@@ -59,7 +60,7 @@ def import_table(
         find_storage(storage) if storage is not None else default_storage(),
         name,
         console or make_console(),
-        Judging(directions=metrics, lengths=selection, trained=tuple(trained), average=average),
+        Judging(directions=metrics, lengths=selection, trained=tuple(trained), average=average, axis=axis),
         study=study,
         columns=columns,
         seed_column=seed_column,

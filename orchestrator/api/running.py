@@ -12,7 +12,7 @@ from orchestrator.api.sweep import Sweep
 from orchestrator.consoles import make_console, say
 from orchestrator.record.ledger.folders import default_storage, find_storage
 from search_spaces import SweepSpec
-from search_spaces.grammar.load import read_sections
+from search_spaces.grammar.load import read_sections, read_sweep
 from search_spaces.grammar.shipped import find_sweep_file
 
 DICTIONARY = "the dictionary"
@@ -49,11 +49,12 @@ def run(
 def _spec(
     file: str | Path | Mapping[str, Any], overrides: Sequence[str], name: str | None, imports: Sequence[str]
 ) -> SweepSpec:
-    if not isinstance(file, Mapping):
-        from orchestrator.plan.checks.soundness import load_checked  # brings the registries
+    if isinstance(file, Mapping):
+        reading = read_sections(json.loads(to_json(DICTIONARY, file)), DICTIONARY, overrides, name, imports)
+    else:
+        reading = read_sweep(find_sweep_file(file), overrides, name, imports)
+    from orchestrator.plan.checks.soundness import checked  # brings the registries
+    from orchestrator.record.kept.code import use_recorded_program
 
-        return load_checked(find_sweep_file(file), overrides, name, imports)
-    sections = json.loads(to_json(DICTIONARY, file))
-    from orchestrator.plan.checks.soundness import checked
-
-    return checked(read_sections(sections, DICTIONARY, overrides, name, imports))
+    use_recorded_program(reading.spec)
+    return checked(reading)

@@ -41,6 +41,9 @@ def import_results(
     ] = None,
     lengths: Annotated[str | None, typer.Option(help="Selection lengths, such as 20 or 5,8-10.")] = None,
     trained: Annotated[str | None, typer.Option(help="Lengths that were trained on, such as 1-10.")] = None,
+    axis: Annotated[
+        str | None, typer.Option(help="What lengths count, such as depth or digits (evaluation.axis).")
+    ] = None,
     average: Annotated[str | None, typer.Option(help="The judged weight average, if there are several.")] = None,
     columns: Annotated[str | None, typer.Option(help="Columns with settings: lr,width; by default all others.")] = None,
     seed_column: Annotated[str, typer.Option(help="The column, or parameter, with the seed.")] = "seed",
@@ -85,6 +88,7 @@ def import_results(
             lengths=_read_lengths("--lengths", lengths),
             trained=_read_lengths("--trained", trained) or (),
             average=average,
+            axis=axis,
         ),
         study=study,
         columns=columns.split(",") if columns is not None else None,

@@ -44,13 +44,15 @@ class Judging:
     """How imported results are judged.
 
     directions: by metric; the first one is the objective's. lengths: the selection lengths, None if the metric has only
-    one. trained: the lengths that were trained on. average: the judged one, None if there is only one.
+    one. trained: the lengths that were trained on. average: the judged one, None if there is only one. axis: what
+    lengths count, None if it is not said.
     """
 
     directions: Mapping[str, str]
     lengths: tuple[int, ...] | None = None
     trained: tuple[int, ...] = ()
     average: str | None = None
+    axis: str | None = None
 
 
 def read_directions(given: Sequence[str]) -> dict[str, str]:
@@ -244,6 +246,7 @@ def _sections(results: Results, members: Members, judging: Judging, place: int |
             "trained_lengths": list(judging.trained),
             "metrics": metrics,
             "averages": [results.averages[average] for average in curves.averages],
+            **({"axis": judging.axis} if judging.axis is not None else {}),
         },
     }
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import LengthwiseError
+from orchestrator.interface import WITHOUT_LAST
 from trainers.errors import nearest
 
 _FIELDS = ("step", "average", "curves", "loss", "failed", "stopped")
@@ -56,6 +57,10 @@ class Declared:
         if missing := [length for length in self.judged["lengths"] if length not in curves.get(metric, {})]:
             lengths = ", ".join(map(str, missing))
             raise ValueError(f"{metric}: missing at objective.lengths {lengths}; null is allowed where it is undefined")
+
+    def lacks_judged(self, averages: Collection[str]) -> bool:
+        """Return whether the judged average is not among those that were reported."""
+        return self.judged is not None and self.judged["average"] not in averages
 
     def next_due(self, step: int) -> int:
         """Return the first step after `step` at which a report is due."""
@@ -118,19 +123,18 @@ def parse_report(line: str, declared: Declared) -> Report:
 class MergedReports:
     """The reports of all attempts of a member, read in order.
 
-    `completed`: the last complete step. `repeated`: how many reports a later attempt repeated with other values.
-    `failed`, `stopped`: the step at which training diverged or stopped early, None if it did not; later lines are not
-    read.
+    `completed`: the last complete step. `last_step`: the last one reported, due or not, or 0. `repeated`: how many
+    reports a later attempt repeated with other values. `failed`, `stopped`: the step at which training diverged or
+    stopped early, None if it did not; later lines are not read.
     """
 
     def __init__(self, declared: Declared) -> None:
         self.declared = declared
-        self.completed = self.repeated = 0
+        self.completed = self.last_step = self.repeated = 0
         self.failed: int | None = None
         self.stopped: int | None = None
         self._file, self._line = "", 0  # of the attempt that is read
         self._lines: dict[tuple[int, str], int] = {}  # of its reports, by step and average
-        self._last_step = 0  # of all attempts
         self._curves: dict[tuple[int, str], NDArray[np.float32]] = {}
         self._losses: dict[int, float] = {}
 
@@ -154,11 +158,21 @@ class MergedReports:
         return complete
 
     def finish(self) -> list[ReportedStep]:
-        """Return the last due step if some of its averages are missing; no more will be read."""
-        return [self._complete(self._last_step)] if self._is_open(self._last_step) else []
+        """Return the last due step if averages other than the judged one are missing; no more will be read."""
+        step = self.last_step
+        if not self._is_open(step) or self.declared.lacks_judged(self._reported(step)):
+            return []
+        return [self._complete(step)]
+
+    def describe_missing(self) -> str:
+        """Return what was due when the reports ended, as the end of "it ended after step 20 of 30, without ..."."""
+        if not self.last_step:
+            return "report() of lengthwise.member() or a line in ${reports}"
+        why = f"; {self._describe_lacking(self.last_step)}" if self._is_open(self.last_step) else ""
+        return f"{WITHOUT_LAST}: step {self.declared.next_due(self.completed)} was due{why}"
 
     def _add(self, report: Report) -> list[ReportedStep]:
-        step, average, last = report.step, report.average, self._last_step
+        step, average, last = report.step, report.average, self.last_step
         if self.completed == self.declared.steps:
             return []  # too late: its last curves are recorded
         if report.failed:
@@ -169,6 +183,9 @@ class MergedReports:
         if step > (due := self.declared.next_due(last)):
             every = "" if self.declared.every is None else f" (evaluation.every: {self.declared.every})"
             raise ValueError(f"step {step}, but no report of step {due}, which was due{every}; report before saving")
+        is_new = report.stopped or step > last
+        if is_new and self._is_open(last) and self.declared.lacks_judged(self._reported(last)):
+            raise ValueError(self._describe_lacking(last))
         if report.stopped:
             if not self._curves:
                 raise ValueError(f"stopped at step {step} before the first report")
@@ -182,7 +199,7 @@ class MergedReports:
 
         # A later step completes an earlier one; curves that a step has already are compared.
         complete = self.finish() if step > last else []
-        self._last_step = max(last, step)
+        self.last_step = max(last, step)
         values_KL = _curves_array(report.curves, self.declared)
         if (step, average) in self._curves:
             self.repeated += not np.array_equal(self._curves[step, average], values_KL, equal_nan=True)
@@ -194,6 +211,19 @@ class MergedReports:
             if all((step, name) in self._curves for name in self.declared.averages):
                 complete.append(self._complete(step))
         return complete
+
+    def _reported(self, step: int) -> list[str]:
+        return [name for name in self.declared.averages if (step, name) in self._curves]
+
+    def _describe_lacking(self, step: int) -> str:
+        """Return that a step lacks the judged average, with the line of its reports."""
+        average = self.declared.judged["average"] if self.declared.judged else ""
+        reported = self._reported(step)
+        lines = ", ".join(
+            f"{name} on line {self._lines[step, name]}" for name in reported if (step, name) in self._lines
+        )
+        text = f"step {step} was reported without the average {average}, by which configurations are ranked"
+        return f"{text} ({lines})" if lines else text
 
     def _is_open(self, step: int) -> bool:
         return step > self.completed and any((step, name) in self._curves for name in self.declared.averages)

@@ -162,7 +162,7 @@ class _Run:
     def _judge(self, code: int, reason: str | None, log: Path) -> bool:
         """Return whether a program that ended early is started again here; raises ProgramEnded otherwise."""
         completed, steps = self.reports.completed, self.member.steps
-        where = f"after step {completed} of {steps}" if completed else "before its first report"
+        where = f"after step {last} of {steps}" if (last := self.reports.last_step) else "before its first report"
         advanced = completed > self.start_step
         if reason is None and code == AGAIN:
             return True
@@ -172,8 +172,7 @@ class _Run:
         if reason is not None:
             raise ProgramEnded(f"{reason}, {where}", trace, again="hours" not in reason or not self._were_used_up())
         if code == 0:
-            missing = "its last report" if completed else "report() of lengthwise.member() or a line in ${reports}"
-            raise ProgramEnded(f"it ended {where}, without {missing}", trace, again=False)
+            raise ProgramEnded(f"it ended {where}, without {self.reports.describe_missing()}", trace, again=False)
         if code < 0:
             raise ProgramEnded(f"killed by signal {-code}, {where}", trace, again=True)
         # Before its first report it may have met other members, such as at a file that all of them create.

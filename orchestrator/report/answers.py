@@ -8,7 +8,7 @@ from orchestrator.results.analysis import effects_on_score, read_confirmations, 
 from orchestrator.results.confirmed import Confirmed, read_search_labels
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, median
-from orchestrator.wording import counted, first_few, format_values, label, short_keys, spans, three_digits
+from orchestrator.wording import counted, first_few, format_values, label, lengths_in_words, short_keys, three_digits
 
 CONFOUNDED = "hyperparameters change along with one another, and none can be judged by itself"
 STATES = {"complete": "finished", "failed": "finished without a result", "running": "running", STOPPED: STOPPED}
@@ -68,14 +68,14 @@ def which_is_best(result: Summary, *, values: bool = True) -> str:
     shown = format_values(row.values, result.searched) if values else ""
     so_far = "" if result.finished else " so far"
     chosen = (
-        f"Best by the selection lengths {spans(result.objective.lengths)}{so_far} is {name}"
+        f"Best by the {lengths_in_words(result.objective.lengths, 'selection ')}{so_far} is {name}"
         + (f" ({shown})" if shown else "")
         + f", with {result.judged_name} {three_digits(row.score, result.infinite)}"
         + (f", tied with {counted(tied, 'other')}" if tied else "")
     )
     if row.test is None or not row.groups.test:
         return f"{chosen}; no test lengths were evaluated, so nothing tells how good it is on others."
-    return f"{chosen}; on the test lengths {spans(row.groups.test)} it reaches {_at_test(result, row)}."
+    return f"{chosen}; on the {lengths_in_words(row.groups.test, 'test ')} it reaches {_at_test(result, row)}."
 
 
 def what_mattered(result: Summary) -> str:

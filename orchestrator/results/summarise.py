@@ -44,7 +44,7 @@ from orchestrator.results.scoring.undefined_values import describe_undefined_val
 from orchestrator.results.scoring.validation_scores import may_stop, read_validation_scores, stopped_at
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.wording import counted, spans
+from orchestrator.wording import counted, lengths_in_words, spans
 from search_spaces import Objective, Search
 
 
@@ -161,7 +161,7 @@ def _refuse_unjudged(state: SweepState, objective: Objective, measured: Mapping[
     for name, one in measured.items():
         metric = one.metrics.get(objective.metric)
         if metric is None or not set(objective.lengths) <= set(metric.lengths) or objective.average not in one.averages:
-            judged = f"{objective.metric} of {objective.average} at lengths {spans(objective.lengths)}"
+            judged = f"{objective.metric} of {objective.average} at {lengths_in_words(objective.lengths)}"
             number = state.configurations[name].number
             raise LedgerError(f"{state.folder / LEDGER_FILE}: configuration {number} does not measure {judged}")
 

@@ -19,7 +19,7 @@ from orchestrator.results.scoring.median_curves import Band, CurveKey
 from orchestrator.results.scoring.validation_scores import ValidationScore
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.wording import NOT_REACHED, counted, spans
+from orchestrator.wording import NOT_REACHED, counted, lengths_in_words
 from search_spaces import Objective
 from trainers.tasks.metrics import Metric
 
@@ -207,7 +207,7 @@ class Summary:
     def score_label(self) -> str:
         """The score in words."""
         how = {"mean": "mean", "max": "largest", "last": "value at the last"}[self.objective.reduce]
-        return f"score: {how} {self.judged_name} at lengths {spans(self.objective.lengths)}"
+        return f"score: {how} {self.judged_name} at {lengths_in_words(self.objective.lengths)}"
 
     @cached_property
     def test_lengths(self) -> tuple[int, ...]:

@@ -47,7 +47,9 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
         refuse_changed_file(spec, state)
         since = ", which was extended since" if is_earlier(spec, state) else " already"
         way_on = f"resume it with: {command('resume', folder)}"
-        if state.ended == "complete":
+        if state.deaths:
+            way_on += " --retry-failed"
+        elif state.ended == "complete":
             way_on = f"it is complete, so show it with: {command('report', folder)}"
         raise SweepExists(f"{folder} holds this sweep{since}; {way_on}")
 

@@ -122,6 +122,14 @@ def _check_new(spec: SweepSpec, findings: Findings, *, recorded: bool) -> None:
     """Record what only a file, or a dictionary, that may begin a sweep is checked for."""
     if not recorded:
         check_conditions(spec.space, {section: getattr(spec, section) for section in spec.sections}, findings)
+    # The author of a program declares the better direction of its metrics.
+    metrics = spec.evaluation.get("metrics") if spec.program and not recorded else None
+    declared = metrics.get(spec.objective.metric) if isinstance(metrics, dict) else None
+    declared = declared.get("direction") if isinstance(declared, dict) else declared
+    given = spec.objective.direction
+    if declared in ("minimize", "maximize") and not spec.direction_is_assumed and given != declared:
+        message = f"contradicts evaluation.metrics.{spec.objective.metric}: {declared}"
+        findings.add("objective.direction", message, given=given, allowed=declared)
     uri = spec.tracking.uri
     if uri is not None and (problem := store_problem(uri)):
         findings.add("tracking.uri", problem, given=uri, allowed=STORES)

@@ -20,11 +20,11 @@ from orchestrator.code.own_code import (
     loaded_module,
     program_files,
 )
+from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.trust import refuse_untrusted
-from orchestrator.wording import differing_keys, first_few
-
-ACCEPT = "resume with --accept-code-change, which is recorded"
+from orchestrator.wording import command, differing_keys, first_few
+from search_spaces import SweepSpec
 
 
 def import_recorded(state: SweepState) -> None:
@@ -47,6 +47,8 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[S
     the copy in the sweep folder of a missing module; UntrustedCode for a sweep that is not trusted.
     """
     sources, notes, problems = list[Source](), list[str](), list[str]()
+    again = f"{command('resume', state.folder)}{' --retry-failed' if state.deaths else ''} --accept-code-change"
+    accept = f"accept it, which is recorded: {again}"
     for fields in state.modules:
         then = Source.from_recorded(fields)
         try:
@@ -62,14 +64,14 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[S
         if change:
             undo = "" if then.installed else f"undo the change (copies: {_copy_path(state.folder, then)}), or "
             notes.append(f"{change}; training continues with it")
-            problems += [] if accept_change else [f"{change}; {undo}{ACCEPT}"]
+            problems += [] if accept_change else [f"{change}; {undo}{accept}"]
         sources.append(now)
     if versions := version_change(state.codes):
         notes.append("this sweep was last trained with lengthwise {}; it resumes with {}".format(*versions))
     if state.codes and (changes := changed_code(state.codes[-1])):
         change = first_few(changes, most=10)
         notes.append(f"{change}; training continues with the code as it is now")
-        problems += [] if accept_change else [f"{change}; undo the change{_describe_commits(state)}, or {ACCEPT}"]
+        problems += [] if accept_change else [f"{change}; undo the change{_describe_commits(state)}, or {accept}"]
     if problems:
         raise OwnCodeError("\n".join(problems))
     started = [_describe_files(source, source.root) for source in sources if not _is_loaded(source)]
@@ -89,6 +91,15 @@ def find_program(state: SweepState) -> Path | None:
             return _check_same(program_files(then.root, then.files), then).root
         return _find_copy(state.folder, then).root
     return None
+
+
+def use_recorded_program(spec: SweepSpec | None) -> None:
+    """Let `spec` find the files of its program if it was read from the recorded copy in a sweep folder.
+
+    Raises OwnCodeError if the recorded copies are damaged.
+    """
+    if spec is not None and spec.program and spec.folder is not None and has_ledger(spec.folder):
+        spec.in_folder(find_program(SweepState.load(spec.folder)) or spec.folder)
 
 
 def read_program(state: SweepState) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summary import Summary
 from orchestrator.results.views.race_rounds import race_sentence
 from orchestrator.statistics.intervals import Estimate
-from orchestrator.wording import command, describe_deaths, label, spans, three_digits
+from orchestrator.wording import command, describe_deaths, label, lengths_in_words, spans, three_digits
 
 MOST_NAMED = 5  # configurations that are better at the test lengths
 FEWEST_ORDERED = 3  # configurations from which on their order has a correlation
@@ -97,12 +97,17 @@ def selection_sentence(result: Summary) -> str:
     (metric, average), objective = result.objective_curve, result.objective
     groups = {row.groups for row in result.rows}
     common = groups.pop() if len(groups) == 1 else None
-    test = f"lengths {spans(common.test)}" if common else "the lengths beyond (they differ between configurations)"
-    unused = f"{test} were not used for selection"
+    unused = "the lengths beyond (they differ between configurations) were not used for selection"
+    if common:
+        were = "was" if len(common.test) == 1 else "were"
+        unused = f"{lengths_in_words(common.test)} {were} not used for selection"
     if common and not common.test:
         unused = "no test lengths were evaluated"
+    averages = {name for measured in result.measured.values() for name in measured.averages}
+    of_average = "" if averages == {"raw"} else f" of the {average} average"
+    over = f"{objective.reduce} over " if len(objective.lengths) > 1 else "at "
     return (
-        f"Selected by {metric} of the {average} average, {objective.reduce} over lengths {spans(objective.lengths)}, "
+        f"Selected by {metric}{of_average}, {over}{lengths_in_words(objective.lengths)}, "
         + ("each seed at the evaluation they choose, " if objective.evaluation == BEST else "")
         + f"median over seeds ({objective.direction}); {unused}"
         + (f"; {_trained_words(result, common)}" if common else "")
@@ -160,7 +165,7 @@ def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
         named += [f"{len(better) - MOST_NAMED} more"] if len(better) > MOST_NAMED else []
         words += f" ({', '.join(named)}); no choice went by this"
     correlation = [_correlation(orders.correlation)] if orders.others + 1 >= FEWEST_ORDERED else []
-    return [f"Order at the test lengths {spans(result.test_lengths)}: {'; '.join([*correlation, words])}"]
+    return [f"Order at the {lengths_in_words(result.test_lengths, 'test ')}: {'; '.join([*correlation, words])}"]
 
 
 def _correlation(estimate: Estimate) -> str:

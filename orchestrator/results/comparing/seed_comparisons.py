@@ -18,6 +18,7 @@ from orchestrator.statistics.two_samples import TwoSamples, compare_groups, comp
 GROUPS = ("test", "selection", "trained")  # the lengths that no choice depends on come first
 MOST, OTHERS = 6, 20  # all pairs of up to MOST configurations; else the first against OTHERS
 FAILED = "a seed failed, and with it the configuration (objective.failed_seeds: fail)"
+ALL_FAILED = "every seed of both failed"
 FIRST_TWO, PAIRS, AGAINST_FIRST = "first and second", "every pair", "each against the first"
 
 
@@ -175,6 +176,8 @@ def _compared(x: Floats, y: Floats, paired: bool, question: Question) -> TwoSamp
     lost = np.isnan(x).any() or np.isnan(y).any()
     if question.policy == "fail" and lost:
         return TwoSamples(n=0, reason=FAILED)
+    if len(x) and np.isnan(x).all() and np.isnan(y).all():
+        return TwoSamples(n=0, reason=ALL_FAILED)
     x, y = (count_failed(values, question) for values in (x, y))
     if not paired:
         return compare_groups(x[~np.isnan(x)], y[~np.isnan(y)])

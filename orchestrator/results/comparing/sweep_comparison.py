@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from orchestrator.errors import UserError
 from orchestrator.results.comparing.questions import Pair, common_lengths, make_questions
 from orchestrator.results.comparing.seed_comparisons import (
+    ALL_FAILED,
     FAILED,
     GROUPS,
     Question,
@@ -166,9 +168,11 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
             one = {}
     matched = sorted((values for values in one if values in other), key=lambda values: one[values].number)
     if not matched:
+        nearest = [line for key in every if (line := _nearest_numbers(first, second, key))]
         raise UserError(
             f"{first.folder} and {second.folder}: no configuration of one has the searched values "
             f"({', '.join(every) or 'none'}) of a configuration of the other, so there is nothing to compare"
+            + (f"; nearest: {', '.join(nearest)}" if nearest else "")
         )
     pruned = sum(one[values].pruned_at is not None or other[values].pruned_at is not None for values in matched)
     ended = [values for values in matched if one[values].complete and other[values].complete]
@@ -186,6 +190,21 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
         only_first=len(first.rows) - len(matched),
         only_second=len(second.rows) - len(matched),
     )
+
+
+def _nearest_numbers(first: Summary, second: Summary, key: str) -> str:
+    """Return the nearest numbers that two sweeps have for a key, "key 0.0302 / 0.03"; empty if one is in both."""
+    one, other = (
+        {
+            value
+            for row in result.rows
+            if type(value := row.values.get(key, lookup(dict(result.recorded[row.config_id].resolved), key)))
+            in (int, float)
+        }
+        for result in (first, second)
+    )
+    x, y = min(product(one, other), key=lambda pair: abs(pair[0] - pair[1]), default=(0, 0))
+    return f"{key} {x} / {y}" if x != y else ""
 
 
 def _values(result: Summary, row: Row, keys: tuple[str, ...], shared: frozenset[str]) -> Hashable:
@@ -247,6 +266,8 @@ def _outcome(x_CS: Floats, y_CS: Floats, question: Question, paired: bool, level
     lost = np.isnan(x_CS).any() or np.isnan(y_CS).any()
     if question.policy == "fail" and lost:
         return TwoSamples(n=0, reason=FAILED)
+    if x_CS.size and np.isnan(x_CS).all() and np.isnan(y_CS).all():
+        return TwoSamples(n=0, reason=ALL_FAILED)
     x_CS, y_CS = (count_failed(values, question) for values in (x_CS, y_CS))
     if paired:
         differences = _mean_over_configurations(subtract_pairs(x_CS, y_CS))

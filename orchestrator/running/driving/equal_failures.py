@@ -3,6 +3,7 @@
 import re
 
 from orchestrator.errors import LengthwiseError
+from orchestrator.interface import WITHOUT_LAST
 from orchestrator.record.state.state import SweepState
 from orchestrator.wording import command
 
@@ -10,14 +11,20 @@ _SHOWN_LINES = 15
 
 
 class EqualFailures(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
-    """The first packs failed alike before their first evaluation; the message ends with the log of one."""
+    """The first packs failed alike; the message ends with the log of one."""
 
 
 def refuse_equal_failures(state: SweepState, most: int | None) -> None:
-    """Raise EqualFailures if as many as `most` packs, and all that have ended, failed alike without an evaluation."""
+    """Raise EqualFailures if as many as `most` packs, and all that have ended, failed alike.
+
+    They failed without an evaluation, or ended by themselves without their last one, whatever their configuration.
+    """
     packs = state.packs.values()
     ended = [pack for pack in packs if pack.has_ended]
-    if most is None or len(ended) < min(most, len(packs)) or any(pack.evaluations for pack in packs):
+    if most is None or len(ended) < min(most, len(packs)):
+        return
+    ended_early = all(WITHOUT_LAST in (pack.error or "") for pack in ended)
+    if not ended_early and any(pack.evaluations for pack in packs):
         return
     errors = {re.sub(r"\b[0-9a-f]{12}\b|\d+", "", pack.error or "") for pack in ended}  # without names and seeds
     if len(errors) > 1 or any(pack.status != "failed" for pack in ended):

@@ -16,7 +16,7 @@ from typing import Any
 
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.summary import Summary
-from orchestrator.wording import spans
+from orchestrator.wording import lengths_in_words
 
 VIEW_TAG = "mlflow.sharedViewState."
 NOTE_TAG, COLOR_TAG = "mlflow.note.content", "mlflow.runColor"
@@ -150,7 +150,7 @@ def description(summary: Summary, sentences: Sequence[str] = (), confirmed: Sequ
     lines = [
         f"Sweep `{summary.name}`, {state}: {summary.configurations_finished} of {summary.planned} configurations, "
         f"{summary.seeds_run} seeds run, {summary.seeds_failed} failed.",
-        f"Ranked by the median over seeds of {summary.judged_name} at lengths {spans(summary.objective.lengths)}; "
+        f"Ranked by the median over seeds of {summary.judged_name} at {lengths_in_words(summary.objective.lengths)}; "
         "lengths beyond these were not used for selection.",
         "In `<metric>/<average>/...` the step is the **length**; under `progress/` it is the training step.",
         "Runs are named by the label of the configuration, `#` and its number in drawn order; `rank` is a metric.",

@@ -232,6 +232,10 @@ def test_claims_about_imported_results_are_registered_afterwards(folder: Path, t
     assert "registered afterwards" in page and "of one core" not in page
 
 
+def test_the_axis_is_named(rows: pd.DataFrame, imported: Import):
+    assert summary(SweepState.load(imported(rows, axis="digits").folder)).axis == "digits"
+
+
 def test_trained_lengths_that_nobody_named_are_not_denied(rows: pd.DataFrame, imported: Import):
     result = summary(SweepState.load(imported(rows).folder))
     assert "no length" not in selection_sentence(result)

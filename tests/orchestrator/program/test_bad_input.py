@@ -52,6 +52,7 @@ def problems(study: Study) -> list[tuple[str, str, str]]:
         ({"objective__lengths": [11]}, "objective.lengths", "lengths:", ["11", "5, 10"]),
         ({"objective__average": "ema"}, "objective.average", "average: ema", ["raw"]),
         ({"evaluation__metrics": {"acc": "maximise"}}, "evaluation.metrics.acc", "acc: maximise", ["maximize?"]),
+        ({"objective__direction": "minimize"}, "objective.direction", "direction: minimize", ["maximize"]),
         ({"evaluation__every": 0}, "evaluation.every", "every: 0", ["1"]),
         (
             {"evaluation__trained_lengths": {"up_to": "config.widht"}},

@@ -1,14 +1,19 @@
 """Where the files of a program are looked for: beside the sweep file, or where the sweep has kept them."""
 
+import io
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from orchestrator import run
+from orchestrator.code.own_code import OwnCodeError
+from orchestrator.errors import SweepExists
 from orchestrator.record.kept.code import find_program
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.sweep.confirm import make_listed_spec
-from tests.orchestrator.program.studies import Study, script
+from tests.orchestrator.program.studies import Study, assert_equal_curves, script
 
 
 @pytest.mark.parametrize("change", ["nothing", "edited", "gone"])
@@ -47,3 +52,41 @@ def test_a_script_that_is_the_command_itself_stays_executable(study: Study) -> N
     script_file.chmod(0o755)
     (pack,) = study.run().packs.values()
     assert pack.status == "complete" and list(pack.evaluations) == [10, 20, 30]
+
+
+@pytest.mark.parametrize("change", ["nothing", "edited"])
+def test_the_recorded_sweep_file_finds_the_program(
+    change: str, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study.write()
+    state = study.run()
+    if change == "edited":
+        study.write("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    again = run(
+        state.folder / "sweep.yaml", storage=tmp_path / "again", name="again", console=Console(file=io.StringIO())
+    )
+    assert again.status == "complete"
+    assert_equal_curves(SweepState.load(again.folder), state)
+
+
+def test_a_change_of_code_is_answered_with_the_whole_command(study: Study) -> None:
+    study.write(script(end="sys.exit(3)", step="step == 5 and sys.exit(3)"))
+    state = study.run()
+    assert state.deaths
+    study.write()
+    with pytest.raises(OwnCodeError) as refused:
+        study.resume(state, retry_failed=True)
+    words = f"lengthwise resume {state.folder} --retry-failed --accept-code-change"
+    assert words in str(refused.value)
+    with pytest.raises(SweepExists) as exists:
+        study.run()
+    assert "--retry-failed" in str(exists.value)
+
+
+def test_three_that_end_one_step_early_stop_the_sweep(study: Study) -> None:
+    study.write(script(step="step == 29 and sys.exit(0)"), seeds=6)
+    state = study.run()
+    ended = [pack for pack in state.packs.values() if pack.has_ended]
+    assert len(ended) == 3 and all(list(pack.evaluations) == [10, 20] for pack in ended)
+    assert "step 30 was due" in study.said and "--accept-code-change" in study.said
