@@ -16,7 +16,7 @@ from orchestrator.preview.forecast_words import describe_informed, describe_race
 from orchestrator.program.run import ProgramEnded
 from orchestrator.record.kept.code import modules_for_worker
 from orchestrator.running.driving.work import solo_work
-from orchestrator.running.schedulers.choice import choose_scheduler, find_missing_resources
+from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, find_missing_resources
 from orchestrator.running.schedulers.local import this_machine
 from orchestrator.trainer import trainer_of
 from orchestrator.wording import counted, duration, label, spans
@@ -121,6 +121,7 @@ def forecast_program(
         ("steps", spans(sorted({member.steps for member in members}))),
         ("reports", f"every {members[0].every} steps" if members[0].every else "at the end"),
         ("scheduler", f"{scheduler}: {why}"),
+        ("GPUs", describe_hidden_gpus(spec, scheduler) or None),
         ("time", time_row),
         ("uses", describe_uses(used)),
     ]

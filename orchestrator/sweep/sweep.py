@@ -40,7 +40,12 @@ from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.driving.sampler import is_finished
-from orchestrator.running.schedulers.choice import choose_scheduler, find_missing_resources, open_scheduler
+from orchestrator.running.schedulers.choice import (
+    choose_scheduler,
+    describe_hidden_gpus,
+    find_missing_resources,
+    open_scheduler,
+)
 from orchestrator.running.watching.meter import Meter
 from orchestrator.running.watching.progress import Progress
 from orchestrator.sweep.children import SweepChildren
@@ -276,6 +281,8 @@ def drive_packs(
                 interrupts.install()  # ray.init has put its own handlers in their place
                 cluster = scheduler.cluster
                 say(console, f"{cluster.description}: up to {counted(cluster.workers, 'pack')} at once")
+                if hidden := describe_hidden_gpus(spec, name):
+                    say(console, f"note: {hidden}")
                 packer = Packer(spec, cluster, [one.shortage for one in state.recuts if one.shortage])
                 driver = SweepDriver(
                     spec,

@@ -1,6 +1,7 @@
 """Chooses and starts the scheduler of a sweep. Ray is imported only if it is chosen."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from orchestrator.plan.rounds import plan_rounds
 from orchestrator.running.pack.protocol import Driver
 from orchestrator.running.schedulers import inline, local
 from orchestrator.trainer import trainer_of
-from orchestrator.wording import duration
+from orchestrator.wording import counted, duration
 from search_spaces import Resources, SweepSpec
 from search_spaces.grammar.problems.findings import Findings
 
@@ -83,6 +84,16 @@ def count_lacking(cpus: int, gpus: float) -> dict[str, int]:
     """Return how many CPUs and GPUs this machine has of those that it has too few of: {"GPUs": 1}."""
     have = {"CPUs": count_cores(), "GPUs": len(gpus_here()) if gpus else 0}
     return {name: have[name] for name, needed in (("CPUs", cpus), ("GPUs", gpus)) if needed > have[name]}
+
+
+def describe_hidden_gpus(spec: SweepSpec, scheduler: str) -> str:
+    """Return a note of the GPUs of this machine that a program does not see since it asks for none; else nothing."""
+    is_inline_function = scheduler == "inline" and "function" in spec.program
+    if not spec.program or spec.resources.gpus or scheduler == "ray" or is_inline_function:
+        return ""
+    count = len(gpus_here()) if shutil.which("nvidia-smi") else 0  # torch would be asked without it, and be imported
+    have = f"this machine has {counted(count, 'GPU')}, hidden from the program because resources.gpus is 0"
+    return f"{have}; to use GPUs set resources.gpus: 1" if count else ""
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from orchestrator.machine.gpus import count_gpu_packs, gpu_slots
 from orchestrator.plan.checks.soundness import load_checked
 from orchestrator.preview.forecast import forecast
 from orchestrator.running.children.worker_host import WorkerHost
-from orchestrator.running.schedulers.choice import choose_scheduler, find_missing_resources
+from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, find_missing_resources
 from orchestrator.running.schedulers.local import this_machine
 from search_spaces import load_sweep
 from tests.command_line import CommandLine
@@ -108,6 +108,28 @@ def test_a_sweep_without_gpus_sees_none(
     study = on_gpus(gpus=0, seeds=1, together=1)
     study.run(f"resources.scheduler={scheduler}", children=children)
     assert log(tmp_path) == [["begin"], ["end"]]
+
+
+@pytest.mark.parametrize(("gpus", "visible", "hidden"), [(0, None, 2), (0, "", 0), (1, None, 0)])
+def test_hidden_gpus_are_counted(
+    gpus: int, visible: str | None, hidden: int, on_gpus: LocalStudy, monkeypatch: pytest.MonkeyPatch, children: Any
+) -> None:
+    """By `plan` and `run`, unless the user has hidden them."""
+    study = on_gpus(gpus=gpus, seeds=1, together=1)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    rows = dict(forecast(load_checked(study.folder / "prog.yaml"), None).rows)
+    study.run(children=children)
+    for text in (rows.get("GPUs", ""), study.said):
+        assert (f"{hidden} GPUs" in text and "resources.gpus: 1" in text) == bool(hidden), text
+
+
+def test_a_function_in_this_process_sees_all_gpus(on_gpus: LocalStudy) -> None:
+    study = on_gpus(gpus=0, seeds=1, together=1)
+    study.write(program={"function": "mine.train"})
+    spec = load_sweep(study.folder / "prog.yaml")
+    assert "2 GPUs" in describe_hidden_gpus(spec, "local")
+    assert describe_hidden_gpus(spec, "inline") == describe_hidden_gpus(spec, "ray") == ""
 
 
 def test_a_gpu_is_released_when_its_worker_dies(on_gpus: LocalStudy, children: Any, tmp_path: Path) -> None:
