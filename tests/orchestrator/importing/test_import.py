@@ -232,8 +232,16 @@ def test_claims_about_imported_results_are_registered_afterwards(folder: Path, t
     assert "registered afterwards" in page and "of one core" not in page
 
 
-def test_the_axis_is_named(rows: pd.DataFrame, imported: Import):
-    assert summary(SweepState.load(imported(rows, axis="digits").folder)).axis == "digits"
+def test_the_axis_is_named(rows: pd.DataFrame, tmp_path: Path, lengthwise: Any):
+    rows.to_csv(tmp_path / "results.csv", index=False)
+    words = ["import", tmp_path / "results.csv", "--metric", "accuracy:maximize", "--lengths", "20"]
+    hashes = set()
+    for name, axis in (("unnamed", None), ("named", "digits")):
+        lengthwise.succeeds(*words, "--storage", tmp_path, "--name", name, *(("--axis", axis) if axis else ()))
+        state = SweepState.load(tmp_path / name)
+        assert (summary(state).axis, state.spec["evaluation"].get("axis")) == (axis or "length", axis)
+        hashes.add(state.spec_hash)
+    assert len(hashes) == 2
 
 
 def test_trained_lengths_that_nobody_named_are_not_denied(rows: pd.DataFrame, imported: Import):

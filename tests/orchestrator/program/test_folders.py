@@ -84,6 +84,15 @@ def test_a_change_of_code_is_answered_with_the_whole_command(study: Study) -> No
     assert "--retry-failed" in str(exists.value)
 
 
+def test_a_judged_average_that_nobody_reports_stops_the_sweep(study: Study) -> None:
+    study.write(evaluation__averages=["raw", "ema"], objective__average="ema", seeds=5)
+    state = study.run()
+    ended = [pack for pack in state.packs.values() if pack.has_ended]
+    assert (state.ended, len(ended)) == ("interrupted", 3)
+    for pack in ended:
+        assert not pack.evaluations and all(word in str(pack.error) for word in ("jsonl:2", "step 10", "average ema"))
+
+
 def test_three_that_end_one_step_early_stop_the_sweep(study: Study) -> None:
     study.write(script(step="step == 29 and sys.exit(0)"), seeds=6)
     state = study.run()

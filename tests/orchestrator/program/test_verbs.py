@@ -9,6 +9,9 @@ import pytest
 
 import lengthwise as package
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.answers import which_is_best
+from orchestrator.report.tables.sentences import selection_sentence
+from orchestrator.results.summarise import summary
 from tests.command_line import CommandLine
 from tests.orchestrator.program.studies import Study, assert_equal_curves, script
 from tests.orchestrator.running.ledgers import same_curves
@@ -150,6 +153,20 @@ def test_verbs(changes, study: Study, lengthwise: CommandLine, own_code_forgotte
         refused = lengthwise(*verb, cwd=elsewhere)
         assert refused.returncode == 2 and "Traceback" not in refused.stderr, refused
         assert "program of your own" in refused.stderr
+
+
+def test_lengths_and_averages_of_which_there_is_one(study: Study) -> None:
+    """They are singular, and an average without another is not named."""
+    study.write()
+    result = summary(study.run())
+    said = [selection_sentence(result), which_is_best(result)]
+    assert "length 10" in said[0] and "length 20" in said[0] and "raw" not in said[0]
+    assert "selection length 10" in said[1] and "test length 20" in said[1]
+    assert "lengths" not in "".join(said)
+    code = script(reported='run.report(step, {"acc": 0.5}, average="ema")')
+    study.write(code, evaluation__averages=["raw", "ema"], objective__lengths=[5, 10], objective__average="raw")
+    said_of_two = selection_sentence(summary(study.run(name="two")))
+    assert "raw" in said_of_two and "lengths 5" in said_of_two
 
 
 def test_python(study: Study, tmp_path: Path) -> None:

@@ -18,7 +18,14 @@ from orchestrator.report.tables.seed_comparisons import difference_columns
 from orchestrator.results.analysis import compare_orders
 from orchestrator.results.comparing import questions
 from orchestrator.results.comparing.named_comparison import compare_named
-from orchestrator.results.comparing.seed_comparisons import AGAINST_FIRST, FIRST_TWO, OTHERS, PAIRS, compare_seeds
+from orchestrator.results.comparing.seed_comparisons import (
+    AGAINST_FIRST,
+    ALL_FAILED,
+    FIRST_TWO,
+    OTHERS,
+    PAIRS,
+    compare_seeds,
+)
 from orchestrator.results.comparing.shared_streams import declared_parameters, shared_streams
 from orchestrator.results.ran_under import RecordedConfiguration, differing_code
 from orchestrator.results.summarise import summary
@@ -98,6 +105,14 @@ def test_failed_seeds_follow_the_policy(tmp_path, synthetic_sweep):
     left = next(one for one in found["exclude"] if one.first_failed == 1 and one.second_failed == 2)
     assert left.outcome.n == 4 and math.isfinite(left.outcome.mean)
     assert found["fail"] == []  # one configuration of three is left
+
+
+def test_nothing_is_said_of_configurations_whose_seeds_all_failed(tmp_path, synthetic_sweep):
+    lost = {(number, seed): 10 for number in (0, 1) for seed in range(6)}
+    state = synthetic_sweep(tmp_path / "lost", NORMS, 6, by_seed, lost, spec=GRID)
+    both, one = (compare_named(state.folder, "0", other).comparisons for other in ("1", "2"))
+    assert {(asked.outcome.n, asked.outcome.reason) for asked in both} == {(0, ALL_FAILED)}
+    assert {asked.outcome.reason for asked in one} == {None}
 
 
 def test_seeds_of_a_pack_that_died_count_as_failed(tmp_path, synthetic_sweep):

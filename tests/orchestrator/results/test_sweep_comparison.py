@@ -12,6 +12,7 @@ from orchestrator.plan.search import draw_sample
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.sweep_comparison import noise_sentences
+from orchestrator.results.comparing.seed_comparisons import ALL_FAILED
 from orchestrator.results.comparing.sweep_comparison import TOGETHER, band_level, compare_sweeps
 from orchestrator.results.summarise import summary
 from orchestrator.statistics.intervals import median
@@ -123,8 +124,11 @@ def test_configurations_are_matched_by_their_values_whatever_their_numbers(build
     found = compare_sweeps(first, build("second", values=values))
     assert [(one.row.number, other.row.number) for one, other in found.matching.pairs] == [(0, 2), (2, 0)]
     assert (found.matching.only_first, found.matching.only_second) == (1, 1)
-    with pytest.raises(UserError, match=r"no configuration of one has the searched values \(training.learning_rate\)"):
+    with pytest.raises(
+        UserError, match=r"no configuration of one has the searched values \(training.learning_rate\)"
+    ) as none:
         compare_sweeps(first, build("other", values=[{"training.learning_rate": 0.7}]))
+    assert str(none.value).endswith("training.learning_rate 0.1 / 0.7")  # the nearest two
 
 
 def test_a_key_that_one_sweep_searched_has_the_fixed_value_of_the_other(build):
@@ -212,6 +216,15 @@ def test_failed_seeds_follow_the_policy(build, policy):
     assert one.outcome.n == 12 and one.outcome.difference == pytest.approx(by_seed.median())
     low, high = interval(by_seed.to_numpy(), 0.95)
     assert (one.outcome.low, one.outcome.high) == pytest.approx((low, high))
+
+
+def test_nothing_is_said_of_sweeps_whose_seeds_all_failed(build):
+    all_failed = {(number, seed): 10 for number in range(3) for seed in range(3)}
+    first, second = (build(name, seeds=3, failed=all_failed) for name in ("first", "second"))
+    together = compare_sweeps(first, second).together
+    assert together and {(one.outcome.n, one.outcome.reason) for one in together} == {(0, ALL_FAILED)}
+    some = compare_sweeps(first, build("some", seeds=3)).together
+    assert ALL_FAILED not in {one.outcome.reason for one in some}
 
 
 def test_unfinished_configurations_are_left_out_and_counted(build, tmp_path, synthetic_sweep):

@@ -28,6 +28,7 @@ from orchestrator.tracking.store.sqlite_store import default_uri
 from search_spaces import Tracking, dump_yaml
 from tests.mlflow_points import assert_complete, children, paths_of, rows_of
 from tests.orchestrator.conftest import TRAINED
+from tests.orchestrator.program.studies import Study
 
 FINISHED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 
@@ -59,6 +60,29 @@ def test_curves_and_scores_are_those_of_the_best_evaluation_where_it_is_judged(t
     client = MlflowClient(first.uri)
     assert_complete(client, first.parent_run_id, state)
     rows = rows_of(first.uri)
+    again = publish(state.folder)
+    assert (again.created, again.points) == (0, 0) and rows_of(first.uri) == rows
+
+
+def test_a_sweep_of_functions(tmp_path, fresh_store, publish, monkeypatch, own_code_forgotten):
+    monkeypatch.setattr("orchestrator.report.files.present", lambda *given, **more: None)
+    study = Study(tmp_path / "study")
+    study.write(program={"function": "mine.train"}, space={"config.lr": {"grid": [0.25, 0.5]}}, seeds=2)
+    (study.folder / "mine.py").write_text(
+        "def train(config, seed, report, checkpoints):\n"
+        "    for step in (10, 20, 30):\n"
+        "        report(step, {'acc': {10: config['lr'] * step}}, loss=1 / step)\n"
+    )
+    state = study.run()
+    shutil.copy(fresh_store, state.folder.parent / "mlflow.db")
+    first = publish(state.folder)
+    client = MlflowClient(first.uri)
+    runs = children(client, first.parent_run_id)
+    assert {run.data.params["config.lr"]: run.data.metrics["score"] for run in runs} == {"0.25": 7.5, "0.5": 15}
+    assert client.get_run(first.parent_run_id).info.status == "FINISHED"
+    rows = rows_of(first.uri)
+    steps = {step for name, key, step, *_ in rows if name == runs[0].data.tags["lengthwise.config_id"]}
+    assert {10, 20, 30} <= steps
     again = publish(state.folder)
     assert (again.created, again.points) == (0, 0) and rows_of(first.uri) == rows
 
