@@ -79,13 +79,18 @@ def which_is_best(result: Summary, *, values: bool = True) -> str:
 
 
 def what_mattered(result: Summary) -> str:
-    """Return which hyperparameters have a clear effect, or why nothing can be said."""
+    """Return which hyperparameters have a clear effect on the score, or why nothing can be said.
+
+    One interval of each hyperparameter counts, or one of each value: other lengths, and slopes with the others held
+    fixed, would be further chances for an interval to exclude 0.
+    """
     if result.status == "running":
         return "What mattered is said when the sweep has ended."
     if not shows_effects(result):
         return why_no_effects(result) or "No hyperparameter was compared, so nothing can be said about what mattered."
     names = short_keys([effect.key for effect in effects_on_score(result)])
-    lines = [line for line in effect_lines(result) if line.effect.matched and line.intervals]
+    on_score = [line for line in effect_lines(result) if line.outcome.effects == effects_on_score(result)]
+    lines = [line for line in on_score if line.effect.matched and line.intervals]
     if not lines:
         reasons = {effect.reason if effect.matched else CONFOUNDED for effect in effects_on_score(result)}
         why = f": {reasons.pop()}" if len(reasons) == 1 else ""
@@ -93,12 +98,13 @@ def what_mattered(result: Summary) -> str:
     clear: dict[str, list[str]] = {}
     for line in lines:
         if number := _clear(result, line):
-            clear.setdefault(names[line.effect.key], []).append(f"{number} at {line.outcome.at_lengths}")
+            clear.setdefault(names[line.effect.key], []).append(number)
     rest = [name for name in names.values() if name not in clear]
     if not clear:
-        return f"No hyperparameter has a clear effect: every 95 % interval contains 0 ({first_few(rest)})."
+        return f"No hyperparameter has a clear effect on the score: every 95 % interval contains 0 ({first_few(rest)})."
     shown = first_few([f"{name} ({numbers[0]})" for name, numbers in clear.items()], MOST_NAMED)
-    return f"What mattered: {shown}{f'; inconclusive: {first_few(rest)}' if rest else ''}."
+    inconclusive = f"; inconclusive: {first_few(rest)}" if rest else ""
+    return f"What mattered at {lines[0].outcome.at_lengths}: {shown}{inconclusive}."
 
 
 def _confirmed(result: Summary, one: Confirmed) -> str:
@@ -119,15 +125,18 @@ def _clear(result: Summary, line: EffectLine) -> str:
     """Return which way an effect goes with the interval that excludes 0, empty without one."""
     rises = "worse" if result.objective.direction == "minimize" else "better"
     falls = "better" if rises == "worse" else "worse"
-    parts = [(line.difference.difference, line.difference.low, line.difference.high)] if line.difference else []
-    if not line.difference:
-        parts = [(line.effect.correlation, line.effect.low, line.effect.high)]
-        parts += [(line.slope.coefficient, line.slope.low, line.slope.high)] if line.slope else []
-    for value, low, high in parts:
-        if low > 0 or high < 0:
-            what = f"{line.difference.value} is" if line.difference else f"{line.value or 'higher'} is"
-            return f"{what} {rises if value > 0 else falls}, {value:+.3g} [{low:+.3g}, {high:+.3g}]"
-    return ""
+    if line.difference:
+        what, by, value = line.difference.value, "by", line.difference.difference
+        low, high = line.difference.low, line.difference.high
+    elif line.value and line.slope:  # one value of a key that has no numbers
+        what, by, value = line.value, "by", line.slope.coefficient
+        low, high = line.slope.low, line.slope.high
+    else:
+        what, by, value = line.value or "higher", "rank correlation", line.effect.correlation
+        low, high = line.effect.low, line.effect.high
+    if low <= 0 <= high or math.isnan(low):
+        return ""
+    return f"{what} is {rises if value > 0 else falls}, {by} {value:+.3g} [{low:+.3g}, {high:+.3g}]"
 
 
 def _at_test(result: Summary, row: Row) -> str:

@@ -100,7 +100,9 @@ def test_nothing_of_the_table_is_cut_on_a_narrow_terminal(twelve, short_text, wi
 
 def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synthetic_sweep):
     effect = next(one for one in effects_on_score(twelve) if one.key == "training.learning_rate")
-    assert f"lr (higher is worse, {effect.correlation:+.3g} [{effect.low:+.3g}, " in what_mattered(twelve)
+    assert f"lr (higher is worse, rank correlation {effect.correlation:+.3g} [{effect.low:+.3g}, " in what_mattered(
+        twelve
+    )
     assert "inconclusive: dropout" in what_mattered(twelve)  # it is drawn without regard to the score
 
     def unmoved(number, seed, average, metric, lengths, step):
@@ -130,7 +132,7 @@ def test_categories_are_told_apart_from_their_first_value(tmp_path, synthetic_sw
 
     values = [{"model.norm": ("none", "pre")[n % 2], "model.dropout": round(0.1 * (n // 2), 1)} for n in range(12)]
     result = summary(synthetic_sweep(tmp_path / "norms", values, 1, by_norm))
-    assert "norm (pre is worse, +" in what_mattered(result)
+    assert "norm (pre is worse, by +" in what_mattered(result)
 
 
 def test_confirmed_scores_stand_beside_those_of_the_search(short_text):
