@@ -4,6 +4,7 @@ import math
 
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.report.tables.effects import EffectLine, effect_lines
+from orchestrator.report.tables.sentences import FAILED_SEEDS
 from orchestrator.results.analysis import effects_on_score, read_confirmations, shows_effects, why_no_effects
 from orchestrator.results.confirmed import Confirmed, read_search_labels
 from orchestrator.results.summary import Row, Summary
@@ -33,17 +34,17 @@ def what_ran(result: Summary) -> str:
     failed = "none failed"
     if result.seeds_failed:
         diverged = result.seeds_failed - result.seeds_crashed
-        failed = (
-            f"{result.seeds_failed} failed ({diverged} diverged, {result.seeds_crashed} crashed; {_policy(result)})"
-        )
+        policy = FAILED_SEEDS[result.objective.failed_seeds]
+        failed = f"{result.seeds_failed} failed ({diverged} diverged, {result.seeds_crashed} crashed; {policy})"
     done, planned = result.configurations_finished, result.planned
     of = counted(planned, "configuration") if done == planned else f"{done} of {counted(planned, 'configuration')}"
     pruned = sum(row.pruned_at is not None for row in result.rows)
     early = f", {len(result.stopped_at)} stopped early because they were good enough" if result.may_stop else ""
+    ran = "have ended" if result.status == "running" else "ran"
     return (
         f"{STATES.get(result.status, result.status).capitalize()}: {of} with {result.seeds_in_words}"
         + (f", {pruned} pruned" if pruned else "")
-        + f"; {result.seeds_run} seeds ran, {failed}{early}."
+        + f"; {result.seeds_run} seeds {ran}, {failed}{early}."
         + (
             f" {result.message[:1].upper()}{result.message[1:]}."
             if result.status == "interrupted" and result.message
@@ -150,11 +151,3 @@ def _at_test(result: Summary, row: Row) -> str:
         return f"{shown} (95 % interval {three_digits(found.low, infinite)} to {three_digits(found.high, infinite)})"
     q25, q75 = (three_digits(value, infinite) for value in (row.test.q25, row.test.q75))
     return f"{shown} (quartiles {q25} to {q75}; {counted(len(values), 'seed')})"
-
-
-def _policy(result: Summary) -> str:
-    return {
-        "worst": "a failed seed counts as the worst value",
-        "exclude": "medians are over the others",
-        "fail": "a configuration with a failed seed has no score",
-    }[result.objective.failed_seeds]

@@ -194,6 +194,7 @@ function drawCurves() {
   pointable(lines.selectAll("path").data(d3.range(C).reverse()).join("path"))
     .attr("class", c => `curve${all[c].rank ? "" : " open"}${isIn(c) ? "" : " out"}`)
     .attr("stroke", colour).attr("d", c => path(bandOf(state.m, state.a, state.e, c)[1]));
+  svg.classed("single", lengths.length === 1); // a curve of one length is a dot
   const focus = svg.append("g").style("pointer-events", "none");
   plot = {focus, x, y, lengths, path, clear, left, right, width, top, bottom, height};
 
@@ -251,6 +252,7 @@ function drawLegend(groups) {
     entry.append(swatch, "first to last by the selection lengths");
     return entry;
   })());
+  if (!ranked.length) $("legend").lastChild.remove();
 }
 function readOut() {
   const c = pointed ?? state.first, box = $("readout");
@@ -411,7 +413,7 @@ function drawPoints() {
     const width = Math.max(220, (box.clientWidth - 24 * 3) / Math.max(1, Math.floor(box.clientWidth / 254))), height = 180, left = 48, bottom = 36, top = 8;
     const wide = Math.min(width, 340), x = axis.scale.copy().range([left + 8, wide - 12]), y = outcomeScale(height - bottom, top);
     const svg = d3.select(box).append("svg").attr("width", "100%").attr("viewBox", [0, 0, wide, height]).attr("role", "img").attr("aria-label", `${state.outcome} outcome against ${axis.name}`);
-    const ticks = axis.number ? d3.axisBottom(x).ticks(4).tickValues(axis.ticks).tickFormat(axis.log && !axis.ticks ? logTicks(x) : d3.format("~g")) : d3.axisBottom(x).tickFormat(shorter);
+    const ticks = axis.number ? d3.axisBottom(x).ticks(4).tickValues(axis.ticks).tickFormat(axis.ticks ? shorter : axis.log ? logTicks(x) : d3.format("~g")) : d3.axisBottom(x).tickFormat(shorter);
     svg.append("g").attr("transform", `translate(0,${height - bottom})`).call(ticks.tickSizeOuter(0));
     svg.append("g").attr("transform", `translate(${left})`).call(d3.axisLeft(y).ticks(4).tickFormat(y.log ? logTicks(y) : d3.format("~g")));
     svg.append("text").attr("class", "title").attr("x", (left + wide) / 2).attr("y", height - 3).attr("text-anchor", "middle").text(axis.name);
@@ -438,7 +440,7 @@ function drawParallel() {
   const part = pixel => (height - bottom - pixel) / (height - bottom - top);
   axes.forEach((axis, place) => {
     const group = svg.append("g").attr("class", "axis").attr("transform", `translate(${x(axis.name)})`), kept = state.filters[axis.name];
-    group.call(d3.axisLeft(at[place]).ticks(5).tickValues(axis.ticks).tickFormat(!axis.number ? shorter : axis.log && !axis.ticks ? logTicks(at[place]) : d3.format("~g")));
+    group.call(d3.axisLeft(at[place]).ticks(5).tickValues(axis.ticks).tickFormat(!axis.number || axis.ticks ? shorter : axis.log ? logTicks(at[place]) : d3.format("~g")));
     const pixels = kept && [height - bottom - kept[1] * (height - bottom - top), height - bottom - kept[0] * (height - bottom - top)];
     const brush = d3.brushY().extent([[-12, top], [12, height - bottom]]).on("end", event => {
       if (!event.sourceEvent) return;
@@ -500,7 +502,7 @@ function drawControls() {
   const slider = $("evaluation"); // the judged evaluation stands at the right end
   slider.max = page.steps.length;
   slider.value = state.e ? state.e - 1 : page.steps.length;
-  const where = state.e ? `step ${d3.format(",")(page.steps[state.e - 1])}` : "the judged one";
+  const where = state.e ? `step ${d3.format(",")(page.steps[state.e - 1])}` : page.running ? "the latest" : "the judged one";
   $("step").textContent = where;
   slider.setAttribute("aria-valuetext", where);
 }

@@ -1,4 +1,4 @@
-"""The effect of each hyperparameter at the selection and at the test lengths: its table and its notes."""
+"""The effect of each hyperparameter at the selection and at the test lengths, and how to read it."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -15,8 +15,6 @@ from orchestrator.statistics.effects.partial_effects import Slope
 from orchestrator.statistics.effects.within import Difference
 from orchestrator.wording import spans
 
-TITLE = "Effect of each hyperparameter"
-SLOPE = "standardised slope, others held"
 UNITS = {
     "random": "n counts configurations, each drawn independently; intervals are over configurations.",
     "grid_by_random": "n counts draws: the grid points of a draw share its other values, so they are not independent "

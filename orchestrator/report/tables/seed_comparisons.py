@@ -1,4 +1,4 @@
-"""Configurations against each other, over their seeds: table, notes, and the sentences of one screen."""
+"""Configurations against each other, over their seeds: columns of a table, and notes."""
 
 import math
 from collections import Counter
@@ -6,10 +6,6 @@ from collections.abc import Sequence
 
 from orchestrator.report.tables.columns import Columns, interval, p_value
 from orchestrator.results.comparing.seed_comparisons import (
-    AGAINST_FIRST,
-    FIRST_TWO,
-    OTHERS,
-    PAIRS,
     SeedComparison,
 )
 from orchestrator.results.summary import Summary
@@ -17,18 +13,12 @@ from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
 from orchestrator.wording import counted, spans, three_digits
 
-TITLE = "Configurations against each other, over their seeds"
 MOST = 15  # comparisons on a terminal
 MOST_VALUES = 2  # searched values beside a label; if more of them differ there are none
 POLICIES = {
     "worst": "A failed seed counts as the worst value: its differences are infinite; if both failed there is none.",
     "exclude": "A seed that failed in one of the two is left out of their comparison.",
     "fail": "A configuration with a failed seed is compared with nothing.",
-}
-COMPARED = {
-    PAIRS: "Every pair of the configurations",
-    AGAINST_FIRST: f"The configuration ranked first against each of the others, {OTHERS} at most",
-    FIRST_TWO: "The configuration ranked first against the second",
 }
 
 

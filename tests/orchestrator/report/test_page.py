@@ -103,6 +103,14 @@ def test_many_evaluations_are_thinned_and_the_last_stays(small_sweep, monkeypatc
     assert data["steps"] == [100]
 
 
+def test_a_running_sweep_loads_itself_again_and_says_nothing_of_effects(small_sweep):
+    result, curves = summary(small_sweep), read_curves(small_sweep)
+    running = page_data(replace(result, status="running", finished=False), curves)
+    assert running["running"] and running["effects"] == []
+    ended = page_data(result, curves)
+    assert not ended["running"] and ended["effects"]
+
+
 def test_what_failed_and_why_is_shown(tmp_path, synthetic_sweep, simple_curve, page_of):
     values = [{"model.dropout": 0.1 * n} for n in range(4)]
     state = synthetic_sweep(tmp_path / "lost", values, 2, simple_curve, {(2, 1): 60}, died=[1])
