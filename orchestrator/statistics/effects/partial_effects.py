@@ -97,16 +97,31 @@ def _fit(response: Floats, columns: Mapping[Column, Floats]) -> tuple[dict[str, 
     design = np.column_stack([np.ones(n), *columns.values()])
     if np.linalg.matrix_rank(design) < k + 1:
         return {}, "the hyperparameters vary together, so that their effects cannot be separated"
-    from statsmodels.regression.linear_model import OLS  # half a second to import, needed for reports only
-
-    fit = OLS(response, design).fit()
-    if fit.ssr < 1e-9 * n:
+    coefficients, low, high, p, squares = fit_least_squares(response, design)
+    if squares < 1e-9 * n:
         return {}, "the fit is exact, which leaves no error to estimate"
-    numbers = np.column_stack([fit.params, fit.conf_int(alpha=1 - LEVEL), fit.pvalues])[1:].tolist()
+    numbers = np.column_stack([coefficients, low, high, p])[1:].tolist()
     slopes: dict[str, list[Slope]] = {}
     for (key, value), (coefficient, low, high, p) in zip(columns, numbers, strict=True):
         slopes.setdefault(key, []).append(Slope(value=value, coefficient=coefficient, low=low, high=high, p=p))
     return slopes, None
+
+
+def fit_least_squares(response: Floats, design: Floats) -> tuple[Floats, Floats, Floats, Floats, float]:
+    """Return coefficients, the ends of their intervals, their p-values (each (k,)), and the residual sum of squares.
+
+    response (n,), design (n, k) of rank k < n. Intervals and p-values are those of Student's t with n - k degrees.
+    """
+    n, k = design.shape
+    inverse = np.linalg.pinv(design)
+    coefficients = inverse @ response
+    squares = float(((response - design @ coefficients) ** 2).sum())
+
+    # The variance of a coefficient is that of the residuals times the squared length of its row of the inverse.
+    errors = np.sqrt(squares / (n - k) * (inverse**2).sum(axis=1))
+    width = float(stats.t.ppf((1 + LEVEL) / 2, n - k)) * errors
+    p = 2 * stats.t.sf(abs(coefficients) / np.where(errors > 0, errors, np.nan), n - k)
+    return coefficients, coefficients - width, coefficients + width, np.asarray(p), squares
 
 
 def _columns(values: Sequence[Any]) -> dict[str, Floats]:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.regression.linear_model import OLS
 
 from orchestrator.statistics.effects.design import Design
-from orchestrator.statistics.effects.partial_effects import partial_effects
+from orchestrator.statistics.effects.partial_effects import fit_least_squares, partial_effects
 from orchestrator.statistics.effects.rank_effects import effects
 from orchestrator.statistics.effects.within import compare_within
 
@@ -290,3 +291,16 @@ def test_a_value_of_which_every_seed_failed_does_not_hide_the_others() -> None:
     assert (found.matched, found.dropped, found.reason) == (True, 1, None)
     (difference,) = found.differences
     assert (difference.value, difference.difference, difference.n) == ("0.2", pytest.approx(-0.1), 8)
+
+
+@given(st.integers(0, 1000), st.integers(6, 60), st.integers(0, 4))
+def test_least_squares_are_those_of_statsmodels(seed: int, n: int, count: int) -> None:
+    random = np.random.default_rng(seed)
+    design = np.column_stack([np.ones(n), *random.normal(size=(count, n))])
+    response = random.normal(size=n) + design.sum(axis=1)
+    coefficients, low, high, p, squares = fit_least_squares(response, design)
+    fit = OLS(response, design).fit()
+    expected = [fit.params, *fit.conf_int(alpha=0.05).T, fit.pvalues]
+    for ours, theirs in zip([coefficients, low, high, p], expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    assert squares == pytest.approx(fit.ssr, rel=1e-12)
