@@ -6,14 +6,12 @@ The interval of a median covers in at least 95 %, and for continuous values as o
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from orchestrator.statistics.effects.paired import compare_members
 
 from orchestrator.claims.questions import median_answer
 from orchestrator.statistics.effects.design import Design
@@ -272,29 +270,6 @@ def test_slopes_with_the_others_held(n: int, effect: float) -> None:
         within_three_points(found)
 
 
-@pytest.mark.parametrize("kind", ["random", "grid_by_random", "fixed"])
-def test_averages_of_the_same_members(kind: Any) -> None:
-    """Six draws at two grid points, three seeds; or twelve configurations with six seeds in common."""
-    rng, covered, shift = np.random.default_rng(0), [], 0.4
-    configurations, seeds = 12, 6 if kind == "fixed" else 3
-    draw = {f"c{i:02}": i // 2 for i in range(configurations)}
-    members = list(itertools.product(draw, range(seeds)))
-    for _ in range(SAMPLES):
-        luck = {
-            "random": rng.normal(size=(configurations, 1)),
-            "grid_by_random": np.repeat(rng.normal(size=(6, 1)), 2, axis=0),
-            "fixed": rng.normal(size=(1, seeds)),
-        }[kind]
-        differences = shift + luck + 0.5 * rng.normal(size=(configurations, seeds))
-        first = dict(zip(members, differences.ravel().tolist(), strict=True))
-        row = compare_members(first, dict.fromkeys(members, 0.0), Design(kind=kind, draw=draw))
-        covered.append(row.low <= shift <= row.high)
-    n = 12 if kind == "random" else 6
-    place = order_statistic(n)
-    assert row.n == n and place is not None
-    within_three_points(covered, coverage(n, place))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("labels", ["ab", "abc", "abcde"])
 @pytest.mark.parametrize("n", [3, 6, 16])
@@ -325,9 +300,6 @@ def test_an_adaptive_search_and_survivors_have_neither_interval_nor_test(design:
     slopes = [slope for one in partial_effects(values, scores, design).values() for slope in one.slopes]
     assert slopes and all(math.isnan(number) for one in (*alone, *slopes) for number in (one.low, one.high, one.p))
     assert not all(math.isnan(one.correlation) for one in alone)
-    first = {(name, 0): float(i) for i, name in enumerate(values)}
-    row = compare_members(first, dict.fromkeys(first, 50.0), design)
-    assert all(math.isnan(getattr(row, name)) for name in ("low", "high", "wilcoxon_p", "sign_p"))
 
 
 def test_a_key_that_changes_speed_alone_has_no_interval_among_survivors_of_a_rung() -> None:
