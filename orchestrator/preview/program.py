@@ -13,7 +13,7 @@ from orchestrator.plan.configurations import Configuration, trainer_warnings
 from orchestrator.plan.rounds import plan_rounds
 from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.forecast_words import describe_informed, describe_race, describe_rungs, describe_uses
-from orchestrator.program.run import ProgramEnded
+from orchestrator.program.ends import ProgramEnded
 from orchestrator.record.kept.code import modules_for_worker
 from orchestrator.running.driving.work import solo_work
 from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, find_missing_resources

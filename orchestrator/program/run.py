@@ -1,14 +1,11 @@
-"""Runs one member of a program: starts it, follows its reports and its log, stops it, and says how it ended.
+"""Runs one member of a program: starts it, follows its reports and its log, and stops it.
 
 Every attempt has its own reports and log, `members/<config_id>-<seed>/attempt-2.{jsonl,log}`. A new attempt first takes
 over what earlier ones have reported, and starts once all of their processes have ended.
-
-ProgramEnded    the program ended before its last report, or reported nonsense
 """
 
 from __future__ import annotations
 
-import errno
 import importlib
 import json
 import math
@@ -26,9 +23,9 @@ import numpy as np
 
 import lengthwise
 from orchestrator.code.own_code import PROGRAM
-from orchestrator.errors import OutOfSpace
 from orchestrator.interface import Reporter
 from orchestrator.program.command import Values, fill_words
+from orchestrator.program.ends import ProgramEnded, judge_end, shown_log
 from orchestrator.program.member import ProgramMember
 from orchestrator.program.process import Process, start, try_lock
 from orchestrator.program.reports import Declared, MergedReports, ReportedStep, ReportProblem
@@ -37,24 +34,8 @@ from trainers.evaluation.results import Evaluation, Progress
 from trainers.files.atomic_file import write_atomic
 
 MEMBERS_FOLDER = "members"
-AGAIN = 75  # EX_TEMPFAIL: the exit code by which a program asks to be started again, which does not count as a death
 _MOST_UNCHANGED = 20  # such starts in a row without a new step
 _POLL_SECONDS = 0.05
-_FIRST_LINES, _LAST_LINES = 10, 40  # of a log that are shown
-_SHOWN_BYTES = 10_000  # of the first and of the last lines: a line may be as long as the log
-_LONGEST_LINE = 300  # characters of the line that says why a program failed
-_PROBE_BYTES = 2**20  # a disk with less space is full
-
-
-class ProgramEnded(Exception):  # noqa: N818 - named by what happened
-    """A program ended before its last report. `again`: whether another attempt may get further; `once`: only one."""
-
-    def __init__(self, message: str, trace: str | None, again: bool, once: bool = False) -> None:
-        super().__init__(message, trace, again, once)
-        self.message, self.trace, self.again, self.once = message, trace, again, once
-
-    def __str__(self) -> str:
-        return self.message
 
 
 def search_path() -> str:
@@ -150,51 +131,14 @@ class _Run:
             with suppress(FileNotFoundError):  # removed by the program
                 self.checkpoints.rename(self.checkpoints.with_name(f"{self.checkpoints.name}.attempt-{number}"))
             if log.exists():
-                raise ProgramEnded(str(problem), _shown_log(log), again=False) from None
+                raise ProgramEnded(str(problem), shown_log(log), again=False) from None
             raise  # through the function, whose line is named
         if code == 0 and reason is None:  # otherwise the next attempt repeats a step that lacks averages
             self._record(self.reports.finish())
         self._fill()
         if self.is_done or self.is_stopped:
             return False
-        return self._judge(code, reason, log)
-
-    def _judge(self, code: int, reason: str | None, log: Path) -> bool:
-        """Return whether a program that ended early is started again here; raises ProgramEnded otherwise."""
-        completed, steps = self.reports.completed, self.member.steps
-        where = f"after step {last} of {steps}" if (last := self.reports.last_step) else "before its first report"
-        advanced = completed > self.start_step
-        if reason is None and code == AGAIN:
-            return True
-        trace = _shown_log(log)
-        line = _error_line(trace)
-        self._refuse_full_disk(log, line)
-        if reason is not None:
-            raise ProgramEnded(f"{reason}, {where}", trace, again="hours" not in reason or not self._were_used_up())
-        if code == 0:
-            raise ProgramEnded(f"it ended {where}, without {self.reports.describe_missing()}", trace, again=False)
-        if code < 0:
-            raise ProgramEnded(f"killed by signal {-code}, {where}", trace, again=True)
-        # Before its first report it may have met other members, such as at a file that all of them create.
-        message, is_new = f"exit code {code}, {where}: {line}", completed == 0
-        raise ProgramEnded(message, trace, again=advanced or is_new, once=is_new)
-
-    def _refuse_full_disk(self, log: Path, line: str) -> None:
-        """Raise OutOfSpace, or the OSError of a full disk, if one has ended the program: no fault of the member."""
-        if any(os.strerror(number) in line for number in (errno.ENOSPC, errno.EDQUOT)):
-            raise OutOfSpace(f"{log}: {line}")
-        probe = self.folder / "probe"
-        try:
-            probe.write_bytes(bytes(_PROBE_BYTES))
-        finally:
-            probe.unlink(missing_ok=True)
-
-    def _were_used_up(self) -> bool:
-        """Return whether `member_hours` have been used up at this step before, and note that they are now."""
-        note, step = self.folder / "member_hours_used_up_at", str(self.reports.completed)
-        before = note.read_text() if note.exists() else ""
-        note.write_text(step)
-        return before == step
+        return judge_end(code, reason, log, self.reports, self.start_step)
 
     # A command --------------------------------------------------------------------------------------------------------
 
@@ -425,27 +369,3 @@ def _in_copy(word: str, copy: Path) -> str:
     before, equals, path = word.rpartition("=")
     name = path.removeprefix("./")
     return f"{before}{equals}{copy / name}" if name and (copy / name).is_file() else word
-
-
-def _error_line(log: str | None) -> str:
-    """Return the line of a log that says why the program failed: that of the last exception, else the last one."""
-    lines = (log or "").strip().splitlines() or ["its log is empty"]
-    last = max((i for i, line in enumerate(lines) if line.startswith("Traceback ")), default=len(lines))
-    return next((line for line in lines[last + 1 :] if not line.startswith(" ")), lines[-1]).strip()[:_LONGEST_LINE]
-
-
-def _shown_log(log: Path) -> str | None:
-    """Return the first and the last lines of a log, None if there is none."""
-    if not log.exists():
-        return None
-    with log.open("rb") as file:
-        first = file.read(_SHOWN_BYTES)
-        left_out = log.stat().st_size - 2 * _SHOWN_BYTES
-        file.seek(max(0, left_out), os.SEEK_CUR)
-        last = file.read()
-    shortened = f"... more is in {log} ..."
-    between = f"\n{shortened}\n".encode() if left_out > 0 else b""
-    lines = (first + between + last).decode(errors="replace").splitlines()
-    if len(lines) > _FIRST_LINES + _LAST_LINES:
-        lines = [*lines[:_FIRST_LINES], shortened, *lines[-_LAST_LINES:]]
-    return "\n".join(lines)

@@ -9,8 +9,8 @@ from typing import Any
 
 import trainers.errors
 from orchestrator import errors
+from orchestrator.program.ends import ProgramEnded
 from orchestrator.program.reports import ReportProblem
-from orchestrator.program.run import ProgramEnded
 from orchestrator.running.pack.protocol import ChildImportError
 from orchestrator.running.pack.train_pack import PackRaised
 from search_spaces import ABSENT, Problem, SweepFileError

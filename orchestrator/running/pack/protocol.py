@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-from orchestrator.program.run import ProgramEnded
+from orchestrator.program.ends import ProgramEnded
 
 LONGEST_TRACE = 20_000  # characters of a traceback that are kept, from its end
 _HERE = str(Path(__file__).parents[1])

@@ -1,0 +1,99 @@
+"""Says why a program has ended early, and whether another attempt may get further.
+
+ProgramEnded    the program ended before its last report, or reported nonsense
+"""
+
+import errno
+import os
+from pathlib import Path
+
+from orchestrator.errors import OutOfSpace
+from orchestrator.program.reports import MergedReports
+
+AGAIN = 75  # EX_TEMPFAIL: the exit code by which a program asks to be started again, which does not count as a death
+_FIRST_LINES, _LAST_LINES = 10, 40  # of a log that are shown
+_SHOWN_BYTES = 10_000  # of the first and of the last lines: a line may be as long as the log
+_LONGEST_LINE = 300  # characters of the line that says why a program failed
+_PROBE_BYTES = 2**20  # a disk with less space is full
+
+
+class ProgramEnded(Exception):  # noqa: N818 - named by what happened
+    """A program ended before its last report. `again`: whether another attempt may get further; `once`: only one."""
+
+    def __init__(self, message: str, trace: str | None, again: bool, once: bool = False) -> None:
+        super().__init__(message, trace, again, once)
+        self.message, self.trace, self.again, self.once = message, trace, again, once
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def judge_end(code: int, reason: str | None, log: Path, reports: MergedReports, start_step: int) -> bool:
+    """Return whether a program that ended early asks to be started again at once.
+
+    code: its exit code, negative if a signal has killed it. reason: why it was stopped, None if it was not or the sweep
+    did. log: of this attempt, in the folder of the member. reports: of all attempts. start_step: the last complete step
+    when this one began. Raises ProgramEnded if it does not, OutOfSpace or OSError if the disk is full.
+    """
+    completed, steps = reports.completed, reports.declared.steps
+    where = f"after step {last} of {steps}" if (last := reports.last_step) else "before its first report"
+    advanced = completed > start_step
+    if reason is None and code == AGAIN:
+        return True
+    trace = shown_log(log)
+    line = _error_line(trace)
+    _refuse_full_disk(log, line)
+    if reason is not None:
+        raise ProgramEnded(
+            f"{reason}, {where}", trace, again="hours" not in reason or not _were_used_up(log.parent, completed)
+        )
+    if code == 0:
+        raise ProgramEnded(f"it ended {where}, without {reports.describe_missing()}", trace, again=False)
+    if code < 0:
+        raise ProgramEnded(f"killed by signal {-code}, {where}", trace, again=True)
+    # Before its first report it may have met other members, such as at a file that all of them create.
+    message, is_new = f"exit code {code}, {where}: {line}", completed == 0
+    raise ProgramEnded(message, trace, again=advanced or is_new, once=is_new)
+
+
+def _refuse_full_disk(log: Path, line: str) -> None:
+    """Raise OutOfSpace, or the OSError of a full disk, if one has ended the program: no fault of the member."""
+    if any(os.strerror(number) in line for number in (errno.ENOSPC, errno.EDQUOT)):
+        raise OutOfSpace(f"{log}: {line}")
+    probe = log.parent / "probe"
+    try:
+        probe.write_bytes(bytes(_PROBE_BYTES))
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _were_used_up(folder: Path, completed: int) -> bool:
+    """Return whether `member_hours` have been used up at this step before, and note that they are now."""
+    note, step = folder / "member_hours_used_up_at", str(completed)
+    before = note.read_text() if note.exists() else ""
+    note.write_text(step)
+    return before == step
+
+
+def _error_line(log: str | None) -> str:
+    """Return the line of a log that says why the program failed: that of the last exception, else the last one."""
+    lines = (log or "").strip().splitlines() or ["its log is empty"]
+    last = max((i for i, line in enumerate(lines) if line.startswith("Traceback ")), default=len(lines))
+    return next((line for line in lines[last + 1 :] if not line.startswith(" ")), lines[-1]).strip()[:_LONGEST_LINE]
+
+
+def shown_log(log: Path) -> str | None:
+    """Return the first and the last lines of a log, None if there is none."""
+    if not log.exists():
+        return None
+    with log.open("rb") as file:
+        first = file.read(_SHOWN_BYTES)
+        left_out = log.stat().st_size - 2 * _SHOWN_BYTES
+        file.seek(max(0, left_out), os.SEEK_CUR)
+        last = file.read()
+    shortened = f"... more is in {log} ..."
+    between = f"\n{shortened}\n".encode() if left_out > 0 else b""
+    lines = (first + between + last).decode(errors="replace").splitlines()
+    if len(lines) > _FIRST_LINES + _LAST_LINES:
+        lines = [*lines[:_FIRST_LINES], shortened, *lines[-_LAST_LINES:]]
+    return "\n".join(lines)
