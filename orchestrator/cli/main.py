@@ -42,7 +42,7 @@ _say, _complain = partial(say, console), partial(say, errors)
 
 @app.command(rich_help_panel=BEGIN)
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files go; made if missing.")] = Path(),
+    target: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files go; made if missing.")] = Path(),
     program: Annotated[
         bool, typer.Option("--program", help="A training script instead of a task and a model.")
     ] = False,
@@ -50,7 +50,7 @@ def init(
     """Write a sweep file with a task and a model of your own, or a script, to change and run."""
     from orchestrator.upkeep.start import write_start
 
-    for line in write_start(folder, program=program):
+    for line in write_start(target, program=program):
         _say(line)
 
 

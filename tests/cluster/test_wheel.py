@@ -71,3 +71,8 @@ def test_a_study_runs_from_a_wheel(unpacked: Path, tmp_path: Path) -> None:
     assert "1 of 1 configurations" in run("-m", "orchestrator", "run", "mine.yaml", "--storage", str(storage))
     assert (storage / "mine" / "report.html").is_file()
     assert "mine" in run("-m", "orchestrator", "list", "sweeps", "--storage", str(storage))
+    for folder, *option in (["own"], ["script", "--program"]):
+        run("-m", "orchestrator", "init", folder, *option)
+        run("-m", "orchestrator", "validate", f"{folder}/sweep.yaml")
+    assert (study / "own" / "my_task.py").is_file() and (study / "script" / "train.py").is_file()
+    run("-m", "orchestrator", "validate", "quickstart")

@@ -38,7 +38,9 @@ def test_an_existing_file_is_refused_and_nothing_is_written(
     assert (tmp_path / "sweep.yaml").read_text() == "mine\n"
 
 
-def test_the_sweep_has_the_name_of_its_folder_if_that_is_a_word(tmp_path: Path, lengthwise: CommandLine) -> None:
+def test_the_sweep_has_the_name_of_its_folder_if_that_is_a_word(
+    tmp_path: Path, lengthwise: CommandLine, own_code_forgotten: None
+) -> None:
     for folder, name in (("a/b/heads", "heads"), ("two words", "my_study")):
         lengthwise.succeeds("init", tmp_path / folder)
         assert yaml.safe_load((tmp_path / folder / "sweep.yaml").read_text())["name"] == name

@@ -55,7 +55,7 @@ def test_validate_plan_and_run_name_the_largest_share(overrides, expected, sweep
     monkeypatch.setattr(module, "PATIENCE", 0.0)
     warnings = build_sample(sweep(*overrides)).warnings
     assert shares(warnings) == ([] if expected is None else [pytest.approx(expected, rel=1e-2)])
-    assert shares(forecast(sweep(*overrides), 2, tmp_path).warnings) == shares(warnings)
+    assert shares(forecast(sweep(*overrides), 2).warnings) == shares(warnings)
     recorded = [measured_by(one.member(0)).recorded() for one in drawn_configurations(sweep(*overrides))]
     largest = max(
         (100 * share for fields in recorded for share, _ in fields.get("start_shares", {}).values()), default=None

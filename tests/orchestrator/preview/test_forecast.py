@@ -15,46 +15,42 @@ QUICKSTART = Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml"
 EXAMPLES = QUICKSTART.parent / "examples"
 
 
-def plan(folder: Path, *overrides: str, workers: int | None = 2) -> dict[str, str]:
-    return dict(forecast(load_sweep(QUICKSTART, overrides), workers, folder).rows)
+def plan(*overrides: str, workers: int | None = 2) -> dict[str, str]:
+    return dict(forecast(load_sweep(QUICKSTART, overrides), workers).rows)
 
 
 @pytest.mark.parametrize("workers", [None, 2])
 def test_a_small_step_is_measured(workers: int | None, tmp_path: Path) -> None:
-    rows = plan(tmp_path, "evaluation.samples=20", workers=workers)
+    rows = plan("evaluation.samples=20", workers=workers)
     assert rows["time"].startswith("about ") and float(rows["operations"].split()[0]) > 1e10
 
 
 @pytest.mark.parametrize(("every", "first"), [("200", "14 s"), ("1000", "18 s"), ("null", "18 s")])
-def test_it_says_when_the_first_evaluation_begins(
-    every: str, first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_says_when_the_first_evaluation_begins(every: str, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 600 steps that take 6 s, after 12 s in which Ray starts."""
     monkeypatch.setattr(module, "calibrate", lambda *_, **__: 0.01)
-    rows = plan(tmp_path, f"evaluation.every={every}")
+    rows = plan(f"evaluation.every={every}")
     assert rows["time"] == f"about 18 s with 2 packs at once, first evaluation after about {first}"
 
 
-def test_it_says_how_many_configurations_tpe_draws_by_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_says_how_many_configurations_tpe_draws_by_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.0)
     example = load_sweep(EXAMPLES / "tpe.yaml", overrides=("search.configurations=20", "search.startup=9"))
-    rows = dict(forecast(example, 2, tmp_path).rows)
+    rows = dict(forecast(example, 2).rows)
     assert rows["drawn by results"] == "4 of 20: tpe learns from 9 results on (search.startup)"
-    assert "drawn by results" not in dict(forecast(load_sweep(EXAMPLES / "qmc.yaml"), 2, tmp_path).rows)
+    assert "drawn by results" not in dict(forecast(load_sweep(EXAMPLES / "qmc.yaml"), 2).rows)
 
 
 @pytest.mark.parametrize("limit", ["PATIENCE", "MEMORY_SHARE"])
-def test_a_step_too_large_for_this_machine_is_not_tried(
-    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_too_large_for_this_machine_is_not_tried(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, limit, 0.0)
     monkeypatch.setattr(module, "calibrate", lambda *_, **__: pytest.fail("a step was tried"))
-    rows = plan(tmp_path)
+    rows = plan()
     assert rows["time"] == "not measured: a step is too large for this machine"
 
 
-def test_on_a_gpu_it_says_what_is_not_compiled_and_not_measured(tmp_path: Path) -> None:
-    rows = plan(tmp_path, "resources.gpus=1", workers=1)
+def test_on_a_gpu_it_says_what_is_not_compiled_and_not_measured() -> None:
+    rows = plan("resources.gpus=1", workers=1)
     assert rows["compiled"] == "no: on a GPU a step is captured and replayed as one CUDA graph"
     assert rows["time"].endswith(", measured on a CPU core of this machine; the GPU is not measured")
 

@@ -14,6 +14,7 @@ import pytest
 from orchestrator.errors import OutOfSpace
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.record.state.state import SweepState
+from orchestrator.report import files as report_files
 from orchestrator.shortages import out_of_space, raising_out_of_space
 from tests.orchestrator.running.ledgers import curves, sets
 
@@ -98,13 +99,13 @@ def test_a_full_disk_on_a_worker_of_ray_costs_nothing(lengthwise, study, tmp_pat
 
 
 def test_a_disk_that_is_full_when_all_is_trained(lengthwise, tiny, tmp_path, undisturbed, monkeypatch) -> None:
-    def full(path: Path, draw: Any, *facts: Any) -> Path:
+    def full(path: Path, parts: Any) -> None:
         raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(lengthwise, "_save", full)
+        patch.setattr(report_files, "write_atomic", full)
         ran = lengthwise("run", tiny, "--storage", tmp_path, *words())
-    assert ran.returncode == 130 and "for lack of space" in ran.stdout and "figures" in ran.stdout
+    assert ran.returncode == 130 and "for lack of space" in ran.stdout and "report.html" in ran.stdout
     resumed = lengthwise("resume", tmp_path / "tiny")
     assert resumed.returncode == 0 and (tmp_path / "tiny" / "report.html").exists()
     assert curves(tmp_path / "tiny").equals(curves(undisturbed))

@@ -161,11 +161,10 @@ def test_the_command_line_runs_extends_confirms_and_reports_a_race(lengthwise, t
     assert "2 seeds of 4 configurations, then 2 seeds of 2 configurations: 12 members of 16 (75 %, more with ties)" in (
         " ".join(plan.stdout.split())
     )
-    done = lengthwise.succeeds("run", tiny, "--storage", tiny.parent, *rule)
+    lengthwise.succeeds("run", tiny, "--storage", tiny.parent, *rule)
     said = (
         "A race over seeds had 2 seeds of 4 configurations, then 4 seeds of 2 configurations: 12 of 16 members (75 %)."
     )
-    assert said in done.stdout
     folder = tiny.parent / "tiny"
     assert said in (folder / "report.html").read_text()
     table = pd.read_csv(folder / "race.csv")
@@ -233,7 +232,6 @@ def test_a_race_that_its_budget_stopped_resumes_to_the_same_survivors(lengthwise
     folder = tiny.parent / "tiny"
     state = SweepState.load(folder)
     assert 0 < len(state.decisions) < 3 and not state.race.is_over
-    assert ", and is not over." in stopped.stdout
     lengthwise.succeeds("resume", folder, "--set", "budget.member_steps=null")
     whole = stage("whole", *WHOLE, SHARE, pack=32).play()
     assert SweepState.load(folder).decisions == whole.decisions

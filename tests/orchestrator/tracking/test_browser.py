@@ -1,6 +1,5 @@
 """The report and the pages of MLflow that links lead to, in a real browser: they show the sweep without an error."""
 
-import io
 import re
 import shutil
 import subprocess
@@ -9,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from orchestrator.report.files import present
 from orchestrator.tracking.store.sqlite_store import artifact_folder, default_uri, sqlite_file
 from orchestrator.tracking.ui.serve import sweeps_in
 from orchestrator.tracking.ui.server import UiServer
@@ -35,12 +32,6 @@ def test_an_error_on_a_page_is_seen(tmp_path: Path) -> None:
     (tmp_path / "bad.html").write_text('<script>console.error("bad");throw new Error("boom")</script>')
     logged = open_page((tmp_path / "bad.html").as_uri(), tmp_path / "profile")[1]
     assert len(logged) == 2 and "boom" in logged[1]
-
-
-def test_the_report_opens(sweep: Any, tmp_path: Path) -> None:
-    present(sweep.folder, Console(file=io.StringIO()))
-    document, logged = open_page((sweep.folder / "report.html").as_uri(), tmp_path / "profile")
-    assert logged == [] and "Best by the selection lengths" in document and "<circle" in document
 
 
 def test_the_pages_of_mlflow_show_the_sweep(sweep: Any, publish: Any, tmp_path: Path) -> None:
