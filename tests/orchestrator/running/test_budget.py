@@ -120,9 +120,7 @@ def test_a_sweep_stops_by_its_member_steps_and_is_resumed_with_more(lengthwise, 
     resume = f"lengthwise resume {folder} --set budget.member_steps=720"
     stopped = f"240 of 300 member-steps used, 2 of 4 configurations done; continue with: {resume}"
     assert f"stopped by its budget: {stopped}" in done.stdout
-    assert f": stopped by its budget; how to continue it: lengthwise status {folder}" in done.stdout
     assert lengthwise("status", folder).stdout.count("lengthwise resume") == 1
-    assert "2 of 4 configurations have all" in done.stdout
     assert "stopped by its budget" in lengthwise("status", folder).stdout
     state = SweepState.load(folder)
     assert sum(pack.status == "complete" for pack in state.packs.values()) == 2

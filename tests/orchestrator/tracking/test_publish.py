@@ -133,7 +133,7 @@ def test_lengthwise_publish_uploads_the_report(sweep):
     (experiment,) = [one for one in client.search_experiments() if one.name == "set_complement"]
     (parent,) = client.search_runs([experiment.experiment_id], "tags.`lengthwise.kind` = 'sweep'")
     said = report.sentences(result)
-    assert said[1].startswith("Best by ") and said[-1].startswith("Order at the test lengths ")
+    assert said[1].startswith("Best by ") and said[-1].startswith("Order at the test length 7")
     assert all(sentence in parent.data.tags["mlflow.note.content"] for sentence in said)
     made = {path.name for path in report.sweep_files(result, read_curves(sweep))}
     assert "report.html" in made and paths_of(client, parent.info.run_id) == {"curves.parquet", "sweep.yaml"} | made
