@@ -1,4 +1,4 @@
-"""The MLflow for a team of cluster/README.md: its commands, and a server that they start."""
+"""The MLflow for a team of cluster/mlflow/README.md: its commands, and a server that they start."""
 
 import os
 import re
@@ -12,10 +12,9 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "cluster" / "mlflow"
-README = (ROOT / "cluster" / "README.md").read_text()
-(SECTION,) = re.findall(r"^## MLflow for a team\n(.*?)^## ", README, re.M | re.S)
+PAGE = (FOLDER / "README.md").read_text()
 SECRETS, DATABASE, SERVER, ROLE, USER, _, BACKUP, RESTORE, UPGRADE = re.findall(
-    r"^```shell\n(.*?)^```$", SECTION, re.M | re.S
+    r"^```shell\n(.*?)^```$", PAGE, re.M | re.S
 )
 PATIENCE = 600.0  # seconds
 

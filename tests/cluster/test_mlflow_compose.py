@@ -1,4 +1,4 @@
-"""cluster/mlflow/compose.yaml: the commands of cluster/README.md in containers; seeded mistakes are found."""
+"""cluster/mlflow/compose.yaml: the commands of cluster/mlflow/README.md in containers; seeded mistakes are found."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""MLflow for a team, by the commands of cluster/README.md: PostgreSQL, basic auth, and ten users who publish at once.
+"""MLflow for a team, by the commands of cluster/mlflow/README.md: PostgreSQL, and ten users who publish at once.
 
 `make test-cluster` runs it, as root on a machine with PostgreSQL 15 and its user `postgres`.
 """
