@@ -16,7 +16,7 @@ NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e-\d+)?")
 
 
 def test_it_is_short() -> None:
-    assert len(FRONT.text.splitlines()) <= 160
+    assert len(FRONT.text.splitlines()) <= 115
 
 
 def test_the_first_commands_are_make_sweep_and_make_ui() -> None:
