@@ -19,8 +19,7 @@ LengthwiseError                 printed as one message without a traceback; exit
 ├── StorageError                an object store does not answer, or lacks a segment of a ledger
 ├── OutOfSpace                  the disk of the sweep is full
 ├── DamagedCurves               2: a parquet part is missing or differs from its checksum
-├── DamagedWeights              2: a file of kept weights is missing or differs from its checksum
-└── NoMaps                      2: the classes of kept weights are missing or have changed
+└── DamagedWeights              2: a file of kept weights is missing or differs from its checksum
 """
 
 from __future__ import annotations
@@ -163,12 +162,6 @@ class DamagedWeights(LengthwiseError):  # noqa: N818
     def __str__(self) -> str:
         """Say how to have it again, too."""
         return f"{super().__str__()}; put a copy of the file back, or train the configuration again in a new sweep"
-
-
-class NoMaps(LengthwiseError):  # noqa: N818
-    """Kept weights cannot be drawn: the class of their model or task is missing or has changed."""
-
-    exit_code = 2
 
 
 @contextmanager

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.console import Console
 
+    from trainers.evaluation.attention_weights import InputAttention
+
 SIZE = (8.0, 4.6)  # inches
 
 
@@ -207,6 +209,29 @@ class Sweep:
         keys = evaluate_later(self.folder, configurations, **asked, task=settings)
         self.refresh()
         return _table(later_lines(one for one in self.summary.later_evaluations if one.key in keys))
+
+    def attention(
+        self,
+        configuration: int | str,
+        seed: int,
+        *,
+        length: int,
+        distribution: str | None = None,
+        row: int = 0,
+        average: str | None = None,
+    ) -> InputAttention:
+        """Return the attention weights of one evaluated input, from kept weights; trains nothing.
+
+        The input is row `row` of those evaluated at `length` in `distribution`, by default the trained one; `average`
+        is by default the judged one. The result has `tokens`, T texts, and `layers`, an array (heads, T, T) for each
+        layer, queries by keys; a query's weights sum to one, or are all zero if it attends to nothing. Raises UserError
+        for what the sweep does not have or has not kept, and for a model without attention weights.
+        """
+        from orchestrator.results.attention import read_attention
+
+        average = self.summary.objective.average if average is None else average
+        asked: dict[str, Any] = {"length": length, "distribution": distribution, "row": row, "average": average}
+        return read_attention(self.state, configuration, seed, **asked)
 
     def report(self) -> Path:
         """Write report.html and its tables; return the path of the page."""

@@ -108,12 +108,6 @@ AcceptCodeChange = Annotated[
         help="Continue although code of the sweep is missing or has changed; this is recorded.",
     ),
 ]
-Maps = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="CONFIGURATION", help="Also draw maps of its kept weights, such as 7 for #7; may be repeated."
-    ),
-]
 Configurations = Annotated[
     list[str] | None,
     typer.Option(metavar="CONFIGURATION", help="Confirm this one instead of the best ones; may be repeated."),

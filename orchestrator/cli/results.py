@@ -40,47 +40,13 @@ def status(folder: options.SweepFolder, trace: options.Trace = False, follow: op
 @app.command(cls=options.CodeVerb, rich_help_panel=LOOK)
 def report(
     folder: options.SweepFolder,
-    maps: options.Maps = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Write the page and the tables of a sweep, finished or not, and print its results."""
     from orchestrator.report.files import present, refuse_read_only
 
     refuse_read_only(folder)
-    drawn = []
-    if maps:
-        from orchestrator.figures.heat_maps import draw_weight_maps
-
-        drawn = draw_weight_maps(folder, maps)
     present(folder, console, show=show)
-    for line in drawn:
-        _say(line)
-
-
-@app.command(cls=options.CodeVerb, rich_help_panel=LOOK)
-def attention(
-    folder: options.SweepFolder,
-    configuration: Annotated[str, typer.Argument(metavar="CONFIGURATION", help="Number, label or config_id.")],
-    length: Annotated[int, typer.Option(help="An evaluated length.")],
-    distribution: Annotated[str | None, typer.Option(help="Test set; by default the trained distribution.")] = None,
-    row: Annotated[int, typer.Option(help="Number of the evaluated input, from 0.")] = 0,
-    seed: Annotated[int | None, typer.Option(help="By default the median seed.")] = None,
-    average: Annotated[str | None, typer.Option(help="Weight average; by default the judged one.")] = None,
-    figure: Annotated[
-        Path | None, typer.Option(metavar="PATH.png", help="By default in the sweep's figures folder.")
-    ] = None,
-) -> None:
-    """Draw the attention of one input in every layer and head, from kept weights. Trains nothing."""
-    from orchestrator.figures.drawing import check_figure_path
-    from orchestrator.figures.heat_maps import attention_path, draw_attention
-    from orchestrator.results.from_weights.member_attention import read_attention
-
-    if figure is not None:
-        check_figure_path(figure)
-    shown = read_attention(
-        folder, configuration, length=length, distribution=distribution, row=row, seed=seed, average=average
-    )
-    _say(f"Attention: {draw_attention(shown, figure or attention_path(folder, shown))}")
 
 
 @app.command(

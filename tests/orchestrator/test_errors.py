@@ -30,7 +30,7 @@ def test_bad_input_exits_with_2_and_failures_with_1() -> None:
     assert {name for name, code in codes.items() if code == 2} == {
         "UserError", "SweepExists", "NotASweep", "SpecChanged", "SweepLocked", "DivergedLedger", "DeletedSweep",
         "StorageRefused", "OddEntry", "DamagedLedger", "NewerLedger", "OlderLedger", "DamagedCurves", "DamagedWeights",
-        "NoMaps", "UntrustedCode",
+        "UntrustedCode",
     }  # fmt: skip
     assert set(codes.values()) == {1, 2}
 

@@ -1,1 +1,1 @@
-"""Evaluation: forward passes, text generation, curves, attention maps, stored weights."""
+"""Evaluation: forward passes, text generation, curves, attention weights, stored weights."""

@@ -10,7 +10,6 @@ Shapes: M member, N ring positions, D width.
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,7 +23,6 @@ from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter
-from trainers.tensors.position_maps import Map, Weights, gram
 from trainers.tensors.precision import product
 
 
@@ -81,23 +79,3 @@ class LinearAttention(Model):
         v = weights["v"]
         along, beside = v[:, :1, None], torch.linalg.vector_norm(v[:, 1:], dim=1)[:, None, None]
         return torch.cat([a * along, a * beside], dim=-1)[:, None]
-
-    def maps(self, weights: Weights, task: Task) -> Mapping[str, Map]:
-        """Return its coefficients of <theta, x_r> beside those of the task, for each pair or each offset."""
-        assert isinstance(task, RingRegression)
-        target, asked = task.target(torch.float64).numpy(), task.weight(torch.float64).numpy() > 0
-        p, n = weights["positions"], task.ring
-        if self.encoding == "ape":
-            return {"gram": gram(p, group="products p_i . p_j", label="position", wanted=target, trained=asked)}
-        offsets = np.arange(-((n - 1) // 2), n // 2 + 1)
-        a = p @ weights["u"] * (weights["v"][0] if self.free_value else 1.0)
-        at = np.arange(n)
-        coefficients = Map(
-            values=a[offsets % n],
-            group="coefficients a_k = p_k . u" + (" v_1" if self.free_value else ""),
-            row_label="k = i - j on the ring",
-            rows=offsets.tolist(),
-            wanted=target[offsets % n, 0],
-            trained=np.array([asked[at, (at - k) % n].any() for k in offsets]),
-        )
-        return {"coefficients": coefficients}

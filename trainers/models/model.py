@@ -19,7 +19,6 @@ from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter
-from trainers.tensors.position_maps import Map, Weights
 
 Recorded = Mapping[str, Sequence[Tensor]]
 
@@ -154,10 +153,6 @@ class Model(Settings, ABC):
     ) -> dict[str, Tensor]:
         """Return its own metrics, (M, L), from `measure_rows` of the whole batch: means over rows unless overridden."""
         return {name: value.mean(dim=1) for name, value in rows.items()}
-
-    def maps(self, weights: Weights, task: Task) -> Mapping[str, Map]:
-        """Return maps of the trained parameters of one member; see `trainers.tensors.position_maps`."""
-        return {}
 
 
 @dataclass(frozen=True)

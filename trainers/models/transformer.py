@@ -23,7 +23,6 @@ from trainers.tensors.batch import Batch
 from trainers.tensors.layers import embed, embedding_parameter, linear
 from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter
-from trainers.tensors.position_maps import Map, Weights
 
 NORMS = ("none", "pre", "post", "residual")
 NORM_HELP = "norm before each branch, after each sum, of the residual stream before each branch, or nowhere"
@@ -289,7 +288,3 @@ class Transformer(Model):
     ) -> dict[str, Tensor]:
         """Return the metrics of the positional encoding."""
         return self.position.reduce(rows)
-
-    def maps(self, weights: Weights, task: Task) -> Mapping[str, Map]:
-        """Return the maps of the positional encoding."""
-        return self.position.maps(weights, task)

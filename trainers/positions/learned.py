@@ -1,17 +1,13 @@
 """Learned absolute positions, optionally shifted by a random offset in training."""
 
-from collections.abc import Mapping
-
-import numpy as np
 import torch
 from torch import Tensor
 
 from trainers.positions.context import EMBED_SITE, Pass
 from trainers.positions.position import Position, Sizes
-from trainers.settings.fields import Settings, setting
+from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tensors.parameters import Parameter
-from trainers.tensors.position_maps import Map, Weights, gram
 
 
 @register("position", "learned")
@@ -41,13 +37,6 @@ class Learned(Position):
         if seen.noise is not None and seen.training and self.max_offset:
             offset = seen.noise.integers(EMBED_SITE, (x_MBTD.shape[1],), self.max_offset + 1)
         return x_MBTD + look_up_positions(seen.weights["positions"], seen, offset)
-
-    def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
-        """Return the products of the vectors, and which pairs occur in training."""
-        table = weights["positions"]
-        seen = np.arange(len(table)) < task.train_positions + self.max_offset  # type: ignore[attr-defined]
-        trained = np.outer(seen, seen)
-        return {"gram": gram(table, group="products of the position vectors", label="position", trained=trained)}
 
 
 def look_up_positions(table_MPD: Tensor, seen: Pass, offset_MB: Tensor | None = None) -> Tensor:

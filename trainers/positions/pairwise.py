@@ -6,9 +6,8 @@ with p_ij a row of one trained table for each layer, shared by its heads.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +15,6 @@ from trainers.errors import Problem
 from trainers.positions.position import Sizes
 from trainers.settings.fields import Settings
 from trainers.tensors.parameters import Parameter
-from trainers.tensors.position_maps import Array, Map, Weights
 from trainers.tensors.precision import product
 
 
@@ -38,40 +36,3 @@ def multiplier_problems(uniform: int, task: Settings) -> Iterator[Problem]:
     if digits != uniform:
         message = f"{uniform} uniform positions, but the task has {digits or 'no'} multiplier digits"
         yield Problem(key="position.uniform", given=uniform, message=message)
-
-
-def pairwise_maps(weights: Weights, uniform: int = 0) -> dict[str, Map]:
-    """Return maps of relative vectors p_k, k = i - j, and their norms, per layer; then of `uniform` vectors c_s.
-
-    As in Figs. 11 and 12 of the paper.
-    """
-    tables = [weights[name] for name in weights if name.endswith(".pairs")]
-    relative, own = [table[: len(table) - uniform] for table in tables], [table[-uniform:] for table in tables]
-    longest = (len(relative[0]) + 1) // 2 if tables else 0
-    found = _maps_by_layer("p", "relative vectors p_k", "k = i - j", range(1 - longest, longest), relative)
-    if uniform:
-        found |= _maps_by_layer("c", "uniform vectors c_s", "s, units first", range(1, uniform + 1), own)
-    return found
-
-
-def _maps_by_layer(key: str, group: str, label: str, rows: Sequence[int], tables: Sequence[Array]) -> dict[str, Map]:
-    found: dict[str, Map] = {}
-    for layer, table in enumerate(tables, start=1):
-        found[f"{key}.{layer}"] = Map(
-            values=table,
-            group=group,
-            title=f"layer {layer}",
-            row_label=label,
-            rows=rows,
-            column_label="entry",
-            columns=range(1, table.shape[1] + 1),
-        )
-    for layer, table in enumerate(tables, start=1):
-        found[f"{key}.norm.{layer}"] = Map(
-            values=np.linalg.norm(table, axis=1),
-            group=f"norms of the {group}",
-            title=f"layer {layer}",
-            row_label=label,
-            rows=rows,
-        )
-    return found

@@ -15,7 +15,6 @@ from trainers.positions.context import Context, Pass, Scores
 from trainers.settings.fields import Settings
 from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter
-from trainers.tensors.position_maps import Map, Weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +148,3 @@ class Position(Settings):
 
     def _reduction(self, name: str) -> Callable[..., Any]:
         return torch.amax if name in self.max_metrics else torch.mean
-
-    def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
-        """Return maps of the trained parameters of one member; see `trainers.tensors.position_maps`."""
-        return {}

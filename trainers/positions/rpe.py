@@ -1,14 +1,10 @@
 """Relative positions as pairwise vectors on the keys (RPE of Sabbaghi et al., arXiv:2406.01895)."""
 
-from collections.abc import Mapping
-
 from trainers.positions.context import Context, Scores
-from trainers.positions.pairwise import pairwise_maps, pairwise_scores, pairwise_table
+from trainers.positions.pairwise import pairwise_scores, pairwise_table
 from trainers.positions.position import Position, Sizes
-from trainers.settings.fields import Settings
 from trainers.settings.registry import register
 from trainers.tensors.parameters import Parameter
-from trainers.tensors.position_maps import Map, Weights
 
 
 @register("position", "rpe")
@@ -28,7 +24,3 @@ class Rpe(Position):
         table = context.weights[f"{context.name}.pairs"]
         rows = context.differences() + table.shape[1] // 2  # none is clipped
         return Scores(bias=pairwise_scores(context.q, table, rows))
-
-    def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
-        """Return the vectors of every layer by difference, and their norms."""
-        return pairwise_maps(weights)

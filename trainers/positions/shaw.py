@@ -1,16 +1,13 @@
 """Relative positions of Shaw et al. (arXiv:1803.02155): clipped differences on the keys, and on the values."""
 
-from collections.abc import Mapping
-
 from torch import Tensor
 
 from trainers.positions.context import Context, Scores
-from trainers.positions.pairwise import pairwise_maps, pairwise_scores
+from trainers.positions.pairwise import pairwise_scores
 from trainers.positions.position import Position, Sizes
-from trainers.settings.fields import Settings, setting
+from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tensors.parameters import Parameter, uniform_parameter
-from trainers.tensors.position_maps import Map, Weights
 from trainers.tensors.precision import product, wide
 
 
@@ -51,7 +48,3 @@ class Shaw(Position):
 
     def _rows(self, context: Context) -> Tensor:
         return context.differences().clamp(-self.clip, self.clip) + self.clip
-
-    def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
-        """Return the vectors of the keys by difference, and their norms."""
-        return pairwise_maps(weights)

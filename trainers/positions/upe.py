@@ -7,12 +7,11 @@ import torch
 
 from trainers.errors import Problem
 from trainers.positions.context import Context, Scores
-from trainers.positions.pairwise import multiplier_problems, pairwise_maps, pairwise_scores, pairwise_table
+from trainers.positions.pairwise import multiplier_problems, pairwise_scores, pairwise_table
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import Settings, setting
 from trainers.settings.registry import register
 from trainers.tensors.parameters import Parameter
-from trainers.tensors.position_maps import Map, Weights
 
 
 @register("position", "upe")
@@ -45,7 +44,3 @@ class Upe(Position):
         own = relative + self.uniform - 1 - key  # the first position is the most significant digit
         rows = torch.where(key < self.uniform, own.clamp(min=0), rows)
         return Scores(bias=pairwise_scores(context.q, table, rows))
-
-    def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
-        """Return the vectors of every layer by difference, those of the multiplier digits, and their norms."""
-        return pairwise_maps(weights, self.uniform)

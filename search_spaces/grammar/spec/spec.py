@@ -117,7 +117,7 @@ class Resources(Strict):
         default="auto",
         description="Whether the final weights of every member are kept: all parameters, once for each weight average. "
         "auto: if those of the planned sweep take at most 64 MiB; `lengthwise plan` says how large they are. true: "
-        "always, and reports draw maps of them where models have any. false: never.",
+        "always. false: never.",
     )
     workers: int | None = Field(
         default=None,

@@ -62,7 +62,7 @@ def test_resume_with_other_code_is_refused_until_it_is_accepted_and_both_are_on_
     before = {path: path.read_bytes() for path in interrupted.rglob("*") if path.is_file()}
     (checkout / "README.md").write_text("read this\n")
     edit(checkout / "trainers" / "tasks" / "set_complement.py")
-    edit(checkout / "orchestrator" / "figures" / "heat_maps.py")
+    edit(checkout / "orchestrator" / "figures" / "bands.py")
     refused = lengthwise("resume", interrupted)
     assert refused.returncode == 2 and "Traceback" not in refused.stderr
     assert f"{checkout}/trainers has changed" in refused.stderr

@@ -107,7 +107,7 @@ def test_files_of_the_user_in_folders_of_lengthwise_stay(tmp_path):
     for name in ("figures/annotated.svg", "weights/mine/notes.txt", "weights/mine/a.safetensors"):
         (folder / name).parent.mkdir(exist_ok=True, parents=True)
         (folder / name).write_text("mine")
-    (folder / "figures" / "maps-1.png").write_text("drawn")
+    (folder / "figures" / "curves-1.png").write_text("drawn")
     planned = plan_deletion(folder)
     assert "these stay, which lengthwise has not written: figures/annotated.svg, weights/mine" in planned.sentence
     delete_sweep(planned)

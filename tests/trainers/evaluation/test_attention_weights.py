@@ -10,13 +10,11 @@ import torch
 from tests.side_by_side.cases import DECODER, FLIPS, PRODUCT, SIX, STRINGS
 from trainers import MemberConfig
 from trainers.errors import ConfigError
-from trainers.evaluation import attention_maps as module
-from trainers.evaluation.attention_maps import compute_input_attention
+from trainers.evaluation.attention_weights import compute_input_attention
 from trainers.models import attention
 from trainers.packs.evaluation_inputs import evaluation_inputs, evaluation_stream
 from trainers.packs.pack import Pack, State
 from trainers.tensors.noise import Noise
-from trainers.tensors.position_maps import Map
 
 COPY = {"name": "copy_string", **STRINGS}
 
@@ -118,7 +116,7 @@ def test_chunks_of_queries_are_put_together(task: dict, model: dict, monkeypatch
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 
 
-def test_what_was_not_evaluated_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_evaluated_is_refused_by_name() -> None:
     of = member(FLIPS, DECODER)
     weights = initial(of)
 
@@ -131,20 +129,6 @@ def test_what_was_not_evaluated_is_refused_by_name(monkeypatch: pytest.MonkeyPat
     assert refused(row=5) == "row: there is no row 5; allowed: 0..4, the rows evaluated at length 4"
     assert "there is no row -1" in refused(row=-1)
     assert refused(distribution="spare").endswith("allowed: 'iid', 'sparse', 'dense'; did you mean 'sparse'?")
-    monkeypatch.setattr(module, "MAX_POSITIONS", 10)
-    assert refused(length=8) == "length: an input of 16 tokens is too long to be drawn; allowed: <= 10 tokens"
     of = member(FLIPS, {"name": "lstm", "width": 8})
     weights = initial(of)
     assert refused() == "model.name: lstm has no attention weights"
-
-
-def test_every_head_has_a_map_with_the_tokens_at_its_edges() -> None:
-    of = member(FLIPS, DECODER)
-    found = compute_input_attention(of, initial(of), length=4, distribution="dense")
-    maps = found.maps()
-    assert [*maps] == ["1.1", "1.2", "2.1", "2.2"]
-    one = maps["2.1"]
-    assert (one.group, one.title, one.ends) == ("attention weights of layer 2", "head 1", (0.0, 1.0))
-    assert one.words == found.tokens and np.array_equal(one.values, found.layers[1][0])
-    with pytest.raises(ValueError, match="3 words"):
-        Map(values=np.ones((2, 2)), group="g", row_label="r", rows=[1, 2], columns=[1, 2], words=("a", "b", "c"))

@@ -4,6 +4,7 @@ The input is an evaluated row, with the same random numbers as in the evaluation
 the row with the true tokens. Shapes: H heads, T positions.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +17,6 @@ from trainers.packs.evaluation_inputs import evaluation_inputs, evaluation_strea
 from trainers.packs.pack import Pack
 from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.noise import Noise
-from trainers.tensors.position_maps import Map, Weights
-
-MAX_POSITIONS = 1024  # of an input; cells of larger maps would be too small to see
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,35 +33,21 @@ class InputAttention:
     tokens: tuple[str, ...]
     layers: tuple[NDArray[Any], ...]
 
-    def maps(self) -> dict[str, Map]:
-        """Return a heat map of every head, queries down and keys across; the heads of a layer are a group."""
-        at = range(1, len(self.tokens) + 1)
-        return {
-            f"{layer}.{head}": Map(
-                values=weights_TT,
-                group=f"attention weights of layer {layer}",
-                title=f"head {head}",
-                row_label="query",
-                rows=at,
-                column_label="key",
-                columns=at,
-                words=self.tokens,
-                ends=(0.0, 1.0),
-            )
-            for layer, weights_HTT in enumerate(self.layers, start=1)
-            for head, weights_TT in enumerate(weights_HTT, start=1)
-        }
-
 
 @torch.no_grad()
 def compute_input_attention(
-    member: MemberConfig, weights: Weights, *, length: int, distribution: str | None = None, row: int = 0
+    member: MemberConfig,
+    weights: Mapping[str, NDArray[Any]],
+    *,
+    length: int,
+    distribution: str | None = None,
+    row: int = 0,
 ) -> InputAttention:
     """Compute the attention weights of row `row` of a member's evaluation at `length`, on the CPU without autocast.
 
     weights: arrays by parameter name. distribution: by default the trained one. Raises ConfigError for a length,
-    distribution or row that was not evaluated and for an input too long to be drawn, with the argument as key, and with
-    the key `model.name` for a model without attention weights.
+    distribution or row that was not evaluated, with the argument as key, and with the key `model.name` for a model
+    without attention weights.
     """
     name = member.task.distributions[0].name if distribution is None else distribution
     if problem := _problem(member, name, length):
@@ -71,13 +55,10 @@ def compute_input_attention(
     pack = Pack([member], torch.device("cpu"))
     first, tests = member.task.distributions[0].name, evaluation_inputs(pack)
     test = next(one for one in tests if length in one.lengths and (one.distribution or first) == name)
-    rows, positions = test.batch.tokens.shape[1:]
+    rows = test.batch.tokens.shape[1]
     if not 0 <= row < rows:
         allowed = f"0..{rows - 1}, the rows evaluated at length {length}"
         raise ConfigError([Problem(key="row", given=row, message=f"there is no row {row}", allowed=allowed)])
-    if positions > MAX_POSITIONS:
-        message = f"an input of {positions} tokens is too long to be drawn"
-        raise ConfigError([Problem(key="length", given=length, message=message, allowed=f"<= {MAX_POSITIONS} tokens")])
     views = {key: torch.as_tensor(value)[None] for key, value in weights.items()}
     index = torch.zeros(1, dtype=torch.int64)
     noise = Noise(evaluation_stream(pack, "dropout"), index, training=False, first=row, total=rows)
