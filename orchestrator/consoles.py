@@ -12,7 +12,8 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from orchestrator.redaction import mask_credentials, remove_controls
+from orchestrator.redaction import remove_controls
+from search_spaces.grammar.spec.values import mask_passwords
 
 ENCODING_VARIABLE = "PYTHONIOENCODING"
 WIDTH_OF_FILES = 160  # of tables in logs and pipes
@@ -22,10 +23,9 @@ class WholeConsole(Console):
     """A console that never crops a line: a terminal wraps long lines, and they can be copied whole."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print like Console, without cropping and without secrets in addresses."""
-        super().print(
-            *(mask_credentials(one) if isinstance(one, str) else one for one in objects), **{"crop": False, **options}
-        )
+        """Print like Console, without cropping and without passwords in addresses."""
+        masked = (mask_passwords(text) if isinstance(text, str) else text for text in objects)
+        super().print(*masked, **{"crop": False, **options})
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render like Console, without control characters in texts; colours and cursor movements are added later."""
@@ -93,5 +93,5 @@ def align_rows(rows: Sequence[tuple[str, str]]) -> str:
 
 
 def say(console: Console, text: str) -> None:
-    """Print a sentence without markup, colours and added line breaks; secrets in addresses are masked."""
+    """Print a sentence without markup, colours and added line breaks."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -29,17 +29,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.redaction import redact
 from orchestrator.wording import command
 
 
 class LengthwiseError(Exception):
-    """An expected error; `str()` is the whole message, without secrets."""
+    """An expected error; `str()` is the whole message."""
 
     exit_code = 1
-
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*(redact(one) if isinstance(one, str) else one for one in arguments))
 
 
 class UserError(LengthwiseError):

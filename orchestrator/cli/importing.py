@@ -11,7 +11,6 @@ from orchestrator.cli.help import BEGIN
 from orchestrator.consoles import make_console
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import default_storage
-from orchestrator.redaction import remember
 from orchestrator.wording import read_numbers
 
 app = typer.Typer()
@@ -65,7 +64,6 @@ def import_results(
     """
     if (table is None) == (source is None):
         raise UserError("give either TABLE or --from, which says whose results are imported")
-    remember(source.partition(":")[2] if source else None)
     from orchestrator.importing.verb import Judging, import_rows, read_directions, read_rows
 
     directions = read_directions(metric)

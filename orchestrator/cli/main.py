@@ -7,6 +7,7 @@ orchestrator/README.md says what the exit codes mean.
 
 import os
 import sys
+import traceback
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from orchestrator.cli.help import BEGIN, LOOK, VerbGroup, show_version
 from orchestrator.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
 from orchestrator.errors import LengthwiseError, SpecChanged, UserError
 from orchestrator.record.ledger.folders import default_storage, has_ledger
-from orchestrator.redaction import masked_traceback, redact, redact_log_records, remove_controls
+from orchestrator.redaction import mask_log_records, printable
 from orchestrator.running.with_ray import start as ray_start
 from orchestrator.shortages import out_of_memory
 from orchestrator.sweep.children import SweepChildren
@@ -222,7 +223,7 @@ app.add_typer(upkeep.app)
 def main() -> None:
     """Run the command line; expected errors are one message on stderr and an exit code, without a traceback."""
     make_streams_lenient()
-    redact_log_records()
+    mask_log_records()
     code = _run_verb()
     sys.stdout.flush()
     sys.exit(code or int(LenientOutput.lost))
@@ -238,16 +239,16 @@ def _run_verb() -> int:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException as error:  # the user's own code may raise anything
         if os.environ.get(DEBUG_VARIABLE):
-            sys.stderr.write(remove_controls(masked_traceback(error)))
+            sys.stderr.write(printable("".join(traceback.format_exception(error))))
         elif isinstance(error, LengthwiseError | SweepFileError):
             _complain(error.in_full if isinstance(error, SweepFileError) else str(error))
         elif memory := out_of_memory(error):
-            sys.stderr.write(f"{remove_controls(redact(memory))}\n")  # a console would need memory
+            sys.stderr.write(f"{printable(memory)}\n")  # a console would need memory
         elif isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
             _complain(f"{error.filename2 or error.filename}: cannot be used: {error.strerror}")
         else:
             text = f"{type(error).__name__}: {error}\nthis should not happen; {DEBUG_VARIABLE}=1 shows the traceback"
-            _complain(redact(text))
+            _complain(text)
         return _exit_code(error)
     return 0
 

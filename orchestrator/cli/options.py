@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import chosen_storage, default_storage, find_storage, is_name, resolve_place
-from orchestrator.redaction import URI_VARIABLE, remember, remember_all_of
+from orchestrator.redaction import URI_VARIABLE
 from search_spaces.grammar.shipped import find_sweep_file
 from search_spaces.grammar.spec.values import (
     STORES,
@@ -19,7 +19,7 @@ from search_spaces.grammar.spec.values import (
     make_store_absolute,
     store_problem,
 )
-from search_spaces.grammar.text.overrides import quote_text, secret_value
+from search_spaces.grammar.text.overrides import quote_text
 
 
 def _find_sweep(named: str) -> Path:
@@ -239,11 +239,8 @@ def in_seconds(time: str | None) -> float | None:
 
 def with_uri(overrides: list[str] | None, uri: str | None, notify: str | None = None) -> list[str]:
     """Return the overrides, with the values of --tracking-uri and --notify as further ones."""
-    remember(uri)
     if uri == "":  # the default, whatever MLflow's variable names
         os.environ.pop(URI_VARIABLE, None)
-    for address in (notify, *map(secret_value, overrides or ())):
-        remember_all_of(address)
     given = {"tracking.uri": uri, "notify": notify}
     added = [f"{key}={quote_text(value) if value else ''}" for key, value in given.items() if value is not None]
     return [*(overrides or ()), *added]

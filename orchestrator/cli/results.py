@@ -10,7 +10,6 @@ from orchestrator.cli import options
 from orchestrator.cli.help import KEEP_HOUSE, LOOK, TAKE_OUT
 from orchestrator.consoles import align_rows, make_console, say
 from orchestrator.record.ledger.folders import check_storage, default_storage
-from orchestrator.redaction import remember
 from orchestrator.running.driving.interrupts import EXIT_CODE as INTERRUPTED
 from orchestrator.tracking.attempt import Attempt
 from orchestrator.wording import command
@@ -122,7 +121,6 @@ def publish(
         fetch_sweep(folder)
         return running(folder) is not None
 
-    remember(tracking_uri)
     if follow:
         _say(f"publishing {folder} while it runs; Ctrl-C ends this, and the sweep continues")
         one_pass = partial(publish_sweep, folder, tracking_uri, artifacts=artifacts, sweep_files=False)

@@ -11,7 +11,6 @@ from orchestrator.cli import options
 from orchestrator.cli.help import CONTINUE, KEEP_HOUSE, LOOK, TAKE_OUT
 from orchestrator.consoles import make_console, say
 from orchestrator.errors import UserError, refuse_unwritable
-from orchestrator.redaction import remember
 from orchestrator.targets import check_targets
 
 app = typer.Typer()
@@ -125,7 +124,6 @@ def delete(
             return
         from orchestrator.tracking.deletion import delete_runs
 
-        remember(tracking_uri)
         deleted.update(delete_runs(folder, tracking_uri))
         for uri, count in deleted.items():
             say(console, f"{uri}: {count} runs were moved to MLflow's bin")

@@ -29,7 +29,7 @@ from typing import Any
 from orchestrator.consoles import WholeConsole
 from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.redaction import redact_log_records
+from orchestrator.redaction import mask_log_records
 from orchestrator.report import artifacts
 from orchestrator.report.files import refresh_page, write_report
 from orchestrator.report.terminal import Screen
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 def serve(descriptor: int, tracking: str = "") -> None:
     """Serve the driver over this connection to the end of the sweep, or until the driver is gone."""
-    redact_log_records()
+    mask_log_records()
     connection: Connection[bytes, bytes] = Connection(descriptor)
     try:
         if tracking and not connection.poll(0):

@@ -16,9 +16,10 @@ from rich.console import Console
 
 from orchestrator.consoles import say
 from orchestrator.record.state.state import SweepState
-from orchestrator.redaction import MASK, mask_all_but_host, redact, remember_all_of
+from orchestrator.redaction import only_host
 from orchestrator.running.watching.meter import best_configuration
 from orchestrator.wording import label, three_digits
+from search_spaces.grammar.spec.values import MASK, mask_passwords
 
 PATIENCE = 5.0  # seconds
 
@@ -30,16 +31,15 @@ class Notice:
         self.set(address)
 
     def set(self, address: str | None) -> None:
-        """Set the address, and mask it in messages from now on."""
+        """Set the address."""
         self._address = address
-        remember_all_of(address)
 
     def send(self, folder: Path, status: str, message: str, console: Console) -> None:
         """Post how the sweep has ended, by default with its recorded message; a problem is a line on the console."""
         if self._address is None:
             return
         state = SweepState.load(folder)
-        host = mask_all_but_host(self._address)
+        host = only_host(self._address)
         if MASK in self._address:
             problem: str | None = "only the host of the address is recorded; give it again with --notify"
         else:
@@ -53,7 +53,7 @@ def describe_end(state: SweepState, status: str, message: str) -> dict[str, Any]
     done = sum(found.is_done for found in state.configurations.values())
     best = best_configuration(state)
     score = best.score if best and best.score is not None and math.isfinite(best.score) else None
-    message, total = redact(message), len(state.configurations)
+    message, total = mask_passwords(message), len(state.configurations)
     text = f"Sweep {state.name}: {status}" + (f", {message}" if message else "")
     text += f"; {done} of {total} configurations done, {members['failed']} seeds failed"
     if best and score is not None:

@@ -18,7 +18,7 @@ import pandas as pd
 
 from orchestrator.errors import UserError
 from orchestrator.importing.table import NO_LENGTH, VALUES, Rows, plain, read_table
-from orchestrator.redaction import mask_credentials
+from search_spaces.grammar.spec.values import has_password, store_problem
 from trainers.errors import nearest
 
 KINDS = ("mlflow", "wandb", "tune")
@@ -66,6 +66,8 @@ def read_source(
     if kind == "mlflow":
         if experiment is None:
             raise UserError(f"--from mlflow:{place}: name the experiment by --experiment")
+        if has_password(place):
+            raise UserError(f"--from mlflow:{place} {store_problem(place)}")
         return read_mlflow(place, experiment, naming)
     path = Path(place)
     if not path.exists():
@@ -133,7 +135,7 @@ def read_mlflow(uri: str, experiment: str, naming: Naming) -> Rows:
             points.append((run, name, step, value, len(places)))
             places.append(f"run {found.run_id}: {name} at step {step}")
     frame = pd.DataFrame(points, columns=["run", "name", "step", "value", "place"])
-    source = f"{mask_credentials(uri)} ({experiment})"
+    source = f"{uri} ({experiment})"
     log = Log(points=frame, settings=pd.DataFrame(settings), source=source, place=places.__getitem__)
     return tidy(log, naming, sorted(names))
 

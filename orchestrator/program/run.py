@@ -29,7 +29,6 @@ from orchestrator.program.ends import ProgramEnded, judge_end, shown_log
 from orchestrator.program.member import ProgramMember
 from orchestrator.program.process import Process, start, try_lock
 from orchestrator.program.reports import Declared, MergedReports, ReportedStep, ReportProblem
-from orchestrator.redaction import SECRET_VARIABLES
 from trainers.evaluation.results import Evaluation, Progress
 from trainers.files.atomic_file import write_atomic
 
@@ -245,7 +244,7 @@ class _Run:
             "STOP": self._stop_file,
         }
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LENGTHWISE_")}
-        for name in ("MLFLOW_RUN_ID", *SECRET_VARIABLES):
+        for name in ("MLFLOW_RUN_ID", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
             environment.pop(name, None)
         environment |= {f"LENGTHWISE_{name}": str(value) for name, value in own.items()}
         environment |= {"PATH": search_path(), "PYTHONPATH": os.pathsep.join(filter(None, paths))}

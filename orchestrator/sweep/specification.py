@@ -11,7 +11,7 @@ from orchestrator.record.kept.code import find_program
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.redaction import masked_spec
+from orchestrator.redaction import recorded_spec as without_webhook
 from orchestrator.tracking.variable import uri_of_variable
 from orchestrator.wording import command
 from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_sweep, parse_recorded
@@ -139,8 +139,8 @@ def with_settings_of(spec: SweepSpec, other: SweepSpec) -> SweepSpec:
 
 
 def differing_settings(one: SweepSpec, other: SweepSpec) -> list[str]:
-    """Return the names of those SETTINGS that differ, apart from secrets."""
-    first, second = masked_spec(one.resolved()), masked_spec(other.resolved())
+    """Return the names of those SETTINGS that differ, `notify` by its host alone."""
+    first, second = without_webhook(one.resolved()), without_webhook(other.resolved())
     return [key for key in SETTINGS if first.get(key) != second.get(key)]
 
 
@@ -175,7 +175,7 @@ def rewrite_spec(spec: dict[str, Any], folder: Path) -> Path | None:
 
 
 def write_spec(spec: dict[str, Any], folder: Path) -> None:
-    """Write sweep.yaml, without secrets. Raises LedgerError naming the path."""
+    """Write sweep.yaml. Raises LedgerError naming the path."""
     path = folder / SPEC_FILE
     with refuse_unwritable(path, LedgerError):
-        write_atomic(path, [dump_yaml(masked_spec(spec)).encode()])
+        write_atomic(path, [dump_yaml(without_webhook(spec)).encode()])

@@ -34,7 +34,6 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import INLINE_SCHEMA
 from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.state import SweepState
-from orchestrator.redaction import remember
 from orchestrator.results.comparing.shared_streams import parameters_by_structure
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.driving.driver import SweepDriver
@@ -258,7 +257,6 @@ def drive_packs(
     `built` are its first configurations, if they were just built; `children` and `max_seconds` are as for `run_sweep`.
     """
     spec, progress, meter = with_store(spec), Progress(console, spec.name), Meter(state)
-    remember(spec.tracking.uri)
     finisher: Finisher | None = None
     with ExitStack() as opens:
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.redaction import redact
 from orchestrator.wording import command
 
 LONGEST_SECONDS = 30.0  # that the end of a sweep waits for MLflow; `lengthwise publish` has this limit for each request
@@ -56,7 +55,7 @@ def attempt(folder: Path, publish: Callable[[], Published | None]) -> Attempt:
         return Attempt(problem=str(error), is_refused=error.exit_code == 2)
     except Exception as error:
         _log.debug("publishing %s failed", folder, exc_info=True)
-        failed = redact(f"publishing to MLflow failed ({type(error).__name__}: {error})")
+        failed = f"publishing to MLflow failed ({type(error).__name__}: {error})"
         return Attempt(problem=f"{failed}; complete it with: {command('publish', folder)}")
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.redaction import mask_credentials
 from orchestrator.tracking.contents.names import sweep_id
 from orchestrator.tracking.publish import is_from_this_machine, tracking_uri_of
 from orchestrator.tracking.store.outages import raising_tracking_error
@@ -23,11 +22,9 @@ def delete_runs(folder: Path, uri: str | None = None) -> dict[str, int]:
     state = SweepState.replay(folder, records)
     others = state.published_at if uri is None and is_from_this_machine(state) else []
     deleted, again = dict[str, int](), f"{command('delete', folder)} --mlflow"
-    for address in dict.fromkeys([tracking_uri_of(state, uri), *others]):
-        if mask_credentials(address) not in deleted:
-            known = tracking_uri_of(state, address)
-            with raising_tracking_error(known, again, uri):
-                deleted[mask_credentials(address)] = _delete_runs_at(known, sweep_id(records))
+    for address in dict.fromkeys(tracking_uri_of(state, known) for known in (uri, *others)):
+        with raising_tracking_error(address, again, uri):
+            deleted[address] = _delete_runs_at(address, sweep_id(records))
     return deleted
 
 

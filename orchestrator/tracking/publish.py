@@ -22,7 +22,7 @@ from orchestrator.record.kept.curves import CURVES_FILE, read_curves, write_curv
 from orchestrator.record.ledger.folders import PUBLISH_LOCK_FILE
 from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.redaction import PASSWORD_VARIABLE, URI_VARIABLE, mask_credentials, remember, unmasked
+from orchestrator.redaction import URI_VARIABLE, without_password
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.artifacts import Artifacts, Files
@@ -62,7 +62,7 @@ def publish(
     records = read_records(folder)
     state = SweepState.replay(folder, records)
     own = (state.spec.get("tracking") or {}).get("uri")
-    given = uri if uri is not None and mask_credentials(uri) != (own or "") else None
+    given = uri if uri is not None and uri != (own or "") else None
     uri = tracking_uri_of(state, uri)
     with raising_tracking_error(uri, command("publish", folder), given), _lock_publishing(folder):
         named = _experiment_of(state, records) if experiment is None else experiment or state.study
@@ -94,14 +94,14 @@ def check_access(folder: Path, uri: str | None = None) -> None:
 
 
 def tracking_uri_of(state: SweepState, uri: str | None = None) -> str:
-    """Return the address that a sweep is published to, with its password; `uri` if one is given, "" for the default.
+    """Return the address that a sweep is published to, without password; `uri` if one is given, "" for the default.
 
-    Raises UserError if only a sweep of another machine names an address, TrackingError if the password is not known.
+    Raises UserError if only a sweep of another machine names an address.
     """
     if uri is None:
         uri = _named_address((state.spec.get("tracking") or {}).get("uri"), state)
     uri = uri or default_uri(state.folder.resolve().parent)
-    return make_store_absolute(_with_password(uri, state.folder))
+    return make_store_absolute(without_password(uri))
 
 
 def _experiment_of(state: SweepState, records: Sequence[Record]) -> str:
@@ -135,18 +135,6 @@ def is_from_this_machine(state: SweepState) -> bool:
 
 def _hosts(state: SweepState) -> list[str]:
     return list(dict.fromkeys(str(origin.get("hostname")) for origin in (state.provenance, *state.resumes)))
-
-
-def _with_password(uri: str, folder: Path) -> str:
-    """Return the address with its password, which is stored nowhere; raises TrackingError if none is given."""
-    known = unmasked(uri)
-    if known is None:
-        raise TrackingError(
-            f"MLflow at {uri}: the password of this address is not kept; give it by {PASSWORD_VARIABLE}, or the whole "
-            f"address by {URI_VARIABLE} or by: {command('publish', folder)} --tracking-uri URI"
-        )
-    remember(known)
-    return known
 
 
 def _lock_publishing(folder: Path) -> AbstractContextManager[object]:
@@ -188,7 +176,7 @@ def _publish(
     if sweep_files:
         store.upload(run, sweep_files, parent.digest(*stamps))
     links = store.links(contents.sweep_id, parent_id)
-    return Published(mask_credentials(store.uri), parent_id, links, store.created, completed, store.points)
+    return Published(store.uri, parent_id, links, store.created, completed, store.points)
 
 
 def _configuration_files(contents: ContentsOfSweep, row: Row, folder: Path) -> Files:

@@ -3,22 +3,21 @@
 import os
 
 from orchestrator.errors import UserError
-from orchestrator.redaction import URI_VARIABLE, mask_credentials, remember
+from orchestrator.redaction import URI_VARIABLE, without_password
 from search_spaces.grammar.spec.values import STORES, make_store_absolute, store_problem
 
 
 def uri_of_variable() -> str | None:
-    """Return the address in MLFLOW_TRACKING_URI for any current folder, None without one.
+    """Return the address in MLFLOW_TRACKING_URI, without password and for any current folder, None without one.
 
     Raises UserError if lengthwise cannot publish there.
     """
-    uri = os.environ.get(URI_VARIABLE)
+    uri = without_password(os.environ.get(URI_VARIABLE, ""))
     if not uri:
         return None
     if problem := store_problem(uri):
         raise UserError(
-            f"{URI_VARIABLE}={mask_credentials(uri)} {problem}; allowed: {STORES}; "
+            f"{URI_VARIABLE}={uri} {problem}; allowed: {STORES}; "
             "--tracking-uri '' publishes to a SQLite file in the storage folder"
         )
-    remember(uri)
     return make_store_absolute(uri)

@@ -15,9 +15,9 @@ from orchestrator.addresses import (
     place_of,
 )
 from orchestrator.errors import NotASweep, OddEntry, UserError
-from orchestrator.redaction import mask_credentials
 from orchestrator.wording import command
 from search_spaces import nearest_name
+from search_spaces.grammar.spec.values import has_password
 
 LEDGER_FILE = "events.jsonl"
 LOCK_FILE = ".lock"
@@ -54,7 +54,7 @@ def resolve_place(named: str | Path) -> Path:
     Raises UserError for an address with a password, which would be in the path of the copy.
     """
     folder = local_copy(named)
-    if is_address(named) and mask_credentials(address := place_of(folder)) != address:
+    if is_address(named) and has_password(address := place_of(folder)):
         variable = f"FSSPEC_{address.partition(':')[0].upper()}_PASSWORD"
         raise UserError(
             f"{address} has a password, which would be in paths and messages; leave it out, and give it to fsspec by "

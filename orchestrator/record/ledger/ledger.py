@@ -20,7 +20,7 @@ from orchestrator.record.ledger.fields import KINDS
 from orchestrator.record.ledger.folders import refuse_odd_files, refuse_odd_folders
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import LEDGER_FILE, SCHEMA, Record, decode, encode, ledger_bytes, parsed
-from orchestrator.redaction import masked_record
+from orchestrator.redaction import recorded_fields
 from trainers.files.atomic_file import write_atomic
 
 _log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Ledger:
             if path.exists():
                 raise SweepExists(f"{folder} already holds a sweep; resume it, or choose another name")
             first = {**first_fields, "schema": first_fields.get("schema", SCHEMA)}
-            line = encode(Record(0, time.time(), "sweep", masked_record(first)))
+            line = encode(Record(0, time.time(), "sweep", recorded_fields(first)))
             try:
                 write_atomic(path, [line])
                 _fsync_folder(folder.parent)
@@ -95,7 +95,7 @@ class Ledger:
         """Write one record and wait until it is on disk; returns it as a reader will see it.
 
         `fields` are plain values, lists and dictionaries with string keys; numpy numbers and arrays become plain ones,
-        and secrets of addresses and messages are masked.
+        and passwords in messages are masked.
         Raises LedgerError when it cannot be written (the ledger then ends as before), TakenLedger when another process
         has written since, ValueError for an unknown kind.
         """
@@ -114,7 +114,7 @@ class Ledger:
                 raise LedgerError(f"{self.path}: {self._broken}; nothing more can be recorded")
             self._refuse_other_writers()
             lines = [
-                encode(Record(seq, time.time(), kind, masked_record(fields)))
+                encode(Record(seq, time.time(), kind, recorded_fields(fields)))
                 for seq, fields in enumerate(entries, start=self._seq)
             ]
             try:

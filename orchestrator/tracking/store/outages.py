@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import requests
 from mlflow.exceptions import MlflowException
@@ -23,7 +23,6 @@ from mlflow.utils.credentials import read_mlflow_creds
 from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.redaction import PASSWORD_VARIABLE, USERNAME_VARIABLE, mask_credentials
 
 LONGEST_REQUEST = 30.0  # seconds for one request to a server, including retries
 SLOWEST_UPLOAD = 100_000  # bytes per second, additional time for an upload
@@ -58,12 +57,12 @@ def raising_tracking_error(uri: str, later: str = "", given: str | None = None) 
     try:
         yield
     except (OSError, MlflowException, SQLAlchemyError, ImportError) as error:  # requests' errors are OSErrors
-        named = f" --tracking-uri {shlex.quote(mask_credentials(given))}" if given is not None else ""
+        named = f" --tracking-uri {shlex.quote(given)}" if given is not None else ""
         kind, problem = TrackingError, _first_line(error)
         if refusal := _refusal(uri, error):
             kind, problem = TrackingRefused, refusal
         complete = f"\ncomplete it later with: {later}{named}" if later else ""
-        raise kind(f"MLflow at {mask_credentials(uri)}: {problem}{complete}") from error
+        raise kind(f"MLflow at {uri}: {problem}{complete}") from error
 
 
 def _refusal(uri: str, error: Exception) -> str | None:
@@ -74,13 +73,12 @@ def _refusal(uri: str, error: Exception) -> str | None:
         status = error.get_http_status_code()
     else:
         return None
-    address = urlsplit(uri)
-    user = unquote(address.username or "") or read_mlflow_creds().username
+    user = read_mlflow_creds().username
     if status == 401:
         problem = f"rejects the password of user {user}, or has no such user" if user else "asks for a password"
-        return f"this server {problem}; set {USERNAME_VARIABLE} and {PASSWORD_VARIABLE} to those of a user"
+        return f"this server {problem}; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD to those of a user"
     if status == 403 and "Invalid Host header" in str(error):
-        name = address.netloc.rpartition("@")[2]
+        name = urlsplit(uri).netloc
         return f"this server is not addressed by the name {name}; ask its administrator to add it to --allowed-hosts"
     if status == 403:
         who = f"user {user}" if user else "this user"

@@ -18,7 +18,7 @@ from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from orchestrator.redaction import mask_credentials, remove_userinfo
+from orchestrator.redaction import with_password
 from orchestrator.tracking.artifacts import Files
 from orchestrator.tracking.contents.pages import (
     COLOR_TAG,
@@ -50,7 +50,7 @@ def open_client(uri: str) -> MlflowClient:
     for key, value in OUTAGE.items():
         os.environ.setdefault(key, value)
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # it prints the address with its password
-    client = MlflowClient(uri)
+    client = MlflowClient(with_password(uri))
     return cast(MlflowClient, LimitedClient(client)) if is_server(uri) else client
 
 
@@ -92,7 +92,7 @@ def server_command(uri: str, storage: Path) -> str:
     if not is_database(uri):
         return f"lengthwise ui --tracking-uri {shlex.quote(uri)}"
     artifacts = ["--default-artifact-root", str(artifact_folder(storage))]
-    return shlex.join(["mlflow", "server", "--backend-store-uri", mask_credentials(uri), *artifacts])
+    return shlex.join(["mlflow", "server", "--backend-store-uri", uri, *artifacts])
 
 
 class Store:
@@ -199,7 +199,7 @@ class Store:
         """Return links to pages of the server, or the command that starts one."""
         if self.server is None:
             return (("MLflow pages of this sweep", server_command(self.uri, self.storage)),)
-        return sweep_links(remove_userinfo(self.server), self.experiment_id, view_key, parent_id)
+        return sweep_links(self.server, self.experiment_id, view_key, parent_id)
 
     def _experiment(self, name: str) -> str:
         found = self.client.get_experiment_by_name(name)

@@ -19,6 +19,12 @@ STORES = "sqlite:///FILE, http://HOST:PORT, https://HOST, postgresql://HOST/NAME
 WEB_ADDRESSES = "an address such as https://host/path"
 _STORE = re.compile(r"sqlite:///.+|(https?|(postgresql|mysql|mssql)(\+\w+)?)://[^/].*|databricks(://.+)?")
 
+MASK = "***"
+_PASSWORDS = (  # each with what stays
+    re.compile(r"(://[^\s/:@]*:)(?:[^\s/]*@|(?!\d+[/?#])[^\s@]*@)"),  # or one with a slash, if there is no port
+    re.compile(r"(https?://)[^\s/:@]+@"),  # a token
+)
+_IN_QUERY = re.compile(r"(?i)([?&][\w-]*(?:token|password|passwd|pwd|secret|api[_-]?key)=)[^\s&#'\"]+")
 _SQLITE = b"SQLite format 3\0"  # the first bytes of every non-empty SQLite file
 
 
@@ -33,8 +39,30 @@ def value_error(message: str, allowed: str | None = None, nearest: str | None = 
     return PydanticCustomError("lengthwise", "{message}", {"message": message, "allowed": allowed, "nearest": nearest})
 
 
+def mask_passwords(text: str) -> str:
+    """Return a text with the passwords and tokens in its addresses masked.
+
+    mask_passwords("http://ada:pw@host/x") -> "http://ada:***@host/x"
+    """
+    if "://" not in text:
+        return text
+    for password in _PASSWORDS:
+        text = password.sub(rf"\1{MASK}@", text)
+    return _IN_QUERY.sub(rf"\1{MASK}", text)
+
+
+def has_password(address: str) -> bool:
+    """Return whether an address has a password or token; a masked one is none."""
+    return mask_passwords(address) != address
+
+
 def store_problem(uri: str) -> str | None:
-    """Return why MLflow cannot publish to an address (unknown form, or a file that is no database); None if it can."""
+    """Return why an address of MLflow is refused (a password, unknown form, a file that is no database), else None."""
+    if has_password(uri):
+        return (
+            "has a password; leave it out and set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or for a "
+            "database MLFLOW_TRACKING_URI to the whole address"
+        )
     if not _STORE.fullmatch(uri):
         return "is not an address of MLflow"
     path = Path(uri.removeprefix("sqlite:///"))

@@ -54,12 +54,6 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
     return key
 
 
-def secret_value(text: str) -> str | None:
-    """Return the address that an override of `notify` sets; None for null and for every other override."""
-    value = text.partition("=")[2].strip().strip("'\"")
-    return None if overridden_key(text) != SECRET or value in ("", "null", "~") else value
-
-
 def overridden_key(text: str) -> str:
     """Return the dotted key of an override: overridden_key(" training.steps = 3000") -> "training.steps"."""
     return text.partition("=")[0].strip()

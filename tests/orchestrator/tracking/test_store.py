@@ -156,10 +156,10 @@ def test_the_artifacts_of_a_database_are_beside_the_sweeps(tmp_path, monkeypatch
             created.append(artifact_location)
 
     monkeypatch.setattr("orchestrator.tracking.store.store.MlflowClient", Client)
-    uri = "postgresql://ada:s3cretpass@db.example.org/mlflow"
+    uri = "postgresql://ada@db.example.org/mlflow"
     ((_, command),) = Store(uri, "mine", tmp_path).links("", "")
     assert shlex.split(command)[2:] == [
-        *("--backend-store-uri", "postgresql://ada:***@db.example.org/mlflow"),
+        *("--backend-store-uri", "postgresql://ada@db.example.org/mlflow"),
         *("--default-artifact-root", str(tmp_path / "mlartifacts")),
     ]
     Store("databricks", "mine", tmp_path)
