@@ -7,7 +7,6 @@ they import, directly or indirectly; for an installed package only the files of 
 OwnCodeError (a UserError)    a module cannot be found, read or imported, or has changed
 """
 
-import argparse
 import ast
 import hashlib
 import importlib
@@ -18,15 +17,14 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
-from orchestrator.code.trial_guard import TimeLimitExceeded, guarded_trial
+from orchestrator.code.time_limit import time_limit
 from orchestrator.errors import UserError
 from search_spaces import Problem, SweepFileError, SweepSpec
 from trainers.settings import registry
@@ -162,37 +160,20 @@ def load_module(source: Source) -> None:
     sys.path.insert(0, str(source.root))
     importlib.invalidate_caches()
     try:
-        with guarded_trial(f"importing {source.module}"), registry.rollback_on_error(), _silent_argparse():
+        with time_limit(f"importing {source.module}{SCRIPT}"), registry.rollback_on_error():
             importlib.import_module(source.module)
     except BaseException as error:
         for name in set(sys.modules) - before:
             if name.partition(".")[0] not in OURS and _is_below(sys.modules[name], source.root):
                 del sys.modules[name]
-        if isinstance(error, KeyboardInterrupt) and not isinstance(error, TimeLimitExceeded):
+        if isinstance(error, KeyboardInterrupt):
             raise
-        if isinstance(error, UserError):
-            raise OwnCodeError(str(error)) from error
-        advice = SCRIPT if isinstance(error, SystemExit | TimeLimitExceeded) else ""
+        advice = SCRIPT if isinstance(error, SystemExit) else ""
         raise OwnCodeError(f"{source.module} cannot be imported: {_describe(error, source.root)}{advice}") from error
     finally:
         sys.path.remove(str(source.root))
     sys.path.append(str(source.root))  # for its later imports; installed packages take precedence then
     _loaded[source.module] = source
-
-
-@contextmanager
-def _silent_argparse() -> Iterator[None]:
-    """Let a script that parses arguments in this block exit with the message, which argparse would print as ours."""
-    parser, original = argparse.ArgumentParser, argparse.ArgumentParser.error
-
-    def error(self: argparse.ArgumentParser, message: str) -> NoReturn:
-        raise SystemExit(message)
-
-    parser.error = error  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        parser.error = original  # type: ignore[method-assign]
 
 
 def _refuse_conflicts(source: Source) -> None:

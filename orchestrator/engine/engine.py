@@ -17,7 +17,7 @@ from orchestrator.interface import DeclaredObjective, PackCost, Reporter
 from orchestrator.machine.gpus import hold_to_share
 from orchestrator.measured import Measured
 from search_spaces.grammar.problems.findings import ENGINE_SECTIONS
-from trainers.check.trial import check_member, check_task, collect_problems
+from trainers.check import check_model, check_task
 from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig
 from trainers.config.recorded import corrections, recorded_member
 from trainers.config.slots import Slot, single_problems, slot_of
@@ -45,7 +45,6 @@ LEAST_BYTES_GPU = 8 * 2**20  # for each member, however small: temporary memory 
 STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 4e8
 EVALUATED = 0.1  # cost of an evaluated row over that of a trained one: it has no gradient, and much of it is shared
 LARGEST_MEMBER = 64 * 2**30  # bytes; several times what a small transformer takes
-ROWS = 3  # rows of a batch, and samples of each length, when code of the user's own is tried
 
 
 class Engine:
@@ -107,18 +106,14 @@ class Engine:
 
     def try_out(self, member: MemberConfig, folder: Path | None) -> list[tuple[str, str]]:
         """Try a task or model of the user's own for a step; those of `trainers` are known to work."""
-        task = member.task
-        if (
-            problems := collect_problems(lambda: check_task(task, member.evaluated_lengths))
-            if _is_users_own(task)
-            else []
-        ):
+        task, model = member.task, member.model
+        if _is_users_own(task) and (problems := check_task(task, member.evaluated_lengths)):
             return [("task.name", f"task {task.name}: {problem}") for problem in problems]
-        if not any(map(_is_users_own, (task, member.model, *_nested_settings(member.model)))):
+        parts = [model, *_nested_settings(model)]
+        if not any(map(_is_users_own, (task, *parts))):
             return []
-        names = [member.model.name, *(nested.name for nested in _nested_settings(member.model))]
-        problems = collect_problems(lambda: check_member(_small_sections(member)))
-        return [("model.name", f"model {' with '.join(names)}: {problem}") for problem in problems]
+        names = " with ".join(part.name for part in parts)
+        return [("model.name", f"model {names}: {problem}") for problem in check_model(member.to_dict())]
 
     def sources(self, members: Iterable[MemberConfig], folder: Path | None) -> list[Source]:
         """Return nothing: code of the user's own is in the modules of `imports`."""
@@ -309,19 +304,6 @@ def _model_metrics(section: Any) -> Mapping[str, str]:
 def _as_section(value: Any) -> Any:
     """Return a section that the space draws, which a plain name may stand for, as a mapping."""
     return {"name": value} if isinstance(value, str) else value
-
-
-def _small_sections(member: MemberConfig) -> dict[str, Any]:
-    """Return the sections of a member that takes one short step and is evaluated on few samples."""
-    sections = member.to_dict()
-    few = min(ROWS, member.training.batch_size)
-    accumulation = min(member.training.accumulation, few)
-    training = {"batch_size": few, "accumulation": accumulation, "compile": False}
-    return {
-        **sections,
-        "training": {**sections["training"], **training},
-        "evaluation": {**sections["evaluation"], "samples": ROWS},
-    }
 
 
 def _is_users_own(settings: Settings) -> bool:

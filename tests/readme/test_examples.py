@@ -20,7 +20,7 @@ from orchestrator.plan.search import draw_sample
 from search_spaces import load_claims, load_sweep, schema_text
 from search_spaces.grammar.space.domains import KINDS
 from search_spaces.grammar.spec.spec import Budget, Resources
-from trainers.check.classes import check_class
+from trainers.check import check_class
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation, Progress
 from trainers.settings import registry

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from orchestrator.code.own_code import import_for
-from orchestrator.code.trial_guard import TimeLimitExceeded, guarded_trial
+from orchestrator.code.time_limit import TimeLimitExceeded, time_limit
 from orchestrator.consoles import make_console, say
 from orchestrator.interface import Member
 from orchestrator.plan.configurations import Configuration
@@ -32,7 +32,7 @@ def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findi
     if members:
         trial, trainer = f"trying code of {', '.join(spec.imports) or 'the program'}", trainer_of(spec.sections)
         try:
-            with guarded_trial(trial, SECONDS):
+            with time_limit(trial, SECONDS):
                 for member in members.values():
                     problems |= dict.fromkeys(trainer.try_out(member, spec.folder))
         except TimeLimitExceeded as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from orchestrator.code.trial_guard import in_debugger
+DEBUGGERS = frozenset({"bdb", "pdb", "code", "IPython", "pydevd", "_pydevd_bundle", "debugpy"})  # ipdb, pudb are bdb's
 
 
 class Watchdog:
@@ -104,7 +104,7 @@ class LocalWatchdog:
     def _listen(self) -> None:
         while not self._over.wait(min(1.0, max(0.0, self._deadline - time.monotonic()))):
             if time.monotonic() >= self._deadline:
-                if in_debugger(sys._current_frames().get(threading.main_thread().ident or 0)):
+                if _in_debugger(sys._current_frames().get(threading.main_thread().ident or 0)):
                     self._deadline += self._seconds
                     continue
                 faulthandler.dump_traceback(self._file or 2, all_threads=True)
@@ -117,3 +117,12 @@ class LocalWatchdog:
         if self._silent and self._deadline < math.inf:
             self._deadline = math.inf
             raise PackSilent(f"no heartbeat for {self._seconds:g} s")
+
+
+def _in_debugger(frame: FrameType | None) -> bool:
+    """Whether a frame was called by a debugger, as at a breakpoint."""
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] in DEBUGGERS:
+            return True
+        frame = frame.f_back
+    return False

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.trainers.own_tasks import TOKENS, Bag, Last, Ragged, Sets
-from trainers.check.trial import check_task, collect_problems
+from trainers.check import check_task
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.evaluation.evaluate import count_at_once, evaluate
@@ -250,12 +250,12 @@ def test_attention_scores_of_all_members_together_fit_a_gpu(pack) -> None:
         assert (min(most, 512), together) == (rows, members)
 
 
-def test_a_task_that_ends_the_process_is_a_fault_that_is_said() -> None:
-    """sys.exit in own code would end a check without a word."""
+@pytest.mark.parametrize("error", [SystemExit(3), ValueError("too bad")])
+def test_an_exception_of_own_code_is_a_problem_with_its_line(error: BaseException) -> None:
+    class Leaves(Last):
+        def sample(self, stream: Stream, rows: int) -> Batch:
+            raise error
 
-    def leaves() -> Iterator[str]:
-        yield "one thing"
-        raise SystemExit(3)
-
-    first, second = collect_problems(leaves)
-    assert first == "one thing" and second.startswith("SystemExit when it was tried: 3 (")
+    (problem,) = check_task(Leaves())
+    line = Leaves.sample.__code__.co_firstlineno + 1
+    assert problem.endswith(f"{error} ({__file__}:{line}, sample)") and problem.startswith(type(error).__name__)

@@ -1,6 +1,5 @@
 """Trying models before a run: ones that round otherwise in another pack pass, ones that mix members do not."""
 
-import runpy
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainers.check.classes import check_class
-from trainers.check.trial import check_member, collect_problems
+from trainers.check import check_class, check_model
 from trainers.models.decoder import Decoder
 from trainers.models.model import Recorder
 from trainers.models.vmapped import Vmapped
@@ -119,9 +117,7 @@ def problems(sections, registered):
         registered("model", "tried", model)
         sizes = {"width": 16, "layers": 2, "heads": 2} if issubclass(model, Decoder) else {}
         position = {"position": "learned"} if issubclass(model, Decoder) else {}
-        return list(
-            check_member(sections(model={"name": "tried", **sizes, **position}, training__batch_size=3, **changes))
-        )
+        return check_model(sections(model={"name": "tried", **sizes, **position}, **changes))
 
     return tried
 
@@ -134,14 +130,6 @@ def test_what_only_rounds_otherwise_is_no_fault(problems, model: type[Any]) -> N
 
 def test_bits_of_bfloat16_are_no_fault_either(problems) -> None:
     assert problems(RoundedDecoder, training__compute_dtype="bfloat16") == []
-
-
-def test_a_fault_in_an_own_folder_called_trainers_is_said_with_its_place(tmp_path) -> None:
-    own = tmp_path / "trainers" / "own.py"
-    own.parent.mkdir()
-    own.write_text("def fails():\n    raise ValueError('too bad')\n")
-    names = runpy.run_path(str(own))
-    assert collect_problems(names["fails"]) == [f"ValueError when it was tried: too bad ({own}:2, fails)"]
 
 
 @pytest.mark.parametrize("model", [Normed, Neighbour, Weighs, Decays, Counts, Starts])

@@ -11,7 +11,7 @@ from tests.trainers.models import own_modules
 from tests.trainers.models.own_modules import Dropping, OfWidth
 from tests.trainers.own_tasks import mean_loss
 from tests.trainers.runs import check_alone, stepped
-from trainers.check.classes import check_class
+from trainers.check import check_class
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.model import Model

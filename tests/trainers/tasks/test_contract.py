@@ -7,7 +7,7 @@ import torch
 
 from tests.trainers.runs import stepped
 from trainers import MemberConfig
-from trainers.check.classes import check_class
+from trainers.check import check_class
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.pack import Pack
 from trainers.random import Stream
@@ -19,13 +19,16 @@ CLASSES = [(kind, name) for kind in registry.KINDS for name in registry.names(ki
 
 @pytest.mark.parametrize(("kind", "name"), CLASSES)
 def test_a_shipped_class_keeps_the_contract(kind: str, name: str) -> None:
-    assert list(check_class(kind, name)) == []
+    assert check_class(kind, name) == []
+    assert kind != "task" or (registry.lookup(kind, name).__doc__ or "").count(">>> ") >= 2
 
 
 @pytest.mark.parametrize("kind", registry.KINDS)
 def test_every_task_is_described_with_its_metrics(kind: str) -> None:
     described = describe(kind)
     assert described and all(one.metrics for one in described if kind == "task")
+    assert all(one.summary.endswith(".") for one in described)
+    assert all(text.split(" (")[0] for one in described for text in one.fields.values()), "every field has a help"
     assert not any(one.metrics for one in described if kind in ("average", "schedule"))
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tests.trainers.own_tasks import TOKENS, scores_of
-from trainers.check.trial import check_task
+from trainers.check import check_task
 from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.tasks.supervised import IGNORED, row_scores

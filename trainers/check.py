@@ -1,0 +1,291 @@
+"""Checks of tasks, models, positions, averages and schedules: a few batches, one step of two members, one evaluation.
+
+`python -m trainers.check my_tasks` checks the classes that the module my_tasks (in the current folder, or installed)
+registers, and runs the examples of their docstrings. `lengthwise validate` and `run` call `check_task` and
+`check_model` with the settings of a sweep.
+"""
+
+import contextlib
+import doctest
+import importlib
+import io
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.config.member import MemberConfig
+from trainers.errors import ConfigError, place_in_user_code
+from trainers.evaluation.evaluate import evaluate
+from trainers.packs.batches import same_batches
+from trainers.packs.pack import Pack, State
+from trainers.random import Stream
+from trainers.settings import registry
+from trainers.settings.fields import settings_fields
+from trainers.tasks.task import EvaluationBatch, Task
+from trainers.tensors.batch import Batch
+from trainers.training.step import compute_gradients, sample_batches, step_once
+
+ROUNDING = 2**8  # tolerance for another order of sums, in units in the last place of a gradient's norm
+ROWS = 4
+SMALL: dict[str, Any] = {  # the configuration in which a class is checked
+    "task": {"name": "set_complement", "vocabulary": 6, "train_length": 4},
+    "model": {"name": "decoder", "layers": 2, "width": 8, "heads": 2},
+    "training": {"steps": 2, "batch_size": ROWS, "learning_rate": 0.01},
+}
+
+
+def check_task(task: Task, lengths: Sequence[int] = ()) -> list[str]:
+    """Return the problems of a task; if its batches have none, those of a step and an evaluation of a small model.
+
+    lengths: those that are evaluated, by default all. An exception of the task's code is a problem, too.
+    """
+    return _collect(_task_problems(task, tuple(sorted({*(lengths or task.lengths)}))))
+
+
+def check_model(sections: Mapping[str, Any]) -> list[str]:
+    """Return the problems of the model of plain sections, in a small step and an evaluation.
+
+    A member that cannot be built from these sections is a problem, and so is an exception of the model's code.
+    """
+    return _collect(_model_problems(sections))
+
+
+def check_class(kind: str, name: str) -> list[str]:
+    """Return the problems of one registered class, one sentence each."""
+    try:
+        cls = registry.lookup(kind, name)
+    except ConfigError as error:
+        return [problem.message for problem in error.problems]
+    problems = _failed_examples(cls)
+    if kind == "task":
+        try:
+            task = registry.build("task", {"name": name, **cls.trial_settings})
+        except ConfigError as error:
+            return [*problems, f"has required settings without trial_settings, so it was not tested: {error}"]
+        return problems + check_task(task)
+    if kind in ("model", "position"):
+        own = {"name": name} | {item.name: SMALL["model"][item.name] for item in _sized_fields(cls)}
+        model = own if kind == "model" else {**SMALL["model"], "position": name}
+        return problems + check_model({**SMALL, "task": cls.trial_task or SMALL["task"], "model": model})
+    if kind in ("average", "schedule") and _has_defaults(kind, name):
+        setting = {"averages": {"raw": {}, name: {"kind": name}}} if kind == "average" else {"schedule": name}
+        return problems + check_model({**SMALL, "training": {**SMALL["training"], **setting}})
+    return problems
+
+
+def _sized_fields(cls: type[Any]) -> list[Any]:
+    return [item for item in settings_fields(cls) if item.name in SMALL["model"]]
+
+
+def _has_defaults(kind: str, name: str) -> bool:
+    """Whether a class can be built without settings."""
+    try:
+        registry.build(kind, {"name": name})
+    except ConfigError:
+        return False
+    return True
+
+
+def _failed_examples(cls: type[Any]) -> list[str]:
+    """Return one problem if examples of the docstring fail, with what doctest says."""
+    variables = {**vars(sys.modules[cls.__module__]), "torch": torch}
+    runner, output = doctest.DocTestRunner(verbose=False), io.StringIO()
+    with contextlib.redirect_stdout(output):
+        for test in doctest.DocTestFinder(recurse=False).find(cls, globs=variables):
+            runner.run(test)
+    return [f"{runner.failures} examples of its docstring fail:\n{output.getvalue().rstrip()}"] * bool(runner.failures)
+
+
+def _collect(problems: Iterable[str]) -> list[str]:
+    """Return problems without repetitions; an exception while they are found is a problem, with its line of code."""
+    collected: dict[str, None] = {}
+    try:
+        for problem in problems:
+            collected[problem] = None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also SystemExit, which would end the check without a word
+        text = (str(error).strip().splitlines() or [""])[-1]
+        collected[f"{type(error).__name__} when it was tried: {text}{place_in_user_code(error)}"] = None
+    return list(collected)
+
+
+# What is checked ------------------------------------------------------------------------------------------------------
+
+
+def _task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
+    # Declarations first: batches of a task that contradicts itself say nothing.
+    if problems := list(_declaration_problems(task)):
+        yield from problems
+        return
+
+    # Batches, without a model.
+    tests = list(task.evaluation_batches(Stream(torch.tensor([3]), "eval", torch.tensor(0)), ROWS, lengths))
+    problems = [*_missing_lengths(task, tests, lengths), *_draw_problems(task, None)]
+    problems += _draw_problems(task, [0, len(task.stages) - 1]) if task.stages else []
+    problems += [] if problems else _row_problems(task, "training", _train_batches(task, [3]))
+    problems += _row_problems(task, "test", [test.batch for test in tests])
+    yield from problems
+
+    # A small model: generating long texts takes seconds, so such a task is evaluated at its shortest length.
+    if not problems:
+        lengths = (min(lengths),) if task.passes > 1 else lengths
+        model = registry.build("model", {**SMALL["model"], "name": "decoder" if task.causal else "encoder"})
+        member = _reduce(MemberConfig.from_dict(SMALL))
+        evaluation = replace(member.evaluation, lengths=lengths)
+        yield from _step_problems(replace(member, task=task, model=model, evaluation=evaluation))
+
+
+def _model_problems(sections: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        member = MemberConfig.from_dict(sections)
+    except ConfigError as error:
+        yield from (f"cannot be used with the task {sections['task']['name']}: {problem}" for problem in error.problems)
+        return
+    yield from _step_problems(_reduce(member))
+
+
+def _reduce(member: MemberConfig) -> MemberConfig:
+    """Return a member with few training rows and evaluated samples, that is not compiled."""
+    rows = min(ROWS, member.training.batch_size)
+    accumulation = min(member.training.accumulation, rows)
+    training = replace(member.training, batch_size=rows, accumulation=accumulation, compile=False)
+    return replace(member, training=training, evaluation=replace(member.evaluation, samples=ROWS))
+
+
+def _step_problems(member: MemberConfig) -> Iterator[str]:
+    pack = Pack([replace(member, seed=seed) for seed in (0, 1)], torch.device("cpu"))
+    state = State.initial(pack)
+    step_once(pack, state)
+    if int(state.failed_at.max()) >= 0:
+        yield "its loss or its gradient is not finite in the first step"
+    elif _mixes_members(pack, state):
+        yield "its training depends on the other members of its pack"
+    evaluate(pack, state)
+
+
+def _mixes_members(pack: Pack, state: State) -> bool:
+    """Whether initial weights, loss or gradient of a member alone differ from those in its pack by more than rounding.
+
+    Both are computed in the dtype of the weights, with the weights of `state`. Optimizer updates are not compared,
+    because AdamW amplifies gradients that are only rounding errors, such as that of the key bias.
+    """
+    alone = Pack(pack.members[-1:], pack.device)
+    results = list[tuple[Tensor, ...]]()
+    for one in (alone, pack):
+        one = copy(one)
+        one.training = replace(one.training, compute_dtype="float32")
+        theta, stage_M = state.theta[-len(one) :], state.stage[-len(one) :]
+        batches = sample_batches(one, state.step + 1, one.training.batch_size, stage_M)
+        gradient, loss_M = compute_gradients(one, theta, batches, state.step + 1)
+        results.append((State.initial(one).theta[-1], loss_M[-1], gradient[-1]))
+    rounding = ROUNDING * torch.finfo(pack.dtype).eps
+    return any(bool((mine - both).norm() > rounding * mine.norm()) for mine, both in zip(*results, strict=True))
+
+
+def _declaration_problems(task: Task) -> Iterator[str]:
+    if unknown := set(task.headline) - set(task.metrics):
+        yield f"headline names {', '.join(sorted(unknown))}, which are no metrics"
+    if absent := set(task.trained_lengths) - set(task.lengths):
+        yield f"trained lengths {sorted(absent)} are not among its lengths"
+    if absent := {length for one in task.distributions for length in one.lengths} ^ set(task.lengths):
+        yield f"lengths {sorted(absent)} are not those of its distributions together"
+    if absent := set(task.stages) - set(task.distributions[0].trained_lengths):
+        yield f"stages add lengths {sorted(absent)}, which are not among its trained lengths"
+    if len({one.name for one in task.distributions}) < len(task.distributions):
+        yield f"distributions share a name: {', '.join(repr(one.name) for one in task.distributions)}"
+
+
+def _missing_lengths(task: Task, tests: Sequence[EvaluationBatch], lengths: Sequence[int]) -> Iterator[str]:
+    """Yield lengths that no evaluation batch measures; those that it should not measure are refused by `evaluate`."""
+    first = task.distributions[0].name
+    for one in task.distributions:
+        measured = {n for test in tests if (test.distribution or first) == one.name for n in test.lengths}
+        if missing := {*lengths}.intersection(one.lengths) - measured:
+            where = f" of {one.name!r}" if one.name else ""
+            yield f"evaluation_batches does not measure lengths {sorted(missing)}{where}"
+
+
+@dataclass(frozen=True)
+class _RecordingStream(Stream):
+    """A stream that records the site of every draw."""
+
+    sites: list[int] = field(default_factory=list)
+
+    def bits(self, site: int, shape: tuple[int, ...], rows: tuple[int, int] | None = None) -> Tensor:
+        self.sites.append(site)
+        return super().bits(site, shape, rows)
+
+
+def _draw_problems(task: Task, stages: Sequence[int] | None) -> Iterator[str]:
+    """Yield problems of training batches that are not a function of the stream (and the stage) of one seed."""
+    recording = _RecordingStream(torch.tensor([3]), "data", torch.tensor(1))
+    task.training_batches(recording, ROWS, None if stages is None else torch.tensor(stages[:1]))
+    for site, count in sorted(Counter(recording.sites).items()):
+        if count > 1:
+            yield (
+                f"a training batch is drawn with {count} draws at site {site}, which return the same random numbers; "
+                "give each draw its own site, the first argument"
+            )
+    both, alone = _train_batches(task, [3, 5], stages), _train_batches(task, [5], stages and stages[1:])
+    if not same_batches(both, _train_batches(task, [3, 5], stages)):
+        yield "the same stream gives another batch the second time: random numbers must come from the stream alone"
+    if not same_batches([batch.slice_seeds(1, 2) for batch in both], alone):
+        yield f"the batch of a seed depends on the other seeds {'and stages ' if stages else ''}of the pack"
+    if sum(batch.tokens.shape[1] for batch in both) != ROWS or any(len(batch.tokens) != 2 for batch in both):
+        shapes = ", ".join(str(tuple(batch.tokens.shape)) for batch in both)
+        method = "sample_staged" if stages else "sample"
+        yield f"asked for {ROWS} rows of 2 seeds, {method} gives tokens of shape {shapes}: rows must add up to {ROWS}"
+
+
+def _train_batches(task: Task, seeds: Sequence[int], stages: Sequence[int] | None = None) -> tuple[Batch, ...]:
+    stream = Stream(torch.tensor(seeds), "data", torch.tensor(1))
+    return task.training_batches(stream, ROWS, None if stages is None else torch.tensor(stages))
+
+
+def _row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Iterator[str]:
+    """Yield problems of rows whose tokens, widths or groups contradict the task's declarations."""
+    if any(int(batch.tokens.max()) >= task.inputs or int(batch.tokens.min()) < 0 for batch in batches):
+        yield f"{kind} tokens are not in 0..{task.inputs - 1}, as declared by `inputs`"
+    if (widest := max((batch.tokens.shape[2] for batch in batches), default=0)) > task.positions:
+        yield f"{kind} rows have up to {widest} tokens, but `positions` is {task.positions}"
+    if not task.has_groups and any(batch.groups is not None for batch in batches):
+        yield f"{kind} rows have groups, but `has_groups` is false"
+
+
+# Command line ---------------------------------------------------------------------------------------------------------
+
+
+def main(modules: Sequence[str]) -> int:
+    """Check the classes that these modules register; return 0 if all are good, 1 if not, 2 for bad input."""
+    if not modules or any(module.startswith("-") for module in modules):
+        print("usage: python -m trainers.check MODULE ...", file=sys.stderr)
+        return 2
+    before = {kind: set(registry.classes(kind)) for kind in registry.KINDS}
+    for module in modules:
+        if module.endswith(".py"):
+            print(f"{module} is a file; check the module by its name: {module.removesuffix('.py')}", file=sys.stderr)
+            return 2
+        try:
+            importlib.import_module(module)
+        except (Exception, SystemExit) as error:
+            print(f"{module} cannot be imported: {type(error).__name__}: {error}", file=sys.stderr)
+            return 2
+    new = [(kind, name) for kind in registry.KINDS for name in sorted(set(registry.classes(kind)) - before[kind])]
+    if not new:
+        print(f"{', '.join(modules)}: registers nothing", file=sys.stderr)
+        return 2
+    problems = {(kind, name): check_class(kind, name) for kind, name in new}
+    for (kind, name), wrong in problems.items():
+        print(f"{kind} {name}: " + ("\n  ".join(["", *wrong]) if wrong else "good"))
+    return 1 if any(problems.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

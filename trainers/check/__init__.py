@@ -1,1 +1,0 @@
-"""Checks of user classes before a sweep runs: their declarations, and one training step."""
