@@ -15,7 +15,12 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.measured import read_measured
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import BEST, select_steps
-from orchestrator.results.scoring.objective import choose_evaluations, recorded_objective, reduce_rows
+from orchestrator.results.scoring.objective import (
+    choose_evaluations,
+    recorded_objective,
+    reduce_rows,
+    score_configuration,
+)
 from orchestrator.statistics.failed_seeds import score_over_seeds
 from orchestrator.wording import spans
 from search_spaces import ABSENT, nearest_name
@@ -143,7 +148,7 @@ class Members:
         judged = self.objective
         table = self.table((judged.metric,), average, judged.evaluation)[sorted(judged.lengths)]
         values = table[table.index.get_level_values("config_id").isin(config_ids)].to_numpy()
-        return score_over_seeds(reduce_rows(values, judged.reduce), judged.failed_seeds, judged.direction).median
+        return score_configuration(reduce_rows(values, judged.reduce), judged).score
 
     def _best(self, scores: Mapping[str, float]) -> str:
         """Return the name with the best score; the first one if all scores are NaN."""

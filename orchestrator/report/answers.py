@@ -68,10 +68,11 @@ def which_is_best(result: Summary, *, values: bool = True) -> str:
         name += f" ({in_search} in the search)"
     shown = format_values(row.values, result.searched) if values else ""
     so_far = "" if result.finished else " so far"
+    statistic = "" if result.objective.seeds == "median" else f"{result.objective.statistic} of "
     chosen = (
         f"Best by the {lengths_in_words(result.objective.lengths, 'selection ')}{so_far} is {name}"
         + (f" ({shown})" if shown else "")
-        + f", with {result.judged_name} {three_digits(row.score, result.infinite)}"
+        + f", with {statistic}{result.judged_name} {three_digits(row.score, result.infinite)}"
         + (f", tied with {counted(tied, 'other')}" if tied else "")
     )
     if row.test is None or not row.groups.test:

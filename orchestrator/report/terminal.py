@@ -100,7 +100,8 @@ def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bo
     """
     place, values = make_cells(rows, place_columns(result)), make_cells(rows, value_columns(result))
     hidden = {"form"} if result.has_unequal_seeds else {"seeds", "form"}
-    hidden |= {"score"} if result.objective.reduce == "mean" else set()  # it is the median at the selection lengths
+    is_shown = result.objective.reduce == "mean" and result.objective.seeds == "median"
+    hidden |= {"score"} if is_shown else set()  # it is the median at the selection lengths
     hidden |= set() if result.seeds_failed else {"failed"}
     columns = {name: one for name, one in result_columns(result, lengths=False).items() if name not in hidden}
     results = make_cells(rows, columns)

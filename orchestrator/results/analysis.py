@@ -1,7 +1,7 @@
 """Effects and comparisons of a summary: computed on demand, once for each summary."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -12,6 +12,7 @@ from orchestrator.results.outcomes import (
     searched_values,
     shared_seed_values,
 )
+from orchestrator.results.scoring.objective import seed_statistic
 from orchestrator.results.summary import REMEMBERED, Summary
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.importance import Importance, importances
@@ -19,6 +20,7 @@ from orchestrator.statistics.effects.partial_effects import PartialEffect, parti
 from orchestrator.statistics.effects.rank_effects import KeyEffect, effects
 from orchestrator.statistics.failed_seeds import failed_seed_value, score_over_seeds
 from orchestrator.statistics.intervals import Estimate, spearman
+from orchestrator.statistics.quartiles import Floats
 
 DEPENDENT = {
     "grid_by_random": "configurations that share a draw are not independent",
@@ -74,7 +76,8 @@ def _has_search(summary: Summary) -> bool:
 def effects_on_score(summary: Summary) -> tuple[Effect, ...]:
     """Return the effect of every searched key on the score, at the selection lengths."""
     scores = {row.config_id: row.score for row in summary.rows if row.complete}
-    return _effects_at(summary, summary.objective.lengths, summary.objective.reduce, scores)
+    objective = summary.objective
+    return _effects_at(summary, objective.lengths, objective.reduce, scores, seed_statistic(objective))
 
 
 @lru_cache(REMEMBERED)
@@ -87,17 +90,23 @@ def effects_at_test_lengths(summary: Summary) -> tuple[Effect, ...]:
 
 
 def _effects_at(
-    summary: Summary, lengths: Sequence[int], how: str, outcomes: Mapping[str, float | None]
+    summary: Summary,
+    lengths: Sequence[int],
+    how: str,
+    outcomes: Mapping[str, float | None],
+    statistic: Callable[[Floats], float] | None = None,
 ) -> tuple[Effect, ...]:
     """Return the effect of every searched key on an outcome, which is given by config_id.
 
-    If configurations have unequal seeds, the outcome is replaced by the median over the seeds that all have. A failed
+    If configurations have unequal seeds, the outcome is replaced by that over the seeds that all have. A failed
     seed counts as the worst possible value, or is NaN, as `objective.failed_seeds` says.
     """
     policy, direction = summary.objective.failed_seeds, summary.objective.direction
     values, design, of_seeds = searched_values(summary), summary.design, shared_seed_values(summary, lengths, how)
     if summary.has_unequal_seeds:
-        outcomes = {name: score_over_seeds(one.values(), policy, direction).median for name, one in of_seeds.items()}
+        outcomes = {
+            name: score_over_seeds(one.values(), policy, direction, statistic).score for name, one in of_seeds.items()
+        }
     as_failed = failed_seed_value(policy, direction)
     members = {
         name: {seed: as_failed if math.isnan(value) else value for seed, value in one.items()}

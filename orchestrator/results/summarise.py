@@ -268,8 +268,8 @@ def _scored(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, object
     unfinished = [row for row in rows if not row.complete and row.pruned_at is None]
     open_rounds = [row.rounds for row in unfinished]
     for place, name in enumerate(best_first, start=1):
-        (q25, median, q75), failed = scores[name].quartiles, scores[name].is_failed
-        row = replace(complete[name], score=median, score_q25=q25, score_q75=q75, failed=failed)
+        (q25, _, q75), failed = scores[name].quartiles, scores[name].is_failed
+        row = replace(complete[name], score=scores[name].score, score_q25=q25, score_q75=q75, failed=failed)
         place += sum(rounds > row.rounds for rounds in open_rounds)
         ranked.append(replace(row, rank=None if failed else place))
     return [*ranked, *unfinished, *pruned]

@@ -11,7 +11,7 @@ median. A quantile between a number and infinity is infinite: with `worst`, one 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,10 +24,11 @@ from orchestrator.statistics.quartiles import Floats, Quartiles, quartiles, quar
 class OverSeeds:
     """Quartiles over seeds, NaN if all failed; `counted` of the `seeds` are in them, `failed` of them have failed.
 
-    `is_failed`: the whole configuration failed, by `score_over_seeds`.
+    `score` is the median, or another statistic by `score_over_seeds`; `is_failed`: the whole configuration failed.
     """
 
     quartiles: Quartiles
+    score: float
     seeds: int
     failed: int
     counted: int
@@ -39,29 +40,34 @@ class OverSeeds:
         return self.quartiles.median
 
 
-def over_seeds(values: Iterable[float], policy: str, direction: str) -> OverSeeds:
-    """Return the quartiles of one value of each seed, NaN for failed ones."""
+def over_seeds(
+    values: Iterable[float], policy: str, direction: str, statistic: Callable[[Floats], float] | None = None
+) -> OverSeeds:
+    """Return the quartiles of one value of each seed, NaN for failed ones, and a statistic of them (None: median)."""
     of_seeds = np.array(list(values), dtype=np.float64)
     alive = of_seeds[~np.isnan(of_seeds)]
     failed, as_failed = len(of_seeds) - len(alive), failed_seed_value(policy, direction)
     counted = alive if math.isnan(as_failed) else np.append(alive, np.full(failed, as_failed))
     none = Quartiles(math.nan, math.nan, math.nan)
     found = quartiles(counted, worst_value(direction)) if len(alive) else none
-    return OverSeeds(quartiles=found, seeds=len(of_seeds), failed=failed, counted=len(counted))
+    score = statistic(counted) if statistic and len(alive) else found.median
+    return OverSeeds(quartiles=found, score=score, seeds=len(of_seeds), failed=failed, counted=len(counted))
 
 
-def score_over_seeds(values: Iterable[float], policy: str, direction: str) -> OverSeeds:
-    """Return the score of a configuration, the median, from the scores of its seeds (NaN = failed seed).
+def score_over_seeds(
+    values: Iterable[float], policy: str, direction: str, statistic: Callable[[Floats], float] | None = None
+) -> OverSeeds:
+    """Return the score of a configuration, the median or a statistic, from the scores of its seeds (NaN = failed seed).
 
     The configuration fails if all seeds failed, under `fail` if one did. Its quartiles are then NaN under `fail` and
     the worst possible value under the others. An infinite score without `is_failed` means that at least half of the
     seeds failed under `worst`.
     """
-    found = over_seeds(values, policy, direction)
+    found = over_seeds(values, policy, direction, statistic)
     if found.failed < found.seeds and (policy != "fail" or not found.failed):
         return found
     none = math.nan if policy == "fail" else worst_value(direction)
-    return replace(found, quartiles=Quartiles(none, none, none), counted=0, is_failed=True)
+    return replace(found, quartiles=Quartiles(none, none, none), score=none, counted=0, is_failed=True)
 
 
 def quartiles_of_groups(

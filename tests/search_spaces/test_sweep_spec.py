@@ -137,6 +137,7 @@ PASSIVE = [
     "tracking.enabled=true",
     "seeds=[0,1,2,3,4,5,6,7]",
     "objective.evaluation=last",
+    "objective.seeds=median",
 ]
 EFFECTIVE = [
     "study=other",
@@ -150,6 +151,8 @@ EFFECTIVE = [
     "objective.lengths=[7, 6]",
     "objective.threshold=0.1",
     "objective.evaluation=best",
+    "objective.seeds=mean",
+    "objective.seeds={quantile: 0.25}",
 ]
 
 

@@ -18,6 +18,7 @@ from search_spaces import Grid, Problem, SweepFileError, SweepSpec, read_sweep
 from search_spaces.grammar.load import AVERAGES, Reading
 from search_spaces.grammar.problems.findings import SECTIONS, Findings, child, within
 from search_spaces.grammar.space.keys import MAX_GRID_POINTS
+from search_spaces.grammar.spec.objective import ShareAbove
 
 SAMPLES = 50  # random draws that are built when there are more
 UNIMPORTED = "names and values in task, model, training and evaluation are checked once these modules are imported"
@@ -186,6 +187,10 @@ def _collect(
         if built and spec.direction_is_assumed:
             said = "is missing, and the metric has none of its own"
             findings.add("objective.direction", said, allowed="minimize, maximize")
+        elif built and isinstance(spec.objective.seeds, ShareAbove) and spec.objective.direction == "minimize":
+            findings.add(
+                "objective.seeds", "needs a metric that is maximized", allowed="a quantile, median, mean, max, min"
+            )
         return built
     except SweepFileError as error:
         found = [*error.problems, *(_unmeasured_by_first(spec, draws) if wrong else ())]

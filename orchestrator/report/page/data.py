@@ -44,6 +44,7 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
             "metric": objective.metric,
             "average": objective.average,
             "reduce": objective.reduce,
+            "statistic": objective.statistic,
             "policy": objective.failed_seeds,
             "infinite": result.infinite,
         },

@@ -272,7 +272,7 @@ function ordered() {
 function drawTable() {
   const table = $("table"), head = make("tr"), body = make("tbody"), shown = ordered(), FEW = C > 15 ? 10 : 15;
   const hidden = new Set(["config_id", "form", ...(all.some(one => one.failed) ? [] : ["failed"])]);
-  if (page.judged.reduce === "mean") hidden.add("score"); // it is the median at the selection lengths
+  if (page.judged.reduce === "mean" && page.judged.statistic === "median") hidden.add("score"); // it is the median at the selection lengths
   const fill = text => { // quartiles in small print
     const cell = make("td", text.split(" [")[0], {class: "number"});
     if (text.includes(" [")) cell.append(make("small", ` [${text.split(" [")[1]}`));

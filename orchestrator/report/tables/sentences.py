@@ -109,7 +109,7 @@ def selection_sentence(result: Summary) -> str:
     return (
         f"Selected by {metric}{of_average}, {over}{lengths_in_words(objective.lengths)}, "
         + ("each seed at the evaluation they choose, " if objective.evaluation == BEST else "")
-        + f"median over seeds ({objective.direction}); {unused}"
+        + f"{objective.statistic} over seeds ({objective.direction}); {unused}"
         + (f"; {_trained_words(result, common)}" if common else "")
     )
 

@@ -1,4 +1,4 @@
-"""The score of a configuration: each seed's curve is reduced to one number, the score is their median.
+"""The score of a configuration: each seed's curve is reduced to one number, the score is `objective.seeds` of them.
 
 A seed failed if its value is NaN or missing at the last step; `statistics.failed_seeds` says how it counts. Failed
 seeds are always reported, and a configuration whose seeds all failed is failed and never ranked.
@@ -7,7 +7,7 @@ seeds are always reported, and a configuration whose seeds all failed is failed 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +17,10 @@ from pydantic import ValidationError
 from orchestrator.errors import LedgerError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.results.scoring.evaluation_choice import chosen_steps
-from orchestrator.statistics.failed_seeds import OverSeeds, over_seeds, score_over_seeds
-from orchestrator.statistics.quartiles import Floats, Quartiles
+from orchestrator.statistics.failed_seeds import OverSeeds, over_seeds, score_over_seeds, worst_value
+from orchestrator.statistics.quartiles import Floats, Quartiles, quantile
 from search_spaces import Objective
+from search_spaces.grammar.spec.objective import SeedQuantile, ShareAbove
 
 ROUNDING = 1e-6  # relative, of a value at its threshold: curves are kept in float32, where 0.9 is 0.89999998
 
@@ -98,7 +99,31 @@ def score_members(
 
 def score_configuration(scores: Iterable[float], objective: Objective) -> OverSeeds:
     """Return the score of one configuration from its seeds' scores (NaN = failed seed)."""
-    return score_over_seeds(scores, objective.failed_seeds, objective.direction)
+    return score_over_seeds(scores, objective.failed_seeds, objective.direction, seed_statistic(objective))
+
+
+def seed_statistic(objective: Objective) -> Callable[[Floats], float] | None:
+    """Return the function of the seeds' values that `objective.seeds` names; None for the median.
+
+    Under `worst` one failed seed makes a mean infinite. Without a number, as between opposite infinities, the worst
+    possible value is returned.
+    """
+    seeds, worst = objective.seeds, worst_value(objective.direction)
+    if seeds == "median":
+        return None
+
+    def statistic(values: Floats) -> float:
+        if isinstance(seeds, SeedQuantile):
+            return quantile(sorted(values.tolist()), seeds.quantile, worst)
+        if isinstance(seeds, ShareAbove):
+            return float(np.mean(meets(values, seeds.share_above, "maximize")))
+        if seeds != "mean":
+            return float(values.max() if seeds == "max" else values.min())
+        with np.errstate(invalid="ignore"):
+            mean = float(values.mean())
+        return worst if math.isnan(mean) else mean
+
+    return statistic
 
 
 def judged_over_seeds(values: Iterable[float], objective: Objective) -> Quartiles:
@@ -115,7 +140,7 @@ def score_configurations(members: pd.DataFrame, objective: Objective) -> dict[st
 def rank(scores: Mapping[str, OverSeeds], direction: str) -> list[str]:
     """Return the config_ids by score, best first; failed ones come last, ties keep their order."""
     sign = _sign(direction)
-    goodness = {name: (one.is_failed, 0.0 if one.is_failed else sign * one.median) for name, one in scores.items()}
+    goodness = {name: (one.is_failed, 0.0 if one.is_failed else sign * one.score) for name, one in scores.items()}
     return sorted(goodness, key=lambda name: goodness[name])
 
 

@@ -1,6 +1,6 @@
 """Which configurations of a race get further seeds after a round: by the scores of their seeds so far, nothing else.
 
-A configuration that failed leaves. With `keep` the share with the best medians stays, rounded up, with those that tie
+A configuration that failed leaves. With `keep` the share with the best scores stays, rounded up, with those that tie
 with the last of them: at least one. With `test` those stay that the test does not rule out, and at least two, so that
 the first always has a rival with as many seeds. With neither all stay.
 """
@@ -27,7 +27,7 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
     medians: dict[str, float | None] = {}
     for name, values in scores.items():
         found = score_configuration(values, objective)
-        medians[name] = None if found.is_failed else found.median
+        medians[name] = None if found.is_failed else found.score
     alive = [name for name, median in medians.items() if median is not None]
     sign = 1.0 if objective.direction == "minimize" else -1.0
     if racing.test is None:

@@ -1,6 +1,6 @@
 """Which configurations of a race train on at a rung: by their scores in the course of training alone.
 
-The share with the best medians over the seeds trains on, rounded up, with those that tie with the last of them.
+The share with the best scores over the seeds trains on, rounded up, with those that tie with the last of them.
 Training curves cross, so this rule alone would prune configurations that learn late. The guard also keeps those that
 still improve by more than their seeds differ: the median over the seeds of the improvement since an earlier step, each
 seed compared with itself, is larger than the interquartile range of their scores at the rung. Pairing cancels what is
@@ -57,7 +57,7 @@ def decide_rung(now: Scores, before: Scores, rungs: Rungs, objective: Objective)
     """
     policy, sign = objective.failed_seeds, 1.0 if objective.direction == "minimize" else -1.0
     scored = {name: score_configuration(scores, objective) for name, scores in now.items()}
-    alive = {name: sign * one.median for name, one in scored.items() if not one.is_failed}
+    alive = {name: sign * one.score for name, one in scored.items() if not one.is_failed}
     improvements, spreads = dict[str, float](), dict[str, float]()
     with np.errstate(invalid="ignore"):  # inf - inf, nothing was reached at either step: counts as a failed seed
         for name in alive:
@@ -73,7 +73,7 @@ def decide_rung(now: Scores, before: Scores, rungs: Rungs, objective: Objective)
     return RungOutcome(
         survivors=tuple(name for name in now if name in ahead or name in guarded),
         guarded=guarded,
-        values=recorded({name: scored[name].median for name in alive}),
+        values=recorded({name: scored[name].score for name in alive}),
         improvements=recorded(improvements),
         spreads=recorded(spreads),
     )

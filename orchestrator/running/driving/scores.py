@@ -49,7 +49,7 @@ class Scores:
         return {
             "config_id": configuration.config_id,
             "number": configuration.number,
-            "score": None if scored.is_failed else scored.median,
+            "score": None if scored.is_failed else scored.score,
             "q25": scored.quartiles.q25,
             "q75": scored.quartiles.q75,
             "seeds_run": scored.seeds,

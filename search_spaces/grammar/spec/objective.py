@@ -1,14 +1,51 @@
 """The objective of a sweep, by which configurations are judged."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
-from search_spaces.grammar.spec.values import Lengths, Strict, Text
+from search_spaces.grammar.problems.errors import nearest_name
+from search_spaces.grammar.space.domains import is_number
+from search_spaces.grammar.spec.values import Lengths, Strict, Text, value_error
+
+STATISTICS = ("median", "mean", "max", "min")
+
+
+class SeedQuantile(Strict):
+    """A quantile over seeds, by linear interpolation."""
+
+    quantile: Annotated[float, Field(gt=0, lt=1, description="0.25: a quarter of the seeds lie below.")]
+
+
+class ShareAbove(Strict):
+    """The share of seeds whose value is at least a bar."""
+
+    share_above: float = Field(description="The bar that a seed has to reach.")
+
+
+def _check_statistic(value: Any) -> Any:
+    """Return a statistic over seeds as it is written; raise the one error of all its forms."""
+    match value:
+        case str() if value in STATISTICS:
+            return value
+        case {"quantile": number, **rest} if not rest and is_number(number) and 0 < number < 1:
+            return SeedQuantile(quantile=number)
+        case {"share_above": number, **rest} if not rest and is_number(number):
+            return ShareAbove(share_above=number)
+        case SeedQuantile() | ShareAbove():
+            return value
+    allowed = ", ".join((*STATISTICS, "{quantile: 0.25} (between 0 and 1)", "{share_above: 0.99}"))
+    nearest = nearest_name(value, STATISTICS) if isinstance(value, str) else None
+    raise value_error("is not a statistic over seeds", allowed, nearest)
+
+
+Statistic = Annotated[
+    Literal["median", "mean", "max", "min"] | SeedQuantile | ShareAbove, BeforeValidator(_check_statistic)
+]
 
 
 class Objective(Strict):
-    """What makes one configuration better than another: the median over its seeds of this score."""
+    """What makes one configuration better than another: the median, or another statistic, of this score over seeds."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["metric", "lengths"]})  # see `load._fill_objective`
 
@@ -29,12 +66,24 @@ class Objective(Strict):
         description="The evaluation each seed is judged at: the last one, or the one with the best value at these "
         "lengths, the later one of equals. Everything that is reported of the seed is taken there.",
     )
+    seeds: Statistic = Field(
+        default="median",
+        description="How the values of the seeds become the score of a configuration. Tables and curves show medians "
+        "in every case.",
+    )
     failed_seeds: Literal["worst", "exclude", "fail"] = Field(
         default="worst",
-        description="A seed whose training diverged counts as the worst score, is left out of the median, or fails the "
+        description="A seed whose training diverged counts as the worst score, is left out, or fails the "
         "configuration.",
     )
     threshold: float | None = Field(
         default=None,
         description="Generalization length is the greatest length at which the median still meets this value.",
     )
+
+    @property
+    def statistic(self) -> str:
+        """The name of the statistic over seeds, such as `median`, `0.25 quantile` or `share above 0.99`."""
+        if isinstance(self.seeds, SeedQuantile):
+            return f"{self.seeds.quantile:g} quantile"
+        return f"share above {self.seeds.share_above:g}" if isinstance(self.seeds, ShareAbove) else self.seeds

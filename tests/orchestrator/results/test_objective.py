@@ -28,6 +28,7 @@ from orchestrator.results.scoring.objective import (
 from orchestrator.statistics.failed_seeds import OverSeeds
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import Objective
+from search_spaces.grammar.spec.objective import SeedQuantile, ShareAbove
 
 finite = st.floats(-1e6, 1e6)
 seeds_scores = st.lists(finite | st.just(math.nan), min_size=1, max_size=9)
@@ -212,5 +213,40 @@ def test_a_sweep_is_scored_from_its_state(
 
 def test_a_score_is_plain_numbers() -> None:
     score = score_configuration(np.array([1.0, 2.0, 4.0]), BASE)
-    assert score == OverSeeds(quartiles=Quartiles(1.5, 2.0, 3.0), seeds=3, failed=0, counted=3)
+    assert score == OverSeeds(quartiles=Quartiles(1.5, 2.0, 3.0), score=2.0, seeds=3, failed=0, counted=3)
     assert {type(value) for value in (*score.quartiles, score.seeds, score.failed)} == {float, int}
+
+
+@given(st.lists(finite, min_size=1, max_size=9), directions)
+@pytest.mark.parametrize(
+    ("seeds", "expected"),
+    [
+        ("median", np.median),
+        ("mean", np.mean),
+        ("max", np.max),
+        ("min", np.min),
+        (SeedQuantile(quantile=0.25), lambda values: np.quantile(values, 0.25)),
+        (ShareAbove(share_above=0.5), lambda values: np.mean([value >= 0.5 for value in values])),
+    ],
+)
+def test_a_score_is_the_statistic_over_seeds_that_the_objective_names(
+    seeds: Any, expected: Callable[[list[float]], float], values: list[float], direction: str
+) -> None:
+    scored = score_configuration(values, objective(seeds=seeds, direction=direction))
+    assert scored.score == pytest.approx(expected(values), rel=1e-9, abs=1e-9)
+    assert scored.median == score_configuration(values, objective(direction=direction)).score
+
+
+def test_a_failed_seed_is_below_every_bar_and_makes_a_mean_infinite() -> None:
+    values = [0.995, math.nan, 1.0, 0.2]
+    above = {"direction": "maximize", "seeds": ShareAbove(share_above=0.99)}
+    assert score_configuration(values, objective(**above)).score == 0.5
+    assert score_configuration(values, objective(**above, failed_seeds="exclude")).score == pytest.approx(2 / 3)
+    assert score_configuration(values, objective(direction="maximize", seeds="mean")).score == -math.inf
+    assert score_configuration([math.inf, -math.inf], objective(seeds="mean")).score == math.inf
+
+
+def test_ranks_follow_the_statistic() -> None:
+    members = pd.DataFrame({"config_id": ["a"] * 3 + ["b"] * 3, "seed": [0, 1, 2] * 2, "score": [1.0, 1, 9, 2, 2, 2]})
+    for seeds, best_first in {"median": ["a", "b"], "mean": ["b", "a"], "min": ["a", "b"], "max": ["b", "a"]}.items():
+        assert rank(score_configurations(members, objective(seeds=seeds)), "minimize") == best_first
