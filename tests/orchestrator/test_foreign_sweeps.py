@@ -13,32 +13,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
 from orchestrator.code.code_record import changed_code
 from orchestrator.code.own_code import OwnCodeError, find_module
 from orchestrator.ending.ending import Outcome
-from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, OddEntry, UserError
+from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, OddEntry
 from orchestrator.figures import drawing
 from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.ledger.fields import wrong_field
+from orchestrator.record.ledger.fields import KINDS
 from orchestrator.record.ledger.folders import FILES, FOLDERS, find_in_storage
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode, encode, read_records
 from orchestrator.record.repair import repair
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import present
-from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep import sweep
 from orchestrator.sweep.specification import refuse_existing
 from search_spaces import load_sweep
 from search_spaces.grammar.load import MAX_RECORDED
-from search_spaces.grammar.spec.values import MAX_SEEDS, Seeds
 from trainers.errors import WeightsError
 from trainers.evaluation.weights import StoredWeights
 from trainers.files.checkpoint import Checkpoints
@@ -85,122 +80,28 @@ def read_by(folder: Path) -> Iterator[Callable[[], Any]]:
     yield lambda: sweep.resume_sweep(folder, Console(file=io.StringIO()), ["resources.scheduler=inline"])
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in nested fields but their root."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in items:
-        yield (*path, key)
-        yield from places(inner, (*path, key))
-
-
-def at(value: Any, path: tuple[Any, ...]) -> Any:
-    return at(value[path[0]], path[1:]) if path else value
-
-
-def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
-    if not path:
-        return new
-    copy = value.copy()
-    copy[path[0]] = put(value[path[0]], path[1:], new)
-    return copy
-
-
-VALUES = st.sampled_from([None, True, 7, -1, 0.5, float("nan"), "text", [], [1], ["a", None], {}, {"a": 1}, [[]]])
-
-
-@BOTH
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_any_value_of_another_type_is_named_or_harmless(folder: Path, original: Path, data: st.DataObject) -> None:
-    records = read_records(original)
-    kind = data.draw(st.sampled_from(sorted({one.kind for one in records})))
-    record = data.draw(st.sampled_from([one for one in records if one.kind == kind]))
-    place = data.draw(st.sampled_from(list(places(record.fields))))
-    value = data.draw(VALUES.filter(lambda new: type(new) is not type(at(record.fields, place))))
-    rewrite(folder, original, lambda one: put(one.fields, place, value) if one == record else one.fields)
-    for read in read_by(folder):
-        try:
-            read()
-        except LedgerError as error:
-            assert LEDGER_FILE in str(error)
-        except UserError as error:  # a specification or configuration that this version does not build
-            assert record.kind in ("sweep", "configuration"), error
-
-
-def test_any_value_in_what_is_said_of_code_and_environment_is_named_or_harmless(original: Path) -> None:
-    records, tried = read_records(original), 0
-    odd = [None, True, 7, float("nan"), "text", "a\0b", "\ud800", [1], ["a", None], {}, {"a": 1}, [[]], {"name": "x"}]
-    for index, field in [(0, "code"), *((place, "environment") for place in range(len(records)))]:
-        record = records[index]
-        paths = {(*path[:3], *path[3:4]): path for path in places(record.fields) if path[0].startswith(field)}
-        for path in paths.values():
-            for value in odd:
-                changed = Record(record.seq, record.time, record.kind, put(record.fields, path, value))
-                try:
-                    state = SweepState.replay(original, [*records[:index], changed, *records[index + 1 :]])
-                except DamagedLedger as error:
-                    assert error.line == index + 1
-                    continue
-                found = RanUnder.from_state(state)
-                assert isinstance([found.sentences, found.changed_code, code_sentence(state.codes[-1])], list)
-                changed_code({**state.codes[-1], "version": "another"})
-            tried += 1
-    assert tried > 40
-
-
-def test_a_traceback_that_is_no_text_and_a_module_without_its_hash_are_named() -> None:
-    attempt = {"pack_id": "p", "error": "no", "trace": ["Traceback"]}
-    assert (
-        wrong_field("attempt", attempt)
-        == "trace of a record of kind attempt is ['Traceback']; it should be a valid string"
-    )
-    module = {"module": "m", "root": "/", "installed": False, "files": {}}
-    code = {"name": "n", "version": None, "root": "/", "engine": {}, "modules": [module], "folders": []}
-    assert "sha256" in str(wrong_field("resume", {"provenance": {}, "code": code}))
-
-
 def test_a_device_that_a_record_names_is_not_read(tmp_path: Path) -> None:
     recorded = {"version": "0", "folders": [{"root": str(tmp_path), "files": {"/dev/zero": "0"}}]}
     assert changed_code(recorded) == ["/dev/zero is gone"]
 
 
-def test_the_message_names_file_line_and_field(folder: Path, original: Path) -> None:
-    for kind, field, value, said in [
-        ("sweep", "spec", 3, "spec of a record of kind sweep is 3"),
-        ("score", "score", "much", "score.* of a record of kind score is 'much'"),
-        ("pack", "members", "all", "members of a record of kind pack is 'all'"),
-        ("evaluation", "step", 2.0, "step of a record of kind evaluation is 2.0"),
-    ]:
-        line = next(one.seq + 1 for one in read_records(original) if one.kind == kind)
-        rewrite(
-            folder, original, lambda one, k=kind, f=field, v=value: {**one.fields, **({f: v} if one.kind == k else {})}
-        )
-        with pytest.raises(DamagedLedger, match=rf"{folder / LEDGER_FILE}:{line}: {said}"):
-            SweepState.load(folder)
-
-
-def test_more_seeds_than_a_sweep_may_have_are_damage(folder: Path, original: Path) -> None:
-    """A million of them held `resume` for most of a minute."""
-    (first, *_) = read_records(original)
-    many = list(range(1_000_000))
-    rewrite(folder, original, lambda one: put(one.fields, ("spec", "seeds"), many) if one == first else one.fields)
-    for read in read_by(folder):
-        with pytest.raises(DamagedLedger, match=rf"{folder / LEDGER_FILE}:1: spec.seeds .*{MAX_SEEDS}") as caught:
-            read()
-        assert len(str(caught.value)) < 1000
-    with pytest.raises(ValidationError, match=f"{len(many)} seeds"):
-        TypeAdapter(Seeds).validate_python(many)
-    extension = {"provenance": {}, "spec": first.fields["spec"], "spec_hash": "", "seeds": {"9be4c6f9a55b": many}}
-    assert "seeds" in str(wrong_field("extend", extension))
-
-
 def test_a_specification_that_takes_minutes_to_parse_is_damage(folder: Path, original: Path) -> None:
     (first, *_) = read_records(original)
     search = {**first.fields["spec"]["search"], "listed": [{"training.learning_rate": 0.01}] * 100_000}
-    rewrite(folder, original, lambda one: put(one.fields, ("spec", "search"), search) if one == first else one.fields)
+    spec = {**first.fields["spec"], "search": search}
+    rewrite(folder, original, lambda one: {**one.fields, "spec": spec} if one == first else one.fields)
     with pytest.raises(DamagedLedger, match=f"allowed: at most {MAX_RECORDED} bytes"):
         sweep.resume_sweep(folder, Console(file=io.StringIO()), ["resources.scheduler=inline"])
+
+
+def test_a_missing_field_is_named_with_its_line(folder: Path, original: Path) -> None:
+    records = read_records(original)
+    for first in {one.kind: one for one in reversed(records)}.values():
+        for field in KINDS[first.kind]:
+            fields = {name: value for name, value in first.fields.items() if name != field}
+            rewrite(folder, original, lambda one, seq=first.seq, less=fields: less if one.seq == seq else one.fields)
+            with pytest.raises(DamagedLedger, match=rf"^{folder / LEDGER_FILE}:{first.seq + 1}: .*{field}"):
+                SweepState.load(folder)
 
 
 @BOTH
@@ -223,7 +124,7 @@ def test_paths_stay_in_the_sweep_folder(folder: Path, original: Path, path: str)
     ]
     for change in changes:
         rewrite(folder, original, change)
-        with pytest.raises(DamagedLedger, match=r"events\.jsonl:\d+: .* is not a plain path inside the sweep folder"):
+        with pytest.raises(DamagedLedger, match=r"events\.jsonl:\d+: .*inside the sweep folder"):
             SweepState.load(folder)
 
 

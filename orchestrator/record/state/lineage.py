@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import DamagedLedger, LedgerError
-from orchestrator.record.ledger.fields import wrong_field
+from orchestrator.record.ledger.fields import find_problem
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.parts import PackState
@@ -48,7 +48,7 @@ class Relative:
 def relative(folder: Path) -> Relative:
     """Return the sweep in `folder`; raises what reading its ledger raises."""
     first = read_first_record(folder)
-    if problem := wrong_field(first.kind, first.fields):
+    if problem := find_problem(first.kind, first.fields):
         raise DamagedLedger(folder / LEDGER_FILE, 1, problem)
     own, origin = Identity(first.fields["name"], first.fields["spec_hash"]), first.fields["provenance"]
     confirms, continues = origin.get(CONFIRMS), (origin.get(CONTINUES) or {}).get("folder")

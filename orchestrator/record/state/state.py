@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from orchestrator.errors import DamagedLedger
-from orchestrator.record.ledger.fields import wrong_field
+from orchestrator.record.ledger.fields import find_problem
 from orchestrator.record.ledger.records import INLINE_SCHEMA, LEDGER_FILE, SCHEMA, Record, encode, read_records
 from orchestrator.record.state import race as races
 from orchestrator.record.state import recuts
@@ -74,10 +74,10 @@ class SweepState:
     def apply(self, record: Record) -> None:
         """Update the state with the next record.
 
-        Raises DamagedLedger when its kind is unknown, a field is not what it should be, a path points out of the sweep
+        Raises DamagedLedger when its kind is unknown, a field is missing, a path points out of the sweep
         folder, or it contradicts earlier ones.
         """
-        if problem := wrong_field(record.kind, record.fields):
+        if problem := find_problem(record.kind, record.fields):
             raise self._damage(record, problem)
         pack = self.packs.get(record.fields["pack_id"]) if record.kind in ("evaluation", "pack_end") else None
         before = Trained.by(pack) if self._trained and pack else None

@@ -146,29 +146,14 @@ def test_a_step_that_is_repeated_inline_is_compared(tmp_path: Path) -> None:
     np.testing.assert_array_equal(kept, make_evaluation("p0", 50).values_MAKL[1].reshape(-1))
 
 
-@pytest.mark.parametrize(
-    ("change", "wrong"),
-    [
-        (lambda curves: curves["values"].pop(), "1 members"),
-        (lambda curves: curves["values"][0].pop(), "16 values"),
-        (lambda curves: curves["values"][0].__setitem__(0, "x"), "curves.values.0.0"),
-        (lambda curves: curves.pop("lengths"), "curves.lengths"),
-        (None, "'file'"),
-    ],
-)
-def test_misshapen_curves_are_damage_of_their_line(tmp_path: Path, change: Any, wrong: str) -> None:
+def test_curves_of_too_few_members_are_damage_of_their_line(tmp_path: Path) -> None:
     build(tmp_path, INLINE_SCHEMA)
     with Ledger.open(tmp_path) as ledger:
-        fields = dict(SweepState.load(tmp_path).packs["p0"].evaluations[100])
-        curves = json.loads(json.dumps(fields.pop("curves")))
-        if change is not None:
-            change(curves)
-            fields["curves"] = curves
+        fields = json.loads(json.dumps(SweepState.load(tmp_path).packs["p0"].evaluations[100]))
+        fields["curves"]["values"].pop()
         number = ledger.append("evaluation", **fields | {"step": 99}).seq + 1
-    with pytest.raises(DamagedLedger) as raised:
+    with pytest.raises(DamagedLedger, match=f":{number}: 1 members"):
         SweepState.load(tmp_path)
-    assert raised.value.line == number
-    assert wrong in raised.value.problem
 
 
 def test_ledgers_with_files_have_the_schema_they_had(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.errors import DamagedLedger
 from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.ledger.fields import wrong_field
+from orchestrator.record.ledger.fields import find_problem
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
@@ -327,7 +327,7 @@ def test_a_record_of_a_rung_is_checked(stage):
     begun = stage("race", *RATES, HALVING)
     begun.play()
     (fields, *_) = [record.fields for record in read_records(begun.folder) if record.kind == "rung"]
-    assert "spreads" in wrong_field("rung", {name: one for name, one in fields.items() if name != "spreads"})
+    assert "spreads" in find_problem("rung", {name: one for name, one in fields.items() if name != "spreads"})
     for change, said in (({"step": 15}, "not the next rung"), ({"survivors": ["x"]}, "unknown configuration x")):
         state = SweepState.replay(begun.folder, [r for r in read_records(begun.folder) if r.kind != "rung"])
         with (

@@ -122,12 +122,11 @@ def test_a_killed_sweep_goes_on_as_if_never_stopped(ran, study, tmp_path):
 def test_what_a_ledger_cannot_say_is_damage(ran):
     folder = ran(*STOPPING)
     records = read_records(folder)
-    for field, value in (("stopped_at", [1]), ("stages", [-1] * 12), ("validation", [{"metric": "a"}])):
-        broken = [
-            Record(r.seq, r.time, r.kind, {**r.fields, field: value}) if r.kind == "evaluation" else r for r in records
-        ]
-        with pytest.raises(DamagedLedger, match=field if field != "stopped_at" else "1 members reported"):
-            SweepState.replay(folder, broken)
+    broken = [
+        Record(r.seq, r.time, r.kind, {**r.fields, "stopped_at": [1]}) if r.kind == "evaluation" else r for r in records
+    ]
+    with pytest.raises(DamagedLedger, match="1 members reported"):
+        SweepState.replay(folder, broken)
 
 
 @pytest.mark.parametrize(
