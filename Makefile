@@ -8,6 +8,7 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
+TOOLS := $(VENV)/.installed-tools
 STORAGE := $(or $(LENGTHWISE_STORAGE),sweeps)
 QUICKSTART := search_spaces/quickstart.yaml
 SWEEP := $(STORAGE)/quickstart
@@ -15,7 +16,7 @@ SWEEP := $(STORAGE)/quickstart
 .PHONY: help install sweep ui test test-slow test-cluster check bench bench-check gpu gpu-studies studies quickstart-pages
 
 help:
-	@echo "make install   .venv with the versions of constraints.txt"
+	@echo "make install   .venv with what sweeps need, in the versions of constraints.txt"
 	@echo "make sweep     the quickstart sweep; a second time: go on with it, or show it"
 	@echo "make ui        MLflow on its results"
 	@echo "make test      the tests (4 minutes)"
@@ -32,8 +33,13 @@ help:
 
 install: $(INSTALLED)
 
+# What sweeps need, and in addition what tests, checks and benchmarks need.
+$(INSTALLED): PACKAGES := .
+$(TOOLS): PACKAGES := .[dev]
+
 # pip says little for minutes or far too much: count what it fetches, show its retries, keep the rest in install.log.
-$(INSTALLED): pyproject.toml constraints.txt
+# It compiles modules one after the other; compileall uses every core, and passes over templates that are no Python.
+$(INSTALLED) $(TOOLS): pyproject.toml constraints.txt
 	@if ! $(PYTHON) -c 'import pip' 2>/dev/null; then
 	  base=
 	  for candidate in python3.11 python3 python3.12 python3.13; do
@@ -49,14 +55,15 @@ $(INSTALLED): pyproject.toml constraints.txt
 	  "$$base" -m venv --clear $(VENV)
 	fi
 	echo "installing the versions of constraints.txt; details are in $(VENV)/install.log"
-	if ! $(PYTHON) -m pip install -c constraints.txt -e ".[dev]" </dev/null 2>&1 | tee $(VENV)/install.log | awk '
+	if ! $(PYTHON) -m pip install --no-compile -c constraints.txt -e "$(PACKAGES)" </dev/null 2>&1 | tee $(VENV)/install.log | awk '
 	    /^ *(Collecting|Requirement already satisfied)/ { if (++n % 25 == 0) { print "  " n " requirements looked at"; fflush() } }
 	    /^Installing collected packages/ { print "  writing the packages to $(VENV)"; fflush() }
 	    /^ *WARNING: Retrying/ { print; fflush() }'; then
 	  tail -n 15 $(VENV)/install.log >&2
 	  exit 1
 	fi
-	touch $@
+	$(PYTHON) -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
+	touch $(INSTALLED) $@
 	echo "installed"
 
 .ONESHELL:
@@ -79,25 +86,25 @@ ui: $(INSTALLED)
 # also where PYTHONDONTWRITEBYTECODE is set: hundreds of processes would compile the packages again.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -q -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --maxprocesses 5 --dist worksteal
 
-test: $(INSTALLED)
+test: $(TOOLS)
 	@$(PYTEST) -m "not slow and not benchmark and not cluster"
 
-test-slow: $(INSTALLED)
+test-slow: $(TOOLS)
 	@$(PYTEST) -m slow
 
-test-cluster: $(INSTALLED)
+test-cluster: $(TOOLS)
 	@$(PYTHON) -m pytest -q -rs -m cluster tests/cluster
 
-check: $(INSTALLED)
+check: $(TOOLS)
 	@$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-bench: $(INSTALLED)
+bench: $(TOOLS)
 	@$(PYTHON) tests/benchmarks/run.py $(addprefix --jax ,$(JAX))
 
-bench-check: $(INSTALLED)
+bench-check: $(TOOLS)
 	@$(PYTHON) tests/benchmarks/check.py
 
 gpu: $(INSTALLED)
