@@ -12,8 +12,8 @@ from pathlib import Path
 from rich.console import Console
 
 from orchestrator.consoles import say
-from orchestrator.ending.finisher import Finished, Finisher
 from orchestrator.ending.notice import Notice
+from orchestrator.ending.publisher import Publisher
 from orchestrator.errors import LedgerError, LengthwiseError
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.parts import STOPPED
@@ -143,25 +143,18 @@ def finish(
     state: SweepState,
     console: Console,
     interrupts: Interrupts,
-    finisher: Finisher | None,
+    publisher: Publisher | None,
 ) -> Outcome:
-    """Record how the sweep ended, complete its report, files and MLflow runs, then print the outcome and return it.
-
-    This process does whatever `finisher` has not done; everything if there is none.
-    """
+    """Record how the sweep ended, write its report, publish it, then print the outcome and return it."""
     record_end(ledger, state, interrupts)
     status, message = str(state.ended), state.message
     deaths = describe_deaths([error for _, error in state.deaths], ledger.folder)
-    finished = finisher.wait(console) if finisher is not None else Finished()
-    if finisher is not None:
-        finisher.kill()
-    if not finished.written:
-        from orchestrator.report.files import present
+    from orchestrator.report.files import present  # imports pandas and scipy
 
-        present(ledger.folder, console, quiet=finished.printed)
+    present(ledger.folder, console)
     if spec.tracking.enabled:
-        attempt = finished.attempt or _publish(spec, ledger.folder)
-        _record_attempt(spec, ledger, console, attempt)
+        attempt = publisher.publish_end() if publisher is not None else None
+        _record_attempt(spec, ledger, console, attempt or _publish(spec, ledger.folder))
     say(console, f"{status}: {message}" + (f"; {deaths}" if deaths else ""))
     return Outcome(folder=ledger.folder, status=status, exit_code=1 if status == "failed" else 0)
 

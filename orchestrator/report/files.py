@@ -2,6 +2,7 @@
 
 import shlex
 import tempfile
+import threading
 import time
 import webbrowser
 from collections.abc import Collection
@@ -88,20 +89,20 @@ def report_files(folder: Path) -> list[Path]:
     return [path for name in (REPORT_HTML, *TABLES) if (path := folder / name).is_file()]
 
 
-def refresh_page(folder: Path, pause: float = PAUSE) -> None:
-    """Write the page anew after new records of a running sweep, until a signal ends the process.
+def refresh_page(folder: Path, ended: threading.Event, pause: float = PAUSE) -> None:
+    """Write the page anew after new records of a running sweep, until `ended` is set.
 
     Not more often than every `pause` seconds, and at most a fifth of the time is spent on it.
     """
-    read = -1
-    while True:
+    read, rest = -1, 0.0
+    while not ended.wait(rest):
         began, size = time.monotonic(), (folder / LEDGER_FILE).stat().st_size
         if size != read:
             state = SweepState.load(folder)
             curves = read_curves(state)
             write_atomic(folder / REPORT_HTML, [render_page(summary(state, curves), curves).encode()])
             read = size
-        time.sleep(max(pause, 4 * (time.monotonic() - began)))
+        rest = max(pause, 4 * (time.monotonic() - began))
 
 
 def show_later_evaluations(folder: Path, keys: Collection[object], console: Console) -> None:

@@ -17,13 +17,11 @@ Code = Mapping[str, str]  # digests of what trains: the engine, each own module 
 class RecordedConfiguration:
     """The record of a configuration in the ledger: its resolved sections, and the structural keys of its packs.
 
-    `parameters` is the result of `declared_parameters`, if it is known. `code` has the code of the pack of each seed,
-    `technical` the dotted keys whose values change no numbers.
+    `code` has the code of the pack of each seed, `technical` the dotted keys whose values change no numbers.
     """
 
     resolved: Mapping[str, Any]
     structural_keys: frozenset[str]
-    parameters: str | None = None
     code: Mapping[int, Code] = field(default_factory=dict)
     technical: tuple[str, ...] = ()
 

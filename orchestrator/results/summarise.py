@@ -48,13 +48,11 @@ from orchestrator.wording import counted, lengths_in_words, spans
 from search_spaces import Objective, Search
 
 
-def summary(
-    state: SweepState, curves: pd.DataFrame | None = None, parameters: Mapping[str, str] | None = None
-) -> Summary:
+def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     """Return the summary of a sweep, finished or not.
 
-    `curves` (all of `read_curves(state)`) saves reading them; `parameters` (`parameters_by_structure(state)`) save
-    importing torch to compare configurations. Raises DamagedCurves if a parquet part differs from its checksum.
+    `curves` (all of `read_curves(state)`) saves reading them. Raises DamagedCurves if a parquet part differs from its
+    checksum.
     """
     digests = {name: found.measured for name, found in state.configurations.items()}
     objective, measured = recorded_objective(state.spec), read_measured(state.measured, digests)
@@ -86,7 +84,7 @@ def summary(
         else max(count_planned(state), len(state.configurations)),
         objective=objective,
         measured=measured,
-        recorded=_recorded(state, parameters or {}),
+        recorded=_recorded(state),
         searched=searched,
         design=read_design(state),
         seeds=state.seeds(),
@@ -171,7 +169,7 @@ def _needed(objective: Objective, curves: pd.DataFrame) -> Mask:
     return select_steps(curves, choose_evaluations(curves, objective)) | is_judged(curves, objective)
 
 
-def _recorded(state: SweepState, parameters: Mapping[str, str]) -> dict[str, RecordedConfiguration]:
+def _recorded(state: SweepState) -> dict[str, RecordedConfiguration]:
     found, code = {}, read_pack_code(state)
     for name, configuration in state.configurations.items():
         packs = {seed: member.pack_id for seed, member in configuration.members.items()}
@@ -179,7 +177,6 @@ def _recorded(state: SweepState, parameters: Mapping[str, str]) -> dict[str, Rec
         found[name] = RecordedConfiguration(
             resolved=configuration.resolved,
             structural_keys=frozenset(keys),
-            parameters=next((parameters[key] for key in sorted(keys) if key in parameters), None),
             code={seed: code[pack_id] for seed, pack_id in packs.items()},
             technical=tuple(state.measured[configuration.measured].get("technical", ())),
         )
@@ -320,7 +317,7 @@ def _confirmed(state: SweepState, result: Summary, search: SweepState | None) ->
 
 def _other_code(result: Summary, state: SweepState, search: SweepState) -> tuple[str, ...]:
     """Return the parts of the code that differ between a confirmation and its search."""
-    then, keys = _recorded(search, {}), dict[str, tuple[str | None, str | None]]()
+    then, keys = _recorded(search), dict[str, tuple[str | None, str | None]]()
     for recorded, name in match_search(state):
         one, other = then.get(recorded["config_id"]), result.recorded.get(name or "")
         keys |= differing_code(one.code, other.code) if one and other else {}

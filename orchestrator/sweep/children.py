@@ -1,25 +1,22 @@
 """The child processes of a sweep's driver, started before the sweep is checked: they import while the driver does."""
 
-from orchestrator.ending.finisher import Finisher
+from orchestrator.ending.publisher import Publisher
 from orchestrator.running.children.worker_host import WorkerHost
 
 
 class SweepChildren:
-    """A host of workers if packs may run in local processes, and a finisher.
-
-    An inline sweep stays in one process, except that publishing to MLflow while it trains needs a finisher.
-    """
+    """A host of workers if packs may run in local processes, and with tracking a publisher."""
 
     def __init__(self, scheduler: str, *, tracking: bool) -> None:
-        self.finisher = Finisher(tracking=tracking) if scheduler != "inline" or tracking else None
+        self.publisher = Publisher() if tracking else None
         self.workers = WorkerHost() if scheduler in ("local", "auto") else None
 
     def __enter__(self) -> "SweepChildren":
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.finisher is not None:
-            self.finisher.kill()
+        if self.publisher is not None:
+            self.publisher.kill()
         if self.workers is not None:
             self.workers.close()
 

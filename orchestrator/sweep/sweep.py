@@ -5,7 +5,7 @@ in the ledger before anything else uses it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from orchestrator.code.own_code import import_for
 from orchestrator.code.provenance import provenance
 from orchestrator.consoles import say
 from orchestrator.ending.ending import Outcome, finish, interruption_recorded, record_end, run_and_record_end
-from orchestrator.ending.finisher import Finisher
 from orchestrator.ending.notice import Notice
+from orchestrator.ending.publisher import Publisher
+from orchestrator.ending.running_page import RunningPage
 from orchestrator.errors import SpecChanged
 from orchestrator.interface import Member
 from orchestrator.mirror.fetch import fetch_sweep, refuse_deleted
@@ -34,7 +35,6 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import INLINE_SCHEMA
 from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.comparing.shared_streams import parameters_by_structure
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.interrupts import Interrupts
@@ -257,14 +257,14 @@ def drive_packs(
     `built` are its first configurations, if they were just built; `children` and `max_seconds` are as for `run_sweep`.
     """
     spec, progress, meter = with_store(spec), Progress(console, spec.name), Meter(state)
-    finisher: Finisher | None = None
+    publisher: Publisher | None = None
     with ExitStack() as opens:
 
         def tick(driver: SweepDriver) -> None:
             interrupts.check()
             if progress.due:
                 progress.show(meter.rows(driver.state, driver.running))
-                for notice in finisher.read_notices() if finisher is not None else ():
+                for notice in publisher.read_notices() if publisher is not None else ():
                     say(console, "; training continues; ".join(f"not published: {notice}".splitlines()))
 
         if not is_finished(spec, state):
@@ -272,9 +272,9 @@ def drive_packs(
             if children is None:
                 children = opens.enter_context(SweepChildren(name, tracking=spec.tracking.enabled))
             children.end_unneeded(name)
-            finisher, host = children.finisher, children.workers
-            if finisher is not None:
-                finisher.follow(ledger.folder, spec.tracking)
+            publisher, host = children.publisher, children.workers
+            if publisher is not None:
+                publisher.follow(ledger.folder, spec.tracking)
             with open_scheduler(name, spec.resources, host.start_worker if host is not None else None) as scheduler:
                 interrupts.install()  # ray.init has put its own handlers in their place
                 cluster = scheduler.cluster
@@ -296,10 +296,9 @@ def drive_packs(
                 )
                 if late := wait_for_copy(ledger):
                     say(console, f"warning: {late}")
-                with progress.showing(), interruption_recorded(ledger, state, interrupts):
+                page = RunningPage(ledger.folder) if name != "inline" else nullcontext()
+                with page, progress.showing(), interruption_recorded(ledger, state, interrupts):
                     scheduler.run(driver)
                     driver.remove_stop_file()
                     record_end(ledger, state, interrupts, () if is_finished(spec, state) else driver.stopped_by)
-                if finisher is not None:
-                    finisher.begin(ledger.folder, console, parameters_by_structure(state))  # while the scheduler ends
-        return finish(spec, ledger, state, console, interrupts, finisher)
+        return finish(spec, ledger, state, console, interrupts, publisher)

@@ -14,10 +14,7 @@ from orchestrator import trainer
 from orchestrator.code.own_code import OwnCodeError
 from orchestrator.engine.streams import DATA, WEIGHTS
 from orchestrator.errors import UntrustedCode
-from orchestrator.record.state.state import SweepState
 from orchestrator.results.ran_under import RecordedConfiguration, differing_code
-
-MOST_STRUCTURES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,12 +116,11 @@ def _same_parameters(
     first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None]
 ) -> bool | None:
     """Return whether both models declare the same parameters and initial values; None if unknown."""
-    if first.parameters is None or second.parameters is None:
-        try:
-            import_code()
-        except (OwnCodeError, UntrustedCode):
-            return None
-    one, other = (found.parameters or declared_parameters(found.resolved) for found in (first, second))
+    try:
+        import_code()
+    except (OwnCodeError, UntrustedCode):
+        return None
+    one, other = declared_parameters(first.resolved), declared_parameters(second.resolved)
     return None if one is None or other is None else one == other
 
 
@@ -134,14 +130,3 @@ def declared_parameters(resolved: Mapping[str, Any]) -> str | None:
         return trainer.trainer_of(resolved).parameters(resolved)  # brings torch, which most reports do without
     except OwnCodeError:
         return None
-
-
-def parameters_by_structure(state: SweepState) -> dict[str, str]:
-    """Return the declared parameters by structural key, so that a report need not import torch."""
-    found: dict[str, str | None] = {}
-    for configuration in state.configurations.values():
-        for member in configuration.members.values():
-            key = state.packs[member.pack_id].structural_key
-            if key and key not in found and len(found) < MOST_STRUCTURES:
-                found[key] = declared_parameters(configuration.resolved)
-    return {key: declared for key, declared in found.items() if declared is not None}

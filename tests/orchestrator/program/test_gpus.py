@@ -39,9 +39,9 @@ LocalStudy = Callable[..., Study]
 
 @pytest.fixture(scope="module")
 def children() -> Iterator[Any]:
-    """Yield the children of a driver without a finisher: sweeps here draw nothing."""
+    """Yield the children of a driver without a publisher."""
     host = WorkerHost()
-    yield SimpleNamespace(workers=host, finisher=None, end_unneeded=lambda scheduler: None)
+    yield SimpleNamespace(workers=host, publisher=None, end_unneeded=lambda scheduler: None)
     host.close()
 
 

@@ -185,9 +185,10 @@ def test_a_page_without_any_evaluation_opens(tmp_path, tab, synthetic_sweep):
 
 REFRESHING = """
 import sys
+import threading
 from pathlib import Path
 from orchestrator.report.files import refresh_page
-refresh_page(Path(sys.argv[1]), pause=0.2)
+refresh_page(Path(sys.argv[1]), threading.Event(), pause=0.2)
 """
 
 

@@ -36,7 +36,7 @@ LOCAL = "resources.scheduler=local"
 
 
 def children(driver: int) -> list[psutil.Process]:
-    """The host of a driver, which is a fork of it, its workers, the finisher and its forks."""
+    """The host of a driver, which is a fork of it, its workers, the publisher and its fork."""
     return with_words(driver, "orchestrator")
 
 
@@ -208,13 +208,13 @@ def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "tracking", "finisher", "workers"),
-    [("auto", False, True, True), ("ray", True, True, False), ("inline", False, False, False)],
+    ("scheduler", "tracking", "publisher", "workers"),
+    [("auto", False, False, True), ("ray", True, True, False), ("inline", False, False, False)],
 )
-def test_a_driver_starts_the_children_that_its_scheduler_may_need(scheduler, tracking, finisher, workers):
+def test_a_driver_starts_the_children_that_its_scheduler_may_need(scheduler, tracking, publisher, workers):
     with SweepChildren(scheduler, tracking=tracking) as begun:
-        assert (begun.finisher is not None, begun.workers is not None) == (finisher, workers)
-        processes = [one._process for one in (begun.finisher, begun.workers) if one is not None]
+        assert (begun.publisher is not None, begun.workers is not None) == (publisher, workers)
+        processes = [one._process for one in (begun.publisher, begun.workers) if one is not None]
         host = begun.workers
         begun.end_unneeded("ray")
         assert begun.workers is None and (host is None or not host._process.is_running())

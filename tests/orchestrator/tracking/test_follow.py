@@ -11,7 +11,7 @@ import psutil
 import pytest
 from mlflow.tracking import MlflowClient
 
-from orchestrator.ending.finisher import Finisher
+from orchestrator.ending.publisher import Publisher
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.tracking.attempt import Attempt, BackgroundAttempt, Published, attempt
@@ -149,12 +149,12 @@ def test_the_last_pass_waits_for_a_live_one(sweep, artifacts, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_finisher_publishes_the_running_sweep_and_ends_with_its_forks(sweep, wait_until):
-    finisher = Finisher(tracking=True)
-    finisher.follow(sweep.folder, Tracking())
+def test_a_publisher_publishes_the_running_sweep_and_ends_with_its_fork(sweep, wait_until):
+    publisher = Publisher()
+    publisher.follow(sweep.folder, Tracking())
     client = MlflowClient(default_uri(sweep.folder.parent))
     try:
-        (fork,) = wait_until(finisher._process.children)
+        (fork,) = wait_until(publisher._process.children)
         database = sweep.folder.parent / "mlflow.db"
         wait_until(database.exists)
         named = "tags.`lengthwise.kind` = 'configuration'"
@@ -162,5 +162,5 @@ def test_a_finisher_publishes_the_running_sweep_and_ends_with_its_forks(sweep, w
             lambda: [one for e in client.search_experiments() for one in client.search_runs([e.experiment_id], named)]
         )
     finally:
-        finisher.kill()
+        publisher.kill()
     assert not psutil.wait_procs([fork], timeout=600)[1]

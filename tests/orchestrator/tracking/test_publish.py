@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from orchestrator.cli import main as cli
 from orchestrator.code.provenance import provenance
-from orchestrator.ending.finisher import Finisher
+from orchestrator.ending.publisher import Publisher
 from orchestrator.errors import UserError
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
@@ -288,9 +288,9 @@ def test_a_resumed_sweep_is_published_where_its_settings_say_and_not_where_it_wa
     tried = [record.fields["experiment"] for record in read_records(folder) if record.kind == "publish"]
     assert tried == ["tests", "zzz", "tests", "tests"]
     sent = []
-    monkeypatch.setattr(Finisher, "__init__", lambda self: None)
-    monkeypatch.setattr(Finisher, "_send", lambda self, **request: sent.append(request))
-    Finisher().follow(folder, Tracking())
+    monkeypatch.setattr(Publisher, "__init__", lambda self: None)
+    monkeypatch.setattr(Publisher, "_send", lambda self, **request: sent.append(request))
+    Publisher().follow(folder, Tracking())
     assert sent[0]["uri"] == sent[0]["experiment"] == ""
 
 
