@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from orchestrator.plan import search
@@ -19,9 +20,17 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.recuts import describe_recut
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.budget import Limit, SweepBudget
+from orchestrator.running.driving.decide import DecideRound, DecideRung, Draw, HandOut, Situation, Stop, Wait, decide
 from orchestrator.running.driving.equal_failures import refuse_equal_failures
 from orchestrator.running.driving.evaluation_record import evaluation_fields
-from orchestrator.running.driving.racing import is_paused, is_race_over, race_fields, rung_fields
+from orchestrator.running.driving.racing import (
+    is_paused,
+    is_race_over,
+    is_round_due,
+    is_rung_due,
+    race_fields,
+    rung_fields,
+)
 from orchestrator.running.driving.recutting import Room, recut_fields, shortage_fields
 from orchestrator.running.driving.sampler import ConfigurationSampler, lacking_members
 from orchestrator.running.driving.scores import Scores
@@ -66,7 +75,7 @@ class SweepDriver:
         self._packer, self._held, self._say, self._tick = packer, held, say, tick
         self._room: Room = (workers, None)
         self.queue: deque[str] = deque()
-        self.stopped_by: list[Limit] = []  # the limits of the budget because of which no more packs are handed out
+        self.stopped_by: Sequence[Limit] = ()  # the limits of the budget because of which no more packs are handed out
         self._budget = SweepBudget(spec, state, max_seconds)
         self._stop_file = state.folder / STOP_FILE
         self.remove_stop_file()  # of a driver that was killed
@@ -80,38 +89,35 @@ class SweepDriver:
     def next_pack(self) -> tuple[str, str] | None:
         """Return the next pack that fits into the budget, None while there is none.
 
-        If no pack fits and none is running, the sweep stops.
-
-        tpe draws a generation when every earlier configuration has its score. A rung of a race is decided when all
-        packs have reached it, a round when all of its configurations have their scores.
+        Before, carry out what `decide` says: draw configurations, decide rungs and rounds, or stop the sweep.
         """
-        while not self.stopped_by and not self.queue and self._generations:
-            first = self._generations[0].start  # a killed driver may have recorded a part of this generation
-            if any(not found.finished for found in self.state.configurations.values() if found.number < first):
-                return None
-            self._plan(self._generations.popleft())
-        idle = not self.running and not self.stopped_by  # a pack at a rung runs until its state is saved
-        while idle and not self.queue and (fields := rung_fields(self.spec, self.state)):
-            self.record("rung", **fields)
-            self._resume_packs()
-            self._score(set(fields["survivors"]))  # that had ended already
-        while not self.stopped_by and not self.queue and (fields := race_fields(self.spec, self.state, self._scores)):
-            self.record("race", **fields)
-            self._plan_packs(set(fields["survivors"]), queue=True)
-            self._score(set(fields["survivors"]))  # that had these seeds already
-        if self.stopped_by or not self.queue:
-            return None
-        pack_id, blocking = self._budget.first_fitting(self.queue, self.running)
-        if pack_id is None:
-            self.stopped_by = [] if self.running else blocking  # one that runs may end sooner than it is thought to
-            return None
-        self.queue.remove(pack_id)
-        return pack_id, describe_work(self.spec.resources, self.state, pack_id)
+        while True:
+            match decide(self._situation()):
+                case HandOut(pack_id):
+                    self.queue.remove(pack_id)
+                    return pack_id, describe_work(self.spec.resources, self.state, pack_id)
+                case Draw(numbers):
+                    self._generations.popleft()
+                    self._plan(numbers)
+                case DecideRung():
+                    fields = rung_fields(self.spec, self.state)
+                    self.record("rung", **fields)
+                    self._resume_packs()
+                    self._score(set(fields["survivors"]))  # that had ended already
+                case DecideRound():
+                    fields = race_fields(self.spec, self.state, self._scores)
+                    self.record("race", **fields)
+                    self._plan_packs(set(fields["survivors"]), queue=True)
+                    self._score(set(fields["survivors"]))  # that had these seeds already
+                case Stop(limits):
+                    self.stopped_by = limits
+                    return None
+                case Wait():
+                    return None
 
     def all_handed_out(self) -> bool:
         """Whether nothing is left to plan or to queue, or nothing more fits into the budget."""
-        more = self.queue or self._generations or not is_race_over(self.state)
-        return bool(self.stopped_by) or not more
+        return self._situation().is_done
 
     def tick(self) -> None:
         """Give the display a chance to be redrawn."""
@@ -221,6 +227,22 @@ class SweepDriver:
             self._stop_file.unlink(missing_ok=True)
 
     # Within -----------------------------------------------------------------------------------------------------------
+
+    def _situation(self) -> Situation:
+        """Return the facts by which is decided what happens next."""
+        state, generation = self.state, self._generations[0] if self._generations else None
+        earlier = [one for one in state.configurations.values() if generation and one.number < generation.start]
+        return Situation(
+            queue=self.queue,
+            running=self.running,
+            fit=partial(self._budget.first_fitting, self.queue, self.running),
+            generation=generation,
+            is_scored=all(one.finished for one in earlier),  # a killed driver may have recorded a part of a generation
+            is_rung_due=is_rung_due(state),
+            is_round_due=is_round_due(state),
+            is_race_over=is_race_over(state),
+            stopped=bool(self.stopped_by),
+        )
 
     def _resume_recorded(self) -> None:
         """Record missing ends, queue unfinished packs, and plan configurations that were drawn but not packed."""

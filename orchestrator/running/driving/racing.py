@@ -25,17 +25,30 @@ def is_paused(race: Race | None, pack: PackState) -> bool:
     return race is not None and race.next_rung is not None and pack.step >= race.next_rung.step
 
 
-def rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any] | None:
-    """Return the fields of the record that decides who trains on at the next rung.
+def is_rung_due(state: SweepState) -> bool:
+    """Return whether every pack of a race has reached the next rung; all configurations must be drawn."""
+    race = state.race
+    if race is None or race.next_rung is None:
+        return False
+    return all(pack.has_ended or is_paused(race, pack) for pack in state.packs.values())
 
-    None while a pack has not reached it, and if no rung is left. All configurations must be drawn and in packs, and no
-    pack may be running. The decision depends on the recorded curves up to the rung alone.
+
+def is_round_due(state: SweepState) -> bool:
+    """Return whether every configuration of a round has its score and another round follows; all must be drawn."""
+    race = state.race
+    if race is None or race.next_rung is not None or not race.seeds_left:
+        return False
+    return all(state.configurations[name].finished for name in race.contenders)
+
+
+def rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any]:
+    """Return the fields of the record that decides who trains on at the rung that is due.
+
+    The decision depends on the recorded curves up to the rung alone.
     """
     race, racing = state.race, spec.search.racing
-    if race is None or racing is None or racing.steps is None or (rung := race.next_rung) is None:
-        return None
-    if not all(pack.has_ended or is_paused(race, pack) for pack in state.packs.values()):
-        return None
+    assert race is not None and race.next_rung is not None and racing is not None and racing.steps is not None
+    rung = race.next_rung
     objective, seeds, names = spec.objective, race.seeds, race.contenders
     packs = {member.pack_id for name in names for member in state.configurations[name].members.values()}
     curves = read_curves(state, packs=packs, keep=partial(is_judged, objective=objective))
@@ -44,17 +57,13 @@ def rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any] | None:
     return {"rung": len(race.rungs), "step": rung.step, "since": rung.since, "seeds": seeds, **asdict(outcome)}
 
 
-def race_fields(spec: SweepSpec, state: SweepState, scores: Scores) -> dict[str, Any] | None:
-    """Return the fields of the record that ends a round and begins the next one.
+def race_fields(spec: SweepSpec, state: SweepState, scores: Scores) -> dict[str, Any]:
+    """Return the fields of the record that ends the round that is due and begins the next one.
 
-    None while a configuration of the round has no score, and if no further round follows. All configurations must be
-    drawn. The decision depends only on the scores of the seeds of this round and the earlier ones.
+    The decision depends only on the scores of the seeds of this round and the earlier ones.
     """
     race, racing = state.race, spec.search.racing
-    if race is None or racing is None or race.next_rung is not None or not race.seeds_left:
-        return None
-    if not all(state.configurations[name].finished for name in race.contenders):
-        return None
+    assert race is not None and racing is not None
     seeds = race.seeds
     outcome = decide_round(
         {name: scores.read_seed_scores(name, seeds) for name in race.contenders}, racing, spec.objective

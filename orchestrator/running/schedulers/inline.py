@@ -7,6 +7,7 @@ ends this process, because there is no worker process; an exception in a pack co
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from orchestrator.machine.gpus import free_memory, gpus_here, smallest_share
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.record.kept.code import own_files
 from orchestrator.running.pack.protocol import Driver, DriverStopped, call_driver, explain, pass_on
+from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import (
     CACHE_VARIABLE,
     PackReporter,
@@ -38,18 +40,18 @@ def this_process(gpus: float = 0.0) -> Cluster:
 
 def run_packs(driver: Driver, *, retries: int) -> None:
     """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
+    rule = Retries(retries)
     try:
         while (pack := call_driver(driver.next_pack)) is not None:
-            _run_pack(driver, *pack, retries=retries)
+            _run_pack(driver, pack[0], pack[1], rule)
     except DriverStopped as stopped:
         raise stopped.args[0] from stopped.args[0].__cause__
     if not driver.all_handed_out():
         raise RuntimeError("no pack is running and the driver hands none out, though it has more")
 
 
-def _run_pack(driver: Driver, pack_id: str, work: str, *, retries: int) -> None:
-    """Train a pack; retry it `retries` times if it dies, after an exception only once or never (`Death.again`)."""
-    deaths = 0
+def _run_pack(driver: Driver, pack_id: str, work: str, retries: Retries) -> None:
+    """Train a pack, and train it again if it dies and `retries` says so."""
     while True:
         call_driver(driver.started, pack_id)
         try:
@@ -59,12 +61,9 @@ def _run_pack(driver: Driver, pack_id: str, work: str, *, retries: int) -> None:
         except (KeyboardInterrupt, DriverStopped):
             raise
         except BaseException as error:
-            deaths += 1
             death = explain(error, own_files(decode_work(work).get("code", ())))
-            if not death.again:
-                retries = 0
-            elif not (death.killed or isinstance(error, PackSilent)):
-                retries = min(retries, deaths)
+            if isinstance(error, PackSilent):  # the watchdog of a worker process kills it
+                death = replace(death, killed=True)
         else:
             call_driver(driver.completed, pack_id)
             return
@@ -73,7 +72,7 @@ def _run_pack(driver: Driver, pack_id: str, work: str, *, retries: int) -> None:
             if call_driver(driver.ran_out_of_memory, pack_id, death.message):
                 return
         call_driver(driver.tick)  # raises KeyboardInterrupt for a signal that a library swallowed
-        if deaths > retries:
+        if not retries.count(pack_id, death):
             call_driver(driver.failed, pack_id, death.message, death.trace)
             return
         call_driver(driver.retried, pack_id, death.message, death.trace)

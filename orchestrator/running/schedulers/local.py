@@ -19,6 +19,7 @@ from orchestrator.machine.cpus import count_cores
 from orchestrator.machine.gpus import count_gpu_packs, gpus_here
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.pack.protocol import ChildImportError, Death, Driver, DriverStopped, call_driver, pass_on
+from orchestrator.running.pack.retries import Retries
 from orchestrator.running.schedulers.local_worker import decode_message
 from orchestrator.wording import counted
 
@@ -63,7 +64,7 @@ def run_packs(
     `gpus` has CUDA_VISIBLE_DEVICES for each worker, if packs need GPUs.
     """
     try:
-        _Run(driver, start_worker, workers, retries, gpus).run()
+        _Run(driver, start_worker, workers, Retries(retries), gpus).run()
     except DriverStopped as stopped:
         raise stopped.args[0] from stopped.args[0].__cause__
 
@@ -74,16 +75,14 @@ class _Run:
         driver: Driver,
         start_worker: StartWorker,
         max_workers: int,
-        retries: int,
+        retries: Retries,
         gpus: Sequence[str] = (),
     ) -> None:
         self.free_gpus = deque(gpus)
         self.driver, self.start_worker, self.max_workers, self.retries = driver, start_worker, max_workers, retries
         self.workers: list[_Worker] = []
         self.retry_queue: deque[tuple[str, str]] = deque()
-        self.deaths: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()
-        self.limits: dict[str, int] = {}
 
     def run(self) -> None:
         while True:
@@ -107,7 +106,7 @@ class _Run:
                 idle = self.idle_worker()
             except ChildImportError as error:  # it would be the same again
                 call_driver(self.driver.started, pack[0])
-                self.handle_death(pack[0], pack[1], Death(message=error.message, trace=error.trace), 0)
+                self.handle_death(pack[0], pack[1], Death(message=error.message, trace=error.trace, again=False))
                 continue
             (idle.pack_id, idle.work), idle.began = pack, False
             call_driver(self.driver.started, idle.pack_id)
@@ -146,7 +145,7 @@ class _Run:
                 time.sleep(_LOST_SECONDS)
                 self.retry_queue.append((pack_id, worker.work))
             else:
-                self.handle_death(pack_id, worker.work, Death(message=DIED), self.retries)
+                self.handle_death(pack_id, worker.work, Death(message=DIED, killed=True))
             return
         name, content = decode_message(message)
         if name == "completed":
@@ -154,13 +153,12 @@ class _Run:
             call_driver(self.driver.completed, pack_id)
         elif name == "out of space":
             raise OutOfSpace(content)
-        elif name == "died":  # retried only once, because the same error is likely
+        elif name == "died":
             worker.pack_id = None
             death = Death(**content)
             if death.out_of_memory and call_driver(self.driver.ran_out_of_memory, pack_id, death.message):
                 return
-            again = self.retries if death.killed else self.deaths[pack_id] + 1
-            self.handle_death(pack_id, worker.work, death, again if death.again else 0)
+            self.handle_death(pack_id, worker.work, death)
         else:
             worker.began = True
             pass_on(self.driver, pack_id, name, content)
@@ -168,11 +166,9 @@ class _Run:
                 with suppress(OSError):
                     worker.connection.send_bytes(b"!")
 
-    def handle_death(self, pack_id: str, work: str, death: Death, limit: int) -> None:
-        """Try a pack again unless it has died too often: `retries` times, or `limit` if that is less."""
-        self.deaths[pack_id] += 1
-        self.limits[pack_id] = min(self.limits.get(pack_id, self.retries), limit)
-        if self.deaths[pack_id] > self.limits[pack_id]:
+    def handle_death(self, pack_id: str, work: str, death: Death) -> None:
+        """Try a pack again unless it has died too often."""
+        if not self.retries.count(pack_id, death):
             call_driver(self.driver.failed, pack_id, death.message, death.trace)
             return
         call_driver(self.driver.retried, pack_id, death.message, death.trace)

@@ -20,6 +20,7 @@ from ray.tune.search import Searcher
 
 from orchestrator.errors import OutOfSpace
 from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, describe_exception, pass_on
+from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import PackRaised, run_pack
 from orchestrator.running.with_ray.nodes import Workers
 from orchestrator.running.with_ray.start import tune_folder
@@ -60,7 +61,7 @@ def run_packs(driver: Driver, workers: Workers, *, cpus: float, gpus: float, ret
             run_config=tune.RunConfig(
                 name="packs",
                 storage_path=str(scratch),
-                callbacks=[Recorder(driver, workers)],
+                callbacks=[Recorder(driver, workers, Retries(retries))],
                 failure_config=tune.FailureConfig(max_failures=retries),
                 verbose=0,
             ),
@@ -121,9 +122,9 @@ class Recorder(_Unsaved, TrialProgressCallback):
     It stands in the place of Tune's own progress callback, which prints even when told to be silent.
     """
 
-    def __init__(self, driver: Driver, workers: Workers) -> None:
+    def __init__(self, driver: Driver, workers: Workers, retries: Retries) -> None:
         super().__init__(driver, workers)
-        self._lost_nodes = Counter[str]()
+        self._retries, self._lost_nodes = retries, Counter[str]()
         self._ended: dict[str, Death] = {}  # packs that are not to be tried again: Tune takes them for complete
         self._replaced = set[str]()  # packs that ran out of memory: smaller ones are in their place
 
@@ -151,18 +152,18 @@ class Recorder(_Unsaved, TrialProgressCallback):
                 trial.max_failures = 0  # the worker raises next: its process ends with all its memory
 
     def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """Note that the pack died and Tune has queued it again; after an exception only once, as it is likely to recur.
+        """Note that the pack died and Tune has queued it again, and how often Tune may do so.
 
         A pack that lost its node has as many retries as before.
         """
-        error = _error_of(trial)
+        pack_id, error = trial.config["pack_id"], _error_of(trial)
         death = explain(error)
-        if isinstance(error, RayTaskError) and not death.killed:
-            trial.max_failures = min(trial.max_failures, trial.run_metadata.num_failures)
-        elif is_lost_node(error) and self._lost_nodes[trial.config["pack_id"]] < LOST_NODES:
-            self._lost_nodes[trial.config["pack_id"]] += 1
-            trial.max_failures += 1
-        call_driver(self.driver.retried, trial.config["pack_id"], death.message, death.trace)
+        if is_lost_node(error) and self._lost_nodes[pack_id] < LOST_NODES:
+            self._lost_nodes[pack_id] += 1
+        else:
+            self._retries.count(pack_id, death)
+        trial.max_failures = self._lost_nodes[pack_id] + self._retries.limit(pack_id)
+        call_driver(self.driver.retried, pack_id, death.message, death.trace)
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Finish the pack. Tune keeps every trial, so its contents are dropped."""
@@ -213,13 +214,14 @@ def is_lost_node(error: BaseException | None) -> bool:
 def explain(error: BaseException | None) -> Death:
     """Return in one line the error that ended a worker, and the line of code that raised it."""
     if is_lost_node(error):
-        return Death(message="the worker was lost with its node, or cannot be reached")
+        return Death(message="the worker was lost with its node, or cannot be reached", killed=True)
     if isinstance(error, RayActorError):
         if failed := _FAILED_IMPORT.search(str(error)):
             trace = failed[1]
             file, line = _PLACE.findall(trace)[-1]
-            return Death(message=f"{trace.splitlines()[-1]} ({file}:{line})", trace=trace)
-        return Death(message="the worker process died: it was killed, or memory ran out")
+            return Death(message=f"{trace.splitlines()[-1]} ({file}:{line})", trace=trace, killed=True)
+        return Death(message="the worker process died: it was killed, or memory ran out", killed=True)
+    was_killed = not isinstance(error, RayTaskError)
     places: list[tuple[str, str]] = []  # of every frame of the innermost exception
     trace = None
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
@@ -228,5 +230,5 @@ def explain(error: BaseException | None) -> Death:
     if isinstance(error, PackRaised):
         return Death(message=error.message, trace=error.trace, killed=error.killed)
     if error is None:
-        return Death(message="the worker gave no reason")
-    return Death(message=describe_exception(error, places), trace=trace)
+        return Death(message="the worker gave no reason", killed=True)
+    return Death(message=describe_exception(error, places), trace=trace, killed=was_killed)

@@ -13,7 +13,8 @@ from ray.tune.search import Searcher
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.pack import train_pack as trainable
-from orchestrator.running.pack.protocol import LONGEST_TRACE, explain
+from orchestrator.running.pack.protocol import LONGEST_TRACE, Death, explain
+from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import PackRaised, encode_work, run_pack
 from orchestrator.running.watching.meter import NO_TRACE, trace_lines
 from orchestrator.running.with_ray import tune
@@ -94,7 +95,10 @@ def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_ra
         assert not reported
         return
     run_pack({"pack_id": "p1", "work": work})
-    recorder, pack = Recorder(driver, SimpleNamespace()), SimpleNamespace(config={"pack_id": "p1", "work": work})
+    recorder, pack = (
+        Recorder(driver, SimpleNamespace(), Retries(2)),
+        SimpleNamespace(config={"pack_id": "p1", "work": work}),
+    )
     recorder.on_trial_result(1, [], pack, reported[0])
     recorder.on_trial_complete(2, [], pack)
     ((name, pack_id, said, trace),) = driver.calls
@@ -114,6 +118,27 @@ def test_under_ray_a_sentence_after_the_last_report_of_a_pack_reaches_the_driver
     assert sent == [("progressed", {"step": 7}), ("noticed", "its newest checkpoint was not copied")]
 
 
+KILLED, ERROR = Death(message="killed", killed=True), Death(message="ValueError: no")
+OWN_ERROR, GONE = Death(message="ValueError: mine", again=False), Death(message="lost", killed=True, again=False)
+
+
+@pytest.mark.parametrize(
+    ("deaths", "again"),
+    [
+        ([KILLED] * 4, [True, True, True, False]),
+        ([ERROR] * 2, [True, False]),
+        ([KILLED, ERROR, ERROR], [True, True, False]),
+        ([ERROR, KILLED], [True, False]),
+        ([KILLED, OWN_ERROR], [True, False]),
+        ([GONE], [False]),
+    ],
+)
+def test_a_killed_pack_is_tried_as_often_as_allowed_and_one_that_raises_once_more(deaths, again) -> None:
+    rule = Retries(3)
+    assert [rule.count("p1", death) for death in deaths] == again
+    assert rule.count("p2", ERROR) and not Retries(0).count("p1", KILLED)
+
+
 NODE = "The actor died because its node has died. Node Id: 1"
 WORKER = "The actor is dead because its worker process has died."
 
@@ -130,7 +155,7 @@ WORKER = "The actor is dead because its worker process has died."
 def test_a_lost_node_is_not_one_of_the_retries(monkeypatch, error, lost) -> None:
     """As Tune counts: after `max_failures` it asks for no further retry."""
     driver = Told()
-    recorder: Any = Recorder(driver, SimpleNamespace())
+    recorder: Any = Recorder(driver, SimpleNamespace(), Retries(2))
     monkeypatch.setattr(tune, "_error_of", lambda trial: error)
     trial = SimpleNamespace(config={"pack_id": "p1"}, max_failures=2, run_metadata=SimpleNamespace(num_failures=0))
     for failures in range(1, 50):

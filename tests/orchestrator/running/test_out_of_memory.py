@@ -17,6 +17,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.pack.protocol import Death
+from orchestrator.running.pack.retries import Retries
 from orchestrator.running.schedulers import inline, local, local_worker
 from orchestrator.running.with_ray.tune import Recorder
 from tests.orchestrator.running.ledgers import keyed, sets
@@ -147,7 +148,7 @@ def test_a_local_worker_that_ran_out_of_memory_gets_the_next_pack() -> None:
 
     death = asdict(Death(message="MemoryError", out_of_memory=True))
     connection = SimpleNamespace(recv_bytes=lambda: local_worker.encode_message("died", death))
-    run = local._Run(SimpleNamespace(ran_out_of_memory=ran_out_of_memory), None, 1, 2)  # type: ignore[arg-type]
+    run = local._Run(SimpleNamespace(ran_out_of_memory=ran_out_of_memory), None, 1, Retries(2))  # type: ignore[arg-type]
     worker = local._Worker(connection, pack_id="large", work="")  # type: ignore[arg-type]
     run.receive(worker)
     assert asked == [("large", "MemoryError")] and worker.pack_id is None and not run.retry_queue
@@ -167,7 +168,7 @@ def test_under_ray_the_worker_ends_and_tune_does_not_try_again() -> None:
     def trial(name: str) -> Any:
         return SimpleNamespace(config={"pack_id": name}, max_failures=2, pickled_error_file=None)
 
-    recorder = Recorder(Driver(), None)  # type: ignore[arg-type]
+    recorder = Recorder(Driver(), None, Retries(2))  # type: ignore[arg-type]
     large, single = trial("large"), trial("single")
     for one in (large, single):
         death = {"message": "no room", "trace": None, "again": True, "out_of_memory": True}

@@ -1,0 +1,91 @@
+"""What the driver of a sweep does next, decided from facts alone: nothing is read or written here."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from orchestrator.running.driving.budget import Limit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """The facts about a sweep by which its driver decides.
+
+    `queue` has the packs that wait, `running` those that workers train, `fit` returns the first pack of the queue that
+    fits into the budget, or None and the limits that none fits into. `generation` has the numbers of the configurations
+    that are drawn next, None if all are drawn; `is_scored`: whether all configurations before them have their scores.
+    `stopped`: whether the budget is used up.
+    """
+
+    queue: Collection[str] = ()
+    running: Collection[str] = ()
+    fit: Callable[[], tuple[str | None, Sequence[Limit]]] = lambda: (None, ())
+    generation: range | None = None
+    is_scored: bool = True
+    is_rung_due: bool = False
+    is_round_due: bool = False
+    is_race_over: bool = True
+    stopped: bool = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to draw or to hand out, or nothing more fits into the budget."""
+        return self.stopped or not (self.queue or self.generation or not self.is_race_over)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Draw the configurations with these numbers, and cut their members into packs."""
+
+    numbers: range
+
+
+@dataclass(frozen=True)
+class DecideRung:
+    """Decide which configurations of a race train on after the rung that all of its packs have reached."""
+
+
+@dataclass(frozen=True)
+class DecideRound:
+    """End the round of a race whose configurations all have their scores, and begin the next one."""
+
+
+@dataclass(frozen=True)
+class HandOut:
+    """Give this pack to a worker."""
+
+    pack_id: str
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Hand out no more packs, because none fits into these limits of the budget."""
+
+    limits: Sequence[Limit]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Do nothing until a running pack reports or ends; if none is running, nothing is left to do."""
+
+
+Action = Draw | DecideRung | DecideRound | HandOut | Stop | Wait
+
+
+def decide(situation: Situation) -> Action:
+    """Return what the driver does next when a worker is free.
+
+    A generation that learns from scores is drawn once all earlier configurations have theirs. A rung of a race waits
+    for every running pack, because a pack at a rung runs until its state is saved.
+    """
+    if situation.stopped:
+        return Wait()
+    if situation.queue:
+        pack_id, limits = situation.fit()
+        if pack_id is not None:
+            return HandOut(pack_id)
+        return Wait() if situation.running else Stop(limits)  # a running pack may end sooner than estimated
+    if situation.generation is not None:
+        return Draw(situation.generation) if situation.is_scored else Wait()
+    if situation.is_rung_due and not situation.running:
+        return DecideRung()
+    return DecideRound() if situation.is_round_due else Wait()

@@ -1,0 +1,28 @@
+"""The rule by which all schedulers try packs again."""
+
+from collections import Counter
+
+from orchestrator.running.pack.protocol import Death
+
+
+class Retries:
+    """Counts the deaths of packs; each is tried again at most `most` times.
+
+    A pack that was killed is tried again as often as that. After an exception it is tried once more, because the same
+    exception is likely, and after one that must come again never (`Death.again`).
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._deaths, self._limits = Counter[str](), dict[str, int]()
+
+    def count(self, pack_id: str, death: Death) -> bool:
+        """Count a death of the pack, and return whether it is tried again."""
+        self._deaths[pack_id] += 1
+        limit = 0 if not death.again else self._most if death.killed else self._deaths[pack_id]
+        self._limits[pack_id] = min(limit, self.limit(pack_id))
+        return self._deaths[pack_id] <= self.limit(pack_id)
+
+    def limit(self, pack_id: str) -> int:
+        """Return how often the pack may die and be tried again."""
+        return self._limits.get(pack_id, self._most)
