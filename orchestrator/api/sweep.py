@@ -110,17 +110,6 @@ class Sweep:
         return _table(effect_lines(self.summary))
 
     @cached_property
-    def values(self) -> pd.DataFrame:
-        """A row for every pair of values of a categorical key, with the columns of values.csv; none without such a key.
-
-        Each value is at its configuration ranked first by the selection lengths; the difference is `first_value` minus
-        `second_value` over seeds at the test lengths, `holm_p` is corrected for all pairs of values of the key.
-        """
-        from orchestrator.report.csv_tables import value_lines
-
-        return _table(value_lines(self.summary))
-
-    @cached_property
     def race(self) -> pd.DataFrame:
         """A row for every configuration of every round of a race, with the columns of race.csv; none without a race.
 

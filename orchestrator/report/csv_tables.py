@@ -17,7 +17,6 @@ from orchestrator.report.tables.later_evaluations import later_lines
 from orchestrator.report.tables.race import race_lines, rung_lines
 from orchestrator.results.analysis import read_confirmations, shows_effects
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, compare_seeds
-from orchestrator.results.comparing.value_comparisons import compare_values
 from orchestrator.results.outcomes import searched_value
 from orchestrator.results.scoring.validation_scores import ValidationScore
 from orchestrator.results.summary import Row, Summary
@@ -112,23 +111,6 @@ def seed_comparison_lines(comparisons: Sequence[SeedComparison]) -> Lines:
     return _lines(comparisons, columns)
 
 
-def value_lines(result: Summary) -> Lines:
-    """Return a line for every pair of values of a categorical key, with the columns of seed_comparisons.csv.
-
-    Differences are first - second; the second value is the one ranked higher.
-    """
-    return [
-        {
-            "key": found.key,
-            "first_value": _searched(found.values[later].value),
-            "second_value": _searched(found.values[earlier].value),
-            **seed_comparison_lines([one])[0],
-        }
-        for found in compare_values(result)
-        for earlier, later, one in found.pairs
-    ]
-
-
 def confirmed_lines(result: Summary) -> Lines:
     """Return a line for every configuration of every confirmation."""
     scores = "search_score=search confirmed_score=confirmed search_test confirmed_test"
@@ -163,10 +145,7 @@ def _line(line: object, columns: Columns) -> dict[str, Any]:
 
 
 def _searched_value(result: Summary, key: str, row: Row) -> Any:
-    return _searched(searched_value(result, row, key, ""))
-
-
-def _searched(value: Any) -> Any:
+    value = searched_value(result, row, key, "")
     return value if isinstance(value, str | int | float) and not isinstance(value, bool) else json.dumps(value)
 
 
@@ -182,7 +161,6 @@ TABLES: Mapping[str, Callable[[Summary], Lines]] = {
     REPORT_CSV: configuration_lines,
     "effects.csv": effect_lines,
     "seed_comparisons.csv": lambda result: seed_comparison_lines(compare_seeds(result)),
-    "values.csv": value_lines,
     "confirmed.csv": confirmed_lines,
     "validation.csv": validation_lines,
     "race.csv": race_lines,
@@ -190,7 +168,7 @@ TABLES: Mapping[str, Callable[[Summary], Lines]] = {
     "later_evaluations.csv": lambda result: later_lines(result.later_evaluations),
 }
 """The CSV files of a report by name, with the functions that make their lines."""
-EARLIER = ("averages.csv", "families.csv", "evaluations.csv", "steps_to.csv")
+EARLIER = ("averages.csv", "families.csv", "evaluations.csv", "steps_to.csv", "values.csv")
 """Files of the reports of earlier versions."""
 
 

@@ -20,7 +20,7 @@ from orchestrator.report.tables.columns import Cells, Section
 from orchestrator.report.tables.configurations import confirmation_section
 from orchestrator.report.tables.effects import effect_notes
 from orchestrator.report.tables.later_evaluations import later_section
-from orchestrator.report.tables.provenance import environment_section, provenance_section
+from orchestrator.report.tables.provenance import provenance_section
 from orchestrator.report.tables.race import race_section
 from orchestrator.report.tables.sentences import headlines
 from orchestrator.results.analysis import read_confirmations, shows_effects
@@ -97,8 +97,7 @@ def _sections(result: Summary) -> Iterator[str]:
         )
     folded += race_section(result)
     folded += [later_section(result)] if result.later_evaluations else []
-    environments = environment_section(result)
-    folded += [provenance_section(result), *([environments] if environments else [])]
+    folded.append(provenance_section(result))
     for section in folded:
         body = _section(section, heading=False)
         yield f"<details><summary>{escape(section.heading)}</summary>{body}</details>"
