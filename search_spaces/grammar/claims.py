@@ -12,7 +12,7 @@ from search_spaces.grammar.problems.errors import ABSENT, nearest_name
 from search_spaces.grammar.problems.findings import Findings, Place
 from search_spaces.grammar.space.domains import is_number
 from search_spaces.grammar.spec.schema import DRAFT
-from search_spaces.grammar.spec.values import Name, Strict, Text, value_error
+from search_spaces.grammar.spec.values import LENGTHS_SCHEMA, Name, Strict, Text, expand_ranges, value_error
 from search_spaces.grammar.text.strict_yaml import read_yaml
 
 Question = Literal["difference", "share", "bound", "equivalence", "ratio", "trend", "fisher"]
@@ -22,14 +22,17 @@ GROUPS = ("test", "selection", "trained", "unseen", "all")
 
 
 def _lengths(value: Any) -> str | tuple[int, ...]:
-    if isinstance(value, str):
-        if value in GROUPS:
-            return value
-    elif isinstance(value, list) and value and all(is_number(number, whole=True) and number >= 1 for number in value):
+    if isinstance(value, str) and value in GROUPS:
+        return value
+    value = expand_ranges(value)
+    if isinstance(value, list) and value and all(is_number(number, whole=True) and number >= 1 for number in value):
         different = tuple(dict.fromkeys(value))
         if len(different) == len(value):
             return different
-    raise value_error("are not lengths", f"{', '.join(GROUPS)}, or a list of different whole numbers from 1 on")
+    raise value_error(
+        "are not lengths",
+        f"{', '.join(GROUPS)}, or a list of different whole numbers from 1 on, or ranges such as 41-500",
+    )
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -39,12 +42,7 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-_LENGTHS_SCHEMA = {
-    "anyOf": [
-        {"enum": list(GROUPS)},
-        {"type": "array", "items": {"type": "integer", "minimum": 1}, "uniqueItems": True},
-    ]
-}
+_LENGTHS_SCHEMA = {"anyOf": [{"enum": list(GROUPS)}, LENGTHS_SCHEMA]}
 _NAMES_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
 Lengths = Annotated[str | tuple[int, ...], BeforeValidator(_lengths), WithJsonSchema(_LENGTHS_SCHEMA)]

@@ -23,7 +23,7 @@ from search_spaces.grammar.problems.findings import (
 from search_spaces.grammar.shipped import shipped_sweeps
 from search_spaces.grammar.space.keys import check_conditions, check_misplaced_domains, drawn_sections, parse_space
 from search_spaces.grammar.spec.spec import SweepSpec
-from search_spaces.grammar.spec.values import STORES, store_problem
+from search_spaces.grammar.spec.values import STORES, expand_ranges, store_problem
 from search_spaces.grammar.text.dump import dump_yaml
 from search_spaces.grammar.text.overrides import apply_override
 from search_spaces.grammar.text.strict_yaml import MAX_BYTES, read_yaml
@@ -33,6 +33,7 @@ UNREAD = "fix this first; the rest of the file was not checked"
 AVERAGES, PROGRAM_AVERAGES = "training.averages", "evaluation.averages"
 RAW = "raw"  # the average of a sweep that names none
 _PYTHON = re.compile(r"\A#!.*python|^(import \w[\w.]*( as \w+)?(, .*)?|from [\w.]+ import .+)$", re.MULTILINE)
+_LENGTHS = re.compile(r"(^|\.)(test_\w+|\w*lengths)$")  # keys whose value is a list of lengths
 ASSUMED = "minimize"  # stands in until the metric of the task is known
 
 
@@ -165,6 +166,8 @@ def _parse(
             findings.places[child("imports", len(written))] = Place(f"--import {module}")
             data["imports"] = written = [*written, module]
     _read_program(data, findings)
+    for section in ("task", "evaluation", "objective", "search"):
+        _expand_lengths(data.get(section), section, findings)
     data |= {section: {} for section in sorted(drawn_sections(data)) if section not in data}
     sections = {section: data.get(section, {}) for section in sections_of(data)}
     check_misplaced_domains(sections, findings)
@@ -205,6 +208,20 @@ def _read_program(data: dict[str, Any], findings: Findings) -> None:
     if module and isinstance(written, list) and module not in written:
         findings.places[child("imports", len(written))] = findings.place("program.function")
         data["imports"] = [*written, module]
+
+
+def _expand_lengths(value: Any, address: str, findings: Findings) -> None:
+    """Write out the ranges of lists of lengths inside a section: `lengths: [1-3, 8]` becomes [1, 2, 3, 8]."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            _expand_lengths(item, child(address, index), findings)
+    for key, item in list(value.items()) if isinstance(value, dict) else ():
+        written_out = expand_ranges(item) if _LENGTHS.search(key) else item
+        if written_out is item:
+            _expand_lengths(item, child(address, key), findings)
+        else:
+            value[key] = written_out
+            findings.relocate(child(address, key), {child(address, key): findings.place(child(address, key))})
 
 
 def _fill_objective(data: dict[str, Any]) -> bool:

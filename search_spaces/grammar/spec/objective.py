@@ -53,7 +53,9 @@ class Objective(Strict):
     average: Text = Field(
         description="The weight average that is scored, one of training.averages; may be left out if there is one."
     )
-    lengths: Lengths = Field(description="The validation lengths the score is taken at; all other lengths stay unseen.")
+    lengths: Lengths = Field(
+        description="The validation lengths the score is taken at, such as [1-5, 8]; all other lengths stay unseen."
+    )
     direction: Literal["minimize", "maximize"] = Field(
         description="Whether a small or a large score is good; may be left out if the metric says it."
     )

@@ -15,6 +15,7 @@ from search_spaces.grammar.spec.names import ALLOWED, MAX_CHARACTERS, name_probl
 
 MAX_SEEDS = 100_000
 LARGEST_SEED = 2**32 - 1
+MAX_LENGTHS = 100_000  # of a range
 STORES = "sqlite:///FILE, http://HOST:PORT, https://HOST, postgresql://HOST/NAME (or mysql, mssql), databricks"
 WEB_ADDRESSES = "an address such as https://host/path"
 _STORE = re.compile(r"sqlite:///.+|(https?|(postgresql|mysql|mssql)(\+\w+)?)://[^/].*|databricks(://.+)?")
@@ -25,6 +26,7 @@ _PASSWORDS = (  # each with what stays
     re.compile(r"(https?://)[^\s/:@]+@"),  # a token
 )
 _IN_QUERY = re.compile(r"(?i)([?&][\w-]*(?:token|password|passwd|pwd|secret|api[_-]?key)=)[^\s&#'\"]+")
+_RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 _SQLITE = b"SQLite format 3\0"  # the first bytes of every non-empty SQLite file
 
 
@@ -99,8 +101,24 @@ def _seeds(value: Any) -> tuple[int, ...]:
     return _distinct_integers(value, 0, LARGEST_SEED, allowed)
 
 
+def expand_ranges(value: Any) -> Any:
+    """Return a range, or a list with ranges, as the list of its whole numbers; other values as they are.
+
+    expand_ranges(["1-3", 8]) -> [1, 2, 3, 8]; expand_ranges("41-43") -> [41, 42, 43]
+    """
+    given, items = value if isinstance(value, list) else [value], list[Any]()
+    for item in given:
+        match = _RANGE.fullmatch(item) if isinstance(item, str) else None
+        first, last = map(int, match.groups()) if match else (0, 0)
+        if not first <= last < first + MAX_LENGTHS:
+            return value
+        items += range(first, last + 1) if match else [item]
+    return value if items == given else items
+
+
 def _lengths(value: Any) -> tuple[int, ...]:
-    return _distinct_integers(value, 1, None, "a list of different whole numbers, each at least 1")
+    allowed = "a list of different whole numbers, each at least 1, or ranges such as 41-500"
+    return _distinct_integers(expand_ranges(value), 1, None, allowed)
 
 
 def _distinct_integers(value: Any, least: int, most: int | None, allowed: str) -> tuple[int, ...]:
@@ -192,7 +210,9 @@ def _modules(value: Any) -> tuple[str, ...]:
 
 _NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_CHARACTERS, "pattern": r"^[^.\s/\\][^/\\\n]*$"}
 _INTS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "uniqueItems": True}
-_LENGTHS = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "uniqueItems": True}
+_RANGED = {"type": "string", "pattern": "^[0-9]+-[0-9]+$"}
+_LENGTH = {"anyOf": [{"type": "integer", "minimum": 1}, _RANGED]}
+LENGTHS_SCHEMA = {"anyOf": [_RANGED, {"type": "array", "items": _LENGTH, "minItems": 1, "uniqueItems": True}]}
 
 _MODULE = {"type": "string", "pattern": r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"}
 _MODULES = {"type": "array", "items": _MODULE, "uniqueItems": True}
@@ -208,7 +228,7 @@ Seeds = Annotated[
     BeforeValidator(_seeds),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_SEEDS}, _INTS]}),
 ]
-Lengths = Annotated[tuple[int, ...], BeforeValidator(_lengths), WithJsonSchema(_LENGTHS)]
+Lengths = Annotated[tuple[int, ...], BeforeValidator(_lengths), WithJsonSchema(LENGTHS_SCHEMA)]
 Listed = Annotated[
     tuple[dict[str, Any], ...],
     BeforeValidator(_listed),
