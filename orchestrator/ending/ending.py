@@ -1,11 +1,11 @@
 """How a sweep ends, in the driver: complete, failed or interrupted.
 
-`run_and_record_end` encloses the whole run and records an interruption; `finish` ends a sweep whose packs have ended.
+`open_session` encloses a whole run and records an interruption; `finish` ends a sweep whose packs have ended.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -37,41 +37,63 @@ class Outcome:
     exit_code: int
 
 
+@dataclass(kw_only=True)
+class Session:
+    """One driver of a sweep: its open ledger, and from its end on its outcome."""
+
+    ledger: Ledger
+    console: Console
+    interrupts: Interrupts
+    notice: Notice
+    outcome: Outcome = field(init=False)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the sweep."""
+        return self.ledger.folder
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence for the user."""
+        say(self.console, sentence)
+
+    def read_state(self) -> SweepState:
+        """Return what the ledger says; raises KeyboardInterrupt for a signal that came while it was opened."""
+        self.interrupts.check()
+        if self.ledger.notice:
+            self.say(self.ledger.notice)
+        return SweepState.load(self.folder)
+
+    @contextmanager
+    def interruption_recorded(self, state: SweepState) -> Iterator[None]:
+        """Record an interruption at once: leaving Ray takes a while, and SIGKILL may follow in three seconds."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            with self.interrupts.held():
+                record_interruption(self.ledger, state)
+            raise
+
+
 @contextmanager
-def interruption_recorded(ledger: Ledger, state: SweepState, interrupts: Interrupts) -> Iterator[None]:
-    """Record an interruption at once: leaving Ray takes a while, and SIGKILL may follow in three seconds."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        with interrupts.held():
-            record_interruption(ledger, state)
-        raise
+def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: str | None = None) -> Iterator[Session]:
+    """Open a ledger for the block, which drives the sweep and sets the outcome.
 
-
-def run_and_record_end(
-    open_ledger: Callable[[], Ledger],
-    console: Console,
-    drive: Callable[[Ledger, Interrupts], Outcome],
-    notice: Notice,
-) -> Outcome:
-    """Return the outcome of `drive`; if a signal, a full disk or lack of memory stops it, record that and say so.
-
-    Once the ledger is open, `notice` is sent whatever happens.
+    If a signal, a full disk or lack of memory stops the block, that is recorded, said, and the outcome. Once the ledger
+    is open, the address `notify` gets a notice whatever happens.
     """
     with Interrupts() as interrupts, ExitStack() as opened:
         with suppress(KeyboardInterrupt), interrupts.held():
             ledger = opened.enter_context(open_ledger())
-        way_on = f"interrupted; continue with: {command('resume', ledger.folder)}"
-        with last_words(way_on):
+        session = Session(ledger=ledger, console=console, interrupts=interrupts, notice=Notice(notify))
+        notice, why = session.notice, ""
+        with last_words(f"interrupted; continue with: {command('resume', ledger.folder)}"):
             try:
-                interrupts.check()  # a signal that came while the ledger was opened
-                outcome = drive(ledger, interrupts)
-                why = ""
+                yield session
             except KeyboardInterrupt:
                 with interrupts.held():
                     state = SweepState.load(ledger.folder)
                     record_interruption(ledger, state)
-                outcome, why = _interrupted(state, console), "stopped by a signal"
+                session.outcome, why = _interrupted(state, console), "stopped by a signal"
             except Exception as error:
                 full, memory = out_of_space(error, ledger.folder), out_of_memory(error)
                 if full is None and memory is None:
@@ -84,14 +106,15 @@ def run_and_record_end(
                 why = str(full or memory)
                 with suppress(LedgerError):  # there may be no room for it either
                     record_interruption(ledger, state, why)
-                outcome = _interrupted(state, console, f" for lack of space: {full}" if full else f": {memory}")
+                reason = f" for lack of space: {full}" if full else f": {memory}"
+                session.outcome = _interrupted(state, console, reason)
         ledger.close()  # which copies missing files to the address
         if ledger.problem is not None:
-            say(console, ledger.problem)
-            outcome, why = replace(outcome, exit_code=outcome.exit_code or 1), ledger.problem
+            session.say(ledger.problem)
+            session.outcome = replace(session.outcome, exit_code=session.outcome.exit_code or 1)
+            why = ledger.problem
         with interrupts.held():
-            notice.send(ledger.folder, outcome.status, why, console)
-        return outcome
+            notice.send(ledger.folder, session.outcome.status, why, console)
 
 
 def _interrupted(state: SweepState, console: Console, why: str = "") -> Outcome:
@@ -137,26 +160,19 @@ def _describe_end(state: SweepState) -> tuple[str, str]:
     return "complete" if succeeded else "failed", message
 
 
-def finish(
-    spec: SweepSpec,
-    ledger: Ledger,
-    state: SweepState,
-    console: Console,
-    interrupts: Interrupts,
-    publisher: Publisher | None,
-) -> Outcome:
+def finish(session: Session, spec: SweepSpec, state: SweepState, publisher: Publisher | None) -> Outcome:
     """Record how the sweep ended, write its report, publish it, then print the outcome and return it."""
-    record_end(ledger, state, interrupts)
+    record_end(session.ledger, state, session.interrupts)
     status, message = str(state.ended), state.message
-    deaths = describe_deaths([error for _, error in state.deaths], ledger.folder)
+    deaths = describe_deaths([error for _, error in state.deaths], session.folder)
     from orchestrator.report.files import present  # imports pandas and scipy
 
-    present(ledger.folder, console)
+    present(session.folder, session.console)
     if spec.tracking.enabled:
         attempt = publisher.publish_end() if publisher is not None else None
-        _record_attempt(spec, ledger, console, attempt or _publish(spec, ledger.folder))
-    say(console, f"{status}: {message}" + (f"; {deaths}" if deaths else ""))
-    return Outcome(folder=ledger.folder, status=status, exit_code=1 if status == "failed" else 0)
+        _record_attempt(session, spec, attempt or _publish(spec, session.folder))
+    session.say(f"{status}: {message}" + (f"; {deaths}" if deaths else ""))
+    return Outcome(folder=session.folder, status=status, exit_code=1 if status == "failed" else 0)
 
 
 def _publish(spec: SweepSpec, folder: Path) -> Attempt:
@@ -171,13 +187,13 @@ def _publish(spec: SweepSpec, folder: Path) -> Attempt:
     return BackgroundAttempt(folder, publish_sweep).wait(LONGEST_SECONDS)
 
 
-def _record_attempt(spec: SweepSpec, ledger: Ledger, console: Console, attempt: Attempt) -> None:
+def _record_attempt(session: Session, spec: SweepSpec, attempt: Attempt) -> None:
     """Record and print what was published, or why nothing was; a failure does not fail the sweep."""
     uri = attempt.published.uri if attempt.published is not None else spec.tracking.uri
-    experiment = spec.tracking.experiment or spec.study
-    ledger.append("publish", uri=uri, ok=attempt.problem is None, message=attempt.problem or "", experiment=experiment)
+    experiment, problem = spec.tracking.experiment or spec.study, attempt.problem
+    session.ledger.append("publish", uri=uri, ok=problem is None, message=problem or "", experiment=experiment)
     if attempt.published is None:
-        say(console, f"not published: {attempt.problem}")
+        session.say(f"not published: {problem}")
     else:
         for name, link in attempt.published.links:
-            say(console, f"{name}: {link}")
+            session.say(f"{name}: {link}")

@@ -15,9 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.code.provenance import provenance
-from orchestrator.consoles import say
-from orchestrator.ending.ending import Outcome, run_and_record_end
-from orchestrator.ending.notice import Notice
+from orchestrator.ending.ending import Outcome, open_session
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.mirror.mirrored import open_ledger
@@ -27,14 +25,12 @@ from orchestrator.plan.extension import Extension, refuse_configurations, refuse
 from orchestrator.plan.recorded import refuse_changed as refuse_changed_defaults
 from orchestrator.plan.recorded import with_recorded_defaults
 from orchestrator.record.kept.code import find_program
-from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import CONFIRMS, seeds_of_others
 from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
-from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.sweep.confirm import best_rows, refuse_many_seeds
 from orchestrator.sweep.specification import (
@@ -48,7 +44,8 @@ from orchestrator.sweep.specification import (
     section_of,
     with_settings_of,
 )
-from orchestrator.sweep.sweep import code_to_resume, drive_packs, resume_sweep
+from orchestrator.sweep.sweep import code_to_resume, resume_sweep
+from orchestrator.sweep.train import train_missing
 from orchestrator.wording import command, counted, label, read_numbers, spans
 from search_spaces import SweepSpec, load_sweep, parse_recorded
 from search_spaces.grammar.spec.values import LARGEST_SEED
@@ -90,15 +87,19 @@ def extend_sweep(
     Raises what `plan_extension` and `resume_sweep` raise; then nothing is written.
     """
 
-    def drive(ledger: Ledger, interrupts: Interrupts) -> Outcome:
-        if ledger.notice:
-            say(console, ledger.notice)
-        state = SweepState.load(folder)
+    fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
+    passive = [one for one in overrides if section_of(one) in SETTINGS]
+    asked = {"seeds": seeds, "configurations": configurations, "top": top, "only": list(only)}
+    asked["set"] = [one for one in overrides if one not in passive]
+    if SweepState.load(folder).asked == asked:
+        return resume_sweep(folder, console, passive, accept_code_change=accept_code_change, max_seconds=max_seconds)
+    with open_session(lambda: open_ledger(folder), console) as session:
+        state = session.read_state()
         planned = plan_extension(
             state, seeds=seeds, configurations=configurations, top=top, only=only, overrides=overrides
         )
         spec = planned.spec
-        notice.set(spec.notify)
+        session.notice.set(spec.notify)
         find_missing_resources(spec).raise_any()
         code = code_to_resume(state, console, accept_change=accept_code_change)
         if planned.added.configurations or planned.added.grids:
@@ -108,26 +109,20 @@ def extend_sweep(
             )
             check(spec)
         for line in planned.lines:
-            say(console, line)
+            session.say(line)
+
+        # From this record on, resume trains what was added, too.
         fields: dict[str, Any] = {"spec": spec.resolved(), "spec_hash": spec.spec_hash, "provenance": provenance()}
         fields["asked"] = asked
         if planned.seeds:
             fields["seeds"] = {name: list(added) for name, added in planned.seeds.items()}
-        with interrupts.held():
-            state.apply(ledger.append("extend", **fields, code=code.fields))
+        with session.interrupts.held():
+            state.apply(session.ledger.append("extend", **fields, code=code.fields))
             kept = rewrite_spec(spec.resolved(), folder)
         if kept is not None:
-            say(console, f"sweep.yaml as it was, with what was edited in it, is kept as {kept}")
-        return drive_packs(spec, ledger, state, console, interrupts, max_seconds=max_seconds)
-
-    fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
-    passive = [one for one in overrides if section_of(one) in SETTINGS]
-    asked = {"seeds": seeds, "configurations": configurations, "top": top, "only": list(only)}
-    asked["set"] = [one for one in overrides if one not in passive]
-    if SweepState.load(folder).asked == asked:
-        return resume_sweep(folder, console, passive, accept_code_change=accept_code_change, max_seconds=max_seconds)
-    notice = Notice()
-    return run_and_record_end(lambda: open_ledger(folder), console, drive, notice)
+            session.say(f"sweep.yaml as it was, with what was edited in it, is kept as {kept}")
+        session.outcome = train_missing(session, spec, state, max_seconds=max_seconds)
+    return session.outcome
 
 
 def plan_extension(

@@ -5,8 +5,7 @@ in the ledger before anything else uses it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,36 +16,21 @@ from orchestrator.code.code_record import CodeRecord, begin_reading, record_code
 from orchestrator.code.own_code import import_for
 from orchestrator.code.provenance import provenance
 from orchestrator.consoles import say
-from orchestrator.ending.ending import Outcome, finish, interruption_recorded, record_end, run_and_record_end
-from orchestrator.ending.notice import Notice
-from orchestrator.ending.publisher import Publisher
-from orchestrator.ending.running_page import RunningPage
+from orchestrator.ending.ending import Outcome, Session, open_session
 from orchestrator.errors import SpecChanged
-from orchestrator.interface import Member
 from orchestrator.mirror.fetch import fetch_sweep, refuse_deleted
-from orchestrator.mirror.mirrored import create_ledger, open_ledger, wait_for_copy
+from orchestrator.mirror.mirrored import create_ledger, open_ledger
 from orchestrator.plan.checks.soundness import check, drawn_configurations
-from orchestrator.plan.configurations import Configuration, warnings_for
-from orchestrator.plan.packing.packs import Packer
-from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_too_large, refuse_without_data
+from orchestrator.plan.configurations import warnings_for
+from orchestrator.plan.recorded import refuse_corrected, refuse_too_large, refuse_without_data
 from orchestrator.plan.rounds import SMALL_WEIGHTS, planned_bytes
 from orchestrator.record.kept.code import import_to_resume
-from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import INLINE_SCHEMA
 from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
-from orchestrator.running.driving.driver import SweepDriver
-from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.driving.sampler import is_finished
-from orchestrator.running.schedulers.choice import (
-    choose_scheduler,
-    describe_hidden_gpus,
-    find_missing_resources,
-    open_scheduler,
-)
-from orchestrator.running.watching.meter import Meter
-from orchestrator.running.watching.progress import Progress
+from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.sweep.children import SweepChildren
 from orchestrator.sweep.specification import (
     SETTINGS,
@@ -60,6 +44,7 @@ from orchestrator.sweep.specification import (
     with_store,
     write_spec,
 )
+from orchestrator.sweep.train import train_missing
 from orchestrator.trainer import trainer_of
 from orchestrator.trust import trust_sweep
 from orchestrator.wording import counted
@@ -115,18 +100,17 @@ def run_sweep(
     if trainer_of(spec.sections).inline_curves:
         first["schema"] = INLINE_SCHEMA
 
-    def drive(ledger: Ledger, interrupts: Interrupts) -> Outcome:
+    with open_session(lambda: create_ledger(folder, first), console, spec.notify) as session:
+        state = session.read_state()
         write_spec(spec.resolved(), folder)
         if registered:
             write_atomic(folder / KEPT, [registered[1]])
-            say(console, f"{counted(len(registered[0]), 'claim')} registered")
+            session.say(f"{counted(len(registered[0]), 'claim')} registered")
         code.write_copies(folder)
-        say(console, f"sweep {spec.name} in {folder.resolve()}")
-        state = SweepState.load(folder)
+        session.say(f"sweep {spec.name} in {folder.resolve()}")
         trust_sweep(state)
-        return drive_packs(spec, ledger, state, console, interrupts, configurations, children, max_seconds=max_seconds)
-
-    return run_and_record_end(lambda: create_ledger(folder, first), console, drive, Notice(spec.notify))
+        session.outcome = train_missing(session, spec, state, configurations, children, max_seconds=max_seconds)
+    return session.outcome
 
 
 @contextmanager
@@ -165,33 +149,31 @@ def resume_sweep(
     """
     refuse_fixed(overrides, ", ".join(SETTINGS))
 
-    def drive(ledger: Ledger, interrupts: Interrupts) -> Outcome:
-        if ledger.notice:
-            say(console, ledger.notice)
-        state = SweepState.load(folder)
+    with open_session(lambda: open_ledger(folder), console) as session:
+        state = session.read_state()
         refuse_imported(state)
         why = f"; {state.ended}: {state.message}" if state.ended == "interrupted" else ""
         spec = load_spec(state, overrides)
         if settings is not None:
             if differing := differing_settings(spec, settings):
-                say(console, f"note: {', '.join(differing)}: as in this command and its file, not as in {SPEC_FILE}")
+                session.say(f"note: {', '.join(differing)}: as in this command and its file, not as in {SPEC_FILE}")
             spec = with_settings_of(spec, settings)
-        notice.set(spec.notify)
+        session.notice.set(spec.notify)
         find_missing_resources(settings or spec).raise_any()
-        going_on = not is_finished(spec, state) or (retry_failed and bool(state.deaths))
-        if going_on:
+
+        # What is finished needs neither today's code nor a record of the resumption.
+        is_lacking = not is_finished(spec, state) or (retry_failed and bool(state.deaths))
+        if is_lacking:
             code = code_to_resume(state, console, accept_change=accept_code_change)
         if retry_failed:
-            _reopen(ledger, state, console)
-        done = sum(found.is_done for found in state.configurations.values())
+            _reopen(session, state)
+        done = sum(configuration.is_done for configuration in state.configurations.values())
         share = f"{done} of {count_planned(state)} configurations are done"
-        say(console, f"sweep {spec.name} in {folder.resolve()}: {share}{why}")
-        if going_on:
-            state.apply(ledger.append("resume", provenance=provenance(), code=code.fields))
-        return drive_packs(spec, ledger, state, console, interrupts, max_seconds=max_seconds)
-
-    notice = Notice()
-    return run_and_record_end(lambda: open_ledger(folder), console, drive, notice)
+        session.say(f"sweep {spec.name} in {folder.resolve()}: {share}{why}")
+        if is_lacking:
+            state.apply(session.ledger.append("resume", provenance=provenance(), code=code.fields))
+        session.outcome = train_missing(session, spec, state, max_seconds=max_seconds)
+    return session.outcome
 
 
 def code_to_resume(state: SweepState, console: Console, *, accept_change: bool) -> CodeRecord:
@@ -224,81 +206,11 @@ def resume_same(spec: SweepSpec, storage: Path, console: Console, *, max_seconds
     return resume_sweep(folder, console, settings=spec, max_seconds=max_seconds)
 
 
-def _examples(spec: SweepSpec, state: SweepState, built: Sequence[Configuration]) -> Iterator[Member]:
-    """Return a member of each recorded configuration; if none is recorded yet, of each that will be drawn first."""
-    if state.configurations:
-        yield from (member_of(one) for one in state.configurations.values())
-    else:
-        yield from (one.member(spec.seeds[0]) for one in built or check(spec))
-
-
-def _reopen(ledger: Ledger, state: SweepState, console: Console) -> None:
+def _reopen(session: Session, state: SweepState) -> None:
+    """Record that packs that were given up are tried again."""
     pack_ids = [pack_id for pack_id, _ in state.deaths]
     if pack_ids:
-        state.apply(ledger.append("retry", pack_ids=pack_ids))
-        say(console, f"{counted(len(pack_ids), 'pack')} that died will be tried again")
+        state.apply(session.ledger.append("retry", pack_ids=pack_ids))
+        session.say(f"{counted(len(pack_ids), 'pack')} that died will be tried again")
     else:
-        say(console, "no pack has died; there is nothing to try again")
-
-
-def drive_packs(
-    spec: SweepSpec,
-    ledger: Ledger,
-    state: SweepState,
-    console: Console,
-    interrupts: Interrupts,
-    built: Sequence[Configuration] = (),
-    children: SweepChildren | None = None,
-    *,
-    max_seconds: float | None = None,
-) -> Outcome:
-    """Run the sweep of a ledger to its end.
-
-    `built` are its first configurations, if they were just built; `children` and `max_seconds` are as for `run_sweep`.
-    """
-    spec, progress, meter = with_store(spec), Progress(console, spec.name), Meter(state)
-    publisher: Publisher | None = None
-    with ExitStack() as opens:
-
-        def tick(driver: SweepDriver) -> None:
-            interrupts.check()
-            if progress.due:
-                progress.show(meter.rows(driver.state, driver.running))
-                for notice in publisher.read_notices() if publisher is not None else ():
-                    say(console, "; training continues; ".join(f"not published: {notice}".splitlines()))
-
-        if not is_finished(spec, state):
-            name, _ = choose_scheduler(spec, _examples(spec, state, built))
-            if children is None:
-                children = opens.enter_context(SweepChildren(name, tracking=spec.tracking.enabled))
-            children.end_unneeded(name)
-            publisher, host = children.publisher, children.workers
-            if publisher is not None:
-                publisher.follow(ledger.folder, spec.tracking)
-            with open_scheduler(name, spec.resources, host.start_worker if host is not None else None) as scheduler:
-                interrupts.install()  # ray.init has put its own handlers in their place
-                cluster = scheduler.cluster
-                say(console, f"{cluster.description}: up to {counted(cluster.workers, 'pack')} at once")
-                if hidden := describe_hidden_gpus(spec, name):
-                    say(console, f"note: {hidden}")
-                packer = Packer(spec, cluster, [one.shortage for one in state.recuts if one.shortage])
-                driver = SweepDriver(
-                    spec,
-                    ledger,
-                    state,
-                    packer=packer,
-                    workers=cluster.workers,
-                    max_seconds=max_seconds,
-                    built=built,
-                    held=interrupts.held,
-                    say=partial(say, console),
-                    tick=tick,
-                )
-                if late := wait_for_copy(ledger):
-                    say(console, f"warning: {late}")
-                page = RunningPage(ledger.folder) if name != "inline" else nullcontext()
-                with page, progress.showing(), interruption_recorded(ledger, state, interrupts):
-                    scheduler.run(driver)
-                    driver.remove_stop_file()
-                    record_end(ledger, state, interrupts, () if is_finished(spec, state) else driver.stopped_by)
-        return finish(spec, ledger, state, console, interrupts, publisher)
+        session.say("no pack has died; there is nothing to try again")

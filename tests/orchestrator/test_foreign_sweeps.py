@@ -63,7 +63,7 @@ def folder(original: Path, tmp_path: Path) -> Path:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is drawn, and a sweep is read as for `resume`, but not run."""
     ended = Outcome(folder=Path("tiny"), status="complete", exit_code=0)
-    monkeypatch.setattr(sweep, "drive_packs", lambda *arguments, **more: ended)
+    monkeypatch.setattr(sweep, "train_missing", lambda *arguments, **more: ended)
 
 
 def rewrite(folder: Path, original: Path, change: Callable[[Record], Any]) -> None:

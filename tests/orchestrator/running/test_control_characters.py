@@ -39,7 +39,7 @@ def foreign(tmp_path: Path) -> Path:
 
 def test_every_verb_shows_texts_of_a_ledger_without_control_characters(lengthwise, foreign, monkeypatch):
     ended = Outcome(folder=foreign, status="complete", exit_code=0)
-    monkeypatch.setattr(sweep, "drive_packs", lambda *arguments, **more: ended)
+    monkeypatch.setattr(sweep, "train_missing", lambda *arguments, **more: ended)
     finished, interrupted = foreign / "finished", foreign / "interrupted_eager"
     with Ledger.open(interrupted) as ledger:
         pack_id = next(record.fields["pack_id"] for record in read_records(interrupted) if record.kind == "pack")

@@ -129,7 +129,7 @@ def test_an_error_that_ends_the_command_is_posted(file, server, tmp_path, monkey
     def broken(*_, **__):
         raise RuntimeError("no such luck at http://ada:s3cret@host")
 
-    monkeypatch.setattr(module, "drive_packs", broken)
+    monkeypatch.setattr(module, "train_missing", broken)
     done = CliRunner().invoke(
         cli.app, ["run", str(file), "--storage", str(tmp_path / "s"), "--notify", address(server)]
     )

@@ -13,13 +13,13 @@ SHORT = ("--set", "training.steps=20", "--set", "search.configurations=2")
 @pytest.fixture
 def driven(monkeypatch):
     """The specifications that sweeps are driven with."""
-    found, original = [], module.drive_packs
+    found, original = [], module.train_missing
 
-    def drive(spec, *arguments, **more):
+    def drive(session, spec, *arguments, **more):
         found.append(spec)
-        return original(spec, *arguments, **more)
+        return original(session, spec, *arguments, **more)
 
-    monkeypatch.setattr(module, "drive_packs", drive)
+    monkeypatch.setattr(module, "train_missing", drive)
     return found
 
 

@@ -1,0 +1,105 @@
+"""Train what a sweep wants and its ledger lacks: `run`, `resume` and `extend` differ only in what is wanted."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, nullcontext
+
+from orchestrator.ending.ending import Outcome, Session, finish, record_end
+from orchestrator.ending.publisher import Publisher
+from orchestrator.ending.running_page import RunningPage
+from orchestrator.interface import Member
+from orchestrator.mirror.mirrored import wait_for_copy
+from orchestrator.plan.checks.soundness import check
+from orchestrator.plan.configurations import Configuration
+from orchestrator.plan.packing.packs import Packer
+from orchestrator.plan.recorded import member_of
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.driving.driver import SweepDriver
+from orchestrator.running.driving.sampler import is_finished
+from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, open_scheduler
+from orchestrator.running.watching.meter import Meter
+from orchestrator.running.watching.progress import Progress
+from orchestrator.sweep.children import SweepChildren
+from orchestrator.sweep.specification import with_store
+from orchestrator.wording import counted
+from search_spaces import SweepSpec
+
+
+def _examples(spec: SweepSpec, state: SweepState, built: Sequence[Configuration]) -> Iterator[Member]:
+    """Return a member of each recorded configuration; if none is recorded yet, of each that will be drawn first."""
+    if state.configurations:
+        yield from (member_of(one) for one in state.configurations.values())
+    else:
+        yield from (one.member(spec.seeds[0]) for one in built or check(spec))
+
+
+class _Display:
+    """Shows on the console how far a sweep is, and why MLflow rejects the user."""
+
+    def __init__(self, session: Session, name: str, state: SweepState, publisher: Publisher | None) -> None:
+        self.progress, self._meter = Progress(session.console, name), Meter(state)
+        self._session, self._publisher = session, publisher
+
+    def tick(self, driver: SweepDriver) -> None:
+        """Redraw what is due. Raises KeyboardInterrupt if a signal has come."""
+        self._session.interrupts.check()
+        if not self.progress.due:
+            return
+        self.progress.show(self._meter.rows(driver.state, driver.running))
+        for notice in self._publisher.read_notices() if self._publisher is not None else ():
+            self._session.say("; training continues; ".join(f"not published: {notice}".splitlines()))
+
+
+def train_missing(
+    session: Session,
+    spec: SweepSpec,
+    state: SweepState,
+    built: Sequence[Configuration] = (),
+    children: SweepChildren | None = None,
+    *,
+    max_seconds: float | None = None,
+) -> Outcome:
+    """Train the members that `spec` wants and the ledger of the session lacks, then end the sweep.
+
+    `built` are its first configurations, if they were just built; `children` and `max_seconds` are as for `run_sweep`.
+    """
+    spec, publisher = with_store(spec), None
+    with ExitStack() as opens:
+        if not is_finished(spec, state):
+            # Child processes import while the scheduler starts.
+            name, _ = choose_scheduler(spec, _examples(spec, state, built))
+            if children is None:
+                children = opens.enter_context(SweepChildren(name, tracking=spec.tracking.enabled))
+            children.end_unneeded(name)
+            publisher, host = children.publisher, children.workers
+            if publisher is not None:
+                publisher.follow(session.folder, spec.tracking)
+            with open_scheduler(name, spec.resources, host.start_worker if host is not None else None) as scheduler:
+                session.interrupts.install()  # ray.init has put its own handlers in their place
+                cluster = scheduler.cluster
+                session.say(f"{cluster.description}: up to {counted(cluster.workers, 'pack')} at once")
+                if hidden := describe_hidden_gpus(spec, name):
+                    session.say(f"note: {hidden}")
+
+                # The driver hands packs to the scheduler until nothing is missing.
+                display = _Display(session, spec.name, state, publisher)
+                driver = SweepDriver(
+                    spec,
+                    session.ledger,
+                    state,
+                    packer=Packer(spec, cluster, [recut.shortage for recut in state.recuts if recut.shortage]),
+                    workers=cluster.workers,
+                    max_seconds=max_seconds,
+                    built=built,
+                    held=session.interrupts.held,
+                    say=session.say,
+                    tick=display.tick,
+                )
+                if late := wait_for_copy(session.ledger):
+                    session.say(f"warning: {late}")
+                page = RunningPage(session.folder) if name != "inline" else nullcontext()
+                with page, display.progress.showing(), session.interruption_recorded(state):
+                    scheduler.run(driver)
+                    driver.remove_stop_file()
+                    limits = () if is_finished(spec, state) else driver.stopped_by
+                    record_end(session.ledger, state, session.interrupts, limits)
+        return finish(session, spec, state, publisher)
