@@ -104,7 +104,7 @@ def open_scheduler(name: str, resources: Resources, start_worker: local.StartWor
     """
     if name == "inline":
         here = inline.this_process(resources.gpus)
-        yield Scheduler(cluster=here, run=lambda driver: inline.run_packs(driver, retries=resources.retries))
+        yield Scheduler(cluster=here, run=partial(inline.run_packs, retries=resources.retries))
         return
     if name == "local":
         assert start_worker is not None

@@ -50,18 +50,30 @@ def run_packs(driver: Driver, *, retries: int) -> None:
         raise RuntimeError("no pack is running and the driver hands none out, though it has more")
 
 
-def _run_pack(driver: Driver, pack_id: str, work: str, retries: Retries) -> None:
+def _run_pack(driver: Driver, pack_id: str, text: str, retries: Retries) -> None:
     """Train a pack, and train it again if it dies and `retries` says so."""
+    work = decode_work(text)
+
+    def send(name: str, content: Any) -> None:
+        pass_on(driver, pack_id, name, content)
+        call_driver(driver.tick)
+
     while True:
         call_driver(driver.started, pack_id)
         try:
-            _train(driver, pack_id, work)
+            with (
+                raising_out_of_space(Path(work["folder"])),
+                LocalWatchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog,
+                as_in_a_worker(work["cpus"]),
+            ):
+                watchdog.heard()
+                train_pack(work, PackReporter(send, watchdog, seconds=0.0))
         except OutOfSpace as error:
             raise DriverStopped(error) from error
         except (KeyboardInterrupt, DriverStopped):
             raise
         except BaseException as error:
-            death = explain(error, own_files(decode_work(work).get("code", ())))
+            death = explain(error, own_files(work.get("code", ())))
             if isinstance(error, PackSilent):  # the watchdog of a worker process kills it
                 death = replace(death, killed=True)
         else:
@@ -76,22 +88,6 @@ def _run_pack(driver: Driver, pack_id: str, work: str, retries: Retries) -> None
             call_driver(driver.failed, pack_id, death.message, death.trace)
             return
         call_driver(driver.retried, pack_id, death.message, death.trace)
-
-
-def _train(driver: Driver, pack_id: str, text: str) -> None:
-    work = decode_work(text)
-
-    def send(name: str, content: Any) -> None:
-        pass_on(driver, pack_id, name, content)
-        call_driver(driver.tick)
-
-    with (
-        raising_out_of_space(Path(work["folder"])),
-        LocalWatchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog,
-        as_in_a_worker(work["cpus"]),
-    ):
-        watchdog.heard()
-        train_pack(work, PackReporter(send, watchdog, seconds=0.0))
 
 
 @contextmanager
