@@ -161,7 +161,10 @@ def _describe_end(state: SweepState) -> tuple[str, str]:
 
 
 def finish(session: Session, spec: SweepSpec, state: SweepState, publisher: Publisher | None) -> Outcome:
-    """Record how the sweep ended, write its report, publish it, then print the outcome and return it."""
+    """Record how the sweep ended, write its report, publish it, then print the outcome and return it.
+
+    A `publisher` has begun to publish it; without one, or if that dies, this process does.
+    """
     record_end(session.ledger, state, session.interrupts)
     status, message = str(state.ended), state.message
     deaths = describe_deaths([error for _, error in state.deaths], session.folder)
@@ -169,7 +172,7 @@ def finish(session: Session, spec: SweepSpec, state: SweepState, publisher: Publ
 
     present(session.folder, session.console)
     if spec.tracking.enabled:
-        attempt = publisher.publish_end() if publisher is not None else None
+        attempt = publisher.wait() if publisher is not None else None
         _record_attempt(session, spec, attempt or _publish(spec, session.folder))
     session.say(f"{status}: {message}" + (f"; {deaths}" if deaths else ""))
     return Outcome(folder=session.folder, status=status, exit_code=1 if status == "failed" else 0)

@@ -38,9 +38,12 @@ class Publisher:
                 notices.append(json.loads(self._connection.recv_bytes())["notice"])
         return notices
 
-    def publish_end(self) -> Attempt | None:
-        """Let it publish the sweep, which has ended, and return the result; None if it dies or hangs."""
+    def begin_end(self) -> None:
+        """Let it publish the sweep, which has ended."""
         self._send()
+
+    def wait(self) -> Attempt | None:
+        """Return the result of publishing the sweep that has ended; None if the child dies or hangs."""
         with suppress(EOFError, OSError):
             while self._connection.poll(PATIENCE):
                 answer = json.loads(self._connection.recv_bytes())
@@ -58,5 +61,5 @@ class Publisher:
         self._connection.close()
 
     def _send(self, **request: Any) -> None:
-        with suppress(OSError):  # it has died: `publish_end` will find the connection closed
+        with suppress(OSError):  # it has died: `wait` will find the connection closed
             self._connection.send_bytes(json.dumps(request).encode())

@@ -90,7 +90,7 @@ def _follow(connection: "Connection[bytes, bytes]", folder: str, uri: str, exper
 
 
 def _publish_end(connection: "Connection[bytes, bytes]", folder: str, uri: str, experiment: str) -> None:
-    """Publish the sweep in `folder`, which has ended and has its report."""
+    """Publish the sweep in `folder`, which has ended."""
     _exit_with_driver(connection)
     from orchestrator.tracking.publish import publish
 

@@ -102,4 +102,6 @@ def train_missing(
                     driver.remove_stop_file()
                     limits = () if is_finished(spec, state) else driver.stopped_by
                     record_end(session.ledger, state, session.interrupts, limits)
+                if publisher is not None:
+                    publisher.begin_end()  # while the scheduler ends and the report is written
         return finish(session, spec, state, publisher)
