@@ -142,24 +142,20 @@ def data(
     file: options.SweepFile,
     overrides: options.Overrides = None,
     imports: options.Imports = None,
-    examples: Annotated[int, typer.Option(min=0, help="How many training inputs to show.")] = 5,
-    samples: Annotated[int, typer.Option(min=1, help="Inputs of each histogram.")] = 20_000,
-    lengths: options.Lengths = None,
-    figure: Annotated[Path | None, typer.Option(metavar="PATH.png", help="Also draw the histograms.")] = None,
+    examples: Annotated[int, typer.Option(min=1, help="How many training inputs to show.")] = 5,
     fetch: Annotated[bool, typer.Option("--fetch", help="First prepare the texts that are missing here.")] = False,
-    source: options.Source = None,
 ) -> None:
-    """Show what a sweep trains and evaluates on: examples, and how hard inputs are. Runs nothing."""
+    """Show the first inputs that a sweep trains on. Runs nothing."""
     spec = _load(file, overrides, imports=imports)
     from orchestrator.preview.data_view import data_view
 
-    if fetch or source is not None:
+    if fetch:
         from orchestrator.preview.corpora import fetch_corpora
 
-        for line in fetch_corpora(spec, source):
+        for line in fetch_corpora(spec):
             _say(line)
-    for part in data_view(spec, count=examples, samples=samples, lengths=lengths, figure=figure):
-        _say(part) if isinstance(part, str) else console.print(part, crop=False)
+    for line in data_view(spec, examples):
+        _say(line)
 
 
 @app.command(rich_help_panel=BEGIN)

@@ -147,11 +147,6 @@ Follow = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 Trace = Annotated[bool, typer.Option("--trace", help="Also show the tracebacks of packs that died.")]
-Lengths = Annotated[str | None, typer.Option(help="Evaluated lengths, such as 5,8-10; by default up to four.")]
-Source = Annotated[
-    Path | None,
-    typer.Option(metavar="FOLDER", help="Prepare missing texts from this folder: a data set and a tokenizer.json."),
-]
 
 
 _of_sweeps = typer.Typer(add_completion=False)

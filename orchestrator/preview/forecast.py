@@ -1,9 +1,9 @@
-"""Forecast a sweep: configurations, packs, memory, and time from a short calibration."""
+"""Forecast a sweep: counts, memory, and time by a measured step of each structure."""
 
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import psutil
 
@@ -11,184 +11,230 @@ from orchestrator.engine.engine import LARGEST_PACK_CPU, cost_of, equivalent_ste
 from orchestrator.machine.gpus import count_gpu_packs, gpus_here, smallest_share
 from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import check
-from orchestrator.plan.configurations import trainer_warnings
-from orchestrator.plan.distributions import evaluated_sets, further_distributions
+from orchestrator.plan.configurations import Configuration, trainer_warnings
+from orchestrator.plan.distributions import evaluated_sets
 from orchestrator.plan.packing.cutting import makespan
 from orchestrator.plan.packing.packs import Cluster, Pack, Packer
-from orchestrator.plan.rounds import SMALL_WEIGHTS, plan_rounds, planned_bytes
+from orchestrator.plan.rounds import SMALL_WEIGHTS, PlannedRound, plan_rounds, planned_bytes
 from orchestrator.preview.few_seeds import warn_of_few_seeds
-from orchestrator.preview.forecast_words import describe_informed, describe_race, describe_rungs, describe_uses
-from orchestrator.preview.program import forecast_program
+from orchestrator.preview.program import run_to_first_report
 from orchestrator.running.schedulers import inline, local
-from orchestrator.running.schedulers.choice import choose_scheduler, find_missing_resources, refuse_workers
-from orchestrator.wording import counted, duration
+from orchestrator.running.schedulers.choice import (
+    choose_scheduler,
+    describe_hidden_gpus,
+    find_missing_resources,
+    refuse_workers,
+)
+from orchestrator.wording import counted, duration, spans
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
-from trainers.training import compiling
 from trainers.training.cost import Cost, calibrate
 
-_UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 START_SECONDS = {"ray": 12.0, "local": 6.0, "inline": 5.0}  # Ray and its workers, and the report at the end
-CALIBRATIONS = 3  # structures that are measured; the time of others is estimated from their operations
-PATIENCE = 1e12  # operations of the largest step that is measured: a minute on one core
+MEASURED = 8  # structures that are measured, the most expensive ones; others take the time of their operations
+LARGEST_STEP = 1e12  # operations of the largest step that is measured: a minute on one core
 MEMORY_SHARE = 0.5  # of the free memory; larger steps are not measured
+
+Row = tuple[str, str]
+Uses = Mapping[str, float | None]
+"""The use of each limit of `budget`; None if unknown."""
 
 
 class Forecast(NamedTuple):
     """The lines of a plan as (label, text), and warnings."""
 
-    rows: list[tuple[str, str]]
+    rows: list[Row]
     warnings: list[str]
 
 
 def forecast(spec: SweepSpec, workers: int | None, *, measured: bool = False) -> Forecast:
-    """Build the whole plan without running it, and measure a few steps of its most expensive structures.
+    """Build the whole plan without running it, and measure a step of its structures.
 
-    Of a program nothing is run, except with `measured` one member to its first report.
-
-    For a race, steps, operations and time leave out ties and configurations that the guard of rungs keeps; a test may
-    keep fewer configurations than are counted. Raises SweepFileError with every problem of the sweep file, UserError
-    for too many workers.
+    Of a program nothing is run, except with `measured` one member to its first report. For a race, ties and
+    configurations that the guard of rungs keeps are left out; a test may keep fewer configurations than are counted.
+    Raises SweepFileError with every problem of the sweep file, UserError for too many workers.
     """
     configurations = check(spec)
-    if spec.program:
-        return Forecast(*forecast_program(spec, configurations, workers, measured=measured))
     distinct = [configuration for configuration in configurations if configuration.duplicate_of is None]
-    here = _cluster(spec, workers)
+    rounds, later = plan_rounds(spec, len(distinct)), search.total(spec) - len(configurations)
     scheduler, why = choose_scheduler(spec, (configuration.member(spec.seeds[0]) for configuration in configurations))
-    pack, rounds = Packer(spec, here), plan_rounds(spec, len(distinct))
-    by_round = [pack([(one, part.seeds) for one in distinct[: part.configurations]]) for part in rounds]
-    packs = [one for packs_of_round in by_round for one in packs_of_round]
-    by_id = {configuration.config_id: configuration for configuration in configurations}
-    examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
-    costs = {key: cost_of(member) for key, member in examples.items()}
-    trained = [(one, part.share) for part, run in zip(rounds, by_round, strict=True) for one in run]
-    steps_of = {one.pack_id: share * one.steps * len(one.members) for one, share in trained}
-    operations = sum(costs[pack.structural_key].flops_per_step * steps_of[pack.pack_id] for pack in packs)
-    growth = search.total(spec) / len(configurations)
-    gpus, stops = spec.resources.gpus, any(member.training.stop is not None for member in examples.values())
-    hours = gpu_hours = None
-    time = "not measured: a step is too large for this machine"
-    if seconds := _measure_packs(packs, examples, costs):
-        time_of = {one.pack_id: share * whole for (one, share), whole in zip(trained, seconds, strict=True)}
-        first = START_SECONDS[scheduler] + min(
-            whole * _first_share(examples[one.structural_key])
-            for one, whole in zip(by_round[0][: here.workers], seconds, strict=False)
-        )
-        total = START_SECONDS[scheduler] + growth * sum(
-            makespan([time_of[one.pack_id] for one in run], here.workers) for run in by_round
-        )
-        hours, gpu_hours = total / 3600, growth * sum(time_of.values()) * gpus / 3600
-        compiles = any(compiling.should_compile(member, "cuda" if gpus else "cpu") for member in examples.values())
-        notes = ", measured uncompiled: compiling takes about 15 s once and then saves time" if compiles else ""
-        notes = ", measured on a CPU core of this machine; the GPU is not measured" if gpus else notes
-        time = f"about {duration(total)} with {counted(here.workers, 'pack')} at once"
-        time = f"{'at most ' if stops else ''}{time}, first evaluation after about {duration(first)}{notes}"
-    sizes = sorted(Counter(len(pack.members) for pack in packs).items(), reverse=True)
-    sized = " and ".join(f"{counted(count, 'pack')} of {counted(size, 'member')}" for size, count in sizes)
-    later = search.total(spec) - len(configurations)
-    drawn_later = f" (and {later} more configurations, drawn when scores are known)" if later else ""
-    memory = max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs)
-    reported = map(measured_by, examples.values())
-    evaluated = next((evaluated_sets(one) for one in reported if further_distributions(one)), None)
-    bound = ": members may stop early (training.stop), and this goes to the last step" if stops else ""
-    reasons = list(
-        dict.fromkeys(compiling.explain_compilation(member, "cuda" if gpus else "cpu") for member in examples.values())
-    )
-    used = {
-        "hours": (hours, spec.budget.hours),
-        "GPU-hours": (gpu_hours if gpus else 0.0, spec.budget.gpu_hours),
-        "member-steps": (round(growth * sum(steps_of.values())), spec.budget.member_steps),
-    }
     rows = [
-        ("configurations", f"{len(distinct)}{drawn_later}"),
-        ("drawn by results", describe_informed(spec)),
+        ("configurations", f"{len(distinct)}{f' (and {later} more, drawn when scores are known)' if later else ''}"),
         ("seeds", str(len(spec.seeds))),
-        ("race", describe_race(spec, rounds)),
-        ("rungs", describe_rungs(rounds[0])),
-        ("packs", f"{sized} ({counted(len(examples), 'structure')})"),
-        ("steps", ", ".join(map(str, sorted({pack.steps for pack in packs})))),
-        ("evaluated at", evaluated),
-        ("parameters", ", ".join(f"{n:,}" for n in sorted({one.parameters for one in costs.values()})) + " per member"),
-        ("memory", f"about {memory / 2**20:,.0f} MiB for the largest pack"),
-        ("weights", _weights(planned_bytes(spec, configurations), spec.resources.keep_weights)),
-        ("operations", f"{'at most ' if stops else ''}{growth * operations:.2g} in training{bound}"),
-        ("compiled", "; ".join(reasons[:2]) + (f" (and {len(reasons) - 2} more)" if len(reasons) > 2 else "")),
-        ("scheduler", f"{scheduler}: {why}"),
-        ("time", time),
-        ("uses", describe_uses(used)),
+        *_describe_rounds(spec, rounds),
     ]
     warnings = []
-    if len(distinct) < len(configurations):
-        repeated = len(configurations) - len(distinct)
+    if repeated := len(configurations) - len(distinct):
         warnings.append(f"draws that repeat a configuration: {repeated}; each configuration runs once")
-    members = [one.member(spec.seeds[0]) for one in distinct]
-    warnings += [*trainer_warnings(spec, members), *warn_of_few_seeds(spec)]
+    warnings += trainer_warnings(spec, [configuration.member(spec.seeds[0]) for configuration in distinct])
+    warnings += warn_of_few_seeds(spec)
+
+    # What a member costs: by its structure, or for a program by its first report.
+    if spec.program:
+        more, uses = _forecast_program(spec, distinct, rounds, workers, scheduler, measured=measured)
+    else:
+        more, uses = _forecast_engine(spec, configurations, distinct, rounds, workers, scheduler)
+    for name, limit in spec.budget.model_dump().items():
+        used = uses.get(name)
+        if limit is not None and used is not None and used > limit:
+            warnings.append(f"budget.{name}: {limit:g} is too little: {used:.3g} are planned")
     warnings += [f"`run` refuses this here: {problem}" for problem in find_missing_resources(spec).problems]
-    return Forecast([(label, text) for label, text in rows if text is not None], warnings)
+    return Forecast([*rows, *more, ("scheduler", f"{scheduler}: {why}")], warnings)
 
 
-def _measure_packs(
+def _forecast_engine(
+    spec: SweepSpec,
+    configurations: Sequence[Configuration],
+    distinct: Sequence[Configuration],
+    rounds: Sequence[PlannedRound],
+    workers: int | None,
+    scheduler: str,
+) -> tuple[list[Row], Uses]:
+    """Return packs, memory and time of a sweep of the engine, and what it uses of its budget."""
+    here, pack = find_cluster(spec, workers), Packer(spec, find_cluster(spec, workers))
+    packs_of = [pack([(one, part.seeds) for one in distinct[: part.configurations]]) for part in rounds]
+    packs = [one for run in packs_of for one in run]
+    by_id = {configuration.config_id: configuration for configuration in configurations}
+    examples = {one.structural_key: by_id[one.members[0][0]].member(one.members[0][1]) for one in packs}
+    costs = {key: cost_of(member) for key, member in examples.items()}
+    step_seconds = _measure_steps(packs, examples, costs)
+
+    # Later generations of a search are taken to cost as much as the first.
+    growth = search.total(spec) / len(configurations)
+    gpus = spec.resources.gpus
+    may_stop = any(member.training.stop is not None for member in examples.values())
+    most = "at most " if may_stop else ""
+    member_steps = growth * sum(
+        part.share * one.steps * len(one.members) for part, run in zip(rounds, packs_of, strict=True) for one in run
+    )
+    uses: dict[str, float | None] = {"member_steps": round(member_steps)}
+    time = "not measured: a step is too large for this machine"
+    if step_seconds:
+        runs = [
+            [part.share * step_seconds[one.structural_key] * len(one.members) * one.steps for one in run]
+            for part, run in zip(rounds, packs_of, strict=True)
+        ]
+        total = START_SECONDS[scheduler] + growth * sum(makespan(run, here.workers) for run in runs)
+        uses |= {"hours": total / 3600, "gpu_hours": growth * sum(map(sum, runs)) * gpus / 3600}
+        note = ", measured on a CPU core of this machine; the GPU is not measured" if gpus else ""
+        time = f"{most}about {duration(total)} with {counted(here.workers, 'pack')} at once{note}"
+    sizes = sorted(Counter(len(one.members) for one in packs).items(), reverse=True)
+    sized = " and ".join(f"{counted(count, 'pack')} of {counted(size, 'member')}" for size, count in sizes)
+    parameters = ", ".join(f"{number:,}" for number in sorted({cost.parameters for cost in costs.values()}))
+    memory = max(costs[one.structural_key].bytes_per_member * len(one.members) for one in packs)
+    weights, keep = planned_bytes(spec, configurations), spec.resources.keep_weights
+    is_kept = keep is True or (keep == "auto" and weights <= SMALL_WEIGHTS)
+    rows = [
+        ("packs", f"{sized} ({counted(len(examples), 'structure')})"),
+        ("steps", spans(sorted({one.steps for one in packs}))),
+        ("evaluated at", "; ".join(dict.fromkeys(evaluated_sets(measured_by(one)) for one in examples.values()))),
+        ("parameters", f"{parameters} per member"),
+        ("memory", f"about {_mebibytes(memory)} for the largest pack"),
+        ("weights", f"{_mebibytes(weights)} will be kept" if is_kept else f"{_mebibytes(weights)}, not kept"),
+        ("member-steps", f"{most}{member_steps:,.0f}"),
+        *([("one step", _describe_steps(step_seconds))] if step_seconds else []),
+        ("time", time),
+    ]
+    return rows, uses
+
+
+def _forecast_program(
+    spec: SweepSpec,
+    distinct: Sequence[Configuration],
+    rounds: Sequence[PlannedRound],
+    workers: int | None,
+    scheduler: str,
+    *,
+    measured: bool,
+) -> tuple[list[Row], Uses]:
+    """Return what is known of a program's members, and what it uses of its budget."""
+    resources = spec.resources
+    example = distinct[0].member(spec.seeds[0])
+    at_once = workers or local.this_machine(resources.cpus, most=resources.workers, gpus=resources.gpus).workers
+    members = search.total(spec) / len(distinct) * sum(part.members * part.share for part in rounds)
+
+    # A member's time: measured, or as the sweep file says.
+    minutes, how = example.program.member_minutes, "by program.member_minutes"
+    if measured:
+        first = run_to_first_report(spec, distinct[0])
+        step = first.evaluations[0].step
+        minutes = first.seconds / 60 * example.steps / step
+        how = f"one member was run to step {step}, its start included"
+    time = "not measured: give program.member_minutes, or --measure"
+    uses: dict[str, float | None] = {"member_steps": round(members * example.steps)}
+    if minutes is not None:
+        hours = members * minutes / 60
+        uses |= {"hours": hours / at_once, "gpu_hours": hours * resources.gpus}
+        time = f"about {duration(3600 * hours / at_once)} with {counted(at_once, 'member')} at once ({how})"
+    rows = [
+        ("program", example.program.description),
+        ("steps", spans(sorted({one.member(spec.seeds[0]).steps for one in distinct}))),
+        ("reports", f"every {example.every} steps" if example.every else "at the end"),
+        ("GPUs", describe_hidden_gpus(spec, scheduler)),
+        ("time", time),
+    ]
+    return [(label, text) for label, text in rows if text], uses
+
+
+def _measure_steps(
     packs: Sequence[Pack], examples: Mapping[str, MemberConfig], costs: Mapping[str, Cost]
-) -> list[float] | None:
-    """Return the seconds of every pack: measured for the most expensive structures, scaled by operations for others.
+) -> dict[str, float] | None:
+    """Return the seconds of a step of one member in a pack of each structure, with its share of evaluations.
 
-    None if a step of a measured structure is too large for this machine.
+    The MEASURED most expensive structures are measured, others are scaled by their operations. None if a step is too
+    large for this machine.
     """
-    largest: dict[str, Pack] = {}
+    sizes = dict[str, int]()
     for pack in packs:
-        largest.setdefault(pack.structural_key, pack)
-
-    def step(pack: Pack) -> float:
-        return costs[pack.structural_key].flops_per_step * len(pack.members)
-
-    def work(pack: Pack) -> float:
-        return step(pack) * equivalent_steps(examples[pack.structural_key])
-
-    most_expensive = sorted(largest.values(), key=lambda pack: -work(pack))[:CALIBRATIONS]
+        sizes.setdefault(pack.structural_key, len(pack.members))
+    work = {
+        key: costs[key].flops_per_step * equivalent_steps(member) / member.training.steps
+        for key, member in examples.items()
+    }
+    measured = sorted(sizes, key=lambda key: -work[key] * sizes[key] * examples[key].training.steps)[:MEASURED]
     free = MEMORY_SHARE * psutil.virtual_memory().available
-    for pack in most_expensive:
-        if step(pack) > PATIENCE or costs[pack.structural_key].bytes_per_member * len(pack.members) > free:
+    for key in measured:
+        cost = costs[key]
+        if cost.flops_per_step * sizes[key] > LARGEST_STEP or cost.bytes_per_member * sizes[key] > free:
             return None
-    per_flop = {}
-    for pack in most_expensive:
-        count = min(len(pack.members), LARGEST_PACK_CPU)
-        measured = calibrate(examples[pack.structural_key], count, seconds=0.25)
-        per_flop[pack.structural_key] = pack.steps * measured / (work(pack) * count / len(pack.members))
-    mean = sum(per_flop.values()) / len(per_flop)
-    return [per_flop.get(pack.structural_key, mean) * work(pack) for pack in packs]
+    seconds = dict[str, float]()
+    for key in measured:
+        count = min(sizes[key], LARGEST_PACK_CPU)
+        seconds[key] = calibrate(examples[key], count, seconds=0.25) / count
+    per_operation = sum(seconds.values()) / sum(work[key] for key in measured)
+    return {key: seconds.get(key, per_operation * work[key]) for key in sizes}
 
 
-def _first_share(member: MemberConfig) -> float:
-    """Return the share of a member's training that comes before its first evaluation."""
-    every, steps = member.evaluation.every, member.training.steps
-    return min(every, steps) / steps if every else 1.0
+def _describe_steps(seconds: Mapping[str, float]) -> str:
+    """Return the time of a member's step: that of the fastest and of the slowest structure."""
+    milliseconds = [f"{1000 * bound:.3g} ms" for bound in (min(seconds.values()), max(seconds.values()))]
+    return f"{' to '.join(dict.fromkeys(milliseconds))} of a member on one core, evaluations included"
 
 
-def _weights(size: int, keep: bool | Literal["auto"]) -> str:
-    most = _size(SMALL_WEIGHTS)
-    if keep is True or (keep == "auto" and size <= SMALL_WEIGHTS):
-        return f"{_size(size)} will be kept"
-    why = f" for more than {most}" if keep == "auto" else ""
-    return f"not kept{why}; resources.keep_weights: true would keep {_size(size)}"
+def _describe_rounds(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> list[Row]:
+    """Return the rounds of a race and its rungs; nothing without a race."""
+    if spec.search.racing is None:
+        return []
+    parts = [f"{counted(len(one.seeds), 'seed')} of {counted(one.configurations, 'configuration')}" for one in rounds]
+    rungs = [f"{counted(left, 'configuration')} to step {step:,}" for step, left in rounds[0].rungs]
+    return [("race", ", then ".join(parts)), *([("rungs", ", ".join(rungs))] if rungs else [])]
 
 
-def _cluster(spec: SweepSpec, workers: int | None) -> Cluster:
+def find_cluster(spec: SweepSpec, workers: int | None) -> Cluster:
     """Return the cluster the packs would run on: `workers`, or as many as fit on this machine."""
     gpus = spec.resources.gpus
     if spec.resources.scheduler == "inline":
         refuse_workers("inline", workers)
         return inline.this_process(gpus)
     if gpus:
-        found = gpus_here()
+        memory = gpus_here()
         return Cluster(
-            workers=workers or min(max(1, count_gpu_packs(len(found), gpus)), spec.resources.workers or sys.maxsize),
-            bytes_per_worker=smallest_share(found, gpus),
+            workers=workers or min(max(1, count_gpu_packs(len(memory), gpus)), spec.resources.workers or sys.maxsize),
+            bytes_per_worker=smallest_share(memory, gpus),
             description="the GPUs of this machine",
         )
     return local.this_machine(spec.resources.cpus, workers, spec.resources.workers)
 
 
-def _size(count: int) -> str:
-    unit, name = next(((unit, name) for unit, name in _UNITS if count >= unit), _UNITS[-1])
-    return f"{count / unit:.3g} {name}"
+def _mebibytes(count: float) -> str:
+    return f"{count / 2**20:,.3g} MiB"

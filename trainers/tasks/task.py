@@ -317,7 +317,3 @@ class Task(Settings, ABC):
             return tokens, [str(token) for token in targets.tolist()]
         possible = [(position > 0).nonzero()[:, 0].tolist() for position in targets]
         return tokens, ["{" + " ".join(map(str, ids)) + "}" for ids in possible]
-
-    def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
-        """Return the difficulty of each sequence (..., T), int64 (...), by measure; for histograms."""
-        return {}

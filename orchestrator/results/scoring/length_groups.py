@@ -5,17 +5,13 @@ the objective, for metrics on the distribution that is judged. Test lengths are 
 one; if the distribution is not trained on, all others.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
-
-import numpy as np
 
 from orchestrator.errors import UserError
 from orchestrator.measured import Measured
 from orchestrator.wording import read_numbers
 from search_spaces import Objective
-
-FEW = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,19 +35,6 @@ def length_groups(measured: Measured, objective: Objective, metric: str | None =
         selection=selection,
         test=tuple(s for s in described.lengths if (longest is None or s > longest) and s not in selection),
     )
-
-
-def few_lengths(groups: LengthGroups, present: Iterable[int]) -> tuple[int, ...]:
-    """Return up to FEW of the lengths `present`: the longest trained one, the longest test length, others between."""
-    known = set(present)
-    trained = [length for length in groups.trained if length in known and length not in groups.selection][-1:]
-    others = sorted(known & {*groups.selection, *groups.test})
-    evenly = np.linspace(0, len(others) - 1, min(FEW - len(trained), len(others))).round().astype(int)
-    chosen = [others[i] for i in evenly]
-    test = [length for length in others if length in groups.test][-1:]
-    if test and test[0] not in chosen:
-        chosen[int(np.argmin([abs(length - test[0]) for length in chosen]))] = test[0]
-    return tuple(sorted({*trained, *chosen})) or tuple(sorted(known))[-FEW:]
 
 
 def parse_lengths(asked: str, known: Collection[int] | None, allowed: str) -> tuple[int, ...]:

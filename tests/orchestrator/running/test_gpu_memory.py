@@ -118,7 +118,7 @@ def test_schedulers_and_the_plan_cut_packs_for_the_gpu(says, tiny, tmp_path):
     with schedulers.open_scheduler("inline", spec.resources, None) as opened:
         assert opened.cluster.bytes_per_worker == 20 * GIB
     on_ray = load_sweep(tiny, ["resources.scheduler=ray", "resources.gpus=0.5"])
-    assert [forecast_module._cluster(one, None).bytes_per_worker for one in (spec, on_ray)] == [20 * GIB] * 2
+    assert [forecast_module.find_cluster(one, None).bytes_per_worker for one in (spec, on_ray)] == [20 * GIB] * 2
 
 
 def cut(tiny, memory: float, *overrides: str, workers: int = 1) -> list[int]:

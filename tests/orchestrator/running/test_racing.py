@@ -158,9 +158,7 @@ def test_seeds_that_diverge_count_as_the_objective_says(stage, policy, left):
 def test_the_command_line_runs_extends_confirms_and_reports_a_race(lengthwise, tiny):
     rule = ("--set", SHARE, "--set", "seeds=4", "--set", "training.steps=20")
     plan = lengthwise("plan", tiny, *rule)
-    assert "2 seeds of 4 configurations, then 2 seeds of 2 configurations: 12 members of 16 (75 %, more with ties)" in (
-        " ".join(plan.stdout.split())
-    )
+    assert "2 seeds of 4 configurations, then 2 seeds of 2 configurations" in " ".join(plan.stdout.split())
     lengthwise.succeeds("run", tiny, "--storage", tiny.parent, *rule)
     said = (
         "A race over seeds had 2 seeds of 4 configurations, then 4 seeds of 2 configurations: 12 of 16 members (75 %)."

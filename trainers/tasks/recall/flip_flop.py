@@ -151,11 +151,6 @@ class FlipFlop(Task):
         tokens, targets = ([_SYMBOLS[token] for token in tokens] for tokens in rows)
         return tokens, targets
 
-    def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
-        """Return the difficulty of each sequence (..., T), int64 (...): `reads`, and the largest read `distance`."""
-        read = tokens[..., ::2] == READ
-        return {"reads": read.sum(dim=-1), "distance": torch.where(read, self._distances(tokens), 0).amax(dim=-1)}
-
     def _draw(self, draws: Draws, site: int, rows: int, pairs: int, ignored: float) -> Batch:
         """Draw rows (S, rows, 2 * pairs); takes two sites."""
         kind, each = draws.bits(site, (rows, pairs)), round((1.0 - ignored) * 2**31)

@@ -119,12 +119,6 @@ def test_the_names_of_the_metrics_and_what_is_trained() -> None:
     assert metrics["read_error.dense"].direction == "minimize" and metrics["read_error.dense"].lengths == (4, 8)
 
 
-def test_measures_are_the_reads_and_the_longest_way_back_to_a_write() -> None:
-    tokens = torch.tensor([[1, 5, 3, 4, 2, 5, 1, 4, 2, 4], [1, 5, 1, 4, 1, 4, 1, 4, 2, 4]])
-    found = FlipFlop(pairs=5).measure_difficulty(tokens)
-    assert found["reads"].tolist() == [2, 1] and found["distance"].tolist() == [2, 1]
-
-
 def test_what_the_first_rows_of_a_seed_are_stays() -> None:
     """Sweeps are compared over years: the same seed has the same rows for good."""
     task = FlipFlop(pairs=8, ignore=0.4)
