@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options
-from orchestrator.cli.help import CONTINUE
 from orchestrator.consoles import make_console
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.lock import refuse_running
@@ -15,7 +14,7 @@ app = typer.Typer()
 console = make_console()
 
 
-@app.command(cls=options.CodeVerb, rich_help_panel=CONTINUE)
+@app.command(rich_help_panel=options.CONTINUE)
 def resume(
     folder: options.SweepFolder,
     tracking_uri: options.TrackingUri = None,
@@ -24,8 +23,13 @@ def resume(
     retry_failed: options.RetryFailed = False,
     accept_code_change: options.AcceptCodeChange = False,
     max_time: options.MaxTime = None,
+    storage: options.InStorage = None,
+    trust: options.Trust = False,
 ) -> None:
-    """Resume a sweep that was interrupted or killed. --set may only change resources, budget, tracking, notify."""
+    """Resume a sweep that was interrupted or killed.
+
+    --set may only change resources, budget, tracking, notify.
+    """
     refuse_running(folder)  # before torch is imported
     from orchestrator.sweep.sweep import resume_sweep
 
@@ -40,7 +44,7 @@ def resume(
     raise typer.Exit(outcome.exit_code)
 
 
-@app.command(cls=options.CodeVerb, rich_help_panel=CONTINUE)
+@app.command(rich_help_panel=options.CONTINUE)
 def extend(
     folder: options.SweepFolder,
     seeds: options.MoreSeeds = None,
@@ -58,8 +62,13 @@ def extend(
     overrides: options.Overrides = None,
     accept_code_change: options.AcceptCodeChange = False,
     max_time: options.MaxTime = None,
+    storage: options.InStorage = None,
+    trust: options.Trust = False,
 ) -> None:
-    """Add seeds, configurations, values or steps to a sweep. Runs them. --set: space, resources ..."""
+    """Add seeds, configurations, values or steps to a sweep.
+
+    Runs them. --set: space, resources ...
+    """
     if steps is not None:
         if seeds is not None or configurations is not None or accept_code_change:
             raise UserError("--steps makes a new sweep; give --seeds, --configurations and --accept-code-change apart")
@@ -96,7 +105,7 @@ def extend(
     raise typer.Exit(outcome.exit_code)
 
 
-@app.command(cls=options.CodeVerb, rich_help_panel=CONTINUE)
+@app.command(rich_help_panel=options.CONTINUE)
 def confirm(
     folder: options.SweepFolder,
     top: Annotated[
@@ -109,8 +118,13 @@ def confirm(
     tracking_uri: options.TrackingUri = None,
     notify: options.Notify = None,
     overrides: options.Overrides = None,
+    storage: options.InStorage = None,
+    trust: options.Trust = False,
 ) -> None:
-    """Train the best configurations again, on fresh seeds. --set only changes resources, budget, tracking, notify."""
+    """Train the best configurations again, on fresh seeds.
+
+    --set only changes resources, budget, tracking, notify.
+    """
     from orchestrator.sweep.confirm import confirm as confirm_sweep
     from orchestrator.sweep.confirm import plan_confirmation
 

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options
-from orchestrator.cli.help import BEGIN
 from orchestrator.consoles import make_console
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import default_storage
@@ -24,7 +23,7 @@ class Missing(StrEnum):
     absent = "absent"
 
 
-@app.command("import", rich_help_panel=BEGIN, short_help="Make a sweep of results that exist already.")
+@app.command("import", rich_help_panel=options.BEGIN, short_help="Make a sweep of results that exist already.")
 def import_results(
     name: Annotated[str, typer.Option(help="Name of the sweep, and its folder in the storage folder.")],
     metric: Annotated[
@@ -58,7 +57,9 @@ def import_results(
     study: Annotated[str | None, typer.Option(help="The study it belongs to; by default its name.")] = None,
     storage: options.Storage = None,
 ) -> None:
-    """Make a sweep of results that exist already: a tidy table, or what MLflow, W&B or Ray Tune have. Trains nothing.
+    """Make a sweep of results that exist already: a tidy table, or what MLflow, W&B or Ray Tune have.
+
+    Trains nothing.
 
     The table has the columns seed, step, metric, length and value, perhaps average and loss; others are settings.
     """

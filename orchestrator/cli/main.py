@@ -11,13 +11,14 @@ import traceback
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from platform import python_version
 from typing import Annotated, Any
 
 import typer
 
 from orchestrator.addresses import place_of
 from orchestrator.cli import continuing, importing, options, results, upkeep
-from orchestrator.cli.help import BEGIN, LOOK, VerbGroup, show_version
+from orchestrator.code.provenance import PACKAGES, version
 from orchestrator.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
 from orchestrator.errors import LengthwiseError, SpecChanged, UserError
 from orchestrator.record.ledger.folders import default_storage, has_ledger
@@ -29,33 +30,45 @@ from search_spaces import Reading, SweepFileError, read_sweep
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
 
-app = typer.Typer(
-    cls=VerbGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Length-generalization studies of small transformers: many seeds, many configurations, median curves.",
-)
-app.callback(help=app.info.help)(show_version)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 console, errors = make_console(), make_console(stderr=True)
 _say, _complain = partial(say, console), partial(say, errors)
 
 
-@app.command(rich_help_panel=BEGIN)
+def _print_versions(asked: bool) -> None:
+    if asked:
+        typer.echo(", ".join([*(f"{name} {version(name)}" for name in PACKAGES), f"Python {python_version()}"]))
+        raise typer.Exit
+
+
+@app.callback()
+def declare_global_options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_versions, is_eager=True, help="Print versions, for a bug report."),
+    ] = False,
+) -> None:
+    """Length-generalization studies of small transformers: many seeds, many configurations, median curves."""
+
+
+@app.command(rich_help_panel=options.BEGIN)
 def init(
     target: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files go; made if missing.")] = Path(),
     program: Annotated[
         bool, typer.Option("--program", help="A training script instead of a task and a model.")
     ] = False,
 ) -> None:
-    """Write a sweep file with a task and a model of your own, or a script, to change and run."""
+    """Write a sweep file to change and run.
+
+    It has a task and a model of your own, or with --program a script.
+    """
     from orchestrator.upkeep.start import write_start
 
     for line in write_start(target, program=program):
         _say(line)
 
 
-@app.command("list", rich_help_panel=LOOK)
+@app.command("list", rich_help_panel=options.LOOK)
 def list_names(
     kind: Annotated[
         str | None,
@@ -66,7 +79,10 @@ def list_names(
     imports: options.Imports = None,
     storage: options.Storage = None,
 ) -> None:
-    """List sweeps, or the names and keys that a sweep file can use. By default: what can be listed."""
+    """List sweeps, or the names and keys of sweep files.
+
+    By default: what can be listed.
+    """
     if kind == "sweeps":
         if imports:
             raise UserError("--import adds names that a sweep file can use; `lengthwise list sweeps` lists none")
@@ -83,14 +99,17 @@ def list_names(
         _say(line)
 
 
-@app.command(rich_help_panel=BEGIN)
+@app.command(rich_help_panel=options.BEGIN)
 def validate(
     files: options.SweepFiles,
     overrides: options.Overrides = None,
     imports: options.Imports = None,
     smoke: options.Smoke = False,
 ) -> None:
-    """Check sweep files: every line, and every configuration they can draw. Writes nothing."""
+    """Check every line of sweep files and what they can draw.
+
+    Writes nothing.
+    """
     from orchestrator.claims.registration import register
     from orchestrator.preview.smoke import validate_sweep
 
@@ -112,7 +131,7 @@ def validate(
     raise typer.Exit(max(codes))
 
 
-@app.command(rich_help_panel=BEGIN)
+@app.command(rich_help_panel=options.BEGIN)
 def plan(
     file: options.SweepFile,
     storage: options.Storage = None,
@@ -124,7 +143,10 @@ def plan(
         bool, typer.Option("--measure", help="Run one member of a program to its first report, to know its time.")
     ] = False,
 ) -> None:
-    """Show what a sweep would run and how long it would take. Writes nothing."""
+    """Show what a sweep would run and how long it would take.
+
+    Writes nothing.
+    """
     from orchestrator.claims.registration import register
     from orchestrator.preview.forecast import forecast
 
@@ -137,7 +159,7 @@ def plan(
         _say(f"warning: {warning}")
 
 
-@app.command(rich_help_panel=BEGIN)
+@app.command(rich_help_panel=options.BEGIN)
 def data(
     file: options.SweepFile,
     overrides: options.Overrides = None,
@@ -145,7 +167,10 @@ def data(
     examples: Annotated[int, typer.Option(min=1, help="How many training inputs to show.")] = 5,
     fetch: Annotated[bool, typer.Option("--fetch", help="First prepare the texts that are missing here.")] = False,
 ) -> None:
-    """Show the first inputs that a sweep trains on. Runs nothing."""
+    """Show the first inputs that a sweep trains on.
+
+    Runs nothing.
+    """
     spec = _load(file, overrides, imports=imports)
     from orchestrator.preview.data_view import data_view
 
@@ -158,7 +183,7 @@ def data(
         _say(line)
 
 
-@app.command(rich_help_panel=BEGIN)
+@app.command(rich_help_panel=options.BEGIN)
 def run(
     file: options.SweepFile,
     storage: options.Storage = None,

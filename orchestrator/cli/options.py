@@ -1,12 +1,11 @@
-"""Arguments and options of the command line: shared ones, and those with long help texts."""
+"""Arguments and options of the command line: shared ones, and those with long help texts; the panels of the help."""
 
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import chosen_storage, default_storage, find_storage, is_name, resolve_place
@@ -21,11 +20,36 @@ from search_spaces.grammar.spec.values import (
 )
 from search_spaces.grammar.text.overrides import quote_text
 
+BEGIN, LOOK, CONTINUE, EXPORT, MAINTENANCE = PANELS = ("begin", "look", "continue", "export", "maintenance")
 
-def _find_sweep(named: str) -> Path:
+
+def _choose_storage(ctx: typer.Context, storage: str | None) -> str | None:
+    """Look for sweeps in this storage for the rest of the command."""
+    if storage is not None:
+        ctx.with_resource(chosen_storage(storage))
+    return storage
+
+
+def _find_sweep(ctx: typer.Context, named: str) -> Path:
+    """Return the folder of a sweep; --storage and --trust, which are eager, are known here.
+
+    Raises UserError for a path or address outside of --storage, and what `find_sweep` raises.
+    """
     from orchestrator.mirror.fetch import find_sweep
 
-    return find_sweep(named)
+    storage, path = ctx.params.get("storage"), resolve_place(named)
+    if storage and not is_name(named) and path.absolute().parent.resolve() != default_storage().resolve():
+        raise UserError(
+            f"{named} says where the sweep is, and --storage {storage} another place; "
+            f"leave out --storage, or give the name of a sweep there, such as {path.resolve().name}"
+        )
+    folder = find_sweep(named)
+    if ctx.params.get("trust"):
+        from orchestrator.record.state.state import SweepState
+        from orchestrator.trust import trust_sweep
+
+        trust_sweep(SweepState.load(folder))
+    return folder
 
 
 def _check_store(uri: str) -> str:
@@ -62,8 +86,25 @@ SweepFiles = Annotated[
 SweepFolder = Annotated[
     Path,
     typer.Argument(
-        metavar="DIR", help="A sweep directory, its address, or its name in the storage folder.", parser=_find_sweep
+        metavar="DIR",
+        help="A sweep directory, its address, or its name in the storage folder.",
+        parser=str,
+        callback=_find_sweep,
     ),
+]
+InStorage = Annotated[
+    str | None,
+    typer.Option(
+        "--storage",
+        metavar="PATH",
+        is_eager=True,
+        callback=_choose_storage,
+        help="Folder or address that holds the sweep; by default sweeps/.",
+    ),
+]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", is_eager=True, help="Let code of a sweep that somebody else began run here, from now on."),
 ]
 Storage = Annotated[
     Path | None,
@@ -147,75 +188,6 @@ Follow = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 Trace = Annotated[bool, typer.Option("--trace", help="Also show the tracebacks of packs that died.")]
-
-
-_of_sweeps = typer.Typer(add_completion=False)
-
-
-@_of_sweeps.command()
-def _options_of_sweeps(
-    name: Annotated[str | None, typer.Option(help="The sweep by name, in the storage folder, instead of DIR.")] = None,
-    storage: Annotated[Path | None, typer.Option(help="Folder that holds the sweeps; by default sweeps/.")] = None,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Let code of a sweep that somebody else began run here, from now on.")
-    ] = False,
-) -> None:
-    """Declare the options that `SweepVerb` and `CodeVerb` add to verbs that take a sweep."""
-
-
-class SweepVerb(TyperCommand):
-    """A verb whose first argument is a sweep; --name says it by its name, --storage where it is looked for."""
-
-    added: tuple[str, ...] = ("name", "storage")
-
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        known = {one.name for one in self.params}
-        self._added = [
-            one for one in typer.main.get_command(_of_sweeps).params if one.name in self.added and one.name not in known
-        ]
-        for one in self._added:
-            one.expose_value = False  # `parse_args` has used it
-        self.params += self._added
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the folder that --name means before the other arguments. Raises UserError for a path not in --storage."""
-        parsed, *_ = self.make_parser(ctx).parse_args(args=list(args))
-        given: dict[str, str] = {str(one.name): parsed.get(one.name) or "" for one in self._added}
-        if storage := given.get("storage"):
-            ctx.with_resource(chosen_storage(storage))
-        if given.get("name"):
-            args = [str(default_storage() / given["name"]), *args]
-        elif storage and isinstance(named := parsed.get("folder"), str):
-            _refuse_elsewhere(named, storage)
-        return super().parse_args(ctx, args)
-
-
-class CodeVerb(SweepVerb):
-    """A verb that may import code of the sweep."""
-
-    added = (*SweepVerb.added, "trust")
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Remember that the sweep is trusted, if --trust is given."""
-        is_trusted = "--trust" in args  # before the parser takes them from the list
-        rest = super().parse_args(ctx, args)
-        if is_trusted:
-            from orchestrator.record.state.state import SweepState
-            from orchestrator.trust import trust_sweep
-
-            trust_sweep(SweepState.load(ctx.params["folder"]))
-        return rest
-
-
-def _refuse_elsewhere(named: str, storage: str) -> None:
-    """Raise UserError for a sweep that is given by its path or address, beside a storage that does not hold it."""
-    folder = resolve_place(named)
-    if not is_name(named) and folder.absolute().parent.resolve() != default_storage().resolve():
-        raise UserError(
-            f"{named} says where the sweep is, and --storage {storage} another place; "
-            f"leave out --storage, or give the name of a sweep there, such as {folder.resolve().name}"
-        )
 
 
 def in_seconds(time: str | None) -> float | None:

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options
-from orchestrator.cli.help import KEEP_HOUSE, LOOK, TAKE_OUT
 from orchestrator.consoles import align_rows, make_console, say
 from orchestrator.record.ledger.folders import check_storage, default_storage
 from orchestrator.running.driving.interrupts import EXIT_CODE as INTERRUPTED
@@ -19,9 +18,14 @@ console = make_console()
 _say = partial(say, console)
 
 
-@app.command(cls=options.SweepVerb, rich_help_panel=LOOK)
-def status(folder: options.SweepFolder, trace: options.Trace = False, follow: options.Follow = False) -> None:
-    """Show how far a sweep is, whether it is running, and its best configuration so far."""
+@app.command(rich_help_panel=options.LOOK)
+def status(
+    folder: options.SweepFolder,
+    trace: options.Trace = False,
+    follow: options.Follow = False,
+    storage: options.InStorage = None,
+) -> None:
+    """Show how far a sweep is, and its best configuration so far."""
     from orchestrator.record.state.state import SweepState
     from orchestrator.running.watching.follow import follow as follow_sweep
     from orchestrator.running.watching.leading_curve import leading_curve_rows, undefined_rows
@@ -36,12 +40,14 @@ def status(folder: options.SweepFolder, trace: options.Trace = False, follow: op
     _say("\n".join([align_rows(rows), *(trace_lines(state) if trace else ())]))
 
 
-@app.command(cls=options.CodeVerb, rich_help_panel=LOOK)
+@app.command(rich_help_panel=options.LOOK)
 def report(
     folder: options.SweepFolder,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    storage: options.InStorage = None,
+    trust: options.Trust = False,
 ) -> None:
-    """Write the page and the tables of a sweep, finished or not, and print its results."""
+    """Write the page and the tables of a sweep; print its results."""
     from orchestrator.report.files import present, refuse_read_only
 
     refuse_read_only(folder)
@@ -49,8 +55,7 @@ def report(
 
 
 @app.command(
-    cls=options.SweepVerb,
-    rich_help_panel=LOOK,
+    rich_help_panel=options.LOOK,
     short_help="Compare configurations or whole sweeps over their seeds.",
 )
 def compare(
@@ -66,8 +71,12 @@ def compare(
         Path | None, typer.Option(metavar="PATH.png", help="Of sweeps: also draw the difference against length.")
     ] = None,
     force: options.Force = False,
+    storage: options.InStorage = None,
 ) -> None:
-    """Compare configurations or whole sweeps over their seeds. Several sweeps: each with the first. Trains nothing."""
+    """Compare configurations or whole sweeps over their seeds.
+
+    Several sweeps: each with the first. Trains nothing.
+    """
     from orchestrator.report.comparisons import compare_and_show
 
     asked = {"metric": metric, "average": average, "lengths": lengths}
@@ -75,7 +84,7 @@ def compare(
         _say(line)
 
 
-@app.command(rich_help_panel=LOOK)
+@app.command(rich_help_panel=options.LOOK)
 def claims(
     file: Annotated[Path, typer.Argument(metavar="CLAIMS.yaml", help="A claims file.")],
     storage: options.Storage = None,
@@ -89,7 +98,10 @@ def claims(
         bool, typer.Option("--keep", help="Also pack what the verdicts rest on into results/ beside the claims file.")
     ] = False,
 ) -> None:
-    """Judge claims by sweeps: verdicts with effects, intervals and seeds. Trains nothing without --run."""
+    """Judge claims by sweeps, with effects, intervals and seeds.
+
+    Trains nothing without --run.
+    """
     from orchestrator.claims.verb import judge_claims, run_missing
     from orchestrator.mirror.fetch import fetch_storage
 
@@ -101,13 +113,14 @@ def claims(
         _say(line)
 
 
-@app.command(cls=options.SweepVerb, rich_help_panel=TAKE_OUT)
+@app.command(rich_help_panel=options.EXPORT)
 def publish(
     folder: options.SweepFolder,
     tracking_uri: options.TrackingUri = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="While the sweep runs, publish again after every new score.")
     ] = False,
+    storage: options.InStorage = None,
 ) -> None:
     """Send the results that MLflow lacks; may be repeated at any time."""
     from orchestrator.mirror.fetch import fetch_sweep
@@ -140,16 +153,22 @@ def publish(
         _say(f"{what}: {link}")
 
 
-@app.command(cls=options.SweepVerb, rich_help_panel=KEEP_HOUSE)
-def repair(folder: options.SweepFolder) -> None:
-    """Cut a damaged ledger after its last good record, and print what is lost; keeps the damaged file."""
+@app.command(rich_help_panel=options.MAINTENANCE)
+def repair(
+    folder: options.SweepFolder,
+    storage: options.InStorage = None,
+) -> None:
+    """Cut a damaged ledger after its last good record.
+
+    Prints what is lost, and keeps the damaged file.
+    """
     from orchestrator.record.repair import repair as repair_ledger
 
     for line in repair_ledger(folder):
         _say(line)
 
 
-@app.command(rich_help_panel=LOOK, short_help="Open MLflow and print links to the charts.")
+@app.command(rich_help_panel=options.LOOK, short_help="Open MLflow and print links to the charts.")
 def ui(
     storage: options.Storage = None,
     tracking_uri: Annotated[

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options
-from orchestrator.cli.help import CONTINUE, KEEP_HOUSE, LOOK, TAKE_OUT
 from orchestrator.consoles import make_console, say
 from orchestrator.errors import UserError, refuse_unwritable
 from orchestrator.targets import check_targets
@@ -17,7 +16,7 @@ app = typer.Typer()
 console = make_console()
 
 
-@app.command(cls=options.CodeVerb, rich_help_panel=TAKE_OUT)
+@app.command(rich_help_panel=options.EXPORT)
 def export(
     folder: options.SweepFolder,
     best: Annotated[
@@ -37,8 +36,10 @@ def export(
         Path | None, typer.Option(metavar="FILE.yaml", help="Own names of metrics, keys and configurations.")
     ] = None,
     force: options.Force = False,
+    storage: options.InStorage = None,
+    trust: options.Trust = False,
 ) -> None:
-    """Write files for papers and other programs: sweep file, weights, table, figures, curves."""
+    """Write weights, tables, figures and curves for papers and programs."""
     from orchestrator.export.verb import export
 
     files = {"best": best, "weights": weights, "latex": latex, "curves": curves}
@@ -46,13 +47,18 @@ def export(
         say(console, line)
 
 
-@app.command(cls=options.CodeVerb, rich_help_panel=CONTINUE)
+@app.command(rich_help_panel=options.CONTINUE)
 def replay(
     folder: options.SweepFolder,
     configuration: Annotated[str, typer.Argument(metavar="CONFIGURATION", help="Number, label or config_id.")],
     seed: Annotated[int, typer.Argument(metavar="SEED", help="One of its seeds.")],
+    storage: options.InStorage = None,
+    trust: options.Trust = False,
 ) -> None:
-    """Train one member again in this process. Says whether its curves agree bit for bit; exit code 1 if they do not."""
+    """Train one member again in this process.
+
+    Says whether its curves agree bit for bit; exit code 1 if they do not.
+    """
     from orchestrator.upkeep.replay import replay
 
     with make_console(stderr=True).status("training ..."):
@@ -62,7 +68,7 @@ def replay(
     raise typer.Exit(int(found.difference is not None))
 
 
-@app.command(cls=options.CodeVerb, rich_help_panel=LOOK)
+@app.command(rich_help_panel=options.LOOK)
 def evaluate(
     folder: options.SweepFolder,
     configurations: Annotated[
@@ -73,8 +79,13 @@ def evaluate(
     task: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Replace a setting of the task; may be repeated.")
     ] = None,
+    storage: options.InStorage = None,
+    trust: options.Trust = False,
 ) -> None:
-    """Evaluate kept weights at other lengths, samples or task settings. Records the curves; trains nothing."""
+    """Evaluate kept weights at other lengths or task settings.
+
+    Records the curves; trains nothing.
+    """
     from orchestrator.report.files import present, show_later_evaluations
     from orchestrator.results.scoring.length_groups import parse_lengths
     from orchestrator.upkeep.later_evaluation import evaluate_later
@@ -87,7 +98,7 @@ def evaluate(
     show_later_evaluations(folder, keys, console)
 
 
-@app.command(cls=options.SweepVerb, rich_help_panel=KEEP_HOUSE)
+@app.command(rich_help_panel=options.MAINTENANCE)
 def delete(
     folder: options.SweepFolder,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
@@ -99,8 +110,12 @@ def delete(
         typer.Option(metavar="URI", parser=options.parse_store, help="With --mlflow: the runs there alone."),
     ] = None,
     checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Delete its checkpoints alone.")] = False,
+    storage: options.InStorage = None,
 ) -> None:
-    """Delete a sweep. Asks first; refuses a folder that is no sweep, and a sweep that is being run."""
+    """Delete a sweep.
+
+    Asks first; refuses a folder that is no sweep, and a sweep that is being run.
+    """
     from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 
     for option, is_given in {"--mlflow": mlflow, "--tracking-uri": tracking_uri is not None}.items():
@@ -137,7 +152,7 @@ def delete(
     )
 
 
-@app.command(rich_help_panel=KEEP_HOUSE)
+@app.command(rich_help_panel=options.MAINTENANCE)
 def schema(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; printed by default.")] = None,
     claims: Annotated[bool, typer.Option("--claims", help="The schema of claims files instead.")] = False,
@@ -156,9 +171,12 @@ def schema(
     say(console, f"wrote {output}")
 
 
-@app.command("job-env", hidden=True, rich_help_panel=KEEP_HOUSE)  # for `ray job submit`; `submit` needs no such command
+@app.command("job-env", rich_help_panel=options.MAINTENANCE)
 def job_env() -> None:
-    """Print the commit and changes of this folder for `ray job submit --runtime-env-json`: a job has no .git."""
+    """Print the commit and changes of this folder for a Ray job.
+
+    For `ray job submit --runtime-env-json`: a job has no .git.
+    """
     from orchestrator.code.repository import job_environment
 
     typer.echo(job_environment(Path.cwd(), warn=partial(say, make_console(stderr=True))))
