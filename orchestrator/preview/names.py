@@ -1,38 +1,51 @@
 """The names that a sweep file can use and the keys of its sections, as `lengthwise list` prints them."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
 
 from orchestrator.code.own_code import find_module, load_module
 from orchestrator.consoles import align_rows
 from orchestrator.errors import UserError
 from orchestrator.wording import first_few
+from search_spaces import Budget, Objective, Racing, Resources, Rungs, Search, SweepSpec, Tracking
 from search_spaces.grammar.shipped import shipped_sweeps
+from search_spaces.grammar.space.domains import KINDS as DOMAINS
 from trainers.config.member import EvaluationConfig, TrainingConfig
 from trainers.errors import nearest
 from trainers.optimization.criterion import Stop
 from trainers.settings import registry
-from trainers.settings.descriptions import Description, describe, describe_class
+from trainers.settings.descriptions import Description, as_yaml, describe, describe_class
 from trainers.settings.fields import Settings
 
 ALL, EXAMPLES = "all", "examples"
-SECTIONS: dict[str, dict[str, type[Settings]]] = {
+SECTIONS: dict[str, dict[str, type[Settings] | type[BaseModel]]] = {
+    "file": {"file": SweepSpec},
     "training": {"training": TrainingConfig, "training.stop": Stop},
     "evaluation": {"evaluation": EvaluationConfig},
+    "search": {"search": Search, "search.racing": Racing, "search.racing.steps": Rungs},
+    "objective": {"objective": Objective},
+    "resources": {"resources": Resources},
+    "budget": {"budget": Budget},
+    "tracking": {"tracking": Tracking},
 }
 """Sections of a sweep file without a `name`; their keys are the fields of these classes."""
-KINDS = (*registry.KINDS, *SECTIONS)
+KINDS = (*registry.KINDS, *SECTIONS, "space")
 
 
 def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
     """Return a line for each name of a kind, or of ALL kinds, or for a section, followed by a line for each field.
 
-    Of EXAMPLES: a line for each shipped sweep file, its name and path, with which every verb on a sweep file finds it.
+    Of EXAMPLES: two lines for each shipped sweep file, its name and path, and its description. Every verb on a sweep
+    file finds it by its name.
     Without a kind: a line for everything that `lengthwise list` can list. Names of the modules `imports` are included.
     Raises UserError for an unknown kind, OwnCodeError for a module that cannot be imported.
     """
     if kind == EXAMPLES:
-        return align_rows([(name, str(path)) for name, path in shipped_sweeps().items()]).splitlines()
+        return [line for name, path in shipped_sweeps().items() for line in (f"{name}  {path}", _describe_file(path))]
     if kind is not None and kind not in (allowed := (*KINDS, ALL, "sweeps", EXAMPLES)):
         hint = nearest(kind, allowed)
         text = f"there is no kind {kind!r}; allowed: {', '.join(allowed)}"
@@ -43,7 +56,8 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
         names = [(f"lengthwise list {one}", first_few(sorted(registry.classes(one)))) for one in registry.KINDS]
         rows = [("lengthwise list sweeps", "the sweeps of the storage folder")]
         rows += [(f"lengthwise list {EXAMPLES}", "the sweep files that come with lengthwise"), *names]
-        rows += [(f"lengthwise list {one}", f"the keys of {one}") for one in SECTIONS]
+        rows += [(f"lengthwise list {section}", f"the keys of {section}") for section in SECTIONS]
+        rows += [("lengthwise list space", "the domains of searched keys")]
         return align_rows([*rows, (f"lengthwise list {ALL}", "all of these but sweeps and examples")]).splitlines()
     found = []
     for one in KINDS if kind == ALL else [kind]:
@@ -57,6 +71,41 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
 
 def _describe(kind: str) -> list[tuple[str, Description]]:
     """Return the names of a kind or the parts of a section, each with a title and a description."""
+    if kind == "space":
+        forms = {name: f"{', '.join([name, *domain.options, 'when'])}" for name, domain in DOMAINS.items()}
+        texts = {forms[name]: " ".join((domain.__doc__ or "").split()) for name, domain in DOMAINS.items()}
+        return [("space", Description("space", "Dotted keys, each with one domain.", texts, {}))]
     if kind in SECTIONS:
-        return [(section, describe_class(cls)) for section, cls in SECTIONS[kind].items()]
+        return [
+            (section, _describe_model(cls) if issubclass(cls, BaseModel) else describe_class(cls))
+            for section, cls in SECTIONS[kind].items()
+        ]
     return [(f"{kind} {named.name}", named) for named in describe(kind)]
+
+
+def _describe_model(model: type[BaseModel]) -> Description:
+    """Describe a section of the grammar: each key with its meaning, choices and default."""
+    texts = {}
+    for key, field in model.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        shown = "required" if field.is_required() else f"default {as_yaml(default)}"
+        notes = [
+            *_choices(field.annotation),
+            *([shown] if default != "" and not isinstance(default, BaseModel) else []),
+        ]
+        texts[key] = f"{field.description} ({'; '.join(notes)})" if notes else str(field.description)
+    summary = (model.__doc__ or "").strip().partition("\n")[0]
+    return Description(model.__name__, summary, texts, {})
+
+
+def _choices(annotation: Any) -> list[str]:
+    """Return the choices of a key as text: nothing if it has none."""
+    options = [annotation, *get_args(annotation)]
+    literal = next((option for option in options if get_origin(option) is Literal), None)
+    return [", ".join(map(str, get_args(literal)))] if literal is not None else []
+
+
+def _describe_file(path: Path) -> str:
+    """Return the description of a sweep file as an indented line, without checking the file."""
+    description = re.search(r"^description: (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return f"    {description[1] if description else ''}"

@@ -18,8 +18,6 @@ from orchestrator.plan.checks.soundness import load_checked
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from search_spaces import load_claims, load_sweep, schema_text
-from search_spaces.grammar.space.domains import KINDS
-from search_spaces.grammar.spec.spec import Budget, Resources
 from trainers.check import check_class
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation, Progress
@@ -70,8 +68,8 @@ def test_yaml_loads_in_place_of_what_the_quickstart_says(text: str, tmp_path: Pa
         assert len(built) == int(said)
 
 
-def test_the_claims_of_search_spaces_can_be_put_to_the_quickstart(sandbox: Path, tmp_path: Path) -> None:
-    (text,) = [text for text in page("search_spaces/README.md").blocks("yaml") if "\nclaims:" in text]
+def test_the_claims_of_a_page_can_be_put_to_the_quickstart(sandbox: Path, tmp_path: Path) -> None:
+    (text,) = [text for text in page("orchestrator/claims/README.md").blocks("yaml") if "\nclaims:" in text]
     file = tmp_path / "claims.yaml"
     file.write_text(text, encoding="utf-8")
     claims = load_claims(file)
@@ -94,39 +92,6 @@ def test_every_setting_of_the_yaml_is_explained() -> None:
             r"  training\.weight_decay: \{log|  gpus:|  direction:", line
         )  # says itself, or the line above does
         assert not leaf or similar or " # " in line, f"quickstart.yaml:{number} is not explained"
-
-
-def test_domains_of_the_table_load(tmp_path: Path) -> None:
-    rows = re.findall(r"^\| `(\{.*?\})` \|", page("search_spaces/README.md").text, re.M)
-    kinds = {next(iter(re.findall(r"\w+", row))) for row in rows}
-    assert kinds == set(KINDS)
-    numbers = {"low, high": "0.1, 0.9", "mean, std": "0.3, 0.1", "a, b": "0.1, 0.2"}
-    for row in rows:
-        key = "model.width" if "int_uniform" in row else "model.dropout"
-        for names, values in numbers.items():
-            row = row.replace(f"[{names}]", f"[{values}]")
-        row = row.replace("[0.1, 0.9], step: 16", "[16, 64], step: 16").replace("low: 0, high: 2", "low: 0, high: 0.9")
-        file = tmp_path / "one.yaml"
-        written = source()
-        written["space"] = {key: yaml.safe_load(row)}
-        written["search"]["configurations"] = None if "grid" in row else 2
-        file.write_text(yaml.safe_dump(written), encoding="utf-8")
-        assert list(load_sweep(file).space) == [key], row
-
-
-def test_every_sampler_and_every_resource_has_a_row() -> None:
-    text = page("search_spaces/README.md").text
-    (samplers,) = re.findall(r"^\| `search\.sampler` .*?(?=\n\n)", text, re.M | re.S)
-    assert set(re.findall(r"^\| `(\w+)`", samplers, re.M)) == set(
-        load_schema()["$defs"]["Search"]["properties"]["sampler"]["enum"]
-    )
-    (resources,) = re.findall(r"^\| key of `resources` .*?(?=\n\n)", text, re.M | re.S)
-    cells = " ".join(re.findall(r"^\| (`[^|]*)\|", resources, re.M))
-    assert set(re.findall(r"`(\w+)`", cells)) == set(Resources.model_fields)
-
-
-def load_schema() -> dict[str, Any]:
-    return dict(yaml.safe_load(schema_text()))
 
 
 @pytest.mark.parametrize("text", python_blocks(QUOTED))
@@ -237,8 +202,3 @@ def test_a_command_prints_what_the_page_shows(text: str) -> None:
 def test_there_are_examples_on_the_pages_with_python() -> None:
     for name in ("search_spaces", "orchestrator/api", "trainers"):
         assert page(f"{name}/README.md").blocks("python"), name
-
-
-def test_every_limit_of_a_budget_has_a_row() -> None:
-    (rows,) = re.findall(r"^\| key of `budget` .*?(?=\n\n)", page("search_spaces/README.md").text, re.M | re.S)
-    assert set(re.findall(r"^\| `(\w+)`", rows, re.M)) == set(Budget.model_fields)

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from orchestrator.cli import options
 from orchestrator.consoles import say
+from orchestrator.preview.names import SECTIONS, describe_names
 from orchestrator.record.ledger import folders as places
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
@@ -25,7 +26,9 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.watching.progress import Progress
 from orchestrator.wording import duration
-from search_spaces import load_sweep
+from search_spaces import Budget, Objective, Resources, Search, SweepSpec, load_sweep
+from search_spaces.grammar.space.domains import KINDS as DOMAINS
+from trainers.settings.descriptions import as_yaml
 from trainers.settings.registry import KINDS
 
 FINISHED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
@@ -222,7 +225,9 @@ def test_the_version_is_that_of_the_package(lengthwise):
 
 
 def test_shipped_sweeps_are_found_by_their_names(lengthwise, tmp_path):
-    listed = dict(line.split(maxsplit=1) for line in lengthwise.succeeds("list", "examples").stdout.splitlines())
+    lines = lengthwise.succeeds("list", "examples").stdout.splitlines()
+    listed = dict(line.split(maxsplit=1) for line in lines[::2])
+    assert all(line.startswith("    ") and line.strip() for line in lines[1::2]), "each has a description"
     assert load_sweep(listed["quickstart"]).name == "quickstart" and {"race", "averaging", "fig2_addition"} <= set(
         listed
     )
@@ -244,13 +249,28 @@ def test_a_program_is_no_sweep_file(lengthwise, tmp_path):
         assert len(said.splitlines()) == 1 and "program:" in said
 
 
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [("file", SweepSpec), ("search", Search), ("objective", Objective), ("resources", Resources), ("budget", Budget)],
+)
+def test_every_key_of_a_section_is_listed_with_its_default(kind, model):
+    described = {line.split(":")[0].strip(): line for line in describe_names(kind, ())[1:]}
+    assert described.keys() >= model.model_fields.keys()
+    for key, field in model.model_fields.items():
+        assert field.is_required() == described[key].endswith("required)")
+        assert not isinstance(field.default, int | None) or f"default {as_yaml(field.default)}" in described[key]
+
+
+def test_every_domain_is_listed():
+    assert [line.strip().split(",")[0] for line in describe_names("space", ())[1:]] == list(DOMAINS)
+
+
 def test_list_and_schema(lengthwise, tmp_path):
     overview = lengthwise("list").stdout
     assert all(
-        f"lengthwise list {kind} " in overview
-        for kind in (*KINDS, "training", "evaluation", "sweeps", "examples", "all")
+        f"lengthwise list {kind} " in overview for kind in (*KINDS, *SECTIONS, "space", "sweeps", "examples", "all")
     )
-    assert len(overview.splitlines()) == 11 and "curriculum" in lengthwise("list", "--help").stdout
+    assert "curriculum" in lengthwise("list", "--help").stdout
     listed = lengthwise("list", "all").stdout
     for text in ("task set_complement", "model attention_only", "average bema", "schedule constant", "vocabulary"):
         assert text in listed
