@@ -41,8 +41,9 @@ OF_OTHERS = {
 
 
 def lines_of_blocks(one: Page) -> list[str]:
-    """Every command of a shell block."""
-    return [line for text in one.blocks("bash") for line in text.replace("\\\n", " ").splitlines() if line.strip()]
+    """Every command of a shell block, without its comment."""
+    lines = [line for text in one.blocks("bash") for line in text.replace("\\\n", " ").splitlines() if line.strip()]
+    return [re.sub(r"\s+# .*", "", line) for line in lines]
 
 
 def quoted_commands(one: Page) -> list[str]:
@@ -136,6 +137,8 @@ def test_every_command_is_one_that_exists(line: str, whole: bool) -> None:
         check_make(rest)
     elif program == "ray":
         check_ray(rest, settings)
+    elif program == ".":
+        assert rest == [".venv/bin/activate"]
     elif program == "sbatch":
         assert rest[0] == "cluster/slurm.sh"
         check_lengthwise(["run", *rest[1:]], whole)
