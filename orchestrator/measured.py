@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from trainers.tasks.metrics import Family, Metric
+from trainers.tasks.metrics import Metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,8 +16,7 @@ class Measured:
 
     `longest_trained`: of each distribution that has trained lengths the longest, evaluated or not; the distribution
     of the first metric is the one trained on. `trained`: all of these lengths, empty in ledgers of 1.0.0. `technical`:
-    the dotted keys whose values change no numbers. `headline`: the metrics worth a chart, by base. `families`, `pairs`:
-    metrics to be drawn against the number in their name, and (measured, predicted) against each other. `axis`: what
+    the dotted keys whose values change no numbers. `headline`: the metrics worth a chart, by base. `axis`: what
     lengths count, such as depth or digits. `start_shares`: averages that still are largely their starting weights.
     """
 
@@ -26,8 +25,6 @@ class Measured:
     metrics: Mapping[str, Metric]
     longest_trained: Mapping[str, int]
     headline: tuple[str, ...]
-    families: Mapping[str, Family]
-    pairs: tuple[tuple[str, str], ...]
     trained: Mapping[str, tuple[int, ...]]
     technical: tuple[str, ...]
     axis: str = "length"
@@ -59,11 +56,6 @@ class Measured:
             "sets": sets,
             "longest_trained": dict(self.longest_trained),
             "headline": list(self.headline),
-            "families": {
-                name: {"label": family.label, "metrics": [list(item) for item in family.metrics.items()]}
-                for name, family in self.families.items()
-            },
-            "pairs": [list(pair) for pair in self.pairs],
             "trained": {name: list(lengths) for name, lengths in self.trained.items()},
             "technical": list(self.technical),
             **({} if self.axis == "length" else {"axis": self.axis}),
@@ -83,10 +75,6 @@ class Measured:
             },
             longest_trained=dict(fields["longest_trained"]),
             headline=tuple(fields["headline"]),
-            families={
-                name: Family(family["label"], dict(family["metrics"])) for name, family in fields["families"].items()
-            },
-            pairs=tuple((measured, predicted) for measured, predicted in fields["pairs"]),
             trained={name: tuple(lengths) for name, lengths in fields.get("trained", {}).items()},
             technical=tuple(fields.get("technical", ())),
             axis=fields.get("axis", "length"),

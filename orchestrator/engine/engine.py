@@ -229,8 +229,6 @@ def measured_by(member: MemberConfig) -> Measured:
         metrics=member.metrics,
         longest_trained={name: lengths[-1] for name, lengths in trained.items()},
         headline=tuple(task.headline),
-        families=task.recorded_families(),
-        pairs=tuple(task.paired_metrics),
         trained=trained,
         technical=tuple(technical_keys(member)),
         axis=member.evaluation.axis,

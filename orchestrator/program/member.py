@@ -189,8 +189,6 @@ class ProgramMember(Settings):
             metrics=metrics,
             longest_trained={"": max(trained)} if trained else {},
             headline=tuple(evaluation.metrics),
-            families={},
-            pairs=(),
             trained={"": tuple(sorted(trained))} if trained else {},
             technical=(),
             axis=evaluation.axis,

@@ -192,7 +192,7 @@ def _measured(member: MemberConfig) -> Measured:
     derived, every = member.task.derived_metrics, measured_by(member)
     metrics = {name: metric for name, metric in every.metrics.items() if metric.base not in derived}
     headline = tuple(name for name in every.headline if name not in derived)
-    return replace(every, averages=averages_kept(member), metrics=metrics, headline=headline, families={}, pairs=())
+    return replace(every, averages=averages_kept(member), metrics=metrics, headline=headline)
 
 
 def _is_recorded(state: SweepState, request: Request) -> bool:

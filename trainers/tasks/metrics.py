@@ -3,7 +3,7 @@
 Shapes: M members, L lengths.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,14 +36,6 @@ class Evaluated:
     curves: Curves
 
 
-@dataclass(frozen=True)
-class Family:
-    """Metrics that differ in one number: a label of the number, and the metric of each number."""
-
-    label: str
-    metrics: Mapping[int, str]
-
-
 def steps_to(
     history: Sequence[Evaluated], metric: str, threshold: float, direction: str = "maximize"
 ) -> NDArray[np.float32]:
@@ -55,16 +47,3 @@ def steps_to(
     for past in reversed(history):
         first = np.where(is_reached(past.curves[metric], threshold, direction), np.float32(past.step), first)
     return first
-
-
-def families(**members: tuple[str, str, Iterable[int]]) -> dict[str, Family]:
-    """Return families by name from (label, stem, numbers), with metrics named stem_number; empty ones are left out.
-
-    >>> families(cascade=("cascade length", "exact_match_cascade", (0, 2)), run=("run", "exact_match_run", ()))
-    {'cascade': Family(label='cascade length', metrics={0: 'exact_match_cascade_0', 2: 'exact_match_cascade_2'})}
-    """
-    found = {
-        name: Family(label, {number: f"{stem}_{number}" for number in numbers})
-        for name, (label, stem, numbers) in members.items()
-    }
-    return {name: family for name, family in found.items() if family.metrics}

@@ -72,7 +72,6 @@ class SetComplement(Task):
         "margin_bound": "none",
     }
     headline = ("total_variation", "invalid_mass", "margin")
-    paired_metrics = (("margin_min", "margin_bound"),)
 
     def targets_of(self, tokens_SBT: Tensor) -> Tensor:
         """Return the uniform distribution over absent tokens after each position, float32 (S, B, T, V)."""

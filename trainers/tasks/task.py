@@ -1,61 +1,38 @@
-"""The base class of every task, its distributions, and its evaluation batches.
+"""The base class of every task.
 
 Shapes: S seeds, M members, B rows, T positions, V output tokens, L lengths.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar, Self, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.settings.fields import Settings, plain_value, settings_fields
 from trainers.tasks import supervised
-from trainers.tasks.forward_pass import EvaluatedModel, ForwardPass
+from trainers.tasks.evaluation_batch import Distribution as Distribution
+from trainers.tasks.evaluation_batch import EvaluationBatch as EvaluationBatch
+from trainers.tasks.extensions import Curriculum, DerivedMetrics, Generation, Layout, StoredData
 from trainers.tasks.metrics import Evaluated as Evaluated  # tasks of one's own may name all of these from here
-from trainers.tasks.metrics import Family as Family
 from trainers.tasks.metrics import Metric as Metric
-from trainers.tasks.metrics import families as families
 from trainers.tasks.metrics import steps_to as steps_to
 from trainers.tensors.batch import Batch as Batch
 
 
-@dataclass(frozen=True)
-class Distribution:
-    """A set of inputs that is evaluated separately: its name, its lengths, and which of them are trained on.
-
-    Metrics of a task's first distribution are recorded by their plain names, those of the others as <metric>.<name>.
-    """
-
-    name: str
-    lengths: tuple[int, ...]
-    trained_lengths: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class EvaluationBatch:
-    """Rows that measure some lengths of a distribution ("": the first)."""
-
-    batch: Batch
-    lengths: tuple[int, ...]
-    distribution: str = ""
-
-
-class Task(Settings, ABC):
+class Task(Layout, Generation, Curriculum, StoredData, DerivedMetrics, Settings, ABC):
     """Base of every task: its training batches, evaluation batches, loss and metrics.
 
     A subclass is a frozen dataclass; its fields are the options of the YAML file. It needs `inputs`, `lengths`,
-    `trained_lengths` and `draw_rows`; the defaults are cross-entropy, accuracy and exact match.
+    `trained_lengths` and `draw_rows`; the defaults are cross-entropy, accuracy and exact match. What few tasks
+    need is in the classes that this one inherits.
     """
 
     causal: ClassVar[bool] = True  # scored after every prefix, so models must be causal
-    trial_settings: ClassVar[Mapping[str, Any]] = {}  # settings for tests of the class, if its defaults need user data
 
     @property
     @abstractmethod
@@ -86,6 +63,16 @@ class Task(Settings, ABC):
         """
         return {"accuracy": "maximize", "exact_match": "maximize"}
 
+    @property
+    def positions(self) -> int:
+        """Positions of the longest input."""
+        return max(self.lengths)
+
+    @property
+    def distributions(self) -> tuple[Distribution, ...]:
+        """The sets of inputs that are evaluated separately; the first is the one trained on."""
+        return (Distribution("", self.lengths, self.trained_lengths),)
+
     def draw_rows(self, stream: Stream, rows: int, length: int) -> Batch:
         """Return rows of one length for every seed of the stream, for training and evaluation.
 
@@ -100,33 +87,6 @@ class Task(Settings, ABC):
         By default rows of the longest trained length. Shapes depend on the settings alone, not on random numbers.
         """
         return self.draw_rows(stream, rows, max(self.trained_lengths))
-
-    @property
-    def stages(self) -> tuple[int, ...]:
-        """The length that each stage of a curriculum adds, one of the trained ones; empty: it has no stages."""
-        return ()
-
-    def sample_staged(self, stream: Stream, rows: int, stage_S: Tensor) -> Batch | tuple[Batch, ...]:
-        """Return a training batch like `sample`, of seeds at different stages: int64 (S,), indices into `stages`.
-
-        The stream has a seed for each member, since members of one seed may be at different stages. Shapes depend on
-        the settings alone, so all stages share their widths; a row depends on its seed, step and stage.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no sample_staged")
-
-    def _problem(self, key: str, message: str, allowed: str | None = None) -> Problem:
-        """Return the problem of a setting, with its value."""
-        return Problem(key=key, given=plain_value(getattr(self, key)), message=message, allowed=allowed)
-
-    def staged_problems(self) -> Iterator[Problem]:
-        """Yield settings that training in stages would ignore; with a curriculum they are refused."""
-        return iter(())
-
-    def training_batches(self, stream: Stream, rows: int, stage_S: Tensor | None = None) -> tuple[Batch, ...]:
-        """Return the batches of `sample`, or of `sample_staged` with a curriculum, without those that have no rows."""
-        sampled = self.sample(stream, rows) if stage_S is None else self.sample_staged(stream, rows, stage_S)
-        batches = (sampled,) if isinstance(sampled, Batch) else tuple(sampled)
-        return tuple(batch for batch in batches if batch.tokens.shape[1])
 
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the summed training loss of each member's batch, and the weight it is divided by, (M,) each.
@@ -143,6 +103,46 @@ class Task(Settings, ABC):
         for length in lengths:
             yield EvaluationBatch(self.draw_rows(stream, samples, length), (length,))
 
+    def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Return the scores of each row, (M, B, L) by metric, from logits at the positions of `batch`.
+
+        A large batch is evaluated in pieces of some rows. A task with its own `reduce` may use other names and trailing
+        shapes. By default accuracy and exact_match, those of them that are declared, of a batch of one length.
+        Raises ValueError for several lengths.
+        """
+        if len(lengths) > 1:
+            raise ValueError(
+                f"{self.name}: a batch measures lengths {list(lengths)}, but the default `score_rows` scores whole "
+                "rows; allowed: one length per batch, or a `score_rows` that returns (M, B, lengths)"
+            )
+        scores = supervised.row_scores(logits_MBTV, batch)
+        return {name: scores[name] for name in self.metrics if name in scores}
+
+    def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Return each metric, (M, L), from `score_rows` of the whole batch: means over rows unless overridden."""
+        return {
+            name: (value if value.is_floating_point() else value.float()).mean(dim=1) for name, value in rows.items()
+        }
+
+    def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
+        """Return tokens and targets of a row of the first seed as text: ids, or {ids} of possible targets."""
+        targets = batch.targets[0, row]
+        tokens = [str(token) for token in batch.tokens[0, row].tolist()]
+        if targets.dim() == 1:
+            return tokens, [str(token) for token in targets.tolist()]
+        possible = [(position > 0).nonzero()[:, 0].tolist() for position in targets]
+        return tokens, ["{" + " ".join(map(str, ids)) + "}" for ids in possible]
+
+    # What the engine calls; a task does not override it.
+
+    @final
+    def training_batches(self, stream: Stream, rows: int, stage_S: Tensor | None = None) -> tuple[Batch, ...]:
+        """Return the batches of `sample`, or of `sample_staged` with a curriculum, without those that have no rows."""
+        sampled = self.sample(stream, rows) if stage_S is None else self.sample_staged(stream, rows, stage_S)
+        batches = (sampled,) if isinstance(sampled, Batch) else tuple(sampled)
+        return tuple(batch for batch in batches if batch.tokens.shape[1])
+
+    @final
     def with_lengths(self, lengths: Iterable[int]) -> Self:
         """Return this task with further lengths that can be evaluated; unchanged unless `draw_rows` draws them.
 
@@ -168,50 +168,8 @@ class Task(Settings, ABC):
         built: Self = longer(**{item.name: getattr(self, item.name) for item in settings_fields(cls)})
         return built
 
-    def validation_batches(self, stream: Stream, samples: int) -> Iterator[EvaluationBatch]:
-        """Yield the batches that early stopping and curricula use: the first distribution at its trained lengths.
-
-        By default `evaluation_batches` of the validation stream. Override it if these are read and not drawn, like
-        windows of a text: otherwise the test set would be used for validation.
-        """
-        first = self.distributions[0]
-        for batch in self.evaluation_batches(stream, samples, tuple(sorted(first.trained_lengths))):
-            if batch.distribution in ("", first.name):
-                yield batch
-
-    def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Return the scores of each row, (M, B, L) by metric, from logits at the positions of `batch`.
-
-        A large batch is evaluated in pieces of some rows. A task with its own `reduce` may use other names and trailing
-        shapes. By default accuracy and exact_match, those of them that are declared, of a batch of one length.
-        Raises ValueError for several lengths.
-        """
-        if len(lengths) > 1:
-            raise ValueError(
-                f"{self.name}: a batch measures lengths {list(lengths)}, but the default `score_rows` scores whole "
-                "rows; allowed: one length per batch, or a `score_rows` that returns (M, B, lengths)"
-            )
-        scores = supervised.row_scores(logits_MBTV, batch)
-        return {name: scores[name] for name in self.metrics if name in scores}
-
-    def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Return each metric, (M, L), from `score_rows` of the whole batch: means over rows unless overridden."""
-        return {
-            name: (value if value.is_floating_point() else value.float()).mean(dim=1) for name, value in rows.items()
-        }
-
-    def score_batch(self, forward: ForwardPass, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Return `score_rows` of one pass over the batch; a task that has the model generate tokens overrides it."""
-        return self.score_rows(forward(batch), batch, lengths)
-
-    def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
-        """Return metrics computed from the evaluations so far, (M, averages, L); the last of `history` is the newest.
-
-        It is called for each distribution with the curves at its lengths, by the task's own names.
-        """
-        return {}
-
     @property
+    @final
     def derived_metrics(self) -> frozenset[str]:
         """Names of the metrics that `derive_metrics` returns."""
         if type(self).derive_metrics is Task.derive_metrics:
@@ -220,62 +178,12 @@ class Task(Settings, ABC):
         curves = {name: np.zeros((1, 1, len(lengths)), np.float32) for name in self.metrics}
         return frozenset(self.derive_metrics([Evaluated(0, curves)], lengths))
 
-    @property
-    def positions(self) -> int:
-        """Positions of the longest input."""
-        return max(self.lengths)
-
-    @property
-    def position_ids(self) -> int:
-        """Upper bound of position ids: the number of positions, unless batches have their own ids."""
-        return self.positions
-
-    @property
-    def has_groups(self) -> bool:
-        """Whether batches have groups, in training or evaluation; then models that do not support them are refused."""
-        return False
-
-    @property
-    def train_positions(self) -> int:
-        """Positions of a training row."""
-        return max(self.trained_lengths)
-
-    @property
-    def passes(self) -> float:
-        """Cost of an evaluation in passes over its rows: more than one if models generate texts.
-
-        If they do, models that look ahead are refused, and the KV cache counts as memory.
-        """
-        return 1.0
-
-    def passes_with(self, model: EvaluatedModel) -> float:
-        """Return `passes` for one model: with a KV cache, earlier tokens of a text need no second pass."""
-        return self.passes
-
-    @property
-    def headline(self) -> tuple[str, ...]:
-        """Metrics that are charted; the first one unless overridden."""
-        return tuple(self.metrics)[:1]
-
-    @property
-    def distributions(self) -> tuple[Distribution, ...]:
-        """The sets of inputs that are evaluated separately; the first is the one trained on."""
-        return (Distribution("", self.lengths, self.trained_lengths),)
-
-    @property
-    def families(self) -> Mapping[str, Family]:
-        """Metrics that are charted against the number in their name."""
-        return {}
-
-    @property
-    def paired_metrics(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of a measured and a predicted metric that are charted against each other."""
-        return ()
-
+    @final
     def recorded_name(self, metric: str, distribution: str) -> str:
         """Return the name under which a metric of a distribution is recorded."""
         return metric if distribution in ("", self.distributions[0].name) else f"{metric}.{distribution}"
 
+    @final
     def recorded_metrics(self, others: Mapping[str, str], evaluated: Iterable[int]) -> dict[str, Metric]:
         """Return every recorded metric by name: the task's, and the model's `others`, with their directions."""
         wanted, metrics = set(evaluated), dict[str, Metric]()
@@ -287,33 +195,6 @@ class Task(Settings, ABC):
                 metrics[name] = Metric(base, distribution.name, direction, lengths, trained)
         return metrics
 
-    def recorded_families(self) -> dict[str, Family]:
-        """Return the families of every distribution, with the names under which their metrics are recorded."""
-        recorded = dict(self.families)
-        for other in self.distributions[1:]:
-            for name, family in self.families.items():
-                metrics = {number: self.recorded_name(metric, other.name) for number, metric in family.metrics.items()}
-                recorded[self.recorded_name(name, other.name)] = Family(f"{family.label} ({other.name})", metrics)
-        return recorded
-
-    @property
-    def corpora(self) -> tuple[str, ...]:
-        """Names of the text corpora it reads."""
-        return ()
-
-    def pin_data(self) -> Self:
-        """Return this task with the hash of its data in its settings, or unchanged if the data are missing."""
-        return self
-
-    def data_problems(self) -> Iterator[Problem]:
-        """Yield why its data cannot be used on this machine."""
-        return iter(())
-
-    def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Return tokens and targets of a row of the first seed as text: ids, or {ids} of possible targets."""
-        targets = batch.targets[0, row]
-        tokens = [str(token) for token in batch.tokens[0, row].tolist()]
-        if targets.dim() == 1:
-            return tokens, [str(token) for token in targets.tolist()]
-        possible = [(position > 0).nonzero()[:, 0].tolist() for position in targets]
-        return tokens, ["{" + " ".join(map(str, ids)) + "}" for ids in possible]
+    def _problem(self, key: str, message: str, allowed: str | None = None) -> Problem:
+        """Return the problem of a setting, with its value."""
+        return Problem(key=key, given=plain_value(getattr(self, key)), message=message, allowed=allowed)

@@ -6,8 +6,7 @@ NOTHING_MEASURED: dict[str, Any] = {
     "measured": "m",
     "measured_in_full": {
         "m": {
-            "lengths": [], "averages": [], "sets": [], "longest_trained": {}, "headline": [], "families": {},
-            "pairs": [],
+            "lengths": [], "averages": [], "sets": [], "longest_trained": {}, "headline": [],
         }
     },
 }  # fmt: skip

@@ -38,8 +38,8 @@ def measured(lengths: tuple[int, ...]) -> dict[str, Any]:
     metrics = {"kl": Metric("kl", "", "minimize", LENGTHS, (3,)), "acc": Metric("acc", "", "maximize", lengths, (3,))}
     return measured_fields(
         Measured(
-            lengths=LENGTHS, averages=AVERAGES, metrics=metrics, longest_trained={}, headline=(), families={},
-            pairs=(), trained={}, technical=(),
+            lengths=LENGTHS, averages=AVERAGES, metrics=metrics, longest_trained={}, headline=(), trained={},
+            technical=(),
         ),
         (),
     )  # fmt: skip

@@ -62,7 +62,7 @@ def of(task: dict) -> Measured:
 def test_what_is_recorded_is_read_back_equal(task):
     known = of(task)
     assert Measured.from_recorded(json.loads(json.dumps(known.recorded()))) == known
-    assert known.metrics and known.headline and (known.families or known.pairs)
+    assert known.metrics and known.headline
 
 
 def test_it_is_written_once_whatever_the_number_of_configurations(ran):

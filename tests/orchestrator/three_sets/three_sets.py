@@ -10,7 +10,7 @@ from torch import Tensor
 from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
-from trainers.tasks.task import Distribution, Evaluated, EvaluationBatch, Task, families, steps_to
+from trainers.tasks.task import Distribution, Evaluated, EvaluationBatch, Task, steps_to
 from trainers.tensors.batch import Batch
 
 
@@ -69,16 +69,6 @@ class ThreeSets(Task):
     def headline(self) -> tuple[str, ...]:
         """The metrics worth a chart."""
         return ("accuracy", "steps_to_accuracy")
-
-    @property
-    def families(self):
-        """Accuracy by token."""
-        return families(token=("token", "accuracy_token", range(self.vocabulary)))
-
-    @property
-    def paired_metrics(self) -> tuple[tuple[str, str], ...]:
-        """Accuracy against error."""
-        return (("accuracy", "error"),)
 
     def sample(self, stream: Stream, rows: int) -> Batch:
         """A training batch."""

@@ -14,7 +14,6 @@ from trainers.tasks.arithmetic import carry_chains
 from trainers.tasks.arithmetic.digits import add, carry_run, cascade_length, digit_count, shift_digits, write_digits
 from trainers.tasks.arithmetic.padded_numbers import GENERAL, SHIFTED, PaddedNumbers, write_number
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch
 from trainers.tensors.numerals import PLUS
 
@@ -107,12 +106,10 @@ class PaddedAddition(PaddedNumbers):
         return self.width if self.text_tokens else self.width + 1
 
     @property
-    def _groups(self) -> Mapping[str, Family]:
-        """Families of pairs by the length of their longest cascade, or run of carries."""
-        return families(
-            cascade=("cascade length", "exact_match_cascade", self.measured_cascades),
-            run=("run of carries", "exact_match_run", self.measured_runs),
-        )
+    def _groups(self) -> Mapping[str, Mapping[int, str]]:
+        """The metrics of pairs by the length of their longest cascade, and of their longest run of carries."""
+        measured = {"cascade": self.measured_cascades, "run": self.measured_runs}
+        return {name: {number: f"exact_match_{name}_{number}" for number in measured[name]} for name in measured}
 
     def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
         """Return the difficulty of each sequence (..., T), int64 (...): its `cascade` length and `run` of carries."""
@@ -134,7 +131,7 @@ class PaddedAddition(PaddedNumbers):
             if length >= self.train_digits:
                 pairs = self._uniform_pairs(stream, site, samples, self.train_digits)
                 found[SHIFTED] = self._batch(*pairs, nowhere + length - self.train_digits, stream, site)
-        chains = [(chain, c, metric) for chain, family in self._groups.items() for c, metric in family.metrics.items()]
+        chains = [(chain, c, metric) for chain, group in self._groups.items() for c, metric in group.items()]
         for (chain, c, metric), site in zip(chains, sites, strict=False):
             if carry_chains.count(chain, c, length) > 0:
                 pairs = carry_chains.draw(stream, site, self.measured_samples, length, chain, (c,), few)

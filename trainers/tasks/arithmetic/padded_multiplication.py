@@ -12,7 +12,6 @@ from trainers.settings.registry import register
 from trainers.tasks.arithmetic.digits import multiply, parallel_multiplication, shift_digits
 from trainers.tasks.arithmetic.padded_numbers import GENERAL, SHIFTED, GroupedBatch, PaddedNumbers, write_number
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch
 from trainers.tensors.numerals import TIMES
 
@@ -104,9 +103,9 @@ class PaddedMultiplication(PaddedNumbers):
         return self.block
 
     @property
-    def _groups(self) -> Mapping[str, Family]:
-        """The family of inputs by the parallel rounds that their carries take."""
-        return families(rounds=("carry rounds", "exact_match_rounds", self.measured_rounds))
+    def _groups(self) -> Mapping[str, Mapping[int, str]]:
+        """The metrics of inputs by the parallel rounds that their carries take."""
+        return {"rounds": {number: f"exact_match_rounds_{number}" for number in self.measured_rounds}}
 
     def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
         """Return the difficulty of each sequence (..., T), int64 (...): the `rounds` that its carries take."""
@@ -135,7 +134,7 @@ class PaddedMultiplication(PaddedNumbers):
             count = batch.kinds[0][1]
             exact = rows["right"].all(dim=-1)[:, :count]
             rounds = self.measure_difficulty(batch.tokens[:, :count])["rounds"]
-            for r, metric in self._groups["rounds"].metrics.items():
+            for r, metric in self._groups["rounds"].items():
                 chosen = rounds == r
                 scores[metric] = ((exact & chosen).sum(dim=1) / chosen.sum(dim=1))[:, None]
         return scores

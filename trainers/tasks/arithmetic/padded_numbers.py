@@ -25,7 +25,6 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.tasks.arithmetic.digits import digit_count, digits_of_integers, read_digits, write_digits
 from trainers.tasks.fixed_set import Draws, training_draws
-from trainers.tasks.metrics import Family, families
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 from trainers.tensors.numerals import DIGITS, FIRST, PAD, PLUS, SECOND, TEXT, TIMES, Places, find_places
@@ -81,8 +80,8 @@ class PaddedNumbers(Task):
 
     @property
     @abstractmethod
-    def _groups(self) -> Mapping[str, Family]:
-        """The families of metrics of groups of inputs."""
+    def _groups(self) -> Mapping[str, Mapping[int, str]]:
+        """The metrics of groups of inputs: by difficulty, then by its value."""
 
     @abstractmethod
     def _draw_training(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
@@ -129,12 +128,6 @@ class PaddedNumbers(Task):
         return tuple(range(1, self.longest + 1))
 
     @property
-    def families(self) -> Mapping[str, Family]:
-        """Metrics that are charted against the number in their name."""
-        digits = range(1, self.measured_digits + 1)
-        return {**families(digit=("digit of the answer, units first", "accuracy_digit", digits)), **self._groups}
-
-    @property
     def metrics(self) -> Mapping[str, str]:
         """Each metric and its better direction.
 
@@ -142,9 +135,10 @@ class PaddedNumbers(Task):
         k-th one, units first. Then the exact match of groups of inputs, NaN for empty ones: those of `_groups`, and
         exact_match_shifted of training-sized numbers with zeros appended up to this length.
         """
-        in_families = [metric for family in self.families.values() for metric in family.metrics.values()]
+        digits = [f"accuracy_digit_{digit}" for digit in range(1, self.measured_digits + 1)]
+        groups = [metric for group in self._groups.values() for metric in group.values()]
         shifted = [SHIFTED] if self.zero_shift else []
-        return dict.fromkeys([GENERAL, "digit_accuracy", *in_families, *shifted], "maximize")
+        return dict.fromkeys([GENERAL, "digit_accuracy", *digits, *groups, *shifted], "maximize")
 
     @property
     def headline(self) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks import supervised
 from trainers.tasks.fixed_set import Draws, training_draws
-from trainers.tasks.metrics import Family, families
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task
 
@@ -97,13 +96,8 @@ class FlipFlop(Task):
         read_error_distance_k: of the reads whose write is k or more pairs back, but less than the next measured
         distance; NaN if there are none.
         """
-        distances = (metric for family in self.families.values() for metric in family.metrics.values())
+        distances = (f"{_DISTANCE}_{distance}" for distance in self.measured_distances)
         return {"accuracy": "maximize", "read_error": "minimize", **dict.fromkeys(distances, "minimize")}
-
-    @property
-    def families(self) -> Mapping[str, Family]:
-        """The read error against the distance to the write."""
-        return families(distance=("pairs back to the write", _DISTANCE, self.measured_distances))
 
     @property
     def _ignored(self) -> dict[str, float]:

@@ -480,19 +480,14 @@ def test_rounds_are_scored_apart() -> None:
     assert scores["exact_match"] == pytest.approx(1 - float(two.float().mean()))
 
 
-def test_families_are_metrics_against_their_number() -> None:
+def test_metrics_of_digits_and_groups_are_numbered_and_not_charted() -> None:
     task = PaddedAddition(measured_digits=2, measured_cascades=(4, 0), measured_runs=(1,), zero_shift=True)
-    assert {name: dict(family.metrics) for name, family in task.families.items()} == {
-        "digit": {1: "accuracy_digit_1", 2: "accuracy_digit_2"},
-        "cascade": {4: "exact_match_cascade_4", 0: "exact_match_cascade_0"},
-        "run": {1: "exact_match_run_1"},
-    }
-    assert PaddedAddition().families == PaddedMultiplication().families == {}
-    product = PaddedMultiplication(measured_rounds=(0, 3))
-    assert list(product.families) == ["rounds"] and product.families["rounds"].label == "carry rounds"
-    for one in (task, product):
-        members = {metric for family in one.families.values() for metric in family.metrics.values()}
-        assert members < set(one.metrics) and not members & set(one.headline) and set(one.headline) < set(one.metrics)
+    digits, groups = ["accuracy_digit_1", "accuracy_digit_2"], ["cascade_4", "cascade_0", "run_1"]
+    expected = ["exact_match", "digit_accuracy", *digits, *(f"exact_match_{name}" for name in groups)]
+    assert list(task.metrics) == [*expected, "exact_match_shifted"]
+    assert list(PaddedMultiplication(measured_rounds=(0, 3)).metrics)[-2:] == [
+        "exact_match_rounds_0", "exact_match_rounds_3",
+    ]  # fmt: skip
     assert task.headline == ("exact_match", "exact_match_shifted", "digit_accuracy")
 
 
