@@ -97,14 +97,16 @@ def what_mattered(result: Summary) -> str:
         reasons = {effect.reason if effect.matched else CONFOUNDED for effect in effects_on_score(result)}
         why = f": {reasons.pop()}" if len(reasons) == 1 else ""
         return f"Nothing can be said about what mattered{why or ': no effect has an interval'}."
-    clear: dict[str, list[str]] = {}
-    for line in lines:
+    # Of a key with several values that differ clearly from the first, the best one is named.
+    sign, clear = -1.0 if result.objective.direction == "minimize" else 1.0, dict[str, str]()
+    gains = {id(line): sign * line.difference.difference if line.difference else 0.0 for line in lines}
+    for line in sorted(lines, key=lambda line: -gains[id(line)] if math.isfinite(gains[id(line)]) else 0.0):
         if number := _clear(result, line):
-            clear.setdefault(names[line.effect.key], []).append(number)
+            clear.setdefault(names[line.effect.key], number)
     rest = [name for name in names.values() if name not in clear]
     if not clear:
         return f"No hyperparameter has a clear effect on the score: every 95 % interval contains 0 ({first_few(rest)})."
-    shown = first_few([f"{name} ({numbers[0]})" for name, numbers in clear.items()], MOST_NAMED)
+    shown = first_few([f"{name} ({clear[name]})" for name in names.values() if name in clear], MOST_NAMED)
     inconclusive = f"; inconclusive: {first_few(rest)}" if rest else ""
     return f"What mattered at {lines[0].outcome.at_lengths}: {shown}{inconclusive}."
 
@@ -138,7 +140,8 @@ def _clear(result: Summary, line: EffectLine) -> str:
         low, high = line.effect.low, line.effect.high
     if low <= 0 <= high or math.isnan(low):
         return ""
-    return f"{what} is {rises if value > 0 else falls}, {by} {value:+.3g} [{low:+.3g}, {high:+.3g}]"
+    than = f" than {line.difference.against}" if line.difference else ""
+    return f"{what} is {rises if value > 0 else falls}{than}, {by} {value:+.3g} [{low:+.3g}, {high:+.3g}]"
 
 
 def _at_test(result: Summary, row: Row) -> str:

@@ -135,6 +135,19 @@ def test_categories_are_told_apart_from_their_first_value(tmp_path, synthetic_sw
     assert "norm (pre is worse, by +" in what_mattered(result)
 
 
+def test_the_best_value_of_a_grid_is_named(tmp_path, synthetic_sweep):
+    """The second of four rates is better than the first by 0.1, the third by 0.3, the fourth worse by 0.1."""
+
+    def by_rate(number, seed, average, metric, lengths, step):
+        return 0.6 - (0.0, 0.1, 0.3, -0.1)[number] + 0.001 * lengths + 0.001 * (seed * (number + 3) % 5)
+
+    rates = [0.001, 0.003, 0.01, 0.03]
+    spec = {"search.sampler": "grid", "space": {"training.learning_rate": {"grid": rates}}}
+    values = [{"training.learning_rate": rate} for rate in rates]
+    result = summary(synthetic_sweep(tmp_path / "rates", values, 8, by_rate, spec=spec))
+    assert "lr (0.01 is better than 0.001, by -0.3" in what_mattered(result)
+
+
 def test_confirmed_scores_stand_beside_those_of_the_search(short_text):
     result = summary(SweepState.load(RELEASED / "finished"))
     (one,) = read_confirmations(result)
