@@ -32,7 +32,8 @@ from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.running.schedulers.choice import find_missing_resources
-from orchestrator.sweep.confirm import best_rows, refuse_many_seeds
+from orchestrator.sweep.confirm import refuse_many_seeds
+from orchestrator.sweep.selection import best_rows, refuse_top_with_names, refuse_unfinished
 from orchestrator.sweep.specification import (
     SETTINGS,
     SPEC_FILE,
@@ -241,8 +242,7 @@ def _named_configurations(state: SweepState, top: int | None, only: Sequence[str
         return []
     if seeds is None:
         raise UserError("--top and --configuration say which configurations get more seeds; give --seeds, too")
-    if top is not None and only:
-        raise UserError("--top and --configuration both say which configurations get more seeds; give one of them")
+    refuse_top_with_names(top, only, "get more seeds")
     if top is None:
         found = {name: find_configuration(state, name) for name in only}
         for name, one in found.items():
@@ -251,12 +251,7 @@ def _named_configurations(state: SweepState, top: int | None, only: Sequence[str
                 raise UserError(f"{what} was pruned at step {one.pruned_at}; allowed: one that was not")
         return list(dict.fromkeys(one.config_id for one in found.values()))
     result = summary(state)
-    if not result.finished:
-        raise UserError(
-            f"{state.folder}: --top {top}: this sweep is not finished ({result.configurations_finished} of "
-            f"{result.planned} configurations), so which are first may change; finish it by: "
-            f"{command('resume', state.folder)}\nor name them by --configuration"
-        )
+    refuse_unfinished(result, f"{state.folder}: --top {top}", "or name them by --configuration")
     return [row.config_id for row in best_rows(result, top)]
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.consoles import say
 from orchestrator.ending.ending import Outcome
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration, configure
@@ -24,10 +23,10 @@ from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.storage import fetch_missing
-from orchestrator.sweep import sweep
-from orchestrator.sweep.confirm import SweepBeside, best_rows, make_listed_spec, named_rows
+from orchestrator.sweep.beside import SweepBeside, make_listed_spec, run_beside
+from orchestrator.sweep.selection import choose_rows, refuse_top_with_names, refuse_unfinished
 from orchestrator.trainer import refuse_program
-from orchestrator.wording import command, counted, label, spans
+from orchestrator.wording import counted, label, spans
 from search_spaces import SweepSpec, dump_yaml, parse_sweep
 
 
@@ -44,10 +43,7 @@ def extend_steps(
     """
     folder = folder.resolve()
     fetch_missing(folder / "checkpoints")
-    planned = plan(SweepState.load(folder))
-    for line in planned.lines:
-        say(console, line)
-    return sweep.run_sweep(planned.spec, folder.parent, console, planned.origin, max_seconds=max_seconds)
+    return run_beside(folder, console, plan, max_seconds=max_seconds)
 
 
 def plan_more_steps(
@@ -68,17 +64,12 @@ def plan_more_steps(
     refuse_program(state.spec, f"--steps {steps}")
     import_recorded(state)
     result = summary(state)
-    if not result.finished:
-        raise UserError(
-            f"{state.folder}: --steps {steps}: this sweep is not finished ({result.configurations_finished} of "
-            f"{result.planned} configurations); finish it by: {command('resume', state.folder)}"
-        )
-    if top is not None and only:
-        raise UserError("--top and --configuration both say which configurations get more steps; give one of them")
+    refuse_unfinished(result, f"{state.folder}: --steps {steps}")
+    refuse_top_with_names(top, only, "get more steps")
     good = {name for name, one in state.configurations.items() if one.succeeded}  # also infinite scores
     if not good:
         raise UserError(f"{state.folder}: --steps {steps}: no configuration succeeded, so none can be trained further")
-    rows = named_rows(result, state, only, good) if only else best_rows(result, len(good) if top is None else top, good)
+    rows = choose_rows(result, state, len(good) if top is None else top, only, good)
     before = [state.configurations[row.config_id] for row in rows]
     header = {
         "name": name or f"{state.name}-steps-{steps}",

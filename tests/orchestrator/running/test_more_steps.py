@@ -14,7 +14,8 @@ from rich.console import Console
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.figures import drawing
 from orchestrator.record.state.state import SweepState
-from orchestrator.sweep.confirm import SweepBeside, plan_confirmation
+from orchestrator.sweep.beside import SweepBeside
+from orchestrator.sweep.confirm import plan_confirmation
 from orchestrator.sweep.extend import extend_sweep
 from orchestrator.sweep.more_steps import extend_steps, plan_more_steps
 from orchestrator.sweep.sweep import resume_sweep, run_sweep

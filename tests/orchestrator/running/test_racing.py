@@ -15,7 +15,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.summarise import summary
-from orchestrator.sweep.confirm import best_rows
+from orchestrator.sweep.selection import best_rows
 from search_spaces import Racing, load_sweep
 from tests.orchestrator.running.deaths import kill
 from tests.orchestrator.running.ledgers import (

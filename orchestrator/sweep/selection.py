@@ -1,0 +1,89 @@
+"""Which configurations a verb takes: the first ones by the objective (--top), or named ones (--configuration)."""
+
+import math
+from collections.abc import Collection, Sequence
+
+from orchestrator.errors import UserError
+from orchestrator.record.state.labels import find_configuration
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.summary import Row, Summary
+from orchestrator.wording import command, label
+
+
+def refuse_top_with_names(top: int | None, names: Sequence[str], purpose: str) -> None:
+    """Raise UserError if both options are given; `purpose` says what the configurations are for."""
+    if top is not None and names:
+        raise UserError(f"--top and --configuration both say which configurations {purpose}; give one of them")
+
+
+def refuse_unfinished(result: Summary, what: str, alternative: str = "") -> None:
+    """Raise UserError for a sweep that is not finished: which configurations are first may change."""
+    if not result.finished:
+        raise UserError(
+            f"{what}: this sweep is not finished ({result.configurations_finished} of {result.planned} "
+            f"configurations), so which are first may change; finish it by: {command('resume', result.folder)}"
+            + (f"\n{alternative}" if alternative else "")
+        )
+
+
+def choose_rows(
+    result: Summary, state: SweepState, top: int, names: Sequence[str], good: Collection[str] | None = None
+) -> list[Row]:
+    """Return the rows of the configurations with these names, or without names the first `top` ones.
+
+    Raises what `named_rows` and `best_rows` raise.
+    """
+    return named_rows(result, state, names, good) if names else best_rows(result, top, good)
+
+
+def best_rows(result: Summary, top: int, good: Collection[str] | None = None) -> list[Row]:
+    """Return the first `top` rows by the objective, of `good` config_ids, by default those with a finite score.
+
+    Raises UserError when there are fewer of them, and while a race is not over.
+    """
+    if result.race is not None and not result.race.is_over:
+        raise UserError(
+            f"--top {top}: the race of {result.name} is not over, so which are first is not known; resume it, "
+            "or name configurations by --configuration"
+        )
+    rows = [row for row in result.rows if is_good(row, good)]
+    allowed = f"a number from 1 to {len(rows)}" if rows else "nothing: there is none"
+    if top < 1:
+        raise UserError(f"--top {top} is not a number of configurations; allowed: {allowed}")
+    if top > len(rows):
+        ended = [row for row in result.rows if row.complete and row not in rows]
+        counts = {
+            "failed": sum(row.failed for row in ended),
+            "have no finite score": sum(not row.failed for row in ended),
+            "were pruned": (pruned := sum(row.pruned_at is not None for row in result.rows)),
+            "have not ended": result.planned - result.configurations_finished - pruned,
+        }
+        why = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "it has no more"
+        raise UserError(
+            f"--top {top}: {len(rows)} configurations of {result.name} succeeded ({why}); allowed: {allowed}"
+        )
+    return rows[:top]
+
+
+def named_rows(
+    result: Summary, state: SweepState, names: Sequence[str], good: Collection[str] | None = None
+) -> list[Row]:
+    """Return the rows of these configurations, best first.
+
+    Raises UserError for one that is not in `good`, by default for one without a finite score.
+    """
+    asked = {find_configuration(state, name).config_id: name for name in names}
+    for row in result.rows:
+        if row.config_id in asked and not is_good(row, good):
+            why = "failed" if row.failed else "has no finite score" if row.complete else row.why_incomplete
+            raise UserError(
+                f"--configuration {asked[row.config_id]}: {label(row.number)} {why}; allowed: one that succeeded"
+            )
+    return [row for row in result.rows if row.config_id in asked]
+
+
+def is_good(row: Row, good: Collection[str] | None = None) -> bool:
+    """Return whether a row is among `good` config_ids, by default whether it has a finite score."""
+    if good is not None:
+        return row.config_id in good
+    return row.rank is not None and row.score is not None and math.isfinite(row.score)
