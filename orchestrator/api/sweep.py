@@ -125,10 +125,10 @@ class Sweep:
 
         Raises UserError while none has a score.
         """
-        found = next((row for row in self.summary.rows if row.rank == 1), None)
-        if found is None:
+        best = next((row for row in self.summary.rows if row.rank == 1), None)
+        if best is None:
             raise UserError(f"{self.folder}: no configuration has a score yet")
-        return found
+        return best
 
     def plot_curves(self, ax: Axes | None = None, *, metric: str | None = None, average: str | None = None) -> Axes:
         """Draw the median curves against length, on new axes by default, and return the axes.
@@ -197,7 +197,7 @@ class Sweep:
         asked = json.loads(to_json("lengths and samples", {"lengths": lengths, "samples": samples}))
         keys = evaluate_later(self.folder, configurations, **asked, task=settings)
         self.refresh()
-        return _table(later_lines(one for one in self.summary.later_evaluations if one.key in keys))
+        return _table(later_lines(later for later in self.summary.later_evaluations if later.key in keys))
 
     def attention(
         self,

@@ -50,7 +50,7 @@ class Notice:
 def describe_end(state: SweepState, status: str, message: str) -> dict[str, Any]:
     """Return the fields of the JSON; `text` is one line with all of them, which Slack shows."""
     members = Counter(member.status for member in state.members)
-    done = sum(found.is_done for found in state.configurations.values())
+    done = sum(configuration.is_done for configuration in state.configurations.values())
     best = best_configuration(state)
     score = best.score if best and best.score is not None and math.isfinite(best.score) else None
     message, total = mask_passwords(message), len(state.configurations)

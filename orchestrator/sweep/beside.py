@@ -83,5 +83,5 @@ def make_listed_spec(
             "or give another --name to the new one"
         )
     again = zip(recorded, draw(spec, range(total(spec))), strict=True)
-    refuse_changed(spec, [replace(one, values=now.values) for one, now in again], what)
+    refuse_changed(spec, [replace(configuration, values=now.values) for configuration, now in again], what)
     return spec.in_folder(find_program(state))

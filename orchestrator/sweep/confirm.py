@@ -79,11 +79,11 @@ def plan_confirmation(
         "seeds": list(fresh_seeds(seeds, used)),
     }
     spec = make_listed_spec(state, chosen, header, overrides, "confirmed")
-    own = relative(state.folder)
+    lineage = relative(state.folder)
     origin = {
         "sweep": state.name,
         "spec_hash": state.spec_hash,
-        "root": {"sweep": own.root.sweep, "spec_hash": own.root.spec_hash},
+        "root": {"sweep": lineage.root.sweep, "spec_hash": lineage.root.spec_hash},
         "finished": result.finished,
         "of": result.configurations_finished,
         "used_seeds": sorted(used),

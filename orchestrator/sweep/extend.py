@@ -89,9 +89,9 @@ def extend_sweep(
     """
 
     fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
-    passive = [one for one in overrides if section_of(one) in SETTINGS]
+    passive = [override for override in overrides if section_of(override) in SETTINGS]
     asked = {"seeds": seeds, "configurations": configurations, "top": top, "only": list(only)}
-    asked["set"] = [one for one in overrides if one not in passive]
+    asked["set"] = [override for override in overrides if override not in passive]
     if SweepState.load(folder).asked == asked:
         return resume_sweep(folder, console, passive, accept_code_change=accept_code_change, max_seconds=max_seconds)
     with open_session(lambda: open_ledger(folder), console) as session:
@@ -185,7 +185,7 @@ def plan_extension(
         file = load_sweep(path, recorded=True)
         if spec.spec_hash != file.spec_hash and not is_earlier(file, state):
             refuse_changed(file, state)
-        passive = [one for one in overrides if section_of(one) in SETTINGS]
+        passive = [override for override in overrides if section_of(override) in SETTINGS]
         spec = with_settings_of(spec, load_sweep(path, passive, recorded=True) if passive else file)
     spec = spec.in_folder(find_program(state) or spec.folder)
     lines = _describe(state, spec, added, more)
@@ -229,9 +229,9 @@ def _describe(state: SweepState, spec: SweepSpec, added: Extension, more: dict[s
 def _describe_own_seeds(state: SweepState) -> str:
     """Return the seeds that single configurations have beside those of all, as the end of a sentence."""
     shared, labels = set(read_common_seeds(state.specs)), dict[str, list[str]]()
-    for one in state.configurations.values():
-        if own := set(state.planned_seeds(one.config_id)) - shared:
-            labels.setdefault(spans(sorted(own)), []).append(label(one.number))
+    for configuration in state.configurations.values():
+        if seeds := set(state.planned_seeds(configuration.config_id)) - shared:
+            labels.setdefault(spans(sorted(seeds)), []).append(label(configuration.number))
     words = [f"{seeds} of {', '.join(of)}" for seeds, of in labels.items()]
     return f" (already planned: {'; '.join(words)})" if words else ""
 
@@ -244,12 +244,14 @@ def _named_configurations(state: SweepState, top: int | None, only: Sequence[str
         raise UserError("--top and --configuration say which configurations get more seeds; give --seeds, too")
     refuse_top_with_names(top, only, "get more seeds")
     if top is None:
-        found = {name: find_configuration(state, name) for name in only}
-        for name, one in found.items():
-            if one.pruned_at is not None:
-                what = f"{state.folder}: --configuration {name}: {label(one.number)}"
-                raise UserError(f"{what} was pruned at step {one.pruned_at}; allowed: one that was not")
-        return list(dict.fromkeys(one.config_id for one in found.values()))
+        named = {name: find_configuration(state, name) for name in only}
+        for name, configuration in named.items():
+            if configuration.pruned_at is not None:
+                what = f"{state.folder}: --configuration {name}: {label(configuration.number)}"
+                raise UserError(
+                    f"{what} was pruned at step {configuration.pruned_at}; allowed: a configuration that was not"
+                )
+        return list(dict.fromkeys(configuration.config_id for configuration in named.values()))
     result = summary(state)
     refuse_unfinished(result, f"{state.folder}: --top {top}", "or name them by --configuration")
     return [row.config_id for row in best_rows(result, top)]

@@ -66,7 +66,8 @@ def plan_more_steps(
     result = summary(state)
     refuse_unfinished(result, f"{state.folder}: --steps {steps}")
     refuse_top_with_names(top, only, "get more steps")
-    good = {name for name, one in state.configurations.items() if one.succeeded}  # also infinite scores
+    # Configurations with infinite scores succeeded, too.
+    good = {name for name, configuration in state.configurations.items() if configuration.succeeded}
     if not good:
         raise UserError(f"{state.folder}: --steps {steps}: no configuration succeeded, so none can be trained further")
     rows = choose_rows(result, state, len(good) if top is None else top, only, good)
@@ -77,12 +78,12 @@ def plan_more_steps(
         "seeds": list(state.spec["seeds"]),
     }
     listed = make_listed_spec(state, rows, header, overrides, "extended")
-    spec = _with_steps(listed, steps, f"{state.folder}: --steps {steps}", [label(one.number) for one in before])
-    after = configure(spec, [(one.number, one.values) for one in draw(spec, range(total(spec)))])
+    spec = _with_steps(listed, steps, f"{state.folder}: --steps {steps}", [label(row.number) for row in rows])
+    after = configure(spec, [(drawn.number, drawn.values) for drawn in draw(spec, range(total(spec)))])
     device = "cuda" if spec.resources.gpus else "cpu"
     for old, new in zip(before, after, strict=True):
         _refuse_dependence(state, old, new, device)
-    kept = sorted({step for one in before for step in _kept_steps(state, one)})
+    kept = sorted({step for configuration in before for step in _kept_steps(state, configuration)})
     if not kept:
         raise UserError(
             f"{state.folder}: --steps {steps}: it has kept no states to continue from, because "
@@ -93,7 +94,7 @@ def plan_more_steps(
     continued = {
         new.config_id: {
             "config_id": old.config_id,
-            "packs": {str(seed): one.pack_id for seed, one in old.members.items()},
+            "packs": {str(seed): member.pack_id for seed, member in old.members.items()},
         }
         for old, new in reversed(list(zip(before, after, strict=True)))
     }
@@ -109,11 +110,14 @@ def plan_more_steps(
 
 def _describe_untrained(before: Sequence[ConfigurationState], seeds: Sequence[int]) -> list[str]:
     """Return notes about seeds that are not trained further, and members that start from step 0 because of a race."""
-    surplus = {label(one.number): sorted(set(one.members) - set(seeds)) for one in before}
+    surplus = {label(configuration.number): sorted(set(configuration.members) - set(seeds)) for configuration in before}
     notes = [
         f"note: seeds {spans(more)} of {name} stay behind: not all have them" for name, more in surplus.items() if more
     ]
-    lacking = {label(one.number): sum(seed not in one.members for seed in seeds) for one in before}
+    lacking = {
+        label(configuration.number): sum(seed not in configuration.members for seed in seeds)
+        for configuration in before
+    }
     if not (number := sum(lacking.values())):
         return notes
     names = ", ".join(name for name, count in lacking.items() if count)
@@ -140,8 +144,8 @@ def _with_steps(spec: SweepSpec, steps: int, what: str, labels: Sequence[str]) -
     for name, values in zip(labels, resolved["search"]["listed"], strict=True):
         whole = values if "training" in values else {**values, "training.steps": steps}
         if (same := first.setdefault(dump_yaml(whole), name)) != name:
-            one = f"{same} and {name} differ in training.steps alone, so both would be the same configuration"
-            raise UserError(f"{what}: {one}; allowed: one of them, by --configuration")
+            problem = f"{same} and {name} differ in training.steps alone, so both would be the same configuration"
+            raise UserError(f"{what}: {problem}; allowed: problem of them, by --configuration")
     return parse_sweep(dump_yaml(resolved), spec.where("training.steps"), name=spec.name).as_recorded()
 
 
@@ -153,8 +157,8 @@ def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configur
     what = f"{state.folder}: --steps {steps}: {label(old.number)}"
     if steps <= was.training.steps:
         raise UserError(f"{what} has {was.training.steps} steps already; allowed: more than that")
-    if found := list(step_dependence(was, replace(new.member(0), seed=was.seed), device)):
-        raise UserError(f"{what} cannot be trained further: {'; '.join(found)}; {_rerun_hint(steps)}")
+    if reasons := list(step_dependence(was, replace(new.member(0), seed=was.seed), device)):
+        raise UserError(f"{what} cannot be trained further: {'; '.join(reasons)}; {_rerun_hint(steps)}")
 
 
 def _kept_steps(state: SweepState, one: ConfigurationState) -> list[int]:

@@ -81,7 +81,7 @@ def run_sweep(
     with begin_reading(spec.folder) as reading:  # git, beside what follows
         sources = import_for(spec)
         configurations = check(spec)
-        for warning in warnings_for(spec, [one.member(spec.seeds[0]) for one in configurations]):
+        for warning in warnings_for(spec, [configuration.member(spec.seeds[0]) for configuration in configurations]):
             say(console, f"warning: {warning}")
         members = [configuration.member(spec.seeds[0]) for configuration in configurations]
         sources = (*sources, *trainer_of(spec.sections).sources(members, spec.folder))

@@ -27,9 +27,9 @@ from search_spaces import SweepSpec
 def _examples(spec: SweepSpec, state: SweepState, built: Sequence[Configuration]) -> Iterator[Member]:
     """Return a member of each recorded configuration; if none is recorded yet, of each that will be drawn first."""
     if state.configurations:
-        yield from (member_of(one) for one in state.configurations.values())
+        yield from (member_of(configuration) for configuration in state.configurations.values())
     else:
-        yield from (one.member(spec.seeds[0]) for one in built or check(spec))
+        yield from (configuration.member(spec.seeds[0]) for configuration in built or check(spec))
 
 
 class _Display:

@@ -38,9 +38,11 @@ if __name__ == "__main__":
     try:
         load(name)
     except Exception as error:
-        frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith("<frozen")]
-        said = describe_exception(error, [(one.filename, one.lineno) for one in frames[-1:]])
-        Connection(int(number)).send_bytes(json.dumps({"import_error": [said, traceback.format_exc()]}).encode())
+        frames = [
+            frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")
+        ]
+        message = describe_exception(error, [(frame.filename, frame.lineno) for frame in frames[-1:]])
+        Connection(int(number)).send_bytes(json.dumps({"import_error": [message, traceback.format_exc()]}).encode())
         os._exit(1)
     sys.modules[name].serve(int(number), *more)
     os._exit(0)  # skip the clean-up of large libraries

@@ -31,7 +31,7 @@ def serve(descriptor: int) -> None:
             local_worker.serve(connection)
             os._exit(0)
         os.close(connection)
-        workers = [one for one in [*workers, worker] if _is_running(one)]
+        workers = [process for process in [*workers, worker] if _is_running(process)]
     for worker in workers:
         if _is_running(worker):
             os.kill(worker, signal.SIGKILL)

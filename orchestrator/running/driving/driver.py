@@ -139,22 +139,22 @@ class SweepDriver:
 
     def evaluated(self, pack_id: str, evaluation: bytes) -> None:
         """Write the curves, then the record that names them; a step already in the ledger is left as it is."""
-        found = Evaluation.from_bytes(evaluation)
+        evaluated = Evaluation.from_bytes(evaluation)
         pack = self.state.packs[pack_id]
-        self.running[pack_id].step = max(self.running[pack_id].step, found.step)
-        if found.step not in pack.evaluations:
-            curves = curve_store.record_curves(self.state, pack, found)
+        self.running[pack_id].step = max(self.running[pack_id].step, evaluated.step)
+        if evaluated.step not in pack.evaluations:
+            curves = curve_store.record_curves(self.state, pack, evaluated)
             self.record(
                 "evaluation",
-                **evaluation_fields(pack_id, found, curves),
+                **evaluation_fields(pack_id, evaluated, curves),
                 **self._environments.fields(pack_id, self.state.environments),
-                **({"weights": weights.as_recorded(found.weights)} if found.weights else {}),
+                **({"weights": weights.as_recorded(evaluated.weights)} if evaluated.weights else {}),
             )
-            if found.final:
-                self._scores.score_final(pack_id, found)
-        if found.weights:
+            if evaluated.final:
+                self._scores.score_final(pack_id, evaluated)
+        if evaluated.weights:
             weights.discard_unnamed(self.state, pack_id)
-        self._seconds[pack_id] = found.seconds
+        self._seconds[pack_id] = evaluated.seconds
         self._stop_if_used_up()
 
     def progressed(self, pack_id: str, progress: dict[str, Any]) -> None:
@@ -230,14 +230,19 @@ class SweepDriver:
 
     def _situation(self) -> Situation:
         """Return the facts by which is decided what happens next."""
+        # A killed driver may have recorded a part of the generation itself.
         state, generation = self.state, self._generations[0] if self._generations else None
-        earlier = [one for one in state.configurations.values() if generation and one.number < generation.start]
+        earlier = [
+            configuration
+            for configuration in state.configurations.values()
+            if generation and configuration.number < generation.start
+        ]
         return Situation(
             queue=self.queue,
             running=self.running,
             fit=partial(self._budget.first_fitting, self.queue, self.running),
             generation=generation,
-            is_scored=all(one.finished for one in earlier),  # a killed driver may have recorded a part of a generation
+            is_scored=all(configuration.finished for configuration in earlier),
             is_rung_due=is_rung_due(state),
             is_round_due=is_round_due(state),
             is_race_over=is_race_over(state),
@@ -246,7 +251,7 @@ class SweepDriver:
 
     def _resume_recorded(self) -> None:
         """Record missing ends, queue unfinished packs, and plan configurations that were drawn but not packed."""
-        unscored = [name for name, found in self.state.configurations.items() if not found.finished]
+        unscored = [name for name, configuration in self.state.configurations.items() if not configuration.finished]
         racing = [] if self.state.race is None or is_race_over(self.state) else self.state.race.contenders
         needed = {*unscored, *racing}
         packs = {member.pack_id for name in needed for member in self.state.configurations[name].members.values()}
@@ -269,10 +274,10 @@ class SweepDriver:
 
     def _cut_again(self, waiting: Collection[str], shortage: Mapping[str, Any] | None = None) -> Collection[str]:
         """Cut waiting packs again if that is worth it, or after a shortage; return which packs wait then."""
-        found = recut_fields(self.state, waiting, self.running, self._packer, self._room, shortage)
-        if not found:
+        recut = recut_fields(self.state, waiting, self.running, self._packer, self._room, shortage)
+        if not recut:
             return waiting
-        fields, order = found
+        fields, order = recut
         self.record("recut", **fields)
         self._say(describe_recut(self.state.recuts[-1]))
         return order
@@ -282,7 +287,8 @@ class SweepDriver:
         new = self._sampler.draw_new(numbers)
         self.record_all("configuration", self._sampler.record_fields(new))
         names = {self.state.draws[number].config_id for number in numbers}
-        self._plan_packs(names, queue=True, built={one.config_id: one for one in new if one.duplicate_of is None})
+        built = {drawn.config_id: drawn for drawn in new if drawn.duplicate_of is None}
+        self._plan_packs(names, queue=True, built=built)
 
     def _plan_packs(self, names: set[str], queue: bool, built: Mapping[str, Configuration] | None = None) -> None:
         """Record packs for every member of these configurations that is in none; `built` spares building them."""

@@ -35,16 +35,18 @@ def recut_fields(
     short = state.packs[shortage["pack_id"]] if shortage else None
     earlier = [short.pack_id, *short.earlier] if short and _may_have_checkpoints(state, short) else []
     race = state.race
-    left = [one for one in state.packs.values() if not one.has_ended and (one is short or not is_paused(race, one))]
+    left = [
+        pack for pack in state.packs.values() if not pack.has_ended and (pack is short or not is_paused(race, pack))
+    ]
     unbegun_or_short = [
-        one
-        for one in left
-        if one is short
+        pack
+        for pack in left
+        if pack is short
         or (
-            one.pack_id in waiting
-            and not has_begun(one)
-            and not _may_have_checkpoints(state, one)
-            and not _continues(state, one)
+            pack.pack_id in waiting
+            and not has_begun(pack)
+            and not _may_have_checkpoints(state, pack)
+            and not _continues(state, pack)
         )
     ]
     cut_again = [short] if short and (earlier or _continues(state, short)) else unbegun_or_short

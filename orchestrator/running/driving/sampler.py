@@ -26,7 +26,7 @@ class ConfigurationSampler:
 
     def __init__(self, spec: SweepSpec, state: SweepState, built: Iterable[Configuration] = ()) -> None:
         self._spec, self._state = spec, state
-        self._built = {one.number: one for one in built}  # until a generation is drawn
+        self._built = {configuration.number: configuration for configuration in built}  # until a generation is drawn
         self._as_recorded: SweepSpec | None = None
         self._draws: dict[int, int] = {}
         self._names: dict[str, str] = {}  # the config_id in the ledger, by the one that today's code gives
@@ -36,29 +36,29 @@ class ConfigurationSampler:
         built, self._built = self._built, {}
         if not self._state.draws and built.keys() == set(numbers):
             self._as_recorded = self._spec
-            found = [built[number] for number in numbers]
+            drawn = [built[number] for number in numbers]
         else:
-            found = self._draw(numbers)
-        for one in found:
-            self._names.setdefault(one.config_id, one.config_id)
-        return found
+            drawn = self._draw(numbers)
+        for configuration in drawn:
+            self._names.setdefault(configuration.config_id, configuration.config_id)
+        return drawn
 
     def record_fields(self, new: Iterable[Configuration]) -> list[dict[str, Any]]:
         """Return the fields of the records of new configurations."""
         trainer, grid = trainer_of(self._spec.sections), grid_size(self._state.specs[0])
         known, records = set(self._state.measured), list[dict[str, Any]]()
-        for one in new:
-            draw = self._draws.get(one.number, one.number // grid)
-            measured = measured_fields(trainer.measured(one.member(self._spec.seeds[0])), known)
+        for configuration in new:
+            draw = self._draws.get(configuration.number, configuration.number // grid)
+            measured = measured_fields(trainer.measured(configuration.member(self._spec.seeds[0])), known)
             known.add(measured["measured"])
             records.append(
                 {
-                    "number": one.number,
-                    "config_id": one.config_id,
-                    "values": one.values,
-                    "resolved": one.resolved,
-                    "duplicate_of": one.duplicate_of,
-                    **({} if draw == one.number // grid else {"draw": draw}),
+                    "number": configuration.number,
+                    "config_id": configuration.config_id,
+                    "values": configuration.values,
+                    "resolved": configuration.resolved,
+                    "duplicate_of": configuration.duplicate_of,
+                    **({} if draw == configuration.number // grid else {"draw": draw}),
                     **measured,
                 }
             )
@@ -70,7 +70,7 @@ class ConfigurationSampler:
             earlier = self._state.configurations[self._state.draws[number].config_id]
             scored.append(search.Result(values=self._state.draws[number].values, score=earlier.score))
         index, drawn = draws_by_number(self._state), self._state.draws
-        known = {n: search.Draw(number=n, values=one.values, draw=index[n]) for n, one in drawn.items()}
+        known = {n: search.Draw(number=n, values=earlier.values, draw=index[n]) for n, earlier in drawn.items()}
         draws = search.draw(self._spec, numbers, scored, known)
         new = [(draw.number, draw.values) for draw in draws if draw.number not in drawn]
         self._draws |= {draw.number: draw.draw for draw in draws}
@@ -90,12 +90,12 @@ def lacking_members(
     because all members of a pack start from step 0 if one of them has no checkpoint.
     """
     new, continued = list[Waiting](), list[Waiting]()
-    for found in (one for name, one in state.configurations.items() if name in names):
-        lacking = [seed for seed in state.planned_seeds(found.config_id) if seed not in found.members]
-        kept = [seed for seed in lacking if continues_member(state, found.config_id, seed)]
+    for configuration in (recorded for name, recorded in state.configurations.items() if name in names):
+        lacking = [seed for seed in state.planned_seeds(configuration.config_id) if seed not in configuration.members]
+        kept = [seed for seed in lacking if continues_member(state, configuration.config_id, seed)]
         for waiting, seeds in ((new, [seed for seed in lacking if seed not in kept]), (continued, kept)):
             if seeds:
-                waiting.append((built.get(found.config_id) or as_configuration(found), seeds))
+                waiting.append((built.get(configuration.config_id) or as_configuration(configuration), seeds))
     return new, continued
 
 

@@ -52,7 +52,7 @@ class PackReporter:
 
     def progress(self, progress: Progress) -> None:
         """Restart the timeout of the watchdog, and report the progress if it is time to."""
-        self._watchdog.heard()
+        self._watchdog.beat()
         if time.monotonic() - self._last >= self._seconds:
             self._tell("progressed", asdict(progress))
             self._last = time.monotonic()
@@ -62,7 +62,7 @@ class PackReporter:
         self._tell("noticed", text)
 
     def _tell(self, name: str, content: Any) -> None:
-        self._watchdog.heard()
+        self._watchdog.beat()
         with self._watchdog.asleep():
             self._send(name, content)
 

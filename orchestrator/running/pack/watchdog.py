@@ -28,10 +28,10 @@ class Watchdog:
     def __enter__(self) -> "Watchdog":
         self._path.unlink(missing_ok=True)  # a link of this name is not followed
         self._file = self._path.open("x")
-        self.heard()
+        self.beat()
         return self
 
-    def heard(self) -> None:
+    def beat(self) -> None:
         """Restart the timeout: the process is alive."""
         faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._file or 2)
 
@@ -42,7 +42,7 @@ class Watchdog:
         try:
             yield
         finally:
-            self.heard()
+            self.beat()
 
     def __exit__(self, *_: object) -> None:
         faulthandler.cancel_dump_traceback_later()
@@ -51,12 +51,12 @@ class Watchdog:
             self._path.unlink(missing_ok=True)
 
 
-class PackSilent(BaseException):
+class HeartbeatTimeout(BaseException):
     """Raised in a pack by its LocalWatchdog; no `except Exception` between the two keeps it."""
 
 
 class LocalWatchdog:
-    """Raises PackSilent in the main thread after `seconds` without a heartbeat; first writes the stack of every thread.
+    """Raises HeartbeatTimeout in the main thread after `seconds` without a heartbeat; first writes all stacks.
 
     For packs in the process of their driver, which must not end. It can therefore stop a pack only while that runs
     Python code, not while it hangs inside a library. The file at `path` is kept only if it has stacks. While a debugger
@@ -74,14 +74,14 @@ class LocalWatchdog:
     def __enter__(self) -> "LocalWatchdog":
         self._path.unlink(missing_ok=True)  # a link of this name is not followed
         self._file = self._path.open("x")
-        self._before = signal.signal(signal.SIGUSR2, self._bark)
+        self._before = signal.signal(signal.SIGUSR2, self._on_timeout)
         self._thread.start()
         return self
 
-    def heard(self) -> None:
-        """Restart the timeout: the pack is alive. Raises PackSilent if the timeout has passed already."""
+    def beat(self) -> None:
+        """Restart the timeout: the pack is alive. Raises HeartbeatTimeout if the timeout has passed already."""
         if self._silent:
-            raise PackSilent(f"no heartbeat for {self._seconds:g} s")
+            raise HeartbeatTimeout(f"no heartbeat for {self._seconds:g} s")
         self._deadline = time.monotonic() + self._seconds
 
     @contextmanager
@@ -89,7 +89,7 @@ class LocalWatchdog:
         """Stop watching while the block waits for another process."""
         self._deadline = math.inf
         yield
-        self.heard()
+        self.beat()
 
     def __exit__(self, *_: object) -> None:
         self._deadline = math.inf
@@ -112,11 +112,11 @@ class LocalWatchdog:
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR2)
                 return
 
-    def _bark(self, number: int, frame: FrameType | None) -> None:
-        """Raise PackSilent in the main thread, unless the pack waits for another process or has ended."""
+    def _on_timeout(self, number: int, frame: FrameType | None) -> None:
+        """Raise HeartbeatTimeout in the main thread, unless the pack waits for another process or has ended."""
         if self._silent and self._deadline < math.inf:
             self._deadline = math.inf
-            raise PackSilent(f"no heartbeat for {self._seconds:g} s")
+            raise HeartbeatTimeout(f"no heartbeat for {self._seconds:g} s")
 
 
 def _in_debugger(frame: FrameType | None) -> bool:

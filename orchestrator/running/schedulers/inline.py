@@ -28,7 +28,7 @@ from orchestrator.running.pack.train_pack import (
     train_pack,
     use_inductor_cache,
 )
-from orchestrator.running.pack.watchdog import LocalWatchdog, PackSilent
+from orchestrator.running.pack.watchdog import HeartbeatTimeout, LocalWatchdog
 from orchestrator.shortages import raising_out_of_space
 
 
@@ -66,7 +66,7 @@ def _run_pack(driver: Driver, pack_id: str, text: str, retries: Retries) -> None
                 LocalWatchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog,
                 as_in_a_worker(work["cpus"]),
             ):
-                watchdog.heard()
+                watchdog.beat()
                 train_pack(work, PackReporter(send, watchdog, seconds=0.0))
         except OutOfSpace as error:
             raise DriverStopped(error) from error
@@ -74,7 +74,7 @@ def _run_pack(driver: Driver, pack_id: str, text: str, retries: Retries) -> None
             raise
         except BaseException as error:
             death = explain(error, own_files(work.get("code", ())))
-            if isinstance(error, PackSilent):  # the watchdog of a worker process kills it
+            if isinstance(error, HeartbeatTimeout):  # the watchdog of a worker process kills it
                 death = replace(death, killed=True)
         else:
             call_driver(driver.completed, pack_id)

@@ -115,7 +115,7 @@ class _Run:
 
     def idle_worker(self) -> _Worker:
         """Return a living worker without a pack, a new one if there is none."""
-        for worker in [one for one in self.workers if one.pack_id is None]:
+        for worker in [worker for worker in self.workers if worker.pack_id is None]:
             if not worker.connection.poll():  # an idle worker sends nothing: readable means closed
                 return worker
             self.remove(worker)

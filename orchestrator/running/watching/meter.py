@@ -57,14 +57,14 @@ def progress_rows(
     packs = sum(pack.has_ended for pack in state.packs.values())
     rate = sum(at.rate for at in running.values()) or speed
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
-    finished = sum(found.is_done for found in state.configurations.values())
+    finished = sum(configuration.is_done for configuration in state.configurations.values())
     rows += [
         ("configurations", f"{finished}/{count_planned(state)}"),
         ("seeds", f"{ended['complete'] + ended['failed']}/{_count_seeds(state)}"),
         ("seeds failed", str(ended["failed"])),
     ]
     if may_stop(state):
-        rows.append(("seeds stopped early", str(sum(one.stopped_at is not None for one in state.members))))
+        rows.append(("seeds stopped early", str(sum(member.stopped_at is not None for member in state.members))))
     rows.append(("packs", f"{packs}/{len(state.packs)}, {len(running)} running" if state.packs else "-"))
     if (first := seconds_to_first_evaluation(state, running)) is not None:
         rows.append(("first evaluation", f"begins in about {duration(first)}" if first else "under way"))
@@ -127,9 +127,9 @@ def best_configuration(state: SweepState) -> ConfigurationState | None:
         state.configurations[name] for name in (state.race.contenders if state.race else state.configurations)
     ]
     ranked = [
-        (sign * found.score, found.number, found)
-        for found in candidates
-        if found.score is not None and math.isfinite(found.score)
+        (sign * configuration.score, configuration.number, configuration)
+        for configuration in candidates
+        if configuration.score is not None and math.isfinite(configuration.score)
     ]
     return min(ranked)[2] if ranked else None  # numbers are distinct: configurations themselves are never compared
 
@@ -149,7 +149,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
     standing = f"running, by {owner}" if owner else state.ended or "interrupted"
     is_over = owner or state.ended in ("complete", "failed", STOPPED)  # whose message has the command
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
-    finished = sum(found.is_done for found in state.configurations.values())
+    finished = sum(configuration.is_done for configuration in state.configurations.values())
     rows = [
         ("sweep", f"{state.name} (study {state.study}) in {state.folder}"),
         *_confirms_row(state),
@@ -198,16 +198,18 @@ def _confirms_row(state: SweepState) -> list[tuple[str, str]]:
 def _race_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return a row for every rung that is decided and for every round of a race."""
     race = state.race
-    rungs = [(f"rung at step {one.step}", describe_rung(one)) for one in state.rungs]
+    rungs = [(f"rung at step {decision.step}", describe_rung(decision)) for decision in state.rungs]
     rounds = enumerate(race.rounds if race else (), start=1)
-    return rungs + [(f"round {at}", describe_round(one, race is not None and race.is_over)) for at, one in rounds]
+    return rungs + [
+        (f"round {at}", describe_round(decision, race is not None and race.is_over)) for at, decision in rounds
+    ]
 
 
 def _stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
     """Return the row of seeds that stopped early, if early stopping is on."""
     if not may_stop(state):
         return []
-    steps = [step for found in state.configurations.values() for step in stopped_at(found)]
+    steps = [step for configuration in state.configurations.values() for step in stopped_at(configuration)]
     when = f", median at step {statistics.median(steps):,g}" if steps else ""
     return [("seeds stopped early", f"{len(steps)}/{seeds}{when}")]
 

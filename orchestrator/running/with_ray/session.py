@@ -44,9 +44,9 @@ def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
         share = resources.get("memory", 4 * 2**30) / max(1, workers)
         notes = "" if workers else f"; no node has {describe_amounts(need)} yet, so the sweep waits for one"
         if gpus:
-            found = NodeMemory(need).read(ASK_SECONDS) if address else gpus_here()
-            share = smallest_share(found, gpus)
-            notes += "" if found else f"; no GPU says how much memory it has, {UNKNOWN / 2**30:.0f} GiB are assumed"
+            memory = NodeMemory(need).read(ASK_SECONDS) if address else gpus_here()
+            share = smallest_share(memory, gpus)
+            notes += "" if memory else f"; no GPU says how much memory it has, {UNKNOWN / 2**30:.0f} GiB are assumed"
         yield Cluster(
             workers=max(1, workers),
             bytes_per_worker=share,

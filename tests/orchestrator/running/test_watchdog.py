@@ -49,7 +49,7 @@ def test_it_starts_anew_when_it_hears_something_and_sleeps_while_the_worker_wait
     path, armed = tmp_path / "stuck.txt", ("armed", 9.0, True)
     with Watchdog(9.0, path) as one:
         assert calls == [armed] and path.exists()
-        one.heard()
+        one.beat()
         with one.asleep():
             assert calls == [armed, armed, "off"]
         assert calls == [armed, armed, "off", armed]
