@@ -62,6 +62,7 @@ def plan_confirmation(
     succeeded, seeds that were used before, overrides of anything but SETTINGS; SweepExists when the name is taken;
     SweepFileError for a wrong name or override.
     """
+    # Which configurations are confirmed, and on which seeds.
     refuse_top_with_names(top, configurations, "are confirmed")
     refuse_imported(state)
     import_recorded(state)
@@ -79,6 +80,8 @@ def plan_confirmation(
         "seeds": list(fresh_seeds(seeds, used)),
     }
     spec = make_listed_spec(state, chosen, header, overrides, "confirmed")
+
+    # What the report of the confirmation needs of this sweep, which may be deleted later.
     lineage = relative(state.folder)
     origin = {
         "sweep": state.name,

@@ -141,6 +141,7 @@ def plan_extension(
     added to these configurations only. Raises UserError for what cannot be added, or if nothing is added;
     SweepFileError for a wrong override; SpecChanged when sweep.yaml was changed to something else.
     """
+    # Options that contradict one another, or a part of the file that never changes.
     refuse_imported(state)
     what, recorded = str(state.folder), recorded_spec(state)
     refuse_fixed(overrides, f"{', '.join(SETTINGS)}, space, search, seeds")
@@ -151,6 +152,8 @@ def plan_extension(
     named = _named_configurations(state, top, only, seeds)
     if configurations is not None:
         refuse_configurations(recorded, configurations, what)
+
+    # The wanted seeds and configurations, as changes of the recorded specification.
     taken = seeds_of_others(state, strict=CONFIRMS in state.provenance)
     changes, more = list(overrides), dict[str, tuple[int, ...]]()
     if configurations is not None:
@@ -163,6 +166,8 @@ def plan_extension(
     if racing is not None and racing.keep is None and racing.test is None and seeds is not None and not named:
         raise UserError(f"--seeds {seeds}: {what} does not say which configurations stay in its race; give --top, too")
     spec = parse_recorded(state.spec, f"{state.folder / SPEC_FILE} (to extend)", changes)
+
+    # What is added must change nothing that is trained, and decide no race again.
     added = refuse_extension(recorded, spec, what)
     if (state.decisions or state.rungs) and (added.configurations or added.grids):
         raise UserError(
@@ -180,6 +185,8 @@ def plan_extension(
             f"{spans(recorded.seeds)}{_describe_own_seeds(state)}; what is not finished is done by: "
             f"{command('resume', state.folder)}"
         )
+
+    # Settings that change no results are those of sweep.yaml, which may have been edited since.
     path = state.folder / SPEC_FILE
     if path.exists():
         file = load_sweep(path, recorded=True)
@@ -188,6 +195,8 @@ def plan_extension(
         passive = [override for override in overrides if section_of(override) in SETTINGS]
         spec = with_settings_of(spec, load_sweep(path, passive, recorded=True) if passive else file)
     spec = spec.in_folder(find_program(state) or spec.folder)
+
+    # What the user reads before anything is trained.
     lines = _describe(state, spec, added, more)
     if used:
         used = sorted(used)

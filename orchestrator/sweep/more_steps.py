@@ -60,6 +60,7 @@ def plan_more_steps(
     Writes nothing. Raises UserError for an unfinished sweep, where no state is kept, and where a shorter training is
     not the beginning of a longer one, with the reason; and what `make_listed_spec` raises.
     """
+    # Which configurations are trained further.
     refuse_imported(state)
     refuse_program(state.spec, f"--steps {steps}")
     import_recorded(state)
@@ -72,6 +73,8 @@ def plan_more_steps(
         raise UserError(f"{state.folder}: --steps {steps}: no configuration succeeded, so none can be trained further")
     rows = choose_rows(result, state, len(good) if top is None else top, only, good)
     before = [state.configurations[row.config_id] for row in rows]
+
+    # Their longer trainings, which must begin as the shorter ones did.
     header = {
         "name": name or f"{state.name}-steps-{steps}",
         "description": f"{state.name} up to step {steps}: {', '.join(label(row.number) for row in rows)}.",
@@ -83,6 +86,8 @@ def plan_more_steps(
     device = "cuda" if spec.resources.gpus else "cpu"
     for old, new in zip(before, after, strict=True):
         _refuse_dependence(state, old, new, device)
+
+    # The checkpoints that they continue from.
     kept = sorted({step for configuration in before for step in _kept_steps(state, configuration)})
     if not kept:
         raise UserError(

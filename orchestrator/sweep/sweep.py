@@ -71,12 +71,15 @@ def run_sweep(
     SweepExists or SpecChanged when the folder holds a sweep already, LedgerError when it cannot be written. All but
     LedgerError are raised before anything is written.
     """
+    # Refuse a folder that holds a sweep already, and resources that are not here.
     spec, folder = with_store(spec), storage / spec.name
     fetch_sweep(folder)
     refuse_deleted(folder)
     with _mistakes_first(spec):
         refuse_existing(spec, folder)
     find_missing_resources(spec).raise_any()
+
+    # Build the first configurations, and read the code that they are trained with.
     registered = register(spec)
     with begin_reading(spec.folder) as reading:  # git, beside what follows
         sources = import_for(spec)
@@ -86,6 +89,8 @@ def run_sweep(
         members = [configuration.member(spec.seeds[0]) for configuration in configurations]
         sources = (*sources, *trainer_of(spec.sections).sources(members, spec.folder))
         code = record_code(reading.read(), sources)
+
+    # The first record says what the sweep wants; from it on, resume can do the rest.
     first: dict[str, Any] = {
         "name": spec.name,
         "study": spec.study,

@@ -32,6 +32,7 @@ def recut_fields(
     that a worker is training, by pack_id. `shortage` has the fields of a pack that waits because it ran out of memory;
     if it may have checkpoints it is cut alone, because a pack can continue from the checkpoints of only one pack.
     """
+    # Packs that may be cut: those that no worker has begun, and the one that ran out of memory.
     short = state.packs[shortage["pack_id"]] if shortage else None
     earlier = [short.pack_id, *short.earlier] if short and _may_have_checkpoints(state, short) else []
     race = state.race
@@ -51,6 +52,8 @@ def recut_fields(
     ]
     cut_again = [short] if short and (earlier or _continues(state, short)) else unbegun_or_short
     unbegun = {pack.pack_id: as_pack(pack) for pack in cut_again}
+
+    # Packs that stay, with the share that is left of each, decide how much cutting gains.
     begun = [
         (as_pack(pack), 1 - max(pack.step, running.get(pack.pack_id, Running()).step) / pack.steps)
         for pack in left
