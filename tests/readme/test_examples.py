@@ -18,7 +18,7 @@ from orchestrator.plan.checks.soundness import load_checked
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from search_spaces import load_claims, load_sweep, schema_text
-from trainers.check import check_class
+from trainers.check import check_class, check_task
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation, Progress
 from trainers.settings import registry
@@ -26,6 +26,7 @@ from trainers.settings import registry
 QUICKSTART = ROOT / "search_spaces" / "quickstart.yaml"
 TASK, POSITION, QUOTED = '@register("task"', '@register("position"', '@register("average"'
 MODEL = '@register("model"'
+METRIC = "class WithFirstMistake("
 
 
 def source() -> dict[str, Any]:
@@ -106,7 +107,8 @@ def test_code_is_quoted_from_the_file(text: str) -> None:
 
 
 def task_of_a_page(name: str) -> list[str]:
-    return [text for text in page("trainers/README.md").blocks("python") if f'{TASK}, "{name}"' in text]
+    pages = (page("trainers/README.md"), page("trainers/tasks/README.md"))
+    return [text for one in pages for text in one.blocks("python") if f'{TASK}, "{name}"' in text]
 
 
 @pytest.mark.usefixtures("own_code_forgotten")
@@ -139,6 +141,11 @@ def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump(whole), encoding="utf-8")
     assert load_checked(file).imports == ("my_tasks",)
     assert list(check_class("task", "running_maximum")) == []
+    (metric,) = [text for text in page("trainers/README.md").blocks("python") if METRIC in text]
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(metric, "README.md", "exec"), names)
+    measured = type("Measured", (names["WithFirstMistake"], registry.lookup("task", "running_maximum")), {})
+    assert check_task(measured()) == []
     model = {"name": "attention_only", "width": 8}
     training = {"steps": 2, "batch_size": 4, "learning_rate": 0.01, "compile": False}
     sections = {"task": {"name": "running_maximum"}, "model": model, "training": training}
@@ -158,16 +165,6 @@ def test_a_class_of_a_page_keeps_the_contract(
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module(f"readme_{kind}")
     assert list(check_class(kind, name)) == []
-
-
-def test_a_decoder_of_a_page_has_the_parameters_that_it_says() -> None:
-    text = page("trainers/README.md")
-    (model,) = [yaml.safe_load(one)["model"] for one in text.blocks("yaml") if "position: {name: tra}" in one]
-    task = {"name": "set_complement", "vocabulary": 6, "train_length": 2}
-    training = {"steps": 1, "batch_size": 1, "learning_rate": 0.01}
-    member = MemberConfig.from_dict({"task": task, "model": model, "training": training})
-    assert sum(one.size for one in member.model.parameters(member.task)) == pytest.approx(2.64e6, rel=2e-3)
-    assert "2.64 and" in text.text and "layers: 8, heads: 8, width: 512" in text.text
 
 
 class Silent:
