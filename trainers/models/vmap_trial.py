@@ -138,11 +138,18 @@ def _output_problems(
         yield f"returns the shape {given} for tokens ({rows}, {length}); allowed: logits {wanted}"
     elif not torch.isfinite(logits).all():
         yield "returns logits that are not finite with its initial weights"
-    elif causal and length > 1:
+    else:
+        # Other tokens in the first row may change no other row; in the last column, no earlier one of a causal task.
+        changed = tokens.clone()
+        changed[:, 0] = (changed[:, 0] + 1) % inputs
+        moved = _differentiated(module, changed, stacked=stacked)
+        if not torch.allclose(moved[:, 1:], logits[:, 1:], rtol=1e-4, atol=1e-5):
+            yield "mixes rows of a batch; tokens are (rows, length): give recurrent layers of torch batch_first=True"
+            return
         changed = tokens.clone()
         changed[..., -1] = (changed[..., -1] + 1) % inputs
         moved = _differentiated(module, changed, stacked=stacked)
-        if not torch.allclose(moved[..., :-1, :], logits[..., :-1, :], rtol=1e-4, atol=1e-5):
+        if causal and length > 1 and not torch.allclose(moved[..., :-1, :], logits[..., :-1, :], rtol=1e-4, atol=1e-5):
             yield "is not causal: it sees the tokens it should predict, since this task scores every prefix"
 
 

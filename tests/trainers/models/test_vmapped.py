@@ -203,6 +203,7 @@ REFUSED = {
     "WithInfinite": r"returns logits that are not finite",
     "WithConv": r"fails with RuntimeError: .*expected input",
     "WithSees": r"sees the tokens it should predict",
+    "WithTimeFirst": r"mixes rows of a batch",
     "WithNarrow": r"returns the shape \(3, 2, 8\) for tokens \(3, 7\); allowed: logits \(3, 7, 8\)",
     "WithDrawn": r"buffer inner.table is random",
     "WithFrozen": r"parameter inner.still is not trained",
