@@ -8,7 +8,6 @@ LengthwiseError                 printed as one message without a traceback; exit
 │   ├── UntrustedCode           somebody else's sweep would run code here, without --trust
 │   ├── SweepLocked             another driver is running this sweep
 │   ├── DivergedLedger          a local copy and its address have different continuations of a sweep
-│   ├── DeletedSweep            a sweep was deleted at its address, by another machine
 │   └── StorageRefused          wrong credentials, bucket or address of a storage, or a missing object
 ├── LedgerError                 the ledger cannot be read or written: full disk, read-only folder
 │   ├── OddEntry                2: a link, a pipe or a folder where a sweep has its own files
@@ -83,10 +82,6 @@ class SweepLocked(UserError):  # noqa: N818
 
 class DivergedLedger(UserError):  # noqa: N818
     """A sweep was continued at its address and in its local copy; the message says how to continue one of them."""
-
-
-class DeletedSweep(UserError):  # noqa: N818
-    """A sweep is no longer at its address, and this machine still has a copy of it."""
 
 
 class StorageRefused(UserError):  # noqa: N818

@@ -22,7 +22,7 @@ from orchestrator.importing.folder import ImportedSweep
 from orchestrator.importing.members import Members, Missing, group_members
 from orchestrator.importing.sources import KINDS, Naming, read_source
 from orchestrator.importing.table import Results, Rows, check_rows, read_table
-from orchestrator.mirror.fetch import fetch_sweep, refuse_deleted
+from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored import create_ledger
 from orchestrator.record.state.imported import IMPORTED
 from orchestrator.record.state.measured import measured_fields
@@ -136,7 +136,6 @@ def import_rows(
     }
     configurations, folder = _configurations(results, members, judging), storage / spec.name
     fetch_sweep(folder)
-    refuse_deleted(folder)
     with create_ledger(folder, first) as ledger, Interrupts() as interrupts:
         try:
             write_spec(first["spec"], folder)

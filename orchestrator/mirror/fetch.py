@@ -7,8 +7,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from orchestrator.addresses import address_of, is_address
-from orchestrator.errors import DeletedSweep, DivergedLedger, NotASweep, StorageError
-from orchestrator.mirror.lease import read_remote_owner
+from orchestrator.errors import DivergedLedger, NotASweep, StorageError
+from orchestrator.mirror.driver_lock import read_driver
 from orchestrator.record.ledger.folders import (
     LEDGER_FILE,
     LOCK_FILE,
@@ -22,40 +22,26 @@ from orchestrator.record.ledger.lock import PATIENCE_SECONDS
 from orchestrator.storage import Store
 from trainers.files.atomic_file import write_atomic
 
-SEGMENTS = "ledger"
-SEEN_FILE = ".mirror-seen"  # in a local copy whose sweep was at its address
+LEDGERS = "ledger"
 
 
 def find_sweep(named: str | Path) -> Path:
     """Return the folder of a sweep that is given by its folder, its address, or its name in the storage folder.
 
-    A local copy is first updated from its address. Raises what `fetch_sweep` and `resolve_place` raise, NotASweep
-    for an address without a sweep, and DeletedSweep unless the folder itself is given.
+    A local copy is first updated from its address. Raises what `fetch_sweep` and `resolve_place` raise, and NotASweep
+    for an address without a sweep.
     """
     folder = resolve_place(named)
     if len(folder.parts) == 1:
         fetch_sweep(default_storage() / folder)
     fetch_sweep(folder)
     if is_address(named) and not has_ledger(folder):
-        address = str(address_of(folder))
-        if address.startswith("file://") and has_ledger(Path(here := address.removeprefix("file://"))):
-            raise NotASweep(f"{address} was written as a folder; give it as one: {here}")
-        raise NotASweep(f"{address} holds no sweep: there is no ledger below it; {_suggest_command(folder, address)}")
-    found = find_in_storage(named)
-    if found != Path(named):
-        refuse_deleted(found)
-    return found
-
-
-def _suggest_command(folder: Path, address: str) -> str:
-    """Return what to do where an address has no ledger: its driver may have died before it could copy one."""
-    storage, _, name = address.rpartition("/")
-    if not Store(address).sizes():
-        return f"lengthwise list sweeps --storage {shlex.quote(storage)} shows those that are there"
-    return (
-        f"a driver began it and copied no record: resume it on its machine, if {folder} is there, or begin it with: "
-        f"lengthwise run FILE --storage {shlex.quote(storage)} --name {shlex.quote(name)}"
-    )
+        storage = shlex.quote(str(address_of(folder.parent)))
+        raise NotASweep(
+            f"{address_of(folder)} holds no sweep: there is no ledger below it; lengthwise list sweeps --storage "
+            f"{storage} shows those that are there"
+        )
+    return find_in_storage(named)
 
 
 def fetch_sweep(folder: Path) -> None:
@@ -67,45 +53,62 @@ def fetch_sweep(folder: Path) -> None:
     if address_of(folder) is None:
         return
     store = Store.for_copy(folder)
-    sizes = store.sizes()
-    if not any(name.startswith(f"{SEGMENTS}/") for name in sizes):
+    if not last_ledger(store):
         return
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK_FILE, timeout=PATIENCE_SECONDS)
-    with suppress(Timeout), lock:  # a driver that runs here has more than its mirror
-        owner = read_remote_owner(store)  # before the records: an owner that has ended has written all of them
-        path = folder / LEDGER_FILE
-        content = path.read_bytes() if path.exists() else b""
-        more = missing_records(store, folder, content)
+    with suppress(Timeout), lock:  # a driver that runs here has more than its copy
+        driver = read_driver(store)  # before the records: one that has ended has written all of them
+        newer = read_newer(store, folder)
+
+        # the files that the records name, then the records
+        sizes = store.sizes()
         lacking = [name for name in sizes if not (folder / name).exists()]
-        files = [name for name in lacking if name.startswith(("curves/", "code/"))]
-        files += [name for name in (sizes if more else lacking) if "/" not in name and name.endswith(".yaml")]
-        store.fetch(folder, files)
-        (folder / SEEN_FILE).touch()
-        if more:
-            write_atomic(path, [content[: content.rfind(b"\n") + 1] + more])
-        if owner:
-            write_atomic(folder / OWNER_FILE, [owner])
+        names = [name for name in lacking if name.startswith(("curves/", "code/"))]
+        names += [name for name in (sizes if newer else lacking) if "/" not in name and name.endswith(".yaml")]
+        store.fetch(folder, names)
+        if newer:
+            write_atomic(folder / LEDGER_FILE, [newer])
+        if driver:
+            write_atomic(folder / OWNER_FILE, [driver.encode()])
         else:
             (folder / OWNER_FILE).unlink(missing_ok=True)
 
 
-def was_deleted(folder: Path) -> bool:
-    """Whether a folder is the local copy of a sweep that was deleted at its address."""
-    is_copy = address_of(folder) is not None and (folder / SEEN_FILE).exists()
-    return is_copy and not Store.for_copy(folder).sizes(SEGMENTS)
+def ledger_name(number: int, content: bytes) -> str:
+    """Return the name of a ledger as a driver has copied it: its number, the bytes, the checksum of the last line."""
+    return f"{LEDGERS}/{number:06d}-{len(content):012d}-{content[-19:-3].decode()}.jsonl"
 
 
-def refuse_deleted(folder: Path) -> None:
-    """Raise DeletedSweep where a local copy is left of a sweep that was deleted at its address."""
-    if not was_deleted(folder):
-        return
-    raise DeletedSweep(
-        f"{address_of(folder)} no longer holds a sweep: another machine deleted it. Its copy {folder} is "
-        f"left as it was: lengthwise report {shlex.quote(str(folder))} reads it, "
-        f"lengthwise delete {shlex.quote(str(folder))} deletes it; to continue it, move that "
-        "folder to another place and resume it there"
-    )
+def ledger_size(name: str) -> int:
+    """Return the bytes of a ledger that its name has, 0 without one."""
+    return int(name.split("-")[1]) if name else 0
+
+
+def last_ledger(store: Store) -> str:
+    """Return the name of the ledger that counts, "" without one. One that is not as long as named was cut short."""
+    sizes = store.sizes(LEDGERS)
+    return max((name for name, size in sizes.items() if f"-{size:012d}-" in name), default="")
+
+
+def read_newer(store: Store, folder: Path) -> bytes:
+    """Return the ledger at an address if it has records that the local one lacks, else b"".
+
+    Raises DivergedLedger if each has records that the other lacks.
+    """
+    path, name = folder / LEDGER_FILE, last_ledger(store)
+    content = path.read_bytes() if path.exists() else b""
+    here = content[: content.rfind(b"\n") + 1]
+    if not name or name.endswith(ledger_name(0, here).partition("-")[2]):  # the same one
+        return b""
+    there = store.read([name])[name]
+    if not here.startswith(there) and not there.startswith(here):
+        raise DivergedLedger(
+            f"{folder} is a copy of {store.address}, and both have records that the other lacks, because the sweep was "
+            "continued elsewhere before this copy was complete there. Nothing was changed. To continue what is at the "
+            f"address, move {folder} away and repeat the command"
+        )
+    return there if len(there) > len(here) else b""
 
 
 def fetch_storage(storage: Path, *, strict: bool = True) -> list[str]:
@@ -122,36 +125,3 @@ def fetch_storage(storage: Path, *, strict: bool = True) -> list[str]:
                 raise
             problems.append(f"{name}: cannot be fetched: {str(error).splitlines()[0]}")
     return problems
-
-
-def missing_records(store: Store, folder: Path, content: bytes) -> bytes:
-    """Return the lines of the ledger at an address that a local one, without a torn last line, lacks.
-
-    Only the last segment that both have is compared: records contain their times, so ledgers that were continued apart
-    differ there. Raises DivergedLedger, and StorageError where a segment is missing.
-    """
-    have, ends = content.rfind(b"\n") + 1, {name: _first_byte(name) + size for name, size in _segments(store).items()}
-    read = [name for name, end in ends.items() if end >= have] or list(ends)[-1:]
-    there = b"".join(store.read(read).values())
-    start = _first_byte(read[0]) if read else 0
-    common = min(have - start, len(there))
-    if content[start : start + common] != there[:common]:
-        raise DivergedLedger(
-            f"{folder} is a copy of {store.address}, and both have records that the other lacks, because the sweep was "
-            "continued elsewhere before this copy was complete there. Nothing was changed. To continue what is at the "
-            f"address, move {folder} away and repeat the command"
-        )
-    return there[common:]
-
-
-def _segments(store: Store) -> dict[str, int]:
-    segments, end = store.sizes(SEGMENTS), 0
-    for name, size in segments.items():
-        if _first_byte(name) != end:
-            raise StorageError(f"{store.address}/{name}: the segment before it is missing")
-        end += size
-    return segments
-
-
-def _first_byte(name: str) -> int:
-    return int(Path(name).stem)

@@ -5,7 +5,6 @@ copies checkpoints and weights there after it has written them.
 """
 
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -43,22 +42,10 @@ def fetch_for(work: Mapping[str, Any]) -> None:
     for fields in work["code"]:
         files = [Path(fields["root"]) / name for name in fields["files"]]
         missing = [str(path.relative_to(folder)) for path in files if path.is_relative_to(folder) and not path.exists()]
-        _fetch_late(store, folder, missing)
+        store.fetch(folder, missing)
     earlier = [Path(one[0]) for states in work["earlier"] for one in states]
     for needed in dict.fromkeys([folder / "checkpoints" / work["pack_id"], *earlier]):
         fetch_missing(needed)
-
-
-def _fetch_late(store: Store, folder: Path, names: Sequence[str]) -> None:
-    """Fetch files that the driver may be about to copy; raises StorageRefused if they do not come."""
-    end = time.monotonic() + store.patience
-    while True:
-        try:
-            return store.fetch(folder, names)
-        except StorageRefused:
-            if time.monotonic() > end:
-                raise
-        time.sleep(1.0)
 
 
 class StopPoll:
@@ -96,34 +83,34 @@ class MirroredCheckpoints(Checkpoints):
 
     _thread: threading.Thread | None = field(default=None, init=False)
     _newest: Path | None = field(default=None, init=False)
-    _copied: Path | None = field(default=None, init=False)
 
     def save(self, snapshot: Snapshot, members: Sequence[tuple[str, int]]) -> Path:
         """Write one checkpoint as `Checkpoints` does, and have it copied."""
         self._newest = super().save(snapshot, members)
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._copy_newest, daemon=True)
+            self._thread = threading.Thread(target=self._keep_copying, daemon=True)
             self._thread.start()
         return self._newest
 
     def finish(self) -> str | None:
-        """Wait until the newest checkpoint is copied; return what prevents that, in words."""
+        """Copy the newest checkpoint; return what prevents that, in words."""
         if self._thread is not None:
             self._thread.join()
+        problem = self._copy(self._newest) if self._newest and self._newest.exists() else None
+        return f"its newest checkpoint was not copied: {problem}" if problem else None
+
+    def _keep_copying(self) -> None:
+        copied = None
+        while self._newest is not None and self._newest != copied:
+            copied = self._newest
+            self._copy(copied)
+
+    def _copy(self, path: Path) -> Exception | None:
+        """Copy a checkpoint and delete older ones there; return what prevents that."""
         try:
-            self._copy()
-        except (StorageError, StorageRefused) as error:
-            return f"its newest checkpoint was not copied: {error}"
-        return None
-
-    def _copy_newest(self) -> None:
-        with suppress(StorageError, StorageRefused):  # the next one is tried again
-            while self._newest != self._copied:
-                self._copy()
-
-    def _copy(self) -> None:
-        if (path := self._newest) is not None and path != self._copied and path.exists():
             store = Store.for_copy(self.folder)
             store.send(self.folder, [path.name])
             store.delete(name for name in store.sizes() if name < path.name and not (self.folder / name).exists())
-        self._copied = path
+        except (StorageError, StorageRefused) as error:
+            return error
+        return None

@@ -18,7 +18,7 @@ from orchestrator.code.provenance import provenance
 from orchestrator.consoles import say
 from orchestrator.ending.ending import Outcome, Session, open_session
 from orchestrator.errors import SpecChanged
-from orchestrator.mirror.fetch import fetch_sweep, refuse_deleted
+from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored import create_ledger, open_ledger
 from orchestrator.plan.checks.soundness import check, drawn_configurations
 from orchestrator.plan.configurations import warnings_for
@@ -74,7 +74,6 @@ def run_sweep(
     # Refuse a folder that holds a sweep already, and resources that are not here.
     spec, folder = with_store(spec), storage / spec.name
     fetch_sweep(folder)
-    refuse_deleted(folder)
     with _mistakes_first(spec):
         refuse_existing(spec, folder)
     find_missing_resources(spec).raise_any()

@@ -11,8 +11,8 @@ from orchestrator.addresses import address_of
 from orchestrator.claims.registration import KEPT
 from orchestrator.code.code_record import CODE_FOLDER
 from orchestrator.errors import LengthwiseError, UserError
-from orchestrator.mirror.fetch import SEEN_FILE, SEGMENTS
-from orchestrator.mirror.lease import NUMBER_FILE, OWNERS, Lease
+from orchestrator.mirror.driver_lock import DRIVERS, NUMBER_FILE, DriverLock
+from orchestrator.mirror.fetch import LEDGERS
 from orchestrator.record.kept.curves import CURVES_FILE, CURVES_FOLDER
 from orchestrator.record.ledger.folders import (
     CHECKPOINTS_FOLDER,
@@ -33,7 +33,7 @@ from orchestrator.sweep.specification import SPEC_FILE
 from orchestrator.upkeep.listing import readable_size
 
 _DERIVED = (SPEC_FILE, CURVES_FILE, REPORT_HTML, KEPT, *TABLES, *EARLIER)
-_OF_ADDRESSES = (SEGMENTS, OWNERS, NUMBER_FILE, SEEN_FILE)
+_OF_ADDRESSES = (LEDGERS, DRIVERS, NUMBER_FILE)
 _WHOLE = {*FILES, *_DERIVED, *_OF_ADDRESSES, CHECKPOINTS_FOLDER, CODE_FOLDER}  # with everything below them
 _OTHERS = (
     *(f"{CURVES_FOLDER}/*.parquet", "figures/*.png", f"{WEIGHTS_FOLDER}/*.safetensors"),
@@ -152,24 +152,22 @@ def delete_sweep(planned: Deletion, delete_runs: Callable[[], None] = lambda: No
 
 
 def _delete_objects(store: Store, planned: Deletion, delete_runs: Callable[[], None]) -> None:
-    """Delete the runs and the objects of a sweep; its ledger from the last segment, so that its beginning stays valid.
+    """Delete the runs and the objects of a sweep, its ledger last.
 
     The objects are listed again: another machine may have continued the sweep while the user was asked.
     """
-    lease = Lease(store, planned.folder)
-    lease.acquire()
+    lock = DriverLock(store, planned.folder)
+    lock.acquire()
     try:
         delete_runs()
-        deleted = [name for name in store.sizes() if _is_deleted(name, planned.checkpoints_only)]
-        names = [name for name in deleted if not name.startswith(f"{OWNERS}/")]
-        segments = [name for name in names if name.startswith(f"{SEGMENTS}/")]
-        store.delete(name for name in names if name not in segments)
-        for name in reversed(segments):
-            store.delete([name])
+        names = [name for name in store.sizes() if _is_deleted(name, planned.checkpoints_only)]
+        store.delete(name for name in names if not name.startswith((f"{DRIVERS}/", f"{LEDGERS}/")))
+        lock.beat()
+        store.delete(name for name in names if name.startswith(f"{LEDGERS}/"))
     finally:
-        lease.release()
+        lock.release()
     if not planned.checkpoints_only:
-        store.delete(store.sizes(OWNERS))
+        store.delete(store.sizes(DRIVERS))
 
 
 def _is_deleted(path: str, checkpoints_only: bool = False) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orchestrator.addresses import address_of, place_of
 from orchestrator.errors import LengthwiseError, UserError
-from orchestrator.mirror.fetch import fetch_storage, was_deleted
+from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.record.ledger.folders import sweep_folders
 from orchestrator.record.ledger.lock import running
 from orchestrator.record.state.lineage import CONFIRMS
@@ -42,12 +42,7 @@ def list_sweeps(storage: Path) -> list[str]:
 
 
 def state_word(state: SweepState) -> str:
-    """Return running, finished, failed (no configuration succeeded), interrupted, or how else its ledger ends.
-
-    A local copy of a sweep that another machine has deleted at its address is "deleted".
-    """
-    if was_deleted(state.folder):
-        return "deleted"
+    """Return running, finished, failed (no configuration succeeded), interrupted, or how else its ledger ends."""
     if running(state.folder):
         return "running"
     return _STATES.get(state.ended) or str(state.ended)

@@ -28,7 +28,7 @@ def test_the_tree_in_the_docstring_is_true() -> None:
 def test_bad_input_exits_with_2_and_failures_with_1() -> None:
     codes = {name: kind.exit_code for name, kind in TREE.items()}
     assert {name for name, code in codes.items() if code == 2} == {
-        "UserError", "SweepExists", "NotASweep", "SpecChanged", "SweepLocked", "DivergedLedger", "DeletedSweep",
+        "UserError", "SweepExists", "NotASweep", "SpecChanged", "SweepLocked", "DivergedLedger",
         "StorageRefused", "OddEntry", "DamagedLedger", "NewerLedger", "OlderLedger", "DamagedCurves", "DamagedWeights",
         "UntrustedCode",
     }  # fmt: skip

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.addresses import address_of, is_address, local_copy
-from orchestrator.errors import DeletedSweep, DivergedLedger, StorageError, StorageRefused, SweepLocked, TakenLedger
-from orchestrator.mirror import lease, mirrored
+from orchestrator.errors import DivergedLedger, StorageRefused, SweepLocked, TakenLedger
+from orchestrator.mirror import driver_lock, mirrored
+from orchestrator.mirror.driver_lock import DriverLock
 from orchestrator.mirror.fetch import fetch_sweep, find_sweep
-from orchestrator.mirror.lease import Lease
 from orchestrator.mirror.mirrored import create_ledger, open_ledger
 from orchestrator.mirror.worker import on_this_machine
 from orchestrator.record.ledger.ledger import Ledger
@@ -55,13 +55,13 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     monkeypatch.setattr(mirrored, "PAUSE", 0.01)
-    monkeypatch.setattr(lease, "_LOOK", 0.02)
-    monkeypatch.setattr(lease, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(driver_lock, "_LOOK", 0.02)
+    monkeypatch.setattr(driver_lock, "HEARTBEAT_SECONDS", 0.05)
     return lambda name: Machine(tmp_path / name, tmp_path / "bucket")
 
 
 def copied_bytes(bucket: Path) -> int:
-    return sum(path.stat().st_size for path in bucket.glob("ledger/*"))
+    return max((path.stat().st_size for path in bucket.glob("ledger/*")), default=0)
 
 
 @pytest.mark.parametrize(
@@ -90,23 +90,20 @@ def test_other_folders_have_no_address(monkeypatch, tmp_path):
     assert type(create_ledger(tmp_path / "s", FIRST)) is Ledger
 
 
-def test_segments_are_the_ledger_and_are_never_changed(machine):
+def test_records_are_copied_while_a_sweep_runs_and_continued_on_another_machine(machine):
+    bucket = machine("a").bucket
     with machine("a") as folder:
         ledger = create_ledger(folder, FIRST)
-        segments = machine("a").bucket / "ledger"
-        known = {}
         for number in range(3):
             ledger.append("publish", uri=None, ok=True, message=str(number))
             size = ledger.path.stat().st_size
-            wait_for(lambda size=size: copied_bytes(machine("a").bucket) == size)
-            assert known.items() <= (known := {path: path.read_bytes() for path in segments.iterdir()}).items()
+            wait_for(lambda size=size: copied_bytes(bucket) == size)
         with ledger.path.open("ab") as file:
             file.write(b"written and not acknowledged\n")
-        ledger._copy()
+        time.sleep(0.1)
+        assert copied_bytes(bucket) == size and len(list(bucket.glob("ledger/*"))) <= 2
         os.truncate(ledger.path, size)
         ledger.close()
-        assert len(known) >= 3
-        assert b"".join(known[path] for path in sorted(known)) == ledger.path.read_bytes()
     with machine("b") as other:
         with open_ledger(other) as ledger:
             ledger.append("publish", uri=None, ok=True, message="b")
@@ -114,6 +111,40 @@ def test_segments_are_the_ledger_and_are_never_changed(machine):
     with machine("a") as folder:
         fetch_sweep(folder)
         assert (folder / "events.jsonl").read_bytes() == (other / "events.jsonl").read_bytes()
+
+
+def test_a_copy_that_was_cut_short_does_not_count(machine):
+    with machine("a") as folder:
+        create_ledger(folder, FIRST).close()
+        (whole,) = (machine("a").bucket / "ledger").iterdir()
+        torn = whole.with_name(whole.name.replace("-000000", "-000009"))
+        torn.write_bytes(whole.read_bytes()[:-9])
+    with machine("b") as other:
+        fetch_sweep(other)
+        assert (other / "events.jsonl").read_bytes() == whole.read_bytes()
+
+
+def test_a_driver_that_was_taken_over_overwrites_nothing(machine, monkeypatch):
+    monkeypatch.setattr(driver_lock, "SILENCE", 0.1)
+    with machine("a") as folder:
+        hung = create_ledger(folder, FIRST)
+        wait_for(lambda: copied_bytes(machine("a").bucket))
+        hung._ending = True  # its thread ends, as if it hung before its next copy
+        hung._wake.set()
+        hung._thread.join()
+    with machine("b") as other:
+        with open_ledger(other) as ledger:
+            ledger.append("publish", uri=None, ok=True, message="b")
+        content = (other / "events.jsonl").read_bytes()
+    with machine("a"):
+        hung.append("publish", uri=None, ok=True, message="much later" * 1000)
+        hung._copy(hung._driver, [])
+        assert copied_bytes(machine("a").bucket) > len(content)
+        hung._driver = None
+        hung.close()
+    with machine("c") as reader:
+        fetch_sweep(reader)
+        assert (reader / "events.jsonl").read_bytes() == content
 
 
 def test_ledgers_that_were_continued_apart_are_refused_as_they_are(machine):
@@ -127,7 +158,7 @@ def test_ledgers_that_were_continued_apart_are_refused_as_they_are(machine):
     with machine("a"), pytest.raises(DivergedLedger, match="both have records that the other lacks"):
         open_ledger(folder)
     assert (folder / "events.jsonl").read_bytes() == before
-    assert [path.read_bytes() for path in (machine("a").bucket / "owners").iterdir()] == [b""]  # nobody is the owner
+    assert {path.read_bytes() for path in (machine("a").bucket / "drivers").iterdir()} == {b"ended"}
 
 
 def test_a_torn_last_line_is_no_continuation(machine):
@@ -142,16 +173,6 @@ def test_a_torn_last_line_is_no_continuation(machine):
     assert (folder / "events.jsonl").read_bytes() == (other / "events.jsonl").read_bytes()
 
 
-def test_a_missing_segment_is_named(machine):
-    with machine("a") as folder:
-        create_ledger(folder, FIRST).close()
-        with open_ledger(folder) as ledger:
-            ledger.append("publish", uri=None, ok=True, message="a")
-    (machine("a").bucket / "ledger/000000000000.jsonl").unlink()
-    with machine("b") as other, pytest.raises(StorageError, match="the segment before it is missing"):
-        fetch_sweep(other)
-
-
 def test_a_living_owner_is_not_taken_over_and_a_dead_one_is(machine, monkeypatch):
     with machine("a") as folder:
         ledger = create_ledger(folder, FIRST)
@@ -159,11 +180,11 @@ def test_a_living_owner_is_not_taken_over_and_a_dead_one_is(machine, monkeypatch
     with machine("b") as other:
         with pytest.raises(SweepLocked, match="is being run by"):
             open_ledger(other)
-        ledger._lease._stop.set()  # the first one hangs: it has no heartbeat
-        ledger._lease._thread.join()
-        monkeypatch.setattr(lease, "SILENCE", 0.1)
+        beat, ledger._driver.beat = ledger._driver.beat, lambda: None  # the first one hangs
+        monkeypatch.setattr(driver_lock, "SILENCE", 0.1)
         with open_ledger(other) as second:
             second.append("publish", uri=None, ok=True, message="b")
+    ledger._driver.beat = beat
     with pytest.raises(TakenLedger, match="one driver is enough"):
         for _ in range(1000):
             ledger.append("publish", uri=None, ok=True, message="a")
@@ -180,12 +201,12 @@ def test_of_two_that_take_over_at_once_one_is_refused(machine, others):
     with machine("a") as folder:
         folder.mkdir(parents=True)
         store = Store.for_copy(folder)
-        late = Lease(store, folder)
+        late = DriverLock(store, folder)
         store_create, taken = store.create, []
 
         def create(name: str, content: bytes) -> bytes:
             for _ in range(0 if taken else others):  # a second one frees the number of the first
-                taken.append(Lease(Store.for_copy(folder), folder))
+                taken.append(DriverLock(Store.for_copy(folder), folder))
                 taken[-1].acquire()
                 taken[-1].release()
             return store_create(name, content)
@@ -199,19 +220,17 @@ def test_a_driver_that_waits_for_a_heartbeat_continues_when_the_other_one_ends(m
     with machine("a") as folder:
         folder.mkdir(parents=True)
         (tmp_path / "elsewhere").mkdir()
-        first = Lease(Store.for_copy(folder), tmp_path / "elsewhere")
+        first = DriverLock(Store.for_copy(folder), tmp_path / "elsewhere")
         first.acquire()
-        first._stop.set()  # no heartbeat comes before its end
-        first._thread.join()
-        monkeypatch.setattr(lease, "_LOOK", 0.05)
-        ended = partial(Store.for_copy(folder).write, first._name, b"")
+        monkeypatch.setattr(driver_lock, "_LOOK", 0.05)
+        ended = partial(Store.for_copy(folder).write, "drivers/000001.json", b"ended")
         began, ending = time.monotonic(), threading.Timer(0.2, ended)
         ending.start()
-        second = Lease(Store.for_copy(folder), folder)
+        second = DriverLock(Store.for_copy(folder), folder)
         second.acquire()
         second.release()
         ending.join()
-        assert time.monotonic() - began < lease.SILENCE / 2
+        assert time.monotonic() - began < driver_lock.SILENCE / 2
 
 
 def test_an_unknown_kind_of_address_is_refused(machine):
@@ -219,7 +238,7 @@ def test_an_unknown_kind_of_address_is_refused(machine):
         fetch_sweep(local_copy("nosuch://a/b"))
 
 
-def test_a_sweep_is_deleted_at_its_address_and_here(machine, tmp_path, monkeypatch):
+def test_a_sweep_is_deleted_at_its_address_and_here(machine, monkeypatch):
     with machine("a") as folder:
         bucket, deleted = machine("a").bucket, []
         with create_ledger(folder, FIRST) as ledger:
@@ -231,21 +250,23 @@ def test_a_sweep_is_deleted_at_its_address_and_here(machine, tmp_path, monkeypat
         (bucket / "notes.txt").write_text("mine")
         planned = plan_deletion(folder)
         assert planned.sentence.startswith(f"file://{bucket}: ") and planned.sentence.endswith("not written: notes.txt")
-        owner = Lease(Store(f"file://{bucket}"), tmp_path / "elsewhere")
-        (tmp_path / "elsewhere").mkdir()
-        owner.acquire()
+    with machine("b") as other:
+        elsewhere = open_ledger(other)
+    with machine("a"):
         before = sorted(bucket.rglob("*"))
         with pytest.raises(SweepLocked, match="is being run by"):
             delete_sweep(planned, lambda: pytest.fail("its MLflow runs are deleted while it runs"))
-        assert {*bucket.rglob("*")} >= {path for path in before if path.parent.name != "owners"} and folder.exists()
-        owner.release()
+        assert {*bucket.rglob("*")} >= {path for path in before if path.parent.name != "drivers"} and folder.exists()
+    with machine("b"):
+        elsewhere.close()
+    with machine("a"):
         (bucket / "curves").mkdir()
         (bucket / "curves/late.parquet").write_text("of another machine, after the user was asked")
         remove = Store.delete
 
         def interrupted(store, names):
             for name in names:
-                if len(list((bucket / "ledger").iterdir())) == 1:
+                if name.startswith("ledger/"):
                     raise KeyboardInterrupt
                 remove(store, [name])
                 deleted.append(name)
@@ -253,7 +274,7 @@ def test_a_sweep_is_deleted_at_its_address_and_here(machine, tmp_path, monkeypat
         monkeypatch.setattr(Store, "delete", interrupted)
         with pytest.raises(KeyboardInterrupt):
             delete_sweep(planned)
-        assert [path.name for path in (bucket / "ledger").iterdir()] == [f"{0:012d}.jsonl"]
+        assert list((bucket / "ledger").iterdir())
         monkeypatch.setattr(Store, "delete", remove)
         delete_sweep(plan_deletion(find_sweep(folder)))
         assert [path.name for path in bucket.rglob("*") if path.is_file()] == ["notes.txt"] and not folder.exists()
@@ -272,7 +293,7 @@ def test_publish_follows_a_sweep_of_another_machine_to_its_end(machine, tmp_path
         followed.append(copy)
 
     bucket, followed = machine("a").bucket, []
-    monkeypatch.setattr(lease, "HEARTBEAT_SECONDS", 5.0)  # a file is empty for an instant while it is written
+    monkeypatch.setattr(driver_lock, "HEARTBEAT_SECONDS", 5.0)  # a file is empty for an instant while it is written
     with machine("a") as folder:
         ledger = create_ledger(folder, FIRST)
         wait_for(lambda: list(bucket.glob("ledger/*")))
@@ -331,46 +352,6 @@ def test_configurations_of_sweeps_at_addresses_are_compared(machine, tmp_path, l
     for others in ([f"{two}/x"], ["0", f"{two}s/1"], [two, f"{two}s"]):
         missing = next(name for name in others if "//" in name and name != two).removesuffix("/1")
         lengthwise.refuses("compare", one, *others, said=f"{missing} holds no sweep: there is no ledger below it")
-    lengthwise.refuses("status", f"file://{FINISHED}", said=f"was written as a folder; give it as one: {FINISHED}")
-
-
-def test_a_copy_of_a_sweep_that_another_machine_has_deleted_is_neither_shown_as_if_it_were_there_nor_lost(
-    machine, tmp_path, lengthwise
-):
-    with machine("a") as folder:
-        create_ledger(folder, FIRST).close()
-        bucket = machine("a").bucket
-    with machine("b") as other:
-        fetch_sweep(other)
-    with machine("reads") as reader:  # and never runs the sweep
-        fetch_sweep(reader)
-    with machine("b"):
-        delete_sweep(plan_deletion(other))
-    with machine("reads"), pytest.raises(DeletedSweep):
-        find_sweep(f"file://{bucket}")
-    assert (reader / "events.jsonl").read_bytes() == (folder / "events.jsonl").read_bytes()
-    assert not list(bucket.rglob("*.jsonl")) and not other.exists()
-    before = (folder / "events.jsonl").read_bytes()
-    lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "a")
-    for named, storage in ((f"file://{bucket}", ()), ("s", ("--storage", f"file://{bucket.parent}"))):
-        for verb in ("status", "report", "resume", "delete"):
-            refused = lengthwise(verb, named, *storage)
-            assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1
-            assert refused.stderr.startswith(f"file://{bucket} no longer holds a sweep: another machine deleted it")
-            assert f"lengthwise report {folder} reads it" in refused.stderr
-    assert lengthwise("status", folder).returncode == 0
-    listed = lengthwise("list", "sweeps", "--storage", f"file://{bucket.parent}").stdout.splitlines()
-    assert listed[1].split()[:3] == ["s", "tests", "deleted"]
-    assert "no longer holds a sweep" in lengthwise("resume", folder).stderr
-    assert (folder / "events.jsonl").read_bytes() == before and not list(bucket.rglob("*.jsonl"))
-    (tmp_path / "kept").mkdir()
-    moved = folder.rename(tmp_path / "kept" / "s")
-    assert read_records(moved) and address_of(moved) is None
-    assert lengthwise("status", "s", "--storage", moved.parent).returncode == 0
-    listed = lengthwise("list", "sweeps", "--storage", moved.parent).stdout.splitlines()
-    assert listed[1].split()[:3] == ["s", "tests", "interrupted"]
-    moved.rename(folder)
-    assert lengthwise("delete", folder, "--yes").returncode == 0 and not folder.exists()
 
 
 def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeypatch, lengthwise):
@@ -407,21 +388,21 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
     words = sets(*settings)
     lengthwise.succeeds("run", file, "--storage", tmp_path / "alone", *words)
     monkeypatch.setattr(inline, "train_pack", elsewhere)
-    create, early = Store.create, []
+    write, early = Store.write, []
 
-    def create_late(store, name, content):
+    def write_late(store, name, content):
         fields = [decode(line).fields for line in content.splitlines()] if name.startswith("ledger/") else []
         named = [one["file"] for one in fields if "file" in one]
         named += [f"weights/{file['name']}" for one in fields for file in one.get("weights", ())]
         early.extend(name for name in named if not (storage / "trained" / name).exists())
-        return create(store, name, content)
+        write(store, name, content)
 
-    monkeypatch.setattr(Store, "create", create_late)
+    monkeypatch.setattr(Store, "write", write_late)
     lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "driver")
     lengthwise.succeeds("run", file, "--storage", f"file://{storage}", *words)
     assert len(attempts) == 6 and len(set(attempts)) == 3
     folder = tmp_path / "driver/lengthwise/storage/file" / str(storage)[1:] / "trained"
-    assert not early  # what a record names is there before its segment
+    assert not early  # what a record names is there before it
     assert curves(folder).equals(curves(tmp_path / "alone/trained"))
     resumed = [found for first, step, found in began if not first and step == 4]  # reported again, from a checkpoint
     assert len(resumed) == 3 and all("step-000000000006.ckpt" in found for found in resumed)
@@ -442,7 +423,7 @@ def save_and_die(self, snapshot, members):
     if snapshot.step == 6:
         self.finish()
         there = Store.for_copy(self.folder.parents[1])
-        while b'"kind":"pack"' not in b"".join(there.read(there.sizes("ledger")).values()):
+        while b'"kind":"pack"' not in b"".join(there.read(list(there.sizes("ledger"))[-1:]).values()):
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGKILL)
     return path
@@ -474,7 +455,7 @@ def test_a_pack_is_resumed_on_another_machine_from_its_checkpoint(tmp_path, monk
         steps.append(found[0].step if found[0] else 0)
         return found
 
-    monkeypatch.setattr(lease, "SILENCE", 0.5)
+    monkeypatch.setattr(driver_lock, "SILENCE", 0.5)
     monkeypatch.setattr(Checkpoints, "load", loaded)
     lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "b")
     lengthwise.succeeds("resume", f"file://{storage}/trained", "--set", "resources.pack=1")
@@ -503,15 +484,13 @@ def test_the_second_of_two_that_wait_for_a_dead_owner_is_told_who_took_over(mach
         folder.mkdir(parents=True)
         (tmp_path / "elsewhere").mkdir()
         store = Store.for_copy(folder)
-        dead = Lease(store, tmp_path / "elsewhere")
+        dead = DriverLock(store, tmp_path / "elsewhere")
         dead.acquire()
-        dead._stop.set()
-        dead._thread.join()
-        monkeypatch.setattr(lease, "_LOOK", 0.05)
-        taken = threading.Timer(0.2, lambda: (store.create("owners/000002.json", b"{}"), store.delete([dead._name])))
+        monkeypatch.setattr(driver_lock, "SILENCE", 0.5)
+        taken = threading.Timer(0.2, lambda: store.create("drivers/000002.json", b"{}"))
         taken.start()
         with pytest.raises(SweepLocked, match="is being run by"):
-            Lease(Store.for_copy(folder), folder).acquire()
+            DriverLock(Store.for_copy(folder), folder).acquire()
         taken.join()
 
 
@@ -519,8 +498,11 @@ def test_a_sweep_that_cannot_be_fetched_hides_no_other_one(machine):
     with machine("a") as folder:
         create_ledger(folder, FIRST).close()
         create_ledger(folder.parent / "other", FIRST | {"name": "other"}).close()
-        (segment, *_) = sorted((machine("a").bucket / "ledger").iterdir())
-        segment.write_bytes(segment.read_bytes()[:-9] + b"........\n")
+        with Ledger.open(folder) as ledger:  # continued apart
+            ledger.append("publish", uri=None, ok=True, message="a")
+    with machine("b") as elsewhere, open_ledger(elsewhere) as ledger:
+        ledger.append("publish", uri=None, ok=True, message="b")
+    with machine("a"):
         lines = list_sweeps(folder.parent)
         assert any(line.startswith("other ") for line in lines)
         assert any(line.startswith(f"{folder.name}: cannot be fetched") for line in lines)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import storage
-from orchestrator.mirror import lease, mirrored
+from orchestrator.mirror import driver_lock, mirrored
 from orchestrator.mirror.worker import StopPoll
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.running.schedulers import inline
@@ -38,7 +38,7 @@ def append_and_die(self, kind, entries):
     if evaluations == 2:
         while self._copied < self._size:
             time.sleep(0.01)
-        mirrored.MirroredLedger._copy = lambda self: None
+        mirrored.MirroredLedger._copy = lambda self, driver, files: None
     if evaluations == 4:
         os.kill(os.getpid(), signal.SIGKILL)
     return records
@@ -103,7 +103,7 @@ def test_a_killed_sweep_is_continued_on_another_machine_and_the_first_is_refused
     assert len(records(folder_of(third, "killed"), "evaluation")) == 2
     assert not (folder_of(third, "killed") / "checkpoints").exists()
 
-    monkeypatch.setattr(lease, "SILENCE", 2.0)
+    monkeypatch.setattr(driver_lock, "SILENCE", 2.0)
     load, steps = Checkpoints.load, list[int]()
 
     def loaded(self, members):
@@ -151,7 +151,7 @@ def test_a_second_driver_is_refused_and_one_that_was_taken_over_stops(machines, 
     assert "running" in second("list", "sweeps", "--storage", STORAGE).stdout
 
     os.kill(running.pid, signal.SIGSTOP)
-    monkeypatch.setattr(lease, "SILENCE", 2.0)
+    monkeypatch.setattr(driver_lock, "SILENCE", 2.0)
     resumed = second("resume", f"{STORAGE}/two")
     assert resumed.returncode == 0, resumed.stderr
     long_sweep.ended_as_if_left_alone(folder_of(second, "two"))
@@ -183,14 +183,13 @@ def test_training_goes_on_while_the_storage_answers_with_errors(machines, long_s
 def test_what_could_not_be_copied_is_said_at_the_end_and_copied_by_resume(machines, long_sweep, s3, monkeypatch):
     machine, other = itertools.islice(machines, 2)
     monkeypatch.setattr(storage, "PATIENCE", 1.0)
-    s3.fault = lambda method, path: (500, "InternalError") if method == "PUT" and "/owners/" not in path else None
+    s3.fault = lambda method, path: (500, "InternalError") if method == "PUT" and "/drivers/" not in path else None
     failed = machine(*words(long_sweep, "late", "resources.keep_weights=false"))
     assert failed.returncode == 1
     assert f"not at {STORAGE}/late yet" in failed.stdout
     assert "not everything was copied" in failed.stdout and f"lengthwise resume {STORAGE}/late" in failed.stdout
     s3.fault = lambda method, path: None
-    refused = other.refuses("resume", f"{STORAGE}/late", said="holds no sweep")
-    assert f"lengthwise run FILE --storage {STORAGE} --name late" in refused.stderr
+    other.refuses("resume", f"{STORAGE}/late", said="holds no sweep")
     assert machine("resume", f"{STORAGE}/late").returncode == 0
     assert other("report", f"{STORAGE}/late").returncode == 0
     long_sweep.ended_as_if_left_alone(folder_of(machine, "late"))

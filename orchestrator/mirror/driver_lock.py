@@ -1,0 +1,113 @@
+"""Who drives a sweep at an address: numbered drivers with a heartbeat, of which the last one counts.
+
+No two drivers can create the object of one number. One without a new heartbeat for SILENCE seconds, by the clock of the
+driver that waits for it, counts as dead and is taken over.
+"""
+
+import logging
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from orchestrator.errors import StorageError, StorageRefused, SweepLocked, TakenLedger
+from orchestrator.record.ledger.lock import HEARTBEAT_SECONDS, Owner, parse_owner
+from orchestrator.storage import Store
+
+SILENCE = 6 * HEARTBEAT_SECONDS
+DRIVERS = "drivers"
+ENDED = b"ended"
+NUMBER_FILE = ".driver-number"  # the last number of a driver of this folder
+_LOOK = 1.0  # seconds
+_log = logging.getLogger(__name__)
+
+
+class DriverLock:
+    """The lock of one sweep at its address, from `acquire` to `release`; whoever has it calls `beat` now and then."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self.number, self.taken_by = 0, ""  # who drives the sweep now, if this driver was taken over
+        self._store, self._file, self._started, self._beaten = store, folder / NUMBER_FILE, time.time(), 0.0
+
+    def acquire(self, *, locked: bool = True) -> None:
+        """Become the driver, after waiting for the heartbeat of the last one; raises SweepLocked naming it.
+
+        locked: whether the caller holds the lock of the local folder, so that no other process drives from it.
+        """
+        last = _last_driver(self._store)
+        is_ours = locked and self._file.exists() and self._file.read_text() == str(_number(last))  # then it is dead
+        if last and not is_ours:
+            self._refuse_alive(last)
+
+        # the next number, which only one driver gets
+        name, mine = f"{DRIVERS}/{_number(last) + 1:06d}.json", self._heartbeat()
+        if self._store.create(name, mine) != mine:
+            raise self._locked()
+        if self._store.create(name, ENDED) != mine:
+            raise StorageRefused(
+                f"{self._store.address} cannot be used: it has no conditional writes (If-None-Match), so it overwrites "
+                "an object that exists, and could not keep two drivers apart"
+            )
+        self.number = _number(name)
+
+    def write_number(self) -> None:
+        """Write our number to the local folder, so that its next driver need not wait if this one is killed."""
+        self._file.write_text(str(self.number))
+
+    def beat(self) -> None:
+        """Show that this driver is alive, if that is due; raises TakenLedger if another one has taken over."""
+        if time.monotonic() - self._beaten > HEARTBEAT_SECONDS:
+            if _number(_last_driver(self._store)) != self.number:
+                self.taken_by = describe_driver(self._store)
+                self.refuse_taken()
+            self._store.write(f"{DRIVERS}/{self.number:06d}.json", self._heartbeat())
+            self._beaten = time.monotonic()
+
+    def refuse_taken(self) -> None:
+        """Raise TakenLedger if another driver was seen to have taken over."""
+        if self.taken_by:
+            address = self._store.address
+            raise TakenLedger(f"{address} is continued by {self.taken_by}; one driver is enough, so this one stops")
+
+    def release(self) -> None:
+        """Stop being the driver; does nothing for one who is not."""
+        if self.number:
+            with suppress(StorageError, StorageRefused):
+                self._store.write(f"{DRIVERS}/{self.number:06d}.json", ENDED)
+
+    def _refuse_alive(self, name: str) -> None:
+        """Wait until a driver has ended or been silent for long enough; raise SweepLocked at its next heartbeat."""
+        last, end = self._store.read([name])[name], time.monotonic() + SILENCE
+        if last != ENDED:
+            _log.warning(f"waiting up to {SILENCE:g} s for a heartbeat of {describe_driver(self._store)}")
+        while last != ENDED and time.monotonic() < end:
+            time.sleep(_LOOK)
+            now = self._store.read([name])[name] or last  # a file is empty for an instant while it is written
+            if now not in (last, ENDED):
+                raise self._locked()
+            last = now
+
+    def _heartbeat(self) -> bytes:
+        return Owner.this_process(self._started).encode()
+
+    def _locked(self) -> SweepLocked:
+        return SweepLocked(f"the sweep in {self._store.address} is being run by {describe_driver(self._store)}")
+
+
+def read_driver(store: Store) -> Owner | None:
+    """Return the last driver of a sweep; None if it has ended or there is none."""
+    last = _last_driver(store)
+    return parse_owner(store.read([last])[last]) if last else None
+
+
+def describe_driver(store: Store) -> str:
+    """Describe the last driver, as `lock` does that of a folder."""
+    driver = read_driver(store)
+    return driver.describe(time.time()) if driver else "an unknown process"
+
+
+def _last_driver(store: Store) -> str:
+    return max(store.sizes(DRIVERS), default="")
+
+
+def _number(name: str) -> int:
+    return int(Path(name).stem) if name else 0
