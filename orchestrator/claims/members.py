@@ -11,8 +11,8 @@ import pandas as pd
 
 from orchestrator.claims.registration import registered_values
 from orchestrator.errors import UserError
+from orchestrator.measured import read_measured
 from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.state.measured import read_measured
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import BEST, select_steps
 from orchestrator.results.scoring.objective import (

@@ -27,7 +27,7 @@ from orchestrator.claims.words import (
     word_question,
 )
 from orchestrator.errors import UserError
-from orchestrator.record.state.imported import IMPORTED
+from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.recuts import total_seconds
 from orchestrator.redaction import remove_controls
 from orchestrator.wording import NOT_REACHED, compact_value, counted, duration, spans, three_digits

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.code.code_record import digest
 from orchestrator.plan.extension import extension_of
-from orchestrator.record.state.imported import IMPORTED
+from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, SweepSpec, differences, load_sweep, parse_recorded
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims

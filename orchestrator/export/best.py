@@ -3,7 +3,7 @@
 from orchestrator.errors import UserError
 from orchestrator.plan.recorded import member_of, refuse_corrected
 from orchestrator.record.kept.code import import_recorded
-from orchestrator.record.state.imported import refuse_imported
+from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Summary
 from orchestrator.wording import label, three_digits

@@ -22,10 +22,10 @@ from orchestrator.importing.folder import ImportedSweep
 from orchestrator.importing.members import Members, Missing, group_members
 from orchestrator.importing.sources import KINDS, Naming, read_source
 from orchestrator.importing.table import Results, Rows, check_rows, read_table
+from orchestrator.measured import measured_fields
 from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored import create_ledger
-from orchestrator.record.state.imported import IMPORTED
-from orchestrator.record.state.measured import measured_fields
+from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.sweep.specification import write_spec
 from orchestrator.trainer import trainer_of

@@ -7,8 +7,8 @@ import pandas as pd
 from orchestrator.report.answers import answers
 from orchestrator.report.files import report_files, write_report
 from orchestrator.report.tables.sentences import order_sentence
+from orchestrator.results.race_rounds import race_sentence
 from orchestrator.results.summary import Summary
-from orchestrator.results.views.race_rounds import race_sentence
 
 
 def sentences(result: Summary) -> list[str]:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from orchestrator.engine.start_shares import describe_start_shares
 from orchestrator.errors import LedgerError, LengthwiseError
-from orchestrator.measured import Measured
+from orchestrator.measured import Measured, read_measured
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.kept.curve_tables import COLUMNS
 from orchestrator.record.kept.curves import read_curves
@@ -17,9 +17,7 @@ from orchestrator.record.kept.searched_values import searched_keys
 from orchestrator.record.kept.weights import kept_weights
 from orchestrator.record.ledger.lock import running
 from orchestrator.record.ledger.records import LEDGER_FILE
-from orchestrator.record.state.imported import IMPORTED
-from orchestrator.record.state.lineage import CONFIRMS, confirmations_of, planned_seeds, searches_of
-from orchestrator.record.state.measured import read_measured
+from orchestrator.record.state.lineage import CONFIRMS, IMPORTED, confirmations_of, planned_seeds, searches_of
 from orchestrator.record.state.parts import ConfigurationState, MemberState
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState

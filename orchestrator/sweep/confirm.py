@@ -16,8 +16,7 @@ from orchestrator.ending.ending import Outcome
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.record.kept.code import import_recorded
-from orchestrator.record.state.imported import refuse_imported
-from orchestrator.record.state.lineage import CONFIRMS, relative, used_seeds
+from orchestrator.record.state.lineage import CONFIRMS, refuse_imported, relative, used_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary

@@ -25,9 +25,8 @@ from orchestrator.plan.extension import Extension, refuse_configurations, refuse
 from orchestrator.plan.recorded import refuse_changed as refuse_changed_defaults
 from orchestrator.plan.recorded import with_recorded_defaults
 from orchestrator.record.kept.code import find_program
-from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.labels import find_configuration
-from orchestrator.record.state.lineage import CONFIRMS, seeds_of_others
+from orchestrator.record.state.lineage import CONFIRMS, refuse_imported, seeds_of_others
 from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary

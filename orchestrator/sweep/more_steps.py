@@ -17,8 +17,7 @@ from orchestrator.plan.configurations import Configuration, configure
 from orchestrator.plan.recorded import member_of
 from orchestrator.plan.search import draw, total
 from orchestrator.record.kept.code import import_recorded
-from orchestrator.record.state.imported import refuse_imported
-from orchestrator.record.state.lineage import CONTINUES
+from orchestrator.record.state.lineage import CONTINUES, refuse_imported
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary

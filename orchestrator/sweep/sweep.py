@@ -26,7 +26,7 @@ from orchestrator.plan.recorded import refuse_corrected, refuse_too_large, refus
 from orchestrator.plan.rounds import SMALL_WEIGHTS, planned_bytes
 from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.ledger.records import INLINE_SCHEMA
-from orchestrator.record.state.imported import refuse_imported
+from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.driving.sampler import is_finished

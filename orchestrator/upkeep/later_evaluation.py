@@ -18,8 +18,8 @@ from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.kept.curves import read_part, write_part
 from orchestrator.record.kept.weights import Kept, kept_weights, stored_weights
 from orchestrator.record.ledger.lock import running
-from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.labels import find_configuration
+from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.later_evaluations import evaluation_key

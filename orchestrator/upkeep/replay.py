@@ -11,8 +11,8 @@ from orchestrator.errors import UserError
 from orchestrator.plan.recorded import refuse_corrected, refuse_without_data
 from orchestrator.record.kept.code import import_recorded, modules_for_worker
 from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.state.imported import refuse_imported
 from orchestrator.record.state.labels import find_configuration
+from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.work import solo_work

@@ -18,9 +18,9 @@ from rich.console import Console
 from orchestrator.consoles import WIDTH_OF_FILES, WholeConsole
 from orchestrator.engine.engine import measured_by
 from orchestrator.figures import drawing
+from orchestrator.measured import measured_fields
 from orchestrator.record.kept.curves import read_curves, write_part
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.state.measured import measured_fields
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.terminal import Screen
 from orchestrator.results.scoring.objective import recorded_objective, score_configurations, score_members

@@ -1,8 +1,9 @@
-"""Which sweeps of a storage folder confirm which, and which seeds they have used.
+"""Where a sweep comes from: the sweep that it confirms or continues, or imported results; and which seeds were used.
 
 A confirmation keeps in its provenance, under `confirms`, the sweep it took its configurations from, by name and
 specification hash, and the root: the sweep at which a chain of confirmations began. A sweep that trains another one's
-members for more steps keeps, under `continues`, the folder of that sweep and the pack of each member there.
+members for more steps keeps, under `continues`, the folder of that sweep and the pack of each member there. Imported
+results keep, under `imported`, their source, and of its `program` the SHA-256 of the table.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,14 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import DamagedLedger, LedgerError
+from orchestrator.errors import DamagedLedger, LedgerError, UserError
 from orchestrator.record.ledger.fields import find_problem
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
+from orchestrator.wording import command
 
-CONFIRMS, CONTINUES = "confirms", "continues"
+CONFIRMS, CONTINUES, IMPORTED = "confirms", "continues", "imported"
 
 
 @dataclass(frozen=True)
@@ -156,3 +158,12 @@ def _continued_states(state: SweepState, ids: Iterable[tuple[str, int]]) -> list
             return None
         found.append((str(folder / pack_id), before["config_id"], seed))
     return found
+
+
+def refuse_imported(state: SweepState) -> None:
+    """Raise UserError for a sweep of imported results, whose members cannot be trained or evaluated."""
+    if (imported := state.provenance.get(IMPORTED)) is not None:
+        raise UserError(
+            f"{state.folder}: was imported from {imported['source']}, so its members cannot be trained or evaluated "
+            f"here; allowed: what reads results, such as {command('report', state.folder)}"
+        )

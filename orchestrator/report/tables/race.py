@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 from orchestrator.report.tables.columns import NONE, Columns, Section, make_cells
+from orchestrator.results.race_rounds import decided_by, race_sentence
 from orchestrator.results.summary import Summary
-from orchestrator.results.views.race_rounds import decided_by, race_sentence
 from orchestrator.wording import label, spans
 
 NAMED = 12  # survivors of a round that are listed

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.results.analysis import DEPENDENT, compare_orders
+from orchestrator.results.race_rounds import race_sentence
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summary import Summary
-from orchestrator.results.views.race_rounds import race_sentence
 from orchestrator.statistics.intervals import Estimate
 from orchestrator.wording import command, describe_deaths, label, lengths_in_words, spans, three_digits
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from orchestrator.measured import measured_fields
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, configure
 from orchestrator.plan.packing.packs import Waiting
 from orchestrator.plan.recorded import names_today, refuse_changed, with_recorded_defaults
 from orchestrator.record.state.lineage import continues_member
-from orchestrator.record.state.measured import measured_fields
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import draws_by_number, grid_size

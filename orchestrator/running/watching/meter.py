@@ -14,10 +14,10 @@ from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmed import read_search_labels
+from orchestrator.results.race_rounds import describe_round, describe_rung
 from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.results.scoring.search_design import count_planned, planned_size
 from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
-from orchestrator.results.views.race_rounds import describe_round, describe_rung
 from orchestrator.running.driving.work import Running
 from orchestrator.wording import command, counted, duration, label, three_digits
 

@@ -12,11 +12,11 @@ import yaml
 
 from orchestrator.claims.verdicts import Judgement, judge, read_sweeps
 from orchestrator.engine.engine import measured_by
+from orchestrator.measured import measured_fields
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from orchestrator.record.kept.curves import write_part
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.state.measured import measured_fields
 from search_spaces import load_sweep
 from search_spaces.grammar.claims import load_claims
 from trainers.config.member import MemberConfig

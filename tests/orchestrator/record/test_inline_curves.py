@@ -12,13 +12,12 @@ import pandas as pd
 import pytest
 
 from orchestrator.errors import DamagedLedger
-from orchestrator.measured import Measured
+from orchestrator.measured import Measured, measured_fields
 from orchestrator.record.kept.curves import INLINE_VALUES, read_curves, record_curves, write_curves
 from orchestrator.record.kept.inline_curves import inline_fields
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import INLINE_SCHEMA, SCHEMA, Record, encode
 from orchestrator.record.repair import repair
-from orchestrator.record.state.measured import measured_fields
 from orchestrator.record.state.state import SweepState
 from trainers.tasks.metrics import Metric
 

@@ -12,11 +12,10 @@ from rich.console import Console
 from orchestrator.code import own_code
 from orchestrator.engine.engine import measured_by
 from orchestrator.errors import DamagedLedger
-from orchestrator.measured import Measured
+from orchestrator.measured import Measured, measured_fields
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
-from orchestrator.record.state.measured import measured_fields
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.report.csv_tables import csv_tables

@@ -1,1 +1,0 @@
-"""Views of the results: rounds of a race."""
