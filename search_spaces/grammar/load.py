@@ -262,7 +262,9 @@ def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
             findings.add("", f"is a directory; give a {kind}", place=here)
         elif not path.exists():
             nearest = _nearest_file(path)
-            findings.add("", "there is no such file", nearest=str(nearest) if nearest else None, place=here)
+            allowed = "a file, or a name that `lengthwise list examples` shows" if kind == "sweep file" else None
+            closest = str(nearest) if nearest else None
+            findings.add("", "there is no such file", allowed=allowed, nearest=closest, place=here)
         elif not path.is_file():
             findings.add("", "is not a regular file", place=here)
         elif (size := path.stat().st_size) > MAX_BYTES:

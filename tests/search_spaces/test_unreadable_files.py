@@ -18,7 +18,8 @@ Write = Callable[..., Path]
 def test_missing_file_names_the_nearest(sweep_file: Write, problems: Refuse) -> None:
     path = sweep_file()
     [problem] = problems(path.with_name("swep.yaml"))
-    assert str(problem) == f"{path.with_name('swep.yaml')}: there is no such file; did you mean {path}?"
+    assert (problem.where, problem.nearest) == (str(path.with_name("swep.yaml")), str(path))
+    assert "lengthwise list examples" in str(problem.allowed)
 
 
 def test_missing_folder(tmp_path: Path, problems: Refuse) -> None:

@@ -183,7 +183,7 @@ class SweepDriver:
         """Record why the pack died; it is tried again from its checkpoint."""
         error = self._attempt(pack_id, error, trace)
         self.started(pack_id)  # a rung must wait for it
-        self._say(f"{self._describe(pack_id)}: {error}; it is tried again from its newest checkpoint")
+        self._say(f"{self._describe(pack_id)}: {error}; it is tried again, from its newest checkpoint if there is one")
 
     def completed(self, pack_id: str) -> None:
         """Close the pack and score the configurations that are finished by it; one that was stopped stays open."""
