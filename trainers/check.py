@@ -1,8 +1,8 @@
-"""Checks of tasks, models, positions, averages and schedules: a few batches, one step of two members, one evaluation.
+"""Checks of tasks, models, positions, optimizers, averages and schedules: some batches, steps, one evaluation.
 
 `python -m trainers.check my_tasks` checks the classes that the module my_tasks (in the current folder, or installed)
-registers, and runs the examples of their docstrings. `lengthwise validate` and `run` call `check_task` and
-`check_model` with the settings of a sweep.
+registers, and runs the examples of their docstrings. `lengthwise validate` and `run` call `check_task`,
+`check_model` and `check_optimizer` with the settings of a sweep.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from torch import Tensor
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, place_in_user_code
 from trainers.evaluation.evaluate import evaluate
+from trainers.optimization.optimizer import Optimizer
 from trainers.packs.batches import same_batches
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
@@ -33,6 +34,7 @@ from trainers.training.step import compute_gradients, sample_batches, step_once
 
 ROUNDING = 2**8  # tolerance for another order of sums, in units in the last place of a gradient's norm
 ROWS = 4
+_MIXED = 1e-3  # of the norm of the weights, which rounding does not move so far in two steps
 SMALL: dict[str, Any] = {  # the configuration in which a class is checked
     "task": {"name": "set_complement", "vocabulary": 6, "train_length": 4},
     "model": {"name": "decoder", "layers": 2, "width": 8, "heads": 2},
@@ -56,6 +58,11 @@ def check_model(sections: Mapping[str, Any]) -> list[str]:
     return _collect(_model_problems(sections))
 
 
+def check_optimizer(optimizer: Optimizer) -> list[str]:
+    """Return the problems of an optimizer in two steps of a small model; an exception of its code is a problem, too."""
+    return _collect(_optimizer_problems(optimizer))
+
+
 def check_class(kind: str, name: str) -> list[str]:
     """Return the problems of one registered class, one sentence each."""
     try:
@@ -73,6 +80,8 @@ def check_class(kind: str, name: str) -> list[str]:
         own = {"name": name} | {item.name: SMALL["model"][item.name] for item in _sized_fields(cls)}
         model = own if kind == "model" else {**SMALL["model"], "position": name}
         return problems + check_model({**SMALL, "task": cls.trial_task or SMALL["task"], "model": model})
+    if kind == "optimizer" and _has_defaults(kind, name):
+        return problems + check_optimizer(registry.build(kind, {"name": name}))
     if kind in ("average", "schedule") and _has_defaults(kind, name):
         setting = {"averages": {"raw": {}, name: {"kind": name}}} if kind == "average" else {"schedule": name}
         return problems + check_model({**SMALL, "training": {**SMALL["training"], **setting}})
@@ -149,6 +158,25 @@ def _model_problems(sections: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"cannot be used with the task {sections['task']['name']}: {problem}" for problem in error.problems)
         return
     yield from _step_problems(_reduce(member))
+
+
+def _optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
+    member = _reduce(MemberConfig.from_dict(SMALL))
+    member = replace(member, training=replace(member.training, optimizer=optimizer))
+    pack = Pack([replace(member, seed=seed) for seed in (0, 1)], torch.device("cpu"))
+    alone = pack.select([1])
+    state, other = State.initial(pack), State.initial(alone)
+    for name, buffer in state.optimizer.items():
+        if len(buffer) != len(pack):
+            yield f"its state {name} has shape {tuple(buffer.shape)}; allowed: (members, ...)"
+            return
+    for _ in range(2):
+        step_once(pack, state)
+        step_once(alone, other)
+    if int(state.failed_at.max()) >= 0:
+        yield "its weights or its state are not finite after two steps"
+    elif bool((state.theta[1] - other.theta[0]).norm() > _MIXED * state.theta[1].norm()):
+        yield "its update depends on the other members of its pack"
 
 
 def _reduce(member: MemberConfig) -> MemberConfig:

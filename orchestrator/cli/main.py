@@ -73,7 +73,8 @@ def list_names(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="sweeps; examples; task, model, position, average, schedule, curriculum, training, evaluation; all."
+            help="sweeps; examples; all; training, evaluation; task, model, position, optimizer, average, schedule, "
+            "curriculum."
         ),
     ] = None,
     imports: options.Imports = None,

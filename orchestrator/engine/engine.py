@@ -17,7 +17,7 @@ from orchestrator.interface import DeclaredObjective, PackCost, Reporter
 from orchestrator.machine.gpus import hold_to_share
 from orchestrator.measured import Measured
 from search_spaces.grammar.problems.findings import ENGINE_SECTIONS
-from trainers.check import check_model, check_task
+from trainers.check import check_model, check_optimizer, check_task
 from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig
 from trainers.config.recorded import corrections, recorded_member
 from trainers.config.slots import Slot, single_problems, slot_of
@@ -28,7 +28,7 @@ from trainers.settings import registry
 from trainers.settings.fields import Settings, technical_keys
 from trainers.settings.parts import walk_parts
 from trainers.training.compiling import rough_seconds
-from trainers.training.cost import Cost, estimate
+from trainers.training.cost import Cost, estimate, trained_bytes
 
 if TYPE_CHECKING:
     from trainers.models.model import Model
@@ -105,10 +105,13 @@ class Engine:
         return [problem.under("task") for task in tasks for problem in task.data_problems()]
 
     def try_out(self, member: MemberConfig, folder: Path | None) -> list[tuple[str, str]]:
-        """Try a task or model of the user's own for a step; those of `trainers` are known to work."""
+        """Try a task, optimizer or model of the user's own for a step; shipped ones are known to work."""
         task, model = member.task, member.model
         if _is_users_own(task) and (problems := check_task(task, member.evaluated_lengths)):
             return [("task.name", f"task {task.name}: {problem}") for problem in problems]
+        optimizer = member.training.optimizer
+        if _is_users_own(optimizer) and (problems := check_optimizer(optimizer)):
+            return [("training.optimizer", f"optimizer {optimizer.name}: {problem}") for problem in problems]
         parts = [model, *_nested_settings(model)]
         if not any(map(_is_users_own, (task, *parts))):
             return []
@@ -120,7 +123,7 @@ class Engine:
         return []
 
     def warnings(self, members: Iterable[MemberConfig], folder: Path | None) -> list[tuple[str, str]]:
-        """Warn of members that are trained one after another, and of averages that still are their starting weights."""
+        """Warn of members trained one after another, of unused settings, and of averages that barely moved."""
         members = list(members)
         both = dict.fromkeys((member.model, member.task) for member in members)
         reasons = ((model, model.explain_loop(task)) for model, task in both)
@@ -134,18 +137,26 @@ class Engine:
             for model, reason in reasons
             if reason is not None
         ]
-        return [*looped, *((f"training.averages.{label}", sentence) for label, sentence in shares.items())]
+        keys = [set(member.training.unused_keys()) for member in members]
+        unused = [
+            (f"training.{key}", f"training.{key} has no effect with the optimizers of this sweep")
+            for key in sorted(set.intersection(*keys) if keys else ())
+        ]
+        return [*looped, *unused, *((f"training.averages.{label}", sentence) for label, sentence in shares.items())]
 
     # Costs ------------------------------------------------------------------------------------------------------------
 
     def too_large(self, member: MemberConfig) -> list[Problem]:
-        """Return what of one member takes more than LARGEST_MEMBER bytes: its model with AdamW's state, its batch.
+        """Return what of one member takes more than LARGEST_MEMBER bytes: its model with optimizer state, its batch.
 
         Of a row of a batch one token is counted: counting them all may take minutes.
         """
         rows = math.ceil(member.training.batch_size / member.training.accumulation)
         sizes = {
-            "model": (4 * _weights_bytes(member), "with this task, the weights, gradient and moments of one seed take"),
+            "model": (
+                trained_bytes(member),
+                "with this task, the weights, gradient and optimizer state of one seed take",
+            ),
             "training.batch_size": (8 * rows, "the inputs of one batch take at least"),
         }
         allowed = f"at most {LARGEST_MEMBER / 2**30:.0f} GiB"

@@ -25,7 +25,7 @@ from trainers.settings import registry
 
 QUICKSTART = ROOT / "search_spaces" / "quickstart.yaml"
 TASK, POSITION, QUOTED = '@register("task"', '@register("position"', '@register("average"'
-MODEL = '@register("model"'
+MODEL, OPTIMIZER = '@register("model"', '@register("optimizer"'
 METRIC = "class WithFirstMistake("
 
 
@@ -155,7 +155,8 @@ def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("own_code_forgotten")
 @pytest.mark.parametrize(
-    ("kind", "name", "marker"), [("position", "windowed", POSITION), ("model", "running_sum", MODEL)]
+    ("kind", "name", "marker"),
+    [("position", "windowed", POSITION), ("model", "running_sum", MODEL), ("optimizer", "sam", OPTIMIZER)],
 )
 def test_a_class_of_a_page_keeps_the_contract(
     kind: str, name: str, marker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

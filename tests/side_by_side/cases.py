@@ -254,7 +254,14 @@ def _training() -> dict[str, list[Member]]:
         {"name": "cosine", "final": 0.1, "decay_steps": 9},
         {"name": "linear", "warmup": 2, "final": 0.1},
     )
-    cases = {f"schedule: {said(one)}": pack(SIX, ATTENTION, {"schedule": one}) for one in schedules}
+    optimizers: tuple[dict[str, Any], ...] = (
+        {"name": "sgd", "nesterov": True},
+        {"name": "lion"},
+        {"name": "muon"},
+        {"name": "adafactor"},
+    )
+    cases = {f"optimizer: {said(one)}": pack(SIX, DECODER, {"optimizer": one}) for one in optimizers}
+    cases |= {f"schedule: {said(one)}": pack(SIX, ATTENTION, {"schedule": one}) for one in schedules}
     bemas = (
         {"raw": {}, "bema": {"rho": 2.0}, "slow": {"kind": "bema", "kappa": 1.0, "eta": 0.4}},
         {

@@ -20,6 +20,7 @@ def names_in(members: list[Member]) -> Iterator[tuple[str, str]]:
         yield "task", built.task.name
         yield "model", built.model.name
         yield "schedule", built.training.schedule.name
+        yield "optimizer", built.training.optimizer.name
         if built.training.curriculum is not None:
             yield "curriculum", built.training.curriculum.name
         if hasattr(built.model, "position"):

@@ -1,20 +1,23 @@
 """What many tests do with packs: take steps, compare a member with itself in other packs, kill a run and resume it."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from trainers import Checkpoints, train
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.evaluation.results import Evaluation, MemberResult, Progress
+from trainers.optimization.optimizer import Update
 from trainers.packs.pack import Pack, State
-from trainers.training.step import make_learner, sample_batches
+from trainers.tensors.parameters import Parameter, ParameterLayout
+from trainers.training.step import learn, make_learner, sample_batches
 
 
 class Recorder:
@@ -52,7 +55,8 @@ def stepped(pack: Pack, steps: int = 8) -> State:
 def everything(pack: Pack, state: State, place: int) -> torch.Tensor:
     """Weights, moments, averages, loss and curves of one member."""
     averages = [buffer for buffers in state.averages for buffer in buffers]
-    own = [state.theta, state.m, state.v, *averages, state.loss_sum[:, None], state.failed_at[:, None]]
+    optimizer = [buffer.flatten(1) for buffer in state.optimizer.values()]
+    own = [state.theta, *optimizer, *averages, state.loss_sum[:, None], state.failed_at[:, None]]
     curves = torch.from_numpy(evaluate(pack, state)[1][place])
     return torch.cat([*(tensor[place].double() for tensor in own), curves.double().flatten().nan_to_num()])
 
@@ -109,3 +113,39 @@ def check_resumed(members: Sequence[MemberConfig], folder: Path, at: int, **when
     same(evaluations, whole)
     assert results == expected
     return evaluations
+
+
+def update_of(
+    theta: Tensor,
+    gradient: Tensor,
+    state: Mapping[str, Tensor],
+    step: int,
+    rate: Tensor,
+    h: Mapping[str, Tensor],
+    layout: ParameterLayout | None = None,
+    decay_mask: Tensor | None = None,
+) -> Update:
+    """What an optimizer sees of a step; without a layout of a single parameter."""
+    return Update(
+        theta=theta,
+        gradient=gradient,
+        state=state,
+        step=torch.tensor(step),
+        rate=rate,
+        h=h,
+        layout=layout or ParameterLayout([Parameter(name="all", shape=tuple(theta.shape[1:]), std=0.0)]),
+        decay_mask=decay_mask,
+        seeds_M=torch.arange(len(theta)),
+        compute_gradient=lambda theta: gradient,
+    )
+
+
+def check_one_program(pack: Pack) -> None:
+    """The compiler can follow a step from end to end, in the same numbers; what it would make of it is not asked."""
+    states = [State.initial(pack), State.initial(pack)]
+    batches = sample_batches(pack, torch.tensor(1), 4)
+    torch.compiler.reset()  # so many programs of one function in a process are refused
+    torch.compile(learn, fullgraph=True, backend="eager")(pack, states[0], batches)
+    learn(pack, states[1], batches)
+    one, other = ([state.theta, *state.optimizer.values(), state.loss_sum] for state in states)
+    torch.testing.assert_close(one, other)

@@ -15,16 +15,18 @@ from trainers.config.criterion_checks import (
 )
 from trainers.errors import ConfigError, Problem
 from trainers.optimization.criterion import Criterion, Stop
-from trainers.settings.fields import Settings, setting
+from trainers.settings.fields import Settings, setting, settings_fields
 from trainers.settings.identity import digest, identity, structure
 
 if TYPE_CHECKING:
     from trainers.models.model import Model
     from trainers.optimization.averaging import Average
     from trainers.optimization.curricula import Curriculum
+    from trainers.optimization.optimizer import Optimizer
     from trainers.optimization.schedules import Schedule
     from trainers.tasks.metrics import Metric
     from trainers.tasks.task import Task
+    from trainers.tensors.parameters import Parameter
 
 DIRECTIONS = ("minimize", "maximize", "none")  # of metrics
 
@@ -34,7 +36,7 @@ class TrainingConfig(Settings):
 
     steps: int = setting(low=1, below=2**32, help="optimiser steps")
     batch_size: int = setting(low=1, help="samples per step")
-    optimizer: str = setting("adamw", choices=("adamw", "gradient_descent"), help="how a gradient becomes a step")
+    optimizer: Optimizer = setting("adamw", kind="optimizer", bare=True, help="how a gradient becomes a step")
     learning_rate: float = setting(low=0.0, member=True, help="learning rate before its schedule")
     weight_decay: float = setting(0.0, low=0.0, member=True, help="decoupled weight decay")
     betas: tuple[float, float] = setting((0.9, 0.99), low=0.0, below=1.0, member=True, help="AdamW moment decays")
@@ -70,6 +72,13 @@ class TrainingConfig(Settings):
             message = "the label raw is reserved for the training weights"
             allowed = f"raw, or another label for {kind}"
             yield Problem(key="averages.raw.kind", given=kind, message=message, allowed=allowed)
+
+    def unused_keys(self) -> Iterator[str]:
+        """Yield each key of AdamW's that is set although the optimizer does not use it."""
+        for item in settings_fields(type(self)):
+            is_set = item.name in ("betas", "epsilon") and getattr(self, item.name) != item.default
+            if is_set and item.name not in self.optimizer.training_keys:
+                yield item.name
 
 
 class EvaluationConfig(Settings):
@@ -127,16 +136,18 @@ class MemberConfig(Settings):
             yield from ineffective_stage_problems(self.training.curriculum, self.task)
         for problem in self.model.problems_of_new():
             yield problem.under("model")
+        for problem in self.training.optimizer.problems_of_new(self._parameters):
+            yield problem.under("training.optimizer")
         for label, average in self.training.averages.items():
-            for problem in average.problems_of_new(self._parameter_names):
+            for problem in average.problems_of_new(lambda: [parameter.name for parameter in self._parameters()]):
                 yield problem.under(f"training.averages.{label}")
 
-    def _parameter_names(self) -> list[str]:
-        """Return the names of the model's parameters; none if the user's own code raises, which a trial will report."""
+    def _parameters(self) -> Sequence[Parameter]:
+        """Return the model's parameters; none if the user's own code raises, which a trial will report."""
         try:
-            return [parameter.name for parameter in self.model.parameters(self.task)]
+            return self.model.parameters(self.task)
         except Exception:
-            return []
+            return ()
 
     def _problems_between(self) -> Iterator[Problem]:
         for problem in self.training.schedule.step_problems(self.training.steps):

@@ -27,9 +27,11 @@ def fit_state(stored: Snapshot, initial: Arrays, parameters: Shapes) -> dict[str
         arrays = _reorder_columns(arrays, stored, parameters)
     if lacking := [name for name in initial if name not in arrays]:
         raise _layout_error(stored, f"has no {', '.join(lacking)}")
-    if unknown := [name for name in arrays if name not in initial]:
+    # Earlier versions stored AdamW's moments also for gradient descent, which has none.
+    if unknown := [name for name in arrays if name not in initial and name not in ("m", "v")]:
         raise _layout_error(stored, f"has {', '.join(unknown)}, which this version does not know")
-    for name, array in arrays.items():
+    for name in initial:
+        array = arrays[name]
         if (array.shape, array.dtype) != (initial[name].shape, initial[name].dtype):
             raise _layout_error(stored, f"has {name} as {_describe(array)}, not {_describe(initial[name])}")
     return {name: arrays[name] for name in initial}

@@ -94,8 +94,9 @@ class AttentionOnly(Model):
             Parameter(name="unembedding", shape=(d, v_out), std=std),
         ]
         if self.attention == "softmax":
-            parameters += [Parameter(name="query", shape=(d, d), std=std), Parameter(name="key", shape=(d, d), std=std)]
-        parameters += [Parameter(name="value", shape=(d, k), std=std), Parameter(name="output", shape=(k, d), std=std)]
+            parameters += [Parameter(name=name, shape=(d, d), std=std, hidden=True) for name in ("query", "key")]
+        maps = {"value": (d, k), "output": (k, d)}
+        parameters += [Parameter(name=name, shape=shape, std=std, hidden=True) for name, shape in maps.items()]
         if self.norm != "none":
             parameters += [
                 Parameter(name="norm_gain", shape=(d,), std=0.0, mean=1.0, decay=False),

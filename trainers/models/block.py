@@ -45,11 +45,11 @@ class Form:
         """Return a matrix with weight decay and a bias without; `to_stream`: it maps onto the residual stream."""
         if self.init == "torch":
             side = rows**-0.5
-            matrix = uniform_parameter(name, (rows, columns), -side, side)
+            matrix = uniform_parameter(name, (rows, columns), -side, side, hidden=True)
             bias = uniform_parameter(f"{name}_bias", (columns,), -side, side, decay=False)
         else:
             std = self.std / self.branches**0.5 if to_stream and self.init == "depth" else self.std
-            matrix = Parameter(name=name, shape=(rows, columns), std=std)
+            matrix = Parameter(name=name, shape=(rows, columns), std=std, hidden=True)
             bias = Parameter(name=f"{name}_bias", shape=(columns,), std=0.0, decay=False)
         return (matrix, bias) if biased else (matrix,)
 

@@ -53,9 +53,9 @@ class Lstm(Model):
         side = h**-0.5
         return (
             Parameter(name="embedding", shape=(task.inputs, d), std=1.0, decay=False),
-            uniform_parameter("input", (d, 4 * h), -side, side),
+            uniform_parameter("input", (d, 4 * h), -side, side, hidden=True),
             uniform_parameter("input_bias", (4 * h,), -side, side, decay=False),
-            uniform_parameter("state", (h, 4 * h), -side, side),
+            uniform_parameter("state", (h, 4 * h), -side, side, hidden=True),
             uniform_parameter("state_bias", (4 * h,), -side, side, decay=False),
             uniform_parameter("head", (h, task.outputs), -side, side),
             uniform_parameter("head_bias", (task.outputs,), -side, side, decay=False),

@@ -78,8 +78,9 @@ class Vmapped(Model):
         module = _build_template(self, _sizes(task))
         tables = {id(one.weight) for one in module.modules() if isinstance(one, nn.Embedding)}
         return tuple(
-            Parameter(name=name, shape=tuple(value.shape), std=0.0, decay=value.dim() > 1 and id(value) not in tables)
+            Parameter(name=name, shape=tuple(value.shape), std=0.0, decay=is_map, hidden=is_map)
             for name, value in module.named_parameters()
+            for is_map in (value.dim() > 1 and id(value) not in tables,)
         )
 
     def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:

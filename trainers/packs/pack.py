@@ -5,7 +5,7 @@ Shapes: M members, S distinct seeds, P parameters of one member.
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class Pack:
         first = members[0]
         self.device = device
         self.task, self.model, self.schedule = first.task, first.model, first.training.schedule
+        self.optimizer = first.training.optimizer
         self.training, self.evaluation = first.training, first.evaluation
         self.labels = tuple(first.training.averages)
         self.stop, self.curriculum = first.training.stop, first.training.curriculum
@@ -47,6 +48,7 @@ class Pack:
         self.h = self._columns([member.training for member in members])
         betas = torch.tensor([member.training.betas for member in members], dtype=torch.float64, device=device)
         self.h["beta1"], self.h["beta2"] = (beta.contiguous() for beta in (betas[:, :1], betas[:, 1:]))
+        self.optimizer_h = self._columns([member.training.optimizer for member in members])
         rates = self._columns([member.model for member in members]).get("dropout")
         dropping = rates is not None and any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
         self.drops = rates[:, 0] if rates is not None and dropping else None
@@ -77,6 +79,7 @@ class Pack:
         few, index = copy(self), torch.tensor(places, dtype=torch.int64, device=self.device)
         few._seed([self.members[place] for place in places])
         few.h = {name: column[index] for name, column in self.h.items()}
+        few.optimizer_h = {name: column[index] for name, column in self.optimizer_h.items()}
         few.average_h = tuple({name: column[index] for name, column in h.items()} for h in self.average_h)
         few.drops = None if self.drops is None else self.drops[index]
         few.cached_inputs = {}
@@ -89,7 +92,7 @@ class Pack:
 
     def tensors(self) -> list[Tensor]:
         """Return the member hyperparameters and seeds: tensors whose first dimension is M or S."""
-        columns = [column for h in (self.h, *self.average_h) for column in h.values()]
+        columns = [column for h in (self.h, self.optimizer_h, *self.average_h) for column in h.values()]
         return [*columns, *self.indexed, *([] if self.drops is None else [self.drops])]
 
     def _columns(self, settings: Sequence[Settings]) -> dict[str, Tensor]:
@@ -112,12 +115,11 @@ class Pack:
 
 @dataclass(kw_only=True)
 class State:
-    """Tensors that training changes: weights, moments, averages, failures and stops, loss since the last evaluation."""
+    """Tensors that training changes: weights, optimizer state, averages, failures and stops, recent losses."""
 
     step: Tensor  # () int64, optimiser steps done
     theta: Tensor  # (M, P)
-    m: Tensor  # (M, P)
-    v: Tensor  # (M, P)
+    optimizer: Mapping[str, Tensor]  # by name, (M, ...) each
     averages: tuple[tuple[Tensor, ...], ...]  # per source of an average, (M, P) each
     failed_at: Tensor  # (M,) int64, step at which it became non-finite, -1 before
     stopped_at: Tensor  # (M,) int64, step of the evaluation at which it stopped early, -1 before
@@ -134,8 +136,7 @@ class State:
         return cls(
             step=torch.zeros((), dtype=torch.int64, device=pack.device),
             theta=theta,
-            m=torch.zeros_like(theta),
-            v=torch.zeros_like(theta),
+            optimizer=_start_optimizer(pack, theta),
             averages=tuple(source.start(theta) for source in pack.sources),
             failed_at=torch.full((count,), -1, dtype=torch.int64, device=pack.device),
             stopped_at=torch.full((count,), -1, dtype=torch.int64, device=pack.device),
@@ -160,14 +161,19 @@ class State:
 
     def _map_rows(self, change: Callable[[Tensor], Tensor], step: Tensor | None = None) -> "State":
         """Return the state with a function applied to every tensor (M, ...), in the order of `tensors`."""
-        plain = {name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor) and value.dim()}
+        plain = {name: change(value) for name, value in self._plain().items() if value.dim()}
         averages = tuple(tuple(change(buffer) for buffer in buffers) for buffers in self.averages)
-        return replace(self, **plain, averages=averages, step=self.step.clone() if step is None else step)
+        optimizer = {name: change(value) for name, value in self.optimizer.items()}
+        step = self.step.clone() if step is None else step
+        return replace(self, **plain, averages=averages, optimizer=optimizer, step=step)
 
     def tensors(self) -> list[Tensor]:
         """Return every tensor; the first dimension of all but `step` is M."""
-        plain = [value for value in vars(self).values() if isinstance(value, Tensor)]
-        return [*plain, *(buffer for buffers in self.averages for buffer in buffers)]
+        return [
+            *self._plain().values(),
+            *(buffer for buffers in self.averages for buffer in buffers),
+            *self.optimizer.values(),
+        ]
 
     def snapshot(self, pack: Pack, evaluations: Sequence[bytes], compiled: bool) -> Snapshot:
         """Return the content of a checkpoint of a pack in this state."""
@@ -191,15 +197,30 @@ class State:
             tuple(tensors[_buffer(label, j)] for j in range(len(buffers)))
             for label, buffers in zip(labels, self.averages, strict=True)
         )
-        rest = {name: tensors[name] for name in vars(self) if name != "averages"}
-        return type(self)(averages=averages, **rest)
+        optimizer = {name: tensors[name] for name in self.optimizer}
+        return type(self)(averages=averages, optimizer=optimizer, **{name: tensors[name] for name in self._plain()})
+
+    def _plain(self) -> dict[str, Tensor]:
+        """Return the fields that are tensors, by name."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
     def _arrays(self, pack: Pack) -> dict[str, NDArray[Any]]:
         """Return every tensor as a named array; buffers shared by several averages under each of their names."""
-        named = {name: value for name, value in vars(self).items() if name != "averages"}
+        named = {**self._plain(), **self.optimizer}
         for label, at in zip(pack.labels, pack.buffers_at, strict=True):
             named.update({_buffer(label, j): buffer for j, buffer in enumerate(self.averages[at])})
         return {name: value.cpu().numpy() for name, value in named.items()}
+
+
+def _start_optimizer(pack: Pack, theta: Tensor) -> dict[str, Tensor]:
+    """Return the state of the optimizer before the first step. Raises ValueError for a name that is taken."""
+    state = pack.optimizer.start(theta, pack.layout)
+    memory = theta.untyped_storage().data_ptr()
+    state = {name: one.clone() if one.untyped_storage().data_ptr() == memory else one for name, one in state.items()}
+    taken_names = {item.name for item in fields(State)}
+    if taken := [name for name in state if name in taken_names or name.startswith("averages.")]:
+        raise ValueError(f"optimizer {pack.optimizer.name}: its state cannot be called {', '.join(taken)}")
+    return state
 
 
 def _buffer(label: str, index: int) -> str:

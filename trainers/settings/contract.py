@@ -5,9 +5,9 @@ from dataclasses import Field, fields
 from inspect import Parameter, Signature, getattr_static, isroutine, signature
 from typing import Any
 
-MEMBER_FIELDS = {("model", "dropout")}  # may differ between members, besides those of averages
+MEMBER_FIELDS = {("model", "dropout")}  # may differ between members, besides those of averages and optimizers
 _DRAWING = ("draw_rows", "sample", "evaluation_batches")  # the first is required unless both others are overridden
-COLUMNS = (int, float)  # types of a member hyperparameter of an average: it becomes a column of numbers
+COLUMNS = (int, float)  # types of a member hyperparameter of these: it becomes a column of numbers
 
 
 def contract_problems(kind: str, cls: type[Any], base: type[Any], hints: dict[str, Any]) -> Iterator[str]:
@@ -42,7 +42,7 @@ def _field_problem(kind: str, item: Field[Any], type_hint: Any) -> str | None:
         if is_member and item.metadata.get("variant") is not None:
             return None
         return f"is not declared with trainers.models.{item.name}.{item.name}_rate(), so it would not reach the {kind}"
-    if is_member and kind != "average":
+    if is_member and kind not in ("average", "optimizer"):
         return f"is declared with member=True, but a {kind} has one value for the whole pack; remove member=True"
     if is_member and type_hint not in COLUMNS:
         return "is declared with member=True, which is only allowed for int and float fields"

@@ -34,6 +34,7 @@ def setting(
     variant: Callable[[Any], Any] | None = None,
     kind: str | type["Settings"] | None = None,
     labelled: bool = False,
+    bare: bool = False,
     technical: bool = False,
     help: str = "",
 ) -> Any:
@@ -48,7 +49,8 @@ def setting(
     kind: makes the field nested. It holds settings of a registered kind (`kind="position"`), written as a name or
     `{name: ..., field: ...}`, or of one class (`kind=Stop`), written `{field: ...}`. With the default None it is
     optional. A `labelled` field holds several, `{label: {kind: ..., field: ...}}`; the kind defaults to the label, and
-    a plain name means that class under its own name.
+    a plain name means that class under its own name. The identity of a `bare` field is the name alone if
+    all other values are `absent`, as when the field was a text.
 
     technical: the field changes no numbers, only how they are computed, such as the width that rows are padded to. Then
     it unpairs no seeds in comparisons and has no column in tables; it is part of the `config_id` all the same.
@@ -71,6 +73,7 @@ def setting(
             "variant": variant,
             "kind": kind,
             "labelled": labelled,
+            "bare": bare,
             "technical": technical,
             "help": help,
             "absent": absent,

@@ -55,6 +55,8 @@ def _without_absent(
         value, absent = getattr(settings, item.name), absent_value(cls, item)
         if is_nested(item):
             mine, other = plain_value(value, nested), _plain_absent(item)
+            if item.metadata["bare"] and mine.keys() == {"name"}:
+                mine = mine["name"]
         else:
             mine, other = entry(item, value), NOTHING if absent is NOTHING else entry(item, absent)
         if mine is not NOTHING and (absent is NOTHING or _canonical_json(mine) != _canonical_json(other)):
@@ -65,7 +67,7 @@ def _without_absent(
 def _plain_absent(item: Field[Any]) -> Any:
     """Return the `absent` value of a nested field as plain data without the absent values inside it."""
     absent = item.metadata["absent"]
-    if not isinstance(absent, str):
+    if not isinstance(absent, str) or item.metadata["bare"]:
         return absent
     return {absent: {"kind": absent}} if item.metadata["labelled"] else {"name": absent}
 

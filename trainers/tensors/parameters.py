@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,8 @@ class Parameter:
     """A named parameter of one member; `decay` says whether weight decay acts on it.
 
     Its entries start normal(mean, std^2), or `uniform` with that mean and standard deviation. They are clamped to at
-    least `least`, at the start and after every update.
+    least `least`, at the start and after every update. `hidden` marks the matrix of a map between hidden
+    layers, which some optimizers treat apart; tables of tokens and positions and the map to the outputs are none.
     """
 
     name: str
@@ -25,6 +27,7 @@ class Parameter:
     uniform: bool = False
     decay: bool = True
     least: float = -math.inf
+    hidden: bool = False
 
     @property
     def size(self) -> int:
@@ -38,12 +41,10 @@ class Parameter:
         return self.mean + self.std * stream.normal(site, (self.size,))
 
 
-def uniform_parameter(
-    name: str, shape: tuple[int, ...], low: float, high: float, *, decay: bool = True, least: float = -math.inf
-) -> Parameter:
-    """Return a parameter whose entries start uniform in [low, high)."""
+def uniform_parameter(name: str, shape: tuple[int, ...], low: float, high: float, **options: Any) -> Parameter:
+    """Return a parameter whose entries start uniform in [low, high); `options` are other fields of `Parameter`."""
     std = (high - low) / math.sqrt(12.0)
-    return Parameter(name=name, shape=shape, std=std, mean=(low + high) / 2, uniform=True, decay=decay, least=least)
+    return Parameter(name=name, shape=shape, std=std, mean=(low + high) / 2, uniform=True, **options)
 
 
 class ParameterLayout:

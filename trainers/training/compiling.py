@@ -71,7 +71,8 @@ def explain_compilation(member: MemberConfig, device: str = "cpu") -> str:
 def rough_seconds(member: MemberConfig) -> float:
     """Return a rough estimate of the seconds a member alone would train on one CPU core uncompiled."""
     forward = member.model.operations(member.task, member.training.batch_size, member.task.train_positions)
-    return member.training.steps * (_SECONDS_PER_STEP + 3.0 * forward / _OPERATIONS_PER_SECOND)
+    operations = member.training.optimizer.operations(3.0 * forward, member.model.parameters(member.task))
+    return member.training.steps * (_SECONDS_PER_STEP + operations / _OPERATIONS_PER_SECOND)
 
 
 @functools.cache

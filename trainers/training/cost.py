@@ -12,6 +12,7 @@ from trainers.evaluation.evaluate import LOGITS_PER_MEMBER, evaluate, validate
 from trainers.packs.batches import StepBatches
 from trainers.packs.evaluation_inputs import evaluation_inputs, validation_inputs
 from trainers.packs.pack import Pack, State
+from trainers.tensors.parameters import ParameterLayout
 from trainers.training.step import compute_losses, learn, sample_batches, training_noise
 
 _MEASURED_OPERATIONS = 1e11  # at most, of an evaluation that generates texts: about half a minute
@@ -22,7 +23,8 @@ _PEAK = 3  # peak bytes of a step over bytes saved for the gradient: 2.7 to 3.3 
 class Cost:
     """The cost of one member.
 
-    bytes_per_member: weights, moments, gradient, averages and activations. flops_per_step: forward and backward pass.
+    bytes_per_member: weights, gradient, state of the optimizer, averages and activations. flops_per_step: forward and
+    backward pass, and what else the optimizer computes that is not small.
     """
 
     parameters: int
@@ -48,12 +50,20 @@ def estimate(member: MemberConfig) -> Cost:
     )
     return Cost(
         parameters=pack.layout.size,
-        bytes_per_member=width * pack.layout.size * (4 + buffers)
+        bytes_per_member=trained_bytes(member)
+        + width * pack.layout.size * buffers
         + _PEAK * (one + (rows - 1) * (two - one))  # linear in rows, with a constant part in table form
         + evaluated // 2
         + kept,
-        flops_per_step=3.0 * forward,
+        flops_per_step=member.training.optimizer.operations(3.0 * forward, pack.layout.parameters),
     )
+
+
+def trained_bytes(member: MemberConfig) -> int:
+    """Return the bytes of weights, gradient and state of the optimizer of one member, without allocating them."""
+    layout = ParameterLayout(member.model.parameters(member.task))
+    theta = torch.zeros(1, layout.size, dtype=getattr(torch, member.training.dtype), device="meta")
+    return 2 * theta.nbytes + sum(buffer.nbytes for buffer in member.training.optimizer.start(theta, layout).values())
 
 
 def saved_for_backward(pack: Pack, rows: int) -> int:

@@ -1,4 +1,4 @@
-"""One optimiser step of a whole pack: sample, forward, loss, backward, clip, AdamW, averages."""
+"""One optimiser step of a whole pack: sample, forward, loss, backward, clip, optimizer, averages."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from trainers.optimization.optimizer import adamw, clip_gradient, gradient_descent
+from trainers.optimization.optimizer import Update, clip_gradient
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.tensors.batch import Batch
@@ -90,6 +90,14 @@ def compute_gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step:
     return gradient / divisor_M[:, None], loss_M / divisor_M
 
 
+def compute_clipped_gradients(
+    pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the results of `compute_gradients`, the gradient clipped if the pack has a limit."""
+    gradient, loss_M = compute_gradients(pack, theta, batches, step)
+    return clip_gradient(gradient, pack.h["clip"]) if "clip" in pack.h else gradient, loss_M
+
+
 def _divisor(weight_M: Tensor) -> Tensor:
     """Return the weights; 1 for a member without a counted target, whose loss and gradient are then 0."""
     return torch.where(weight_M == 0, 1.0, weight_M)
@@ -119,39 +127,49 @@ def _split_rows(batch: Batch, count: int) -> list[tuple[int, Batch]]:
 def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     """Advance `state` in place by one step.
 
-    A member that has stopped, or whose loss, weights or moments become non-finite, is frozen.
+    A member that has stopped, or whose loss, weights or optimizer state become non-finite, is frozen.
     """
     step = state.step + 1
-    gradient, loss_M = compute_gradients(pack, state.theta, batches, step)
-    if "clip" in pack.h:
-        gradient = clip_gradient(gradient, pack.h["clip"])
-    rate = pack.h["learning_rate"] * pack.schedule.factor(step, pack.training.steps)
-    if pack.training.optimizer == "adamw":
-        theta, m, v = adamw(state.theta, gradient, state.m, state.v, step, rate, pack.decay_mask, pack.h)
-    else:
-        theta, m, v = gradient_descent(state.theta, gradient, rate, pack.decay_mask, pack.h), state.m, state.v
+    gradient, loss_M = compute_clipped_gradients(pack, state.theta, batches, step)
+    now = Update(
+        theta=state.theta,
+        gradient=gradient,
+        state=state.optimizer,
+        step=step,
+        rate=pack.h["learning_rate"] * pack.schedule.factor(step, pack.training.steps),
+        h={**pack.h, **pack.optimizer_h},
+        layout=pack.layout,
+        decay_mask=pack.decay_mask,
+        seeds_M=pack.indexed[0][pack.indexed[1]] if torch.compiler.is_compiling() else pack.seeds_M,
+        compute_gradient=lambda theta: compute_clipped_gradients(pack, theta, batches, step)[0],
+    )
+    theta, updates = pack.optimizer.update(now)
+    if updates.keys() != state.optimizer.keys():
+        raise ValueError(f"optimizer {pack.optimizer.name}: update must return the state {', '.join(state.optimizer)}")
     if pack.least is not None:
         theta = torch.maximum(theta, pack.least)
     loss_M, active_M = loss_M.double(), state.failed_at < 0
     if pack.stop is not None:
         active_M = active_M & (state.stopped_at < 0)
-    alive = active_M & torch.isfinite(loss_M + theta.abs().add_(v).sum(dim=1))
-    on = None if _all_known_alive(alive) else alive[:, None]
-    _write_active(on, state.theta, theta)
-    _write_active(on, state.m, m)
-    _write_active(on, state.v, v)
+    alive = active_M & torch.isfinite(loss_M + _sum_entries(theta, pack.optimizer.checked(updates)))
+    on = None if _all_known_alive(alive) else alive
+    buffers = (state.theta, *state.optimizer.values())
+    _write_buffers(on, buffers, [theta, *(updates[name] for name in state.optimizer)])
     for source, buffers, h in zip(pack.sources, state.averages, pack.average_h, strict=True):
-        # Clone an update that aliases another buffer, which is overwritten before it is read.
-        updates = [
-            new.clone() if any(new is other for other in buffers if other is not own) else new
-            for own, new in zip(buffers, source.update(buffers, state.theta, step, h), strict=True)
-        ]
-        for buffer, updated in zip(buffers, updates, strict=True):
-            _write_active(on, buffer, updated)
+        _write_buffers(on, buffers, source.update(buffers, state.theta, step, h))
     state.loss_sum.add_(torch.where(alive, loss_M, 0.0))
     state.loss_steps.add_(alive)
     state.failed_at.copy_(torch.where(active_M ^ alive, step, state.failed_at))
     state.step.copy_(step)
+
+
+def _sum_entries(theta: Tensor, state: Sequence[Tensor]) -> Tensor:
+    """Return a sum for each member, (M,), that is not finite if an entry of the weights or the state is not."""
+    total, others = theta.abs(), [one for one in state if one.shape != theta.shape]
+    for one in state:
+        if one.shape == theta.shape:
+            total.add_(one)
+    return total.sum(dim=1) + sum(one.flatten(1).sum(dim=1) if one.dim() > 1 else one for one in others)
 
 
 def _all_known_alive(alive_M: Tensor) -> bool:
@@ -159,14 +177,25 @@ def _all_known_alive(alive_M: Tensor) -> bool:
     return not torch.compiler.is_compiling() and alive_M.device.type == "cpu" and bool(alive_M.all())
 
 
+def _write_buffers(on: Tensor | None, buffers: Sequence[Tensor], updates: Sequence[Tensor]) -> None:
+    """Overwrite buffers with their updates for members that are `on`."""
+    # Clone an update that aliases another buffer, which is overwritten before it is read.
+    separate = [
+        new.clone() if any(new is other for other in buffers if other is not own) else new.to(own.dtype)
+        for own, new in zip(buffers, updates, strict=True)
+    ]
+    for buffer, updated in zip(buffers, separate, strict=True):
+        _write_active(on, buffer, updated)
+
+
 def _write_active(on: Tensor | None, kept: Tensor, new: Tensor) -> None:
-    """Overwrite `kept` with `new` for members that are `on` (M, 1); None means all members."""
+    """Overwrite `kept` with `new` for members that are `on` (M,); None means all members."""
     if new is kept:
         return
     if on is None:
         kept.copy_(new)
     else:
-        torch.where(on, new, kept, out=kept)
+        torch.where(on.reshape(-1, *[1] * (kept.dim() - 1)), new, kept, out=kept)
 
 
 def make_learner(

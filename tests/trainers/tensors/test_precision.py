@@ -42,9 +42,8 @@ def test_what_is_kept_and_the_loss_are_float32_and_near_those_of_float32(member)
     narrow, plain = (pack_of(member, (0, 1), "rope", training__compute_dtype=d) for d in ("bfloat16", "float32"))
     one, other = stepped(narrow, 12), stepped(plain, 12)
     for state in (one, other):
-        assert {state.theta.dtype, state.m.dtype, state.v.dtype, *(b.dtype for b in state.averages[0])} == {
-            torch.float32
-        }
+        buffers = [state.theta, *state.optimizer.values(), *state.averages[0]]
+        assert {buffer.dtype for buffer in buffers} == {torch.float32}
     assert not torch.equal(one.theta, other.theta)
     torch.testing.assert_close(one.loss_sum, other.loss_sum, rtol=2e-3, atol=0)
     step = torch.tensor(1)

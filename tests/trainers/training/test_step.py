@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.trainers.runs import stepped
+from tests.trainers.runs import stepped, update_of
 from trainers.optimization import averaging
 from trainers.optimization.averaging import Bema, Ema, NormMatched
-from trainers.optimization.optimizer import adamw, gradient_descent
+from trainers.optimization.optimizers.adamw import AdamW
+from trainers.optimization.optimizers.descent import GradientDescent
 from trainers.packs.pack import Pack, State, average_weights
 from trainers.tensors.parameters import ParameterLayout
 from trainers.training import step
@@ -42,11 +43,13 @@ def packed(member, averages: Mapping[str, Any] = EVERY, **changes: Any) -> Pack:
 @pytest.mark.parametrize("mask", [None, torch.tensor([1.0, 0.0] * 40)], ids=["all decay", "half decay"])
 def test_the_optimizers_have_the_bits_of_their_formulas(mask: Tensor | None) -> None:
     one, two, three, four = torch.randn(4, 3, 80, generator=torch.Generator().manual_seed(3))
-    theta, gradient, m, v, t, rate = one, two, three, four**2, torch.tensor(7), column(1e-3, 0.1, 1e12)
+    theta, gradient, m, v, rate = one, two, three, four**2, column(1e-3, 0.1, 1e12)
     h = {"weight_decay": column(0.1, 0.0, 2.0), "epsilon": column(1e-8, 1e-3, 0.0)}
     h |= {"beta1": column(0.9, 0.8, 0.0), "beta2": column(0.99, 0.999, 0.5)}
     kept = [tensor.clone() for tensor in (theta, gradient, m, v)]
-    got = adamw(theta, gradient, m, v, t, rate, mask, h)
+    now = update_of(theta, gradient, {"m": m, "v": v}, 7, rate, h, decay_mask=mask)
+    new_theta, state = AdamW().update(now)
+    got = (new_theta, state["m"], state["v"])
     b1, b2, decay = h["beta1"], h["beta2"], torch.ones(80) if mask is None else mask
     new_m = m + (1.0 - b1).float() * (gradient - m)
     new_v = v * b2.float() + (1.0 - b2).float() * gradient * gradient
@@ -55,7 +58,7 @@ def test_the_optimizers_have_the_bits_of_their_formulas(mask: Tensor | None) -> 
     wanted = (shrunk - (rate / (1.0 - b1**7.0)).float() * (new_m / scale), new_m, new_v)
     for mine, theirs in zip(got, wanted, strict=True):
         assert torch.equal(mine, theirs)
-    assert torch.equal(gradient_descent(theta, gradient, rate, mask, h), shrunk - rate.float() * gradient)
+    assert torch.equal(GradientDescent().update(now)[0], shrunk - rate.float() * gradient)
     for before, after in zip(kept, (theta, gradient, m, v), strict=True):
         assert torch.equal(before, after), "nothing that was given is written into"
 
@@ -187,7 +190,8 @@ def test_a_failed_member_keeps_its_whole_state(member) -> None:
     state, other = State.initial(pack), State.initial(alone)
 
     def of(some: State, m: int) -> list[Tensor]:
-        every = [some.theta, some.m, some.v, some.loss_sum, *(b for buffers in some.averages for b in buffers)]
+        buffers = [b for buffers in some.averages for b in buffers]
+        every = [some.theta, *some.optimizer.values(), some.loss_sum, *buffers]
         return [tensor[m].clone() for tensor in every]
 
     before = of(state, 1)

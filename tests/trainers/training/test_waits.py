@@ -11,13 +11,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import trainers
 from tests.side_by_side.cases import EAGER
+from tests.trainers.runs import check_one_program
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.batches import StepBatches
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.settings import registry
-from trainers.training.step import learn, sample_batches, step_once
+from trainers.training.step import step_once
 
 ENGINE = str(Path(trainers.__file__).parent)
 READ = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero")
@@ -37,6 +38,10 @@ CASES = (
     "shift_addition",
     "ring_regression: relative",
     "parity: split rows, in slices",
+    "optimizer: sgd nesterov True",
+    "optimizer: lion",
+    "optimizer: muon",
+    "optimizer: adafactor",
     "average: bema",
     "average: norm_matched",
 )
@@ -62,17 +67,6 @@ def waits(call: Callable[[], Any]) -> set[str]:
     with Watch() as watch:
         call()
     return watch.seen
-
-
-def check_one_program(pack: Pack) -> None:
-    """The compiler can follow a step from end to end, in the same numbers; what it would make of it is not asked."""
-    states = [State.initial(pack), State.initial(pack)]
-    batches = sample_batches(pack, torch.tensor(1), 4)
-    torch.compiler.reset()  # so many programs of one function in a process are refused
-    torch.compile(learn, fullgraph=True, backend="eager")(pack, states[0], batches)
-    learn(pack, states[1], batches)
-    one, other = ([state.theta, state.m, state.v, state.loss_sum] for state in states)
-    torch.testing.assert_close(one, other)
 
 
 def evaluated_anew(pack: Pack, state: State) -> None:

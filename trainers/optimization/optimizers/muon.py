@@ -1,0 +1,81 @@
+"""Muon: Jordan et al., https://kellerjordan.github.io/posts/muon, with the update scale of arXiv:2502.16982."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from trainers.errors import Problem, nearest
+from trainers.optimization.optimizer import Update
+from trainers.optimization.optimizers.adamw import AdamW
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
+from trainers.tensors.parameters import Parameter
+
+_A, _B, _C = 3.4445, -4.7750, 2.0315  # of the quintic iteration, whose singular values end between 0.7 and 1.2
+
+
+@register("optimizer", "muon")
+class Muon(AdamW):
+    """Muon for the matrices between hidden layers, AdamW for all other parameters.
+
+    An update of a matrix is scaled by 0.2 sqrt(its larger side), so that both take AdamW's learning rates. The state is
+    as large as AdamW's.
+    """
+
+    momentum: float = setting(0.95, low=0.0, below=1.0, member=True, help="weight of earlier gradients of matrices")
+    nesterov: bool = setting(True, help="look one step of the momentum ahead")
+    iterations: int = setting(5, low=1, high=20, help="Newton-Schulz iterations that orthogonalize an update")
+    matrices: tuple[str, ...] | None = setting(
+        None, help="names of the matrices that Muon updates; null: all but those of inputs, outputs and positions"
+    )
+
+    def update(self, now: Update) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return AdamW's update, with the columns of matrices replaced by Muon's."""
+        theta, state = super().update(now)
+        dtype, momentum = theta.dtype, now.h["momentum"].to(theta.dtype)[:, :, None]
+        weights, m = now.layout.views(theta), now.layout.views(state["m"])
+        decayed, gradients, old_m = map(now.layout.views, (now.decayed_theta(), now.gradient, now.state["m"]))
+        for name in [p.name for p in now.layout.parameters if self.takes(p)]:
+            gradient = gradients[name]
+            m[name] = old_m[name] * momentum + gradient * (1.0 - momentum)
+            direction = gradient * (1.0 - momentum) + m[name] * momentum if self.nesterov else m[name]
+            scale = 0.2 * math.sqrt(max(gradient.shape[1:]))
+            change = orthogonalize(direction, self.iterations) * (now.rate * scale).to(dtype)[:, :, None]
+            weights[name] = decayed[name] - change
+        return now.layout.flat(weights), {"m": now.layout.flat(m), "v": state["v"]}
+
+    def takes(self, parameter: Parameter) -> bool:
+        """Whether Muon updates this parameter."""
+        is_hidden = parameter.hidden if self.matrices is None else parameter.name in self.matrices
+        return is_hidden and len(parameter.shape) == 2
+
+    def operations(self, gradient: float, parameters: Sequence[Parameter]) -> float:
+        """Return those of a gradient and of all Newton-Schulz iterations."""
+        sides = [sorted(p.shape) for p in parameters if self.takes(p)]
+        return gradient + self.iterations * sum(4.0 * few**2 * many + 2.0 * few**3 for few, many in sides)
+
+    def problems_of_new(self, parameters: Callable[[], Sequence[Parameter]]) -> Iterator[Problem]:
+        """Yield a problem for each name that is no matrix of the model, and if there is none."""
+        known = parameters()
+        names = [p.name for p in known if len(p.shape) == 2]
+        allowed = f"null, or names of matrices, such as {', '.join(names[:8])}"
+        unknown = [name for name in self.matrices or () if known and name not in names]
+        for name in unknown:
+            message, close = f"the model has no matrix {name}", nearest(name, names)
+            yield Problem(key="matrices", given=name, message=message, allowed=allowed, nearest=close)
+        if known and not unknown and not any(map(self.takes, known)):
+            yield Problem(key="matrices", given=self.matrices, message="Muon would have no matrix", allowed=allowed)
+
+
+def orthogonalize(matrices: Tensor, iterations: int) -> Tensor:
+    """Return matrices (M, rows, columns) with their singular values moved close to 1 by Newton-Schulz iterations."""
+    is_tall = matrices.shape[1] > matrices.shape[2]
+    x: Tensor = matrices.transpose(1, 2) if is_tall else matrices
+    norm: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1)[:, None, None]
+    x = x / norm.clamp(min=1e-7)
+    for _ in range(iterations):
+        gram = x @ x.transpose(1, 2)
+        x = _A * x + (_B * gram + _C * gram @ gram) @ x
+    return x.transpose(1, 2) if is_tall else x
