@@ -17,6 +17,15 @@ def spans_decades(values: np.ndarray[Any, Any]) -> bool:
     return bool(math.log10(positive.max() / positive.min()) >= DECADES_FOR_LOG)
 
 
+def is_geometric(values: np.ndarray[Any, Any]) -> bool:
+    """Return whether at least three positive values are spaced more evenly by their ratios, as 0.001, 0.003, 0.01."""
+    distinct = np.unique(values[np.isfinite(values)])
+    if len(distinct) < 3 or distinct[0] <= 0:
+        return False
+    gaps, ratios = np.diff(distinct), np.diff(np.log(distinct))
+    return bool(ratios.max() / ratios.min() < 2 and gaps.max() / gaps.min() > 2)
+
+
 def is_logarithmic(scale: str, direction: str, values: np.ndarray[Any, Any]) -> bool:
     """Return whether an axis of these values is logarithmic: if `scale` is log, or if it is auto and they span decades.
 

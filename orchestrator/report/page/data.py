@@ -21,7 +21,7 @@ from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.objective import choose_evaluations
 from orchestrator.results.summary import Row, Summary
-from orchestrator.statistics.decades import is_logarithmic, spans_decades
+from orchestrator.statistics.decades import is_geometric, is_logarithmic, spans_decades
 from orchestrator.wording import compact_value, label, short_keys
 
 MOST_NUMBERS = 1_400_000  # of curves in a page, 7.5 MB: what is more is left out, step by step
@@ -87,9 +87,11 @@ def _hyperparameter(result: Summary, key: str, name: str) -> dict[str, Any]:
     values = [searched_value(result, row, key, None) for row in result.rows]
     known = [value for value in values if value is not None]
     is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+    numbers = np.array(known if is_number else [], dtype=float)
     return {
         "name": name,
-        "log": is_number and (result.searched[key].startswith("log") or spans_decades(np.array(known, dtype=float))),
+        "log": is_number
+        and (result.searched[key].startswith("log") or spans_decades(numbers) or is_geometric(numbers)),
         "values": [value if is_number or value is None else compact_value(value) for value in values],
         "number": is_number,
     }

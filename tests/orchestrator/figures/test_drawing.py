@@ -13,7 +13,7 @@ from orchestrator.figures import drawing
 from orchestrator.figures.effects import draw_effect
 from orchestrator.figures.on_axes import plot_curves
 from orchestrator.results.summarise import summary
-from orchestrator.statistics.decades import spans_decades
+from orchestrator.statistics.decades import is_geometric, spans_decades
 
 
 @pytest.fixture
@@ -76,6 +76,13 @@ def test_the_sources_are_read_once_in_a_process(saved, monkeypatch):
     assert saved("fact")
     monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} was read"))
     assert not saved("fact") and saved("other fact")
+
+
+def test_log_axis_of_values_in_equal_ratios():
+    for values in ([0.001, 0.003, 0.01, 0.03], [1, 2, 4, 8], [16, 64, 256]):
+        assert is_geometric(np.array(values, dtype=float))
+    for values in ([0.0, 0.1, 1.0], [1, 2, 3, 4], [0.1, 0.9], [0.5, 0.5, 0.5], [-1.0, 1.0, 10.0]):
+        assert not is_geometric(np.array(values, dtype=float))
 
 
 def test_log_axis_when_values_span_decades():
