@@ -24,13 +24,13 @@ SPEC_FILE = "sweep.yaml"
 SETTINGS = ("resources", "budget", "tracking", "notify")  # may differ in every command that runs a sweep
 
 
-def recorded_spec(state: SweepState, place: int = -1) -> SweepSpec:
-    """Return the latest specification of a sweep, or the one at `place` among all that it has had.
+def recorded_spec(state: SweepState, version: int = -1) -> SweepSpec:
+    """Return the latest specification of a sweep, or another `version` of all that it has had.
 
     Raises DamagedLedger where this version cannot read it.
     """
     try:
-        return parse_recorded(state.specs[place], "the specification")
+        return parse_recorded(state.specs[version], "the specification")
     except SweepFileError as error:
         raise DamagedLedger(state.folder / LEDGER_FILE, 1, f"this version cannot read\n{error}") from None
 
@@ -66,8 +66,8 @@ def refuse_changed_file(spec: SweepSpec, state: SweepState) -> None:
     had; on a tie, from the last one.
     """
     if differences(recorded_spec(state), spec) and not is_earlier(spec, state):
-        had = [recorded_spec(state, place) for place in range(-1, len(state.specs) - 1)]
-        nearest = min(had, key=lambda one: (extension_of(one, spec) is None, len(differences(one, spec))))
+        had = [recorded_spec(state, version) for version in range(-1, len(state.specs) - 1)]
+        nearest = min(had, key=lambda before: (extension_of(before, spec) is None, len(differences(before, spec))))
         _refuse_difference(nearest, spec, state)
 
 
@@ -101,7 +101,7 @@ def is_earlier(spec: SweepSpec, state: SweepState) -> bool:
     """Whether `spec` computes what the sweep did before it was extended, and not what it does now."""
     if not differences(recorded_spec(state), spec):
         return False
-    return any(not differences(recorded_spec(state, place), spec) for place in range(len(state.specs) - 1))
+    return any(not differences(recorded_spec(state, version), spec) for version in range(len(state.specs) - 1))
 
 
 def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:

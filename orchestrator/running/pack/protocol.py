@@ -141,7 +141,7 @@ def describe_exception(error: BaseException, places: Sequence[tuple[str, Any]]) 
 
     (ValueError("no"), [("mine.py", 3), ("/lib/python3.11/site.py", 9)]) -> "ValueError: no (mine.py:3)"
     """
-    own = [place for place in places if "/lib/python" not in place[0]] or places
-    where = f" ({own[-1][0]}:{own[-1][1]})" if own else ""
+    outside = [(file, line) for file, line in places if "/lib/python" not in file] or places
+    where = f" ({outside[-1][0]}:{outside[-1][1]})" if outside else ""
     text = str(error).strip().splitlines()
     return (f"{type(error).__name__}: {text[-1]}" if text else type(error).__name__) + where

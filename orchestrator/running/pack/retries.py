@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from orchestrator.running.pack.protocol import Death
+from orchestrator.running.pack.protocol import Death, Driver, call_driver
 
 
 class Retries:
@@ -15,6 +15,17 @@ class Retries:
     def __init__(self, most: int) -> None:
         self._most = most
         self._deaths, self._limits = Counter[str](), dict[str, int]()
+
+    def settle(self, driver: Driver, pack_id: str, death: Death) -> bool:
+        """Tell the driver of a death, and return whether the pack is to be tried again now.
+
+        It is not if it has died too often, or if smaller packs take its place because memory ran out.
+        """
+        if death.out_of_memory and call_driver(driver.ran_out_of_memory, pack_id, death.message):
+            return False
+        again = self.count(pack_id, death)
+        call_driver(driver.retried if again else driver.failed, pack_id, death.message, death.trace)
+        return again
 
     def count(self, pack_id: str, death: Death) -> bool:
         """Count a death of the pack, and return whether it is tried again."""

@@ -81,13 +81,9 @@ def _run_pack(driver: Driver, pack_id: str, text: str, retries: Retries) -> None
             return
         if death.out_of_memory:
             free_memory()
-            if call_driver(driver.ran_out_of_memory, pack_id, death.message):
-                return
         call_driver(driver.tick)  # raises KeyboardInterrupt for a signal that a library swallowed
-        if not retries.count(pack_id, death):
-            call_driver(driver.failed, pack_id, death.message, death.trace)
+        if not retries.settle(driver, pack_id, death):
             return
-        call_driver(driver.retried, pack_id, death.message, death.trace)
 
 
 @contextmanager

@@ -155,10 +155,7 @@ class _Run:
             raise OutOfSpace(content)
         elif name == "died":
             worker.pack_id = None
-            death = Death(**content)
-            if death.out_of_memory and call_driver(self.driver.ran_out_of_memory, pack_id, death.message):
-                return
-            self.handle_death(pack_id, worker.work, death)
+            self.handle_death(pack_id, worker.work, Death(**content))
         else:
             worker.began = True
             pass_on(self.driver, pack_id, name, content)
@@ -167,9 +164,6 @@ class _Run:
                     worker.connection.send_bytes(b"!")
 
     def handle_death(self, pack_id: str, work: str, death: Death) -> None:
-        """Try a pack again unless it has died too often."""
-        if not self.retries.count(pack_id, death):
-            call_driver(self.driver.failed, pack_id, death.message, death.trace)
-            return
-        call_driver(self.driver.retried, pack_id, death.message, death.trace)
-        self.retry_queue.append((pack_id, work))
+        """Queue a pack that died if it is to be tried again."""
+        if self.retries.settle(self.driver, pack_id, death):
+            self.retry_queue.append((pack_id, work))

@@ -58,9 +58,9 @@ def refuse_small_nodes(need: Mapping[str, float], where: str) -> None:
 def has_autoscaler() -> bool:
     """Return whether the cluster has an autoscaler that can start nodes; waits for the first report of a new head."""
     asked = time.monotonic()
-    while (found := _read_autoscaler()) is None and time.monotonic() < asked + REPORT_SECONDS:
+    while (answer := _read_autoscaler()) is None and time.monotonic() < asked + REPORT_SECONDS:
         time.sleep(0.2)
-    return bool(found)
+    return bool(answer)
 
 
 def _read_autoscaler() -> bool | None:
@@ -164,10 +164,10 @@ class Workers:
             return False
         self._asked, before = self._clock(), (self.count, self.bytes)
         if self._memory is not None:
-            found = self._memory.read()
+            memory = self._memory.read()
             if self._memory.is_waiting:
                 return False
-            self.bytes = smallest_share(found, self._need["GPU"]) if found else self.bytes
+            self.bytes = smallest_share(memory, self._need["GPU"]) if memory else self.bytes
         self.count = min(max(1, count_packs(self._need)), self._most)
         wanted = min(waiting, self.count + 1, self._most - self.count)
         self._request(wanted if self._may_grow and before[0] == self.count else 0)
@@ -176,9 +176,9 @@ class Workers:
     def _request(self, wanted: int) -> None:
         """Keep this many placement groups waiting; one that has found its place leaves it to a pack."""
         states = placement_group_table() if self._requests else {}
-        found = [one for one in self._requests if states[one.id.hex()]["state"] != "PENDING"]
-        for one in (*found, *(one for one in self._requests[max(0, wanted) :] if one not in found)):
-            remove_placement_group(one)
-            self._requests.remove(one)
-        for _ in range(0 if found else wanted - len(self._requests)):
+        placed = [group for group in self._requests if states[group.id.hex()]["state"] != "PENDING"]
+        for group in (*placed, *(group for group in self._requests[max(0, wanted) :] if group not in placed)):
+            remove_placement_group(group)
+            self._requests.remove(group)
+        for _ in range(0 if placed else wanted - len(self._requests)):
             self._requests.append(placement_group([dict(self._need)]))
