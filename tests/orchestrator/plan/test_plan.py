@@ -1,5 +1,6 @@
 """From values to packs: problems at their lines, packs of one structure, balanced and within capacity."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from orchestrator.plan.configurations import configure, warnings_for
 from orchestrator.plan.packing.cutting import cut, end_together, makespan, split_evenly
 from orchestrator.plan.packing.packs import Cluster, Pack, Packer, make_packs
 from search_spaces import SweepFileError, load_sweep
+from trainers.settings import registry
 
 FILE = """name: planned
 study: tests
@@ -153,6 +155,19 @@ def test_a_model_whose_members_are_trained_one_after_another_is_warned_about(spe
     monkeypatch.setattr(type(members[0].model), "explain_loop", lambda self, task: "no vmap rule for aten::gru")
     (found,) = warnings_for(one, members)
     assert "attention_only: no vmap rule for aten::gru: members of a pack are trained one after another" in found
+
+
+def test_a_setting_of_adamw_that_no_optimizer_uses_is_warned_about(spec):
+    def found(*optimizers):
+        (configuration,) = configure(spec(), [(0, values())])
+        plain = configuration.member(0)
+        built = [registry.build("optimizer", {"name": name}) for name in optimizers]
+        training = [replace(plain.training, betas=(0.8, 0.9), optimizer=optimizer) for optimizer in built]
+        return warnings_for(spec(), [replace(plain, training=each) for each in training])
+
+    (warning,) = found("lion", "sgd")
+    assert "training.betas" in warning and "no effect" in warning
+    assert found("adamw") == found("lion", "muon") == []
 
 
 def test_members_trained_one_after_another_are_spread_over_the_workers(spec, monkeypatch):

@@ -117,6 +117,25 @@ def _problems(path: Path, text: str) -> tuple[Problem, ...]:
     return caught.value.problems
 
 
+def test_a_faulty_optimizer_is_named(own) -> None:
+    optimizer = """
+from trainers.optimization.optimizers.adamw import AdamW
+
+
+@register("optimizer", "own_mean")
+class Mean(AdamW):
+    def update(self, now):
+        return now.theta - now.gradient.mean(dim=0, keepdim=True), dict(now.state)
+"""
+    path = own()
+    (path.parent / "own_echo.py").write_text(TASK + POSITION + optimizer)
+    path.write_text(SWEEP.replace("compile: false", "compile: false, optimizer: own_mean"))
+    with pytest.raises(SweepFileError) as caught:
+        build_sample(load_checked(path))
+    (problem,) = caught.value.problems
+    assert problem.where == f"{path}:7" and problem.key == "training.optimizer" and "other members" in problem.message
+
+
 @pytest.mark.slow
 def test_code_that_works_is_good(own) -> None:
     assert build_sample(load_checked(own())).built == 1
