@@ -43,7 +43,7 @@ def fetch_for(work: Mapping[str, Any]) -> None:
         files = [Path(fields["root"]) / name for name in fields["files"]]
         missing = [str(path.relative_to(folder)) for path in files if path.is_relative_to(folder) and not path.exists()]
         store.fetch(folder, missing)
-    earlier = [Path(one[0]) for states in work["earlier"] for one in states]
+    earlier = [Path(path) for states in work["earlier"] for path, *_ in states]
     for needed in dict.fromkeys([folder / "checkpoints" / work["pack_id"], *earlier]):
         fetch_missing(needed)
 

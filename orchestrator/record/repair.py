@@ -37,6 +37,7 @@ def repair(folder: Path) -> list[str]:
     path = folder / LEDGER_FILE
     ledger_bytes(folder)  # raises for a folder without a ledger, before a lock file is made in it
     with SweepLock(folder):
+        # what is damaged: lines, or curves that good lines name
         content = ledger_bytes(folder)
         good, damage = _split_at_damage(path, content)
         records = parsed(path, good)[0]
@@ -45,30 +46,35 @@ def repair(folder: Path) -> list[str]:
             raise make_damage_error(folder / damaged[0].fields["file"], "is missing or damaged")
         if damage is None and not damaged:
             return [f"{path} is sound, and so are its curves: {counted(len(records), 'record')}; nothing was changed"]
+
+        # the records that can stay
         kept, lost = _take_out(SweepState.replay(folder, records), records, damaged)
         try:
             SweepState.replay(folder, kept)
         except DamagedLedger:  # others rest on them, too
             kept, lost = records[: damaged[0].seq], records[damaged[0].seq :]
+
+        # the damaged file is on disk under another name before anything is cut
         names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
         beside = next(name for name in names if not os.path.lexists(name))
         mended = b"".join(map(encode, kept)) if lost else good
-        for target, text in ((beside, content), (path, mended)):  # the damaged one is on disk before anything is cut
+        for target, text in ((beside, content), (path, mended)):
             with refuse_unwritable(target, LedgerError):
                 write_atomic(target, [text])
-    said = [damage] if damage else []
-    said += [
+
+    sentences = [damage] if damage else []
+    sentences += [
         f"{path}:{record.seq + 1}: the curves that it names are missing or damaged: {folder / record.fields['file']}"
         for record in damaged[:SHOWN]
     ]
-    said += [f"... and those of {len(damaged) - SHOWN} more records"] if len(damaged) > SHOWN else []
-    said.append(f"the damaged file is kept as {beside}; {counted(len(kept), 'good record')} stay")
-    said += _describe_loss(lost, content[len(good) :])
+    sentences += [f"... and those of {len(damaged) - SHOWN} more records"] if len(damaged) > SHOWN else []
+    sentences.append(f"the damaged file is kept as {beside}; {counted(len(kept), 'good record')} stay")
+    sentences += _describe_loss(lost, content[len(good) :])
     if any(record.kind == "later_evaluation" for record in lost):
-        said.append(f"later evaluations are repeated by: {command('evaluate', folder)} CONFIGURATION...")
+        sentences.append(f"later evaluations are repeated by: {command('evaluate', folder)} CONFIGURATION...")
     if damage or any(record.kind == "evaluation" for record in damaged):
-        said.append(f"lost work is repeated by: {command('resume', folder)}")
-    return said
+        sentences.append(f"lost work is repeated by: {command('resume', folder)}")
+    return sentences
 
 
 def _split_at_damage(path: Path, content: bytes) -> tuple[bytes, str | None]:
@@ -136,13 +142,14 @@ def _describe_loss(taken_out: Sequence[Record], cut: bytes) -> list[str]:
         except ValueError:
             unreadable += 1
     kinds = [
-        f"{counted(number, 'record')} of kind {kind}" for kind, number in Counter(one.kind for one in lost).items()
+        f"{counted(number, 'record')} of kind {kind}"
+        for kind, number in Counter(record.kind for record in lost).items()
     ]
     kinds += [f"{counted(unreadable, 'line')} that cannot be read"] if unreadable else []
-    said = [f"lost: {', '.join(kinds) or 'nothing but part of a line'}"]
-    if packs := sorted({str(one.fields["pack_id"]) for one in lost if "pack_id" in one.fields}):
-        said.append(f"packs concerned: {', '.join(packs)}")
-    numbers = {one.fields.get("number") for one in lost if one.kind in ("configuration", "score")}
+    sentences = [f"lost: {', '.join(kinds) or 'nothing but part of a line'}"]
+    if packs := sorted({str(record.fields["pack_id"]) for record in lost if "pack_id" in record.fields}):
+        sentences.append(f"packs concerned: {', '.join(packs)}")
+    numbers = {record.fields.get("number") for record in lost if record.kind in ("configuration", "score")}
     if configurations := [number for number in numbers if isinstance(number, int)]:
-        said.append(f"configurations concerned: {spans(configurations)}")
-    return said
+        sentences.append(f"configurations concerned: {spans(configurations)}")
+    return sentences

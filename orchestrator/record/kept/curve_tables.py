@@ -21,7 +21,7 @@ def make_table(
     values_MAKL: npt.NDArray[np.float32],
 ) -> Any:
     """Return tidy rows in the order of values (members, averages, metrics, lengths); `steps_M` has a step for each."""
-    index_M, index_A, index_K, index_L = (one.reshape(-1) for one in np.indices(values_MAKL.shape, dtype=np.int32))
+    index_M, index_A, index_K, index_L = (index.reshape(-1) for index in np.indices(values_MAKL.shape, dtype=np.int32))
     rows = (index_M, index_A, index_K, np.array(lengths, dtype=np.int64)[index_L], values_MAKL.reshape(-1))
     return make_table_of_rows((members, averages, metrics), steps_M, rows)
 

@@ -129,9 +129,12 @@ def read_curves(
     packs ran in; config_id, average and metric are categories. Raises DamagedCurves naming the file that is missing or
     not what the ledger says.
     """
+    # packs in the order of their first members
     order = {name: configuration.number for name, configuration in state.configurations.items()}
     chosen = [pack for pack in state.packs.values() if packs is None or pack.pack_id in packs]
     chosen.sort(key=lambda pack: (min((order[name], seed) for name, seed in pack.members), pack.pack_id))
+
+    # their tables, those in the ledger together if they have one shape
     lost, tables, rows = LostCurves(state, partial(_read_shape, state)), list[Any](), 0
     waiting: dict[Any, Any] = {}  # tables of files, and evaluations with inline curves of one shape, by shape
     for pack in chosen:
@@ -152,6 +155,8 @@ def read_curves(
     tables += _filter_rows(_make_tables(state, waiting), keep)
     if not tables:
         tables = [make_schema().empty_table()]
+
+    # one table, sorted, with the searched values
     frame: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     there = set(frame["config_id"].cat.categories)
     frame["config_id"] = frame["config_id"].cat.set_categories([name for name in order if name in there])

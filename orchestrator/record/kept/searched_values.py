@@ -28,8 +28,10 @@ def searched_columns(state: SweepState) -> dict[str, pd.Series[Any]]:
     Numbers are int64, or float64 where one is missing; true and false are bool. All else is a category of text, lists
     and null as JSON. NaN where a condition of the space leaves a key out.
     """
+    configurations = list(state.configurations.values())
     return {
-        key: _column([_value(state, one, key) for one in state.configurations.values()]) for key in searched_keys(state)
+        key: _column([_value(state, configuration, key) for configuration in configurations])
+        for key in searched_keys(state)
     }
 
 
@@ -40,26 +42,28 @@ def add_searched_values(curves: pd.DataFrame, state: SweepState) -> pd.DataFrame
     categories = list(curves["config_id"].cat.categories)
     place = {name: index for index, name in enumerate(state.configurations)}
     rows = np.array([place[name] for name in categories], dtype=np.int64)[curves["config_id"].cat.codes.to_numpy()]
-    numbers = pd.Series([one.number for one in state.configurations.values()], dtype="int64")
+    numbers = pd.Series([configuration.number for configuration in state.configurations.values()], dtype="int64")
     added = {"number": numbers, **searched_columns(state)}
     columns = {key: column.take(rows).set_axis(curves.index) for key, column in added.items()}
     return pd.DataFrame({"config_id": curves["config_id"], **columns, **curves.drop(columns="config_id")})
 
 
-def _value(state: SweepState, one: ConfigurationState, key: str) -> Any:
+def _value(state: SweepState, configuration: ConfigurationState, key: str) -> Any:
     """Return the value of a key, ABSENT if it has none; in a list a key that is left out has its fixed value."""
     listed = state.spec.get("search", {}).get("sampler") == "listed"
-    return one.values[key] if key in one.values else lookup(one.resolved, key) if listed else ABSENT
+    if key in configuration.values:
+        return configuration.values[key]
+    return lookup(configuration.resolved, key) if listed else ABSENT
 
 
 def _column(values: list[Any]) -> pd.Series[Any]:
     import pandas as pd
 
-    found = [value for value in values if value is not ABSENT]
+    present = [value for value in values if value is not ABSENT]
     if all(isinstance(value, bool) for value in values):
         return pd.Series(values, dtype="bool")
-    if all(_is_number(value) for value in found):
-        whole = len(found) == len(values) and all(isinstance(value, int) for value in found)
+    if all(_is_number(value) for value in present):
+        whole = len(present) == len(values) and all(isinstance(value, int) for value in present)
         numbers = [np.nan if value is ABSENT else value for value in values]
         return pd.Series(numbers, dtype="int64" if whole else "float64")
     texts = [None if value is ABSENT else value if isinstance(value, str) else json.dumps(value) for value in values]

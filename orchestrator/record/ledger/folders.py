@@ -123,8 +123,8 @@ def make_no_sweep_error(folder: Path) -> NotASweep:
     if folder.exists() and not folder.is_dir():
         said = "is a file; a sweep is a folder"
     beside = [*sweep_folders(folder.parent), *(sweep_folders(default_storage()) if len(folder.parts) == 1 else [])]
-    hint = nearest_name(folder.name, [one.name for one in beside])
-    meant = next((f"; did you mean {one}?" for one in beside if one.name == hint), "")
+    hint = nearest_name(folder.name, [sweep.name for sweep in beside])
+    meant = next((f"; did you mean {sweep}?" for sweep in beside if sweep.name == hint), "")
     if not meant and not folder.exists() and not folder.is_absolute():
         here, storage = folder.resolve().parent, default_storage().resolve()
         named = f" or {storage} ({STORAGE_VARIABLE} names another folder)"

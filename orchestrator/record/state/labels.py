@@ -21,14 +21,18 @@ def find_configuration(state: SweepState, name: str | int) -> ConfigurationState
         return state.configurations[text]
     if number.isascii() and number.isdigit() and int(number) in state.draws:
         return state.configurations[state.draws[int(number)].config_id]
-    found = [one for one in state.configurations if len(text) >= SHORTEST and one.startswith(text)]
-    if len(found) == 1:
-        return state.configurations[found[0]]
-    if found:
-        which = ", ".join(f"{label(state.configurations[one].number)} ({one})" for one in found)
+
+    # the start of a config_id
+    matches = [name for name in state.configurations if len(text) >= SHORTEST and name.startswith(text)]
+    if len(matches) == 1:
+        return state.configurations[matches[0]]
+    if matches:
+        which = ", ".join(f"{label(state.configurations[name].number)} ({name})" for name in matches)
         raise UserError(f"{state.folder}: {text} is the start of several configurations: {which}")
+
+    # none: what is allowed
     hint = nearest(text, state.configurations)
     last = max(state.draws, default=-1)
     allowed = f"allowed: {label(0)} to {label(last)}, a config_id, or the start of one" if last >= 0 else "it has none"
-    said = f"{state.folder}: there is no configuration {text}; {allowed}"
-    raise UserError(said + (f"; did you mean {hint}?" if hint else ""))
+    problem = f"{state.folder}: there is no configuration {text}; {allowed}"
+    raise UserError(problem + (f"; did you mean {hint}?" if hint else ""))

@@ -72,13 +72,15 @@ def read_relatives(storage: Path, *, strict: bool) -> Iterator[Relative]:
 def confirmations_of(state: SweepState) -> list[Relative]:
     """Return the sweeps beside `state` that confirm it, by name."""
     own = Identity(state.name, state.spec_hash)
-    return [one for one in read_relatives(state.folder.resolve().parent, strict=False) if one.parent == own]
+    beside = read_relatives(state.folder.resolve().parent, strict=False)
+    return [sweep for sweep in beside if sweep.parent == own]
 
 
 def searches_of(state: SweepState) -> list[Relative]:
     """Return the sweep that a confirmation confirms, if it is still beside it."""
     parent = relative(state.folder).parent
-    return [one for one in read_relatives(state.folder.resolve().parent, strict=False) if one.identity == parent]
+    beside = read_relatives(state.folder.resolve().parent, strict=False)
+    return [sweep for sweep in beside if sweep.identity == parent]
 
 
 def planned_seeds(state: SweepState) -> set[int]:
@@ -93,8 +95,8 @@ def used_seeds(state: SweepState) -> dict[int, str]:
     A ledger in the storage folder that cannot be read is an error: whether its seeds are used cannot be known.
     """
     used: dict[int, str] = {}
-    for one in reversed(_continued_sweeps(state)):
-        used |= seeds_of_others(one, strict=True) | dict.fromkeys(sorted(planned_seeds(one)), one.name)
+    for sweep in reversed(_continued_sweeps(state)):
+        used |= seeds_of_others(sweep, strict=True) | dict.fromkeys(sorted(planned_seeds(sweep)), sweep.name)
     return used
 
 
@@ -117,11 +119,11 @@ def seeds_of_others(state: SweepState, *, strict: bool) -> dict[int, str]:
     """
     used: dict[int, str] = {}
     own, here = relative(state.folder), state.folder.resolve()
-    for one in read_relatives(here.parent, strict=strict):
-        if one.root == own.root and one.folder.resolve() != here:
+    for sweep in read_relatives(here.parent, strict=strict):
+        if sweep.root == own.root and sweep.folder.resolve() != here:
             with nullcontext() if strict else suppress(LedgerError):
-                seeds = sorted(planned_seeds(SweepState.load(one.folder)))
-                used |= {seed: one.identity.sweep for seed in seeds if seed not in used}
+                seeds = sorted(planned_seeds(SweepState.load(sweep.folder)))
+                used |= {seed: sweep.identity.sweep for seed in seeds if seed not in used}
     earlier = (own.confirms or {}).get("used_seeds", ())  # also of sweeps that are no longer there
     return used | {seed: own.root.sweep for seed in earlier if seed not in used}
 

@@ -137,7 +137,7 @@ class PackState:
         """Return how many members an evaluation reports, if these are not as many as the pack has."""
         reported = [fields["failed_at"], fields.get("stopped_at"), fields.get("stages")]
         reported.append(fields.get("curves", {}).get("values"))
-        reported += [one["values"] for one in fields.get("validation", ())]
+        reported += [scores["values"] for scores in fields.get("validation", ())]
         counts = [len(values) for values in reported if values is not None]
         return next((count for count in counts if count != len(self.members)), None)
 

@@ -100,10 +100,10 @@ def add_decision(decisions: list[Decision], specs: Sequence[Mapping[str, Any]], 
 
     Raises ValueError, with what is wrong, for one that the race does not have, or that differs from the one there.
     """
-    decision, place = _decided(Decision, fields), fields["round"]
-    if not is_race(specs) or place > len(decisions):
-        raise ValueError(f"decision of round {place + 1}, which the race does not have")
-    _add(decisions, place, decision, f"round {place + 1} of the race")
+    decision, index = _read_decision(Decision, fields), fields["round"]
+    if not is_race(specs) or index > len(decisions):
+        raise ValueError(f"decision of round {index + 1}, which the race does not have")
+    _add(decisions, index, decision, f"round {index + 1} of the race")
     return decision
 
 
@@ -126,25 +126,25 @@ def add_rung(
 
     Raises ValueError, with what is wrong, for one that the race does not have, or that differs from the one there.
     """
-    decision, place, planned = _decided(RungDecision, fields), fields["rung"], read_rungs(specs)
-    if place > len(rungs) or place >= len(planned) or (decision.step, decision.since) != planned[place]:
+    decision, index, planned = _read_decision(RungDecision, fields), fields["rung"], read_rungs(specs)
+    if index > len(rungs) or index >= len(planned) or (decision.step, decision.since) != planned[index]:
         raise ValueError(f"decision at step {decision.step}, which is not the next rung of the race")
     if unknown := sorted({*decision.values, *decision.survivors}.difference(configurations)):
         raise ValueError(f"decision about unknown configuration {unknown[0]}")
-    _add(rungs, place, decision, f"the rung at step {decision.step}")
+    _add(rungs, index, decision, f"the rung at step {decision.step}")
     return decision
 
 
-def _decided(kind: type[_Kind], fields: Mapping[str, Any]) -> _Kind:
+def _read_decision(kind: type[_Kind], fields: Mapping[str, Any]) -> _Kind:
     """Return the decision in the fields of a record, of which it has those with its names, and tuples for lists."""
-    given: dict[str, Any] = {one.name: fields[one.name] for one in dataclass_fields(kind) if one.name in fields}
+    given: dict[str, Any] = {field.name: fields[field.name] for field in dataclass_fields(kind) if field.name in fields}
     return kind(**given | {name: tuple(value) for name, value in given.items() if isinstance(value, list)})
 
 
-def _add(decisions: list[_Kind], place: int, decision: _Kind, name: str) -> None:
-    if place == len(decisions):
+def _add(decisions: list[_Kind], index: int, decision: _Kind, name: str) -> None:
+    if index == len(decisions):
         decisions.append(decision)
-    if decisions[place] != decision:
+    if decisions[index] != decision:
         raise ValueError(f"{name} is decided twice and differently")
 
 
@@ -204,7 +204,7 @@ class Race:
     @property
     def seeds(self) -> tuple[int, ...]:
         """The seeds that the configurations of the last round have."""
-        return tuple(seed for one in self.rounds for seed in one.new_seeds)
+        return tuple(seed for round_ in self.rounds for seed in round_.new_seeds)
 
     @property
     def seeds_left(self) -> tuple[int, ...]:
@@ -219,12 +219,12 @@ class Race:
 
     def count_rounds(self, config_id: str) -> int:
         """Return the number of rounds that a configuration was in."""
-        return sum(config_id in one.contenders for one in self.rounds)
+        return sum(config_id in round_.contenders for round_ in self.rounds)
 
     @property
     def members(self) -> int:
         """How many members its rounds have, up to the last one."""
-        return sum(one.members for one in self.rounds)
+        return sum(round_.members for round_ in self.rounds)
 
     @property
     def members_without(self) -> int:

@@ -4,7 +4,7 @@ Packs that replace one that had begun continue from its newest checkpoint and re
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.plan.packing.shortages import Shortage
@@ -33,14 +33,18 @@ class Recut:
     @classmethod
     def from_record(cls, fields: Mapping[str, Any]) -> "Recut":
         """Return the recut of a record."""
-        old, new = tuple(fields["pack_ids"]), tuple(one["pack_id"] for one in fields["packs"])
-        found = fields.get("shortage")
-        if found is None:
-            return cls(old=old, new=new, workers=fields["workers"])
-        shortage = Shortage(**{name: found[name] for name in ("structural_key", "members", "bytes")})
-        more = {"short": found["pack_id"], "shortage": shortage, "device": found["device"]}
-        more |= {"seconds": found["seconds"], "continues": any(one.get("earlier") for one in fields["packs"])}
-        return cls(old=old, new=new, workers=fields["workers"], **more)
+        old, new = tuple(fields["pack_ids"]), tuple(pack["pack_id"] for pack in fields["packs"])
+        recut = cls(old=old, new=new, workers=fields["workers"])
+        if (short := fields.get("shortage")) is None:
+            return recut
+        return replace(
+            recut,
+            short=short["pack_id"],
+            shortage=Shortage(**{name: short[name] for name in ("structural_key", "members", "bytes")}),
+            device=short["device"],
+            seconds=short["seconds"],
+            continues=any(pack.get("earlier") for pack in fields["packs"]),
+        )
 
 
 def describe_recut(recut: Recut) -> str:
@@ -80,14 +84,17 @@ def take_recut(
     new, recut = fields["packs"], Recut.from_record(fields)
     if recut in recuts and not packs.keys() >= set(recut.old):
         return [], None
+
+    # only packs that no worker has begun, or the one that ran out of memory, with the same members
     for name in recut.old:
         if name not in packs:
             raise ValueError(f"unknown pack {name} is cut again")
         if has_begun(packs[name]) and name != recut.short:
             raise ValueError(f"pack {name} is cut again after a worker has begun it")
     before = sorted(member for name in recut.old for member in packs[name].members)
-    if before != sorted((name, seed) for one in new for name, seed in one["members"]):
+    if before != sorted((name, seed) for pack in new for name, seed in pack["members"]):
         raise ValueError("packs that are cut again do not have the members of their replacements")
+
     short = packs.get(recut.short or "")
     for name in recut.old:
         del packs[name]

@@ -107,7 +107,7 @@ class SweepState:
     @property
     def members(self) -> list[MemberState]:
         """The members of all configurations."""
-        return [member for found in self.configurations.values() for member in found.members.values()]
+        return [member for configuration in self.configurations.values() for member in configuration.members.values()]
 
     def seeds(self) -> dict[str, tuple[int, ...]]:
         """Return the seeds of each configuration that are in a pack, sorted."""
@@ -194,14 +194,14 @@ class SweepState:
                 raise self._damage(record, f"pack {known.pack_id} is planned twice and differently")
             return
         states = [MemberState(seed, pack_id) for _, seed in members]
-        for (name, seed), one in zip(members, states, strict=True):
+        for (name, seed), member in zip(members, states, strict=True):
             configuration = self.configurations.get(name)
             if configuration is None:
                 raise self._damage(record, f"pack {pack_id} has a member of unknown configuration {name}")
             other = configuration.members[seed].pack_id if seed in configuration.members else None
             if other in self.packs:
                 raise self._damage(record, f"seed {seed} of {name} is in pack {other} and in {pack_id}")
-            configuration.members[seed] = one
+            configuration.members[seed] = member
         self.packs[pack_id] = PackState(pack_id, members, states, fields["steps"], fields["structural_key"])
 
     def _recut(self, record: Record) -> None:
