@@ -144,8 +144,10 @@ class MirroredLedger(Ledger):
     def _copy(self, driver: DriverLock, files: Iterable[Path]) -> None:
         """Copy files that have changed and those that new records name, then the ledger."""
         self._copy_stop_file()
-        with (self.folder / LEDGER_FILE).open("rb") as file:
-            content = file.read(self._size)  # up to the last record that was acknowledged
+        content, size = b"", self._size  # up to the last record that was acknowledged
+        if size > self._copied:
+            with (self.folder / LEDGER_FILE).open("rb") as file:
+                content = file.read(size)
         records = [decode(line) for line in content[self._copied :].split(b"\n")[:-1]]
         named = (self.folder / record.fields["file"] for record in records if "file" in record.fields)
         states = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in chain(files, named)}
