@@ -5,7 +5,7 @@ A damaged file is skipped in favour of the previous good one, with a notice that
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -87,14 +87,17 @@ class Checkpoints:
         """Return the newest good checkpoint, and a notice for every damaged one that was skipped.
 
         Deletes incomplete temporary files of killed processes. Raises CheckpointError if a good checkpoint belongs to
-        other members; a pack of one member may have been trained as two copies of it.
+        other members.
         """
         for half in [path for path in self.folder.glob(".step-*") if final_name(path.name) != path.name]:
             half.unlink(missing_ok=True)
         snapshot, found, notices = self.read_newest()
         if snapshot is not None:
             names = member_names(members)
-            if found != names and (len(names) != 1 or found != names * 2):
+            if len(names) == 1 and found == names * 2:  # 1.x wrote both copies of a single member
+                arrays = {name: value[:1] if value.ndim else value for name, value in snapshot.arrays.items()}
+                snapshot, found = replace(snapshot, arrays=arrays), names
+            if found != names:
                 raise CheckpointError(f"checkpoint {snapshot.path} belongs to other members than this pack")
             self._last_step = snapshot.step
         elif notices:

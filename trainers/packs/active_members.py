@@ -17,7 +17,7 @@ class ActiveMembers:
     """The `pack` and `state` of the active members of a full pack; finished members are on the host.
 
     A compiled program for one member sums in another order than one for several, so a single active member is trained
-    as two copies of itself.
+    as two copies of itself. Nothing outside of `pack` and `state` has a second copy.
     """
 
     def __init__(self, full_pack: Pack, state: State, compiled: bool) -> None:
@@ -26,6 +26,8 @@ class ActiveMembers:
         self._finished_places: list[int] = []
         self._finished: State | None = None
         self._steps = {name: getattr(state, name).cpu().numpy().copy() for name in ("failed_at", "stopped_at")}
+        if compiled and len(full_pack) == 1:
+            self._select([0])
 
     def __len__(self) -> int:
         return len(self.places)
@@ -56,17 +58,21 @@ class ActiveMembers:
         self._finished_places += finishing
         active = [at for at, place in enumerate(self.places) if place not in set(finishing)]
         self.places = [self.places[at] for at in active]
-        if len(active) == 1 and self.compiled:
-            active = active * 2
-        self.state = self.state.select(active)
-        if active:
-            self.pack = self.pack.select(active)
+        self._select(active)
+
+    def _select(self, rows: list[int]) -> None:
+        """Train on with these rows of `pack`, twice a single one if the step is compiled."""
+        rows = rows * 2 if len(rows) == 1 and self.compiled else rows
+        self.state = self.state.select(rows)
+        if rows:
+            self.pack = self.pack.select(rows)
 
     def full_state(self) -> State:
         """Return the state of every member in the order of the full pack; on the host once some have finished."""
+        active = self.state if len(self.pack) == len(self.places) else self.state.select(range(len(self.places)))
         if self._finished is None:
-            return self.state
-        both = self._finished.concatenate(self.state.select(range(len(self.places))).to("cpu"))
+            return active
+        both = self._finished.concatenate(active.to("cpu"))
         order = np.argsort([*self._finished_places, *self.places])
         return both.select(order.tolist())
 

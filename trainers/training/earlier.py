@@ -60,9 +60,8 @@ def join_earlier(
     if len({(one.step, len(one.evaluations), tuple(one.parameters)) for one, _ in rows}) > 1:
         return None, [*notices, "the kept states of its members are of different steps: the pack starts from step 0"]
     first = rows[0][0]
-    states = rows * 2 if compiled and len(rows) == 1 else rows  # such a member is trained as two copies of it
     arrays = {
-        name: np.stack([one.arrays[name][place] for one, place in states]) if value.ndim else value
+        name: np.stack([one.arrays[name][place] for one, place in rows]) if value.ndim else value
         for name, value in first.arrays.items()
     }
     read = {id(one): [Evaluation.from_bytes(data) for data in one.evaluations] for one, _ in rows}

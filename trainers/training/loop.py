@@ -71,10 +71,7 @@ def train(
         stored, notices = join_earlier(earlier, notices, compiled=compiled, most=members[0].training.steps)
     if should_fuse_draws(members[0], pack.device.type):
         fuse()
-    if len(members) == 1 and compiled:
-        # A compiled program for one member sums in another order than one for several: train two copies of it.
-        pack, names = Pack([*members, *members], torch.device(device)), [*names, *names]
-    run = _Run(pack, names, len(members), compiled, reporter, checkpoints, weights, prune_at)
+    run = _Run(pack, names, compiled, reporter, checkpoints, weights, prune_at)
     for notice in (*notices, *filter(None, [mkl_order_problem(), pop_warning()])):
         reporter.notice(notice)
     if stored:
@@ -88,16 +85,15 @@ class _Run:
         self,
         pack: Pack,
         names: Sequence[tuple[str, int]],
-        count: int,
         compiled: bool,
         reporter: Reporter,
         checkpoints: Checkpoints | None,
         weights: Path | None,
         prune_at: Sequence[int | None] | None,
     ) -> None:
-        self.pack, self.names, self.count = pack, names, count
+        self.pack, self.names = pack, names
         self.reporter, self.checkpoints, self.weights = reporter, checkpoints, weights
-        self.ends_at_M = np.array([step or pack.training.steps for step in prune_at or [None] * count])
+        self.ends_at_M = np.array([step or pack.training.steps for step in prune_at or [None] * len(pack)])
         self.compiled, self.active, self.done = compiled, ActiveMembers(pack, State.initial(pack), compiled), 0
         self.evaluations, self.past, self.stopped = list[Evaluation](), list[Evaluated](), False
         self.started, self.spent, self.last_beat, self.rate = time.monotonic(), 0.0, 0.0, 0.0
@@ -116,7 +112,7 @@ class _Run:
         self.report_rest()
         if not (last := self.evaluations[-1]).final and self.checkpoints:
             self.save()
-        return member_results(self.pack.members[: self.count], last) if last.final else []
+        return member_results(self.pack.members, last) if last.final else []
 
     def evaluate_if_due(self) -> None:
         """Evaluate if an evaluation is due and not yet done, and remove the members that have finished."""
@@ -141,13 +137,14 @@ class _Run:
             return False
         before, ended = len(self.active), ended_members(self.evaluations[-1], self.ends_at_M)
         if ended.any():
-            self.active.remove(np.flatnonzero(self.select_members(ended)).tolist())
+            self.active.remove(np.flatnonzero(ended).tolist())
         if left := len(self.active) < before:
             self.past.clear()
         return left
 
     def resume(self, snapshot: Snapshot) -> None:
-        self.active = ActiveMembers(self.pack, self.active.state.restored(snapshot, self.pack), self.compiled)
+        state = self.active.full_state().restored(snapshot, self.pack)
+        self.active = ActiveMembers(self.pack, state, self.compiled)
         self.done = snapshot.step
         for data in snapshot.evaluations:
             self.report(Evaluation.from_bytes(data))
@@ -175,7 +172,7 @@ class _Run:
                 torch.accelerator.synchronize()
             self.done += count
             elapsed = time.monotonic() - began
-            self.rate = count * min(self.count, len(self.active)) / elapsed
+            self.rate = count * len(self.active) / elapsed
             burst = max(1, min(1000, round(0.25 * count / elapsed)))
             self.beat_if_due("train")
             if self.checkpoints and self.checkpoints.is_due(self.done):
@@ -207,12 +204,12 @@ class _Run:
                 lengths=pack.lengths,
                 values_MAKL=self.merge_finished(values, lambda last: last.values_of(metrics)),
                 loss_M=self.merge_finished(loss, lambda last: last.final_loss_M),
-                failed_at_M=active.member_steps("failed_at")[: self.count],
+                failed_at_M=active.member_steps("failed_at"),
                 seconds=self.seconds(),
                 form=pack.form,
                 compiled=self.compiled,
                 weights=self.write_weights_files() if final else (),
-                stopped_at_M=None if pack.stop is None else active.member_steps("stopped_at")[: self.count],
+                stopped_at_M=None if pack.stop is None else active.member_steps("stopped_at"),
                 stage_M=None if pack.curriculum is None else self.merge_finished(stage, lambda last: last.stage_M),
                 validation=validation and self.merge_validation(validation),
             )
@@ -236,12 +233,13 @@ class _Run:
         self, active: NDArray[Any], last_values: Callable[[Evaluation], NDArray[Any] | None]
     ) -> NDArray[Any]:
         """Return new values of active members, last values of finished ones."""
+        active = self.active.drop_copy(active)
         if len(self.active) == len(self.pack):
-            return active[: self.count]
+            return active
         last = last_values(self.evaluations[-1])
         assert last is not None
         merged = last.copy()
-        merged[self.active.places] = self.active.drop_copy(active)
+        merged[self.active.places] = active
         return merged
 
     def merge_validation(self, active: Validation) -> Validation:
@@ -250,24 +248,18 @@ class _Run:
         )
         return replace(active, values_MDL=values)
 
-    def select_members(self, values: NDArray[Any], rows: Sequence[int] | None = None) -> NDArray[Any]:
-        """Return the values of the members at these places, by default of all; a second copy has those of the first."""
-        places = [min(place, self.count - 1) for place in (range(len(self.pack)) if rows is None else rows)]
-        return values if places == list(range(len(values))) else values[places]
-
     def history(self) -> list[Evaluated]:
         """Return the earlier evaluations of active members, cached until members finish."""
         rows = self.active.pack_rows
         for one in self.evaluations[len(self.past) :]:
-            values = self.select_members(one.values_MAKL, rows)
+            values = one.values_MAKL if rows == list(range(len(self.pack))) else one.values_MAKL[rows]
             self.past.append(Evaluated(one.step, {name: values[:, :, k] for k, name in enumerate(one.metrics)}))
         return self.past
 
     def write_weights_files(self) -> tuple[WeightsFile | None, ...]:
         """Write the final weights of every member, if they are kept; return the files."""
-        names, beat = self.names[: self.count], lambda: self.beat("evaluate")
-        pruned_M = self.ends_at_M < self.pack.training.steps
-        return write_pack_weights(self.weights, names, self.pack, self.active, self.done, pruned_M, beat)
+        pruned_M, beat = self.ends_at_M < self.pack.training.steps, lambda: self.beat("evaluate")
+        return write_pack_weights(self.weights, self.names, self.pack, self.active, self.done, pruned_M, beat)
 
     def save(self) -> None:
         assert self.checkpoints is not None
@@ -280,13 +272,13 @@ class _Run:
 
     def beat(self, phase: str) -> None:
         self.last_beat = time.monotonic()
-        ended = (self.active.member_steps(name)[: self.count] >= 0 for name in ("failed_at", "stopped_at"))
+        ended = (self.active.member_steps(name) >= 0 for name in ("failed_at", "stopped_at"))
         failed, stopped = (int(ended_M.sum()) for ended_M in ended)
         self.reporter.progress(
             Progress(
                 step=self.done,
                 steps=self.pack.training.steps,
-                members=self.count,
+                members=len(self.pack),
                 failed=failed,
                 seconds=self.seconds(),
                 member_steps_per_second=self.rate,

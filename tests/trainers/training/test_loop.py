@@ -14,10 +14,9 @@ from trainers.errors import CheckpointError, PackError
 from trainers.evaluation import evaluate as evaluation
 from trainers.evaluation import results
 from trainers.files import checkpoint
-from trainers.files.container import decode
+from trainers.files.container import decode, encode
 from trainers.packs.pack import Pack, State
 from trainers.training.cost import calibrate, estimate, saved_for_backward
-from trainers.training.loop import _Run
 from trainers.training.step import make_learner
 
 
@@ -156,17 +155,31 @@ def test_checkpoints_and_weights_carry_the_names_of_the_members(member, recorder
         train(members, recorder, ids=[("first", 3), ("third", 4)], checkpoints=Checkpoints(folder=stored))
 
 
-def test_the_twin_of_a_lone_compiled_member_has_its_name(member, recorder, tmp_path, monkeypatch) -> None:
-    train_module = sys.modules["trainers.training.loop"]
+@pytest.mark.parametrize("is_old", [False, True], ids=["one row", "both copies, as 1.x wrote them"])
+def test_a_lone_compiled_member_is_resumed_to_the_same_bits(member, recorder, tmp_path, monkeypatch, is_old) -> None:
+    """It trains as two copies of itself, of which files have one."""
+    train_module, sizes = sys.modules["trainers.training.loop"], []
     monkeypatch.setattr(train_module, "should_compile", lambda member, device: True)
-    monkeypatch.setattr(
-        train_module, "make_learner", lambda pack, *_: make_learner(pack, False)
-    )  # the step itself stays eager
-    checkpoints = Checkpoints(folder=tmp_path, every_steps=40)
-    train([member(5)], recorder, ids=[("lone", 5)], checkpoints=checkpoints, weights=tmp_path)
-    assert headers(tmp_path) == [["lone/5", "lone/5"]] * 2
+    monkeypatch.setattr(  # the step itself stays eager
+        train_module, "make_learner", lambda pack, *_: sizes.append(len(pack)) or make_learner(pack, False)
+    )
+    folder, kept = tmp_path / "checkpoints", tmp_path / "weights"
+    names, stored = [("lone", 5)], Checkpoints(folder=folder, every_steps=40)
+    (first,) = train([member(5)], recorder, ids=names, checkpoints=stored, weights=kept)
+    assert headers(folder) == [["lone/5"]] * 2 and sizes == [2]
     (file,) = recorder.evaluations[-1].weights
-    assert file.name.startswith("lone-5-") and len(list(tmp_path.glob("*.safetensors"))) == 1
+    assert file.name.startswith("lone-5-") and len(list(kept.iterdir())) == 1
+
+    max(folder.glob("*.ckpt")).unlink()
+    (path,) = folder.glob("*.ckpt")
+    if is_old:
+        header, arrays = decode(path.read_bytes())
+        rows = {name for name, array in arrays.items() if array.ndim and name != "evaluations"}
+        arrays = {name: np.concatenate([array] * 2) if name in rows else array for name, array in arrays.items()}
+        path.write_bytes(encode({**header, "members": ["lone/5"] * 2}, arrays))
+    (again,) = train([member(5)], recorder, ids=names, checkpoints=Checkpoints(folder=folder), weights=kept)
+    assert sizes == [2, 2] and again.curves == first.curves
+    assert recorder.evaluations[-1].weights == (file,)
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -190,12 +203,10 @@ def test_names_that_do_not_fit_the_members_are_refused(member, recorder, ids) ->
         train([member(3), member(4)], recorder, ids=ids)
 
 
-def test_each_evaluation_is_encoded_and_cut_out_once(member, recorder, tmp_path, monkeypatch) -> None:
+def test_each_evaluation_is_encoded_once(member, recorder, tmp_path, monkeypatch) -> None:
     """However many checkpoints and evaluations follow it: long runs have thousands of them."""
-    encoded, cut = [], []
-    encode, each = results.encode, _Run.select_members
+    encoded, encode = [], results.encode
     monkeypatch.setattr(results, "encode", lambda *given: encoded.append(given) or encode(*given))
-    monkeypatch.setattr(_Run, "select_members", lambda *given: cut.append(given) or each(*given))
 
     class Sends(type(recorder)):
         def report(self, evaluation) -> None:
@@ -205,7 +216,7 @@ def test_each_evaluation_is_encoded_and_cut_out_once(member, recorder, tmp_path,
     changes = {"evaluation__every": 1, "training__steps": 20}
     train([member(seed, **changes) for seed in (0, 1)], sends := Sends(), checkpoints=every_step(tmp_path))
     assert len(sends.evaluations) == 20
-    assert len(encoded) == 20 and len(cut) <= 20
+    assert len(encoded) == 20
 
 
 def test_the_newest_checkpoint_is_read_once(member, recorder, tmp_path, monkeypatch) -> None:
