@@ -52,10 +52,14 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     `curves` (all of `read_curves(state)`) saves reading them. Raises DamagedCurves if a parquet part differs from its
     checksum.
     """
-    digests = {name: found.measured for name, found in state.configurations.items()}
+    # what each configuration measures, and what is judged
+    digests = {name: configuration.measured for name, configuration in state.configurations.items()}
     objective, measured = recorded_objective(state.spec), read_measured(state.measured, digests)
     _refuse_unjudged(state, objective, measured)
-    directions = {name: metric.direction for one in measured.values() for name, metric in one.metrics.items()}
+    metrics = [item for described in measured.values() for item in described.metrics.items()]
+    directions = {name: metric.direction for name, metric in metrics}
+
+    # the curves of configurations with all seeds, at the evaluations that are judged
     race = state.race
     count_rounds = race.count_rounds if race else lambda name: 0
     done = {c.config_id for c in state.configurations.values() if state.has_all_seeds(c)}
@@ -63,6 +67,8 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     curves = read_curves(state, keep=needed) if curves is None else curves[needed(curves)]
     curves = curves.loc[curves["config_id"].isin(done), list(COLUMNS)]
     bands = make_bands(curves[select_steps(curves, choose_evaluations(curves, objective))], objective, directions)
+
+    # a row for each configuration, ranked by score
     rows = [
         replace(_row(c, measured[name], bands, objective), complete=name in done, rounds=count_rounds(name))
         for name, c in state.configurations.items()
