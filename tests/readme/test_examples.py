@@ -161,7 +161,8 @@ def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
 def test_a_class_of_a_page_keeps_the_contract(
     kind: str, name: str, marker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (text,) = [text for text in page("trainers/README.md").blocks("python") if marker in text]
+    pages = (page("trainers/README.md"), page("trainers/optimization/README.md"))
+    (text,) = [text for one in pages for text in one.blocks("python") if marker in text]
     (tmp_path / f"readme_{kind}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module(f"readme_{kind}")
