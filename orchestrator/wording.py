@@ -122,12 +122,15 @@ def command(verb: str, folder: Path) -> str:
     return f"lengthwise {verb} {shlex.quote(address_of(folder) or str(folder))}"
 
 
-def describe_deaths(errors: Sequence[str], folder: Path) -> str:
-    """Return how many packs were given up, the last error, and what to do; empty without any."""
-    if not errors:
+def describe_deaths(deaths: Sequence[tuple[str, str]], folder: Path) -> str:
+    """Return how many packs were given up, the last error, and what to do; empty without any.
+
+    `deaths` has the pack_id and the error of each.
+    """
+    if not deaths:
         return ""
     more = f"details: {command('status', folder)} --trace; try them again: {command('resume', folder)} --retry-failed"
-    return f"{counted(len(errors), 'pack')} died: {errors[-1]}; {more}"
+    return f"{counted(len(deaths), 'pack')} died: {deaths[-1][1]}; {more}"
 
 
 def spans(numbers: Sequence[int]) -> str:

@@ -167,7 +167,7 @@ def finish(session: Session, spec: SweepSpec, state: SweepState, publisher: Publ
     """
     record_end(session.ledger, state, session.interrupts)
     status, message = str(state.ended), state.message
-    deaths = describe_deaths([error for _, error in state.deaths], session.folder)
+    deaths = describe_deaths(state.deaths, session.folder)
     from orchestrator.report.files import present  # imports pandas and scipy
 
     present(session.folder, session.console)

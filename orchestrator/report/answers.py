@@ -5,8 +5,8 @@ import math
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.report.tables.effects import EffectLine, effect_lines
 from orchestrator.report.tables.sentences import FAILED_SEEDS
-from orchestrator.results.analysis import effects_on_score, read_confirmations, shows_effects, why_no_effects
-from orchestrator.results.confirmed import Confirmed, read_search_labels
+from orchestrator.results.analysis import effects_on_score, shows_effects, why_no_effects
+from orchestrator.results.confirmed import Confirmed, read_confirmations, read_search_labels
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, median
 from orchestrator.wording import counted, first_few, format_values, label, lengths_in_words, short_keys, three_digits
@@ -46,8 +46,8 @@ def what_ran(result: Summary) -> str:
         + (f", {pruned} pruned" if pruned else "")
         + f"; {result.seeds_run} seeds {ran}, {failed}{early}."
         + (
-            f" {result.message[:1].upper()}{result.message[1:]}."
-            if result.status == "interrupted" and result.message
+            f" {result.state.message[:1].upper()}{result.state.message[1:]}."
+            if result.status == "interrupted" and result.state.message
             else ""
         )
     )
@@ -64,7 +64,7 @@ def which_is_best(result: Summary, *, values: bool = True) -> str:
         )
     tied = sum(other.score == row.score for other in result.rows if other.rank is not None) - 1
     name = label(row.number)
-    if in_search := read_search_labels(result.provenance).get(row.number):
+    if in_search := read_search_labels(result.state.provenance).get(row.number):
         name += f" ({in_search} in the search)"
     shown = format_values(row.values, result.searched) if values else ""
     so_far = "" if result.finished else " so far"

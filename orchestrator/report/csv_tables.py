@@ -15,10 +15,11 @@ from orchestrator.report.tables.configurations import read_other_distribution
 from orchestrator.report.tables.effects import effect_lines as lines_of_effects
 from orchestrator.report.tables.later_evaluations import later_lines
 from orchestrator.report.tables.race import race_lines, rung_lines
-from orchestrator.results.analysis import read_confirmations, shows_effects
+from orchestrator.results.analysis import shows_effects
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, compare_seeds
+from orchestrator.results.confirmed import read_confirmations
 from orchestrator.results.outcomes import searched_value
-from orchestrator.results.scoring.validation_scores import ValidationScore
+from orchestrator.results.scoring.validation_scores import ValidationScore, read_validation_scores
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import spans
 from trainers.files.atomic_file import write_atomic
@@ -131,9 +132,10 @@ def confirmed_lines(result: Summary) -> Lines:
 def validation_lines(result: Summary) -> Lines:
     """Return a line for every evaluation of a seed and every validation score."""
     columns = fields("config_id seed step stage stopped metric average mean")
-    for length in sorted({length for one in result.validation_scores for length in one.lengths}):
+    scores = read_validation_scores(result.state)
+    for length in sorted({length for score in scores for length in score.lengths}):
         columns[f"at_{length}"] = partial(_value_at, length)
-    return _lines(result.validation_scores, columns)
+    return _lines(scores, columns)
 
 
 def _lines(lines: Iterable[object], columns: Columns) -> Lines:

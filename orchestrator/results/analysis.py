@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from orchestrator.record.state.lineage import CONFIRMS
-from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.outcomes import (
     outcomes_at_test_lengths,
     searched_values,
@@ -69,7 +68,7 @@ def why_no_effects(summary: Summary) -> str | None:
 
 
 def _has_search(summary: Summary) -> bool:
-    return bool(summary.searched) and summary.configurations_finished > 1 and CONFIRMS not in summary.provenance
+    return bool(summary.searched) and summary.configurations_finished > 1 and CONFIRMS not in summary.state.provenance
 
 
 @lru_cache(REMEMBERED)
@@ -147,9 +146,3 @@ def order_agreement(
         others=len(names) - 1,
         better=tuple(sorted(gains.items(), key=lambda item: -item[1])),
     )
-
-
-@lru_cache(REMEMBERED)
-def read_confirmations(summary: Summary) -> tuple[Confirmed, ...]:
-    """Return the confirmations of the sweep that are in its storage folder; if it is one itself, it comes first."""
-    return summary.read_confirmed(summary)

@@ -105,6 +105,21 @@ def read_pack_code(state: SweepState) -> dict[str, Code]:
     return found
 
 
+def record_configurations(state: SweepState) -> dict[str, RecordedConfiguration]:
+    """Return the record of every configuration by config_id."""
+    recorded, code = {}, read_pack_code(state)
+    for name, configuration in state.configurations.items():
+        packs = {seed: member.pack_id for seed, member in configuration.members.items()}
+        keys = {state.packs[pack_id].structural_key for pack_id in packs.values()} - {""}
+        recorded[name] = RecordedConfiguration(
+            resolved=configuration.resolved,
+            structural_keys=frozenset(keys),
+            code={seed: code[pack_id] for seed, pack_id in packs.items()},
+            technical=tuple(state.measured[configuration.measured].get("technical", ())),
+        )
+    return recorded
+
+
 def differing_code(first: Mapping[int, Code], second: Mapping[int, Code]) -> dict[str, tuple[str | None, str | None]]:
     """Return the parts of the code, with both digests, in which seeds of two configurations differ.
 
@@ -122,15 +137,16 @@ def differing_code(first: Mapping[int, Code], second: Mapping[int, Code]) -> dic
     return found
 
 
-def differing_environment(first: RanUnder, second: RanUnder) -> dict[str, tuple[str, str]]:
+def differing_environment(first: SweepState, second: SweepState) -> dict[str, tuple[str, str]]:
     """Return the keys of the environments, other than code, in which the packs of two sweeps differ, with all values.
 
     Sweeps that record no environments do not differ.
     """
-    if not first.groups or not second.groups:
+    groups = [RanUnder.from_state(state).groups for state in (first, second)]
+    if not all(groups):
         return {}
-    one, other = (_environment_values(result.groups) for result in (first, second))
-    return {key: (one.get(key, "-"), other.get(key, "-")) for key in differing_keys(one, other)}
+    before, now = map(_environment_values, groups)
+    return {key: (before.get(key, "-"), now.get(key, "-")) for key in differing_keys(before, now)}
 
 
 def _environment_values(groups: Iterable[Group]) -> dict[str, str]:

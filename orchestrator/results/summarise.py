@@ -3,27 +3,22 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pandas as pd
 
 from orchestrator.engine.start_shares import describe_start_shares
-from orchestrator.errors import LedgerError, LengthwiseError
+from orchestrator.errors import LedgerError
 from orchestrator.measured import Measured, read_measured
-from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.kept.curve_tables import COLUMNS
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.kept.searched_values import searched_keys
-from orchestrator.record.kept.weights import kept_weights
 from orchestrator.record.ledger.lock import running
 from orchestrator.record.ledger.records import LEDGER_FILE
-from orchestrator.record.state.lineage import CONFIRMS, IMPORTED, confirmations_of, planned_seeds, searches_of
+from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.parts import ConfigurationState, MemberState
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.confirmed import Confirmed, ConfirmedRow, match_search
-from orchestrator.results.later_evaluations import read_later_evaluations
-from orchestrator.results.ran_under import RanUnder, RecordedConfiguration, differing_code, read_pack_code
+from orchestrator.results.ran_under import RanUnder, record_configurations
 from orchestrator.results.scoring.evaluation_choice import Mask, select_steps
 from orchestrator.results.scoring.length_groups import length_groups
 from orchestrator.results.scoring.median_curves import Band, CurveKey, make_bands, quartiles_at
@@ -37,13 +32,13 @@ from orchestrator.results.scoring.objective import (
     score_configurations,
     score_members,
 )
-from orchestrator.results.scoring.search_design import count_planned, domain_kind, planned_size, read_design
+from orchestrator.results.scoring.search_design import domain_kind, planned_size, read_design
 from orchestrator.results.scoring.undefined_values import describe_undefined_values
-from orchestrator.results.scoring.validation_scores import may_stop, read_validation_scores, stopped_at
+from orchestrator.results.scoring.validation_scores import stopped_at
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import counted, lengths_in_words, spans
-from search_spaces import Objective, Search
+from search_spaces import Objective
 
 
 def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
@@ -73,28 +68,16 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         replace(_row(c, measured[name], bands, objective), complete=name in done, rounds=count_rounds(name))
         for name, c in state.configurations.items()
     ]
-    rows = _scored(rows, curves, state, objective)
-    ran_under = RanUnder.from_state(state)
-    searched = {key: domain_kind(state.spec.get("space", {}).get(key)) for key in searched_keys(state)}
     return Summary(
-        name=state.name,
-        study=state.study,
-        folder=state.folder,
+        state=state,
         status=state.ended or ("running" if running(state.folder) else "interrupted"),
-        message=state.message or "",
-        finished=state.ended in ("complete", "failed"),
-        planned=len(state.configurations)
-        if state.ended in ("complete", "failed")
-        else max(count_planned(state), len(state.configurations)),
         objective=objective,
         measured=measured,
-        recorded=_recorded(state),
-        searched=searched,
+        recorded=record_configurations(state),
+        searched={key: domain_kind(state.spec.get("space", {}).get(key)) for key in searched_keys(state)},
         design=read_design(state),
-        seeds=state.seeds(),
-        rows=tuple(rows),
+        rows=tuple(_scored(rows, curves, state, objective)),
         bands=bands,
-        provenance=state.provenance,
         notes=(
             *describe_undefined_values(state, curves, objective),
             *_describe_averages(state),
@@ -103,20 +86,8 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
             *state.conflicts,
             *describe_recuts(state.recuts),
             *_describe_repeated(state),
-            *ran_under.sentences,
+            *RanUnder.from_state(state).sentences,
         ),
-        deaths=tuple(error for _, error in state.deaths),
-        code=tuple(state.modules),
-        ran_under=ran_under,
-        informed=_informed(state),
-        race=race if rows else None,
-        may_stop=may_stop(state),
-        spec=state.spec,
-        later_evaluations=read_later_evaluations(state, objective),
-        validation_scores=read_validation_scores(state),
-        weights=kept_weights(state),
-        import_code=partial(import_recorded, state),
-        read_confirmed=partial(_confirmations, state),
     )
 
 
@@ -171,20 +142,6 @@ def _refuse_unjudged(state: SweepState, objective: Objective, measured: Mapping[
 def _needed(objective: Objective, curves: pd.DataFrame) -> Mask:
     """Return which rows a summary needs: every curve at the chosen step, the judged curve at all steps."""
     return select_steps(curves, choose_evaluations(curves, objective)) | is_judged(curves, objective)
-
-
-def _recorded(state: SweepState) -> dict[str, RecordedConfiguration]:
-    found, code = {}, read_pack_code(state)
-    for name, configuration in state.configurations.items():
-        packs = {seed: member.pack_id for seed, member in configuration.members.items()}
-        keys = {state.packs[pack_id].structural_key for pack_id in packs.values()} - {""}
-        found[name] = RecordedConfiguration(
-            resolved=configuration.resolved,
-            structural_keys=frozenset(keys),
-            code={seed: code[pack_id] for seed, pack_id in packs.items()},
-            technical=tuple(state.measured[configuration.measured].get("technical", ())),
-        )
-    return found
 
 
 def _row(
@@ -274,77 +231,3 @@ def _scored(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, object
         place += sum(rounds > row.rounds for rounds in open_rounds)
         ranked.append(replace(row, rank=None if failed else place))
     return [*ranked, *unfinished, *pruned]
-
-
-def _informed(state: SweepState) -> tuple[int, int] | None:
-    if state.spec.get("search", {}).get("sampler") != "tpe":
-        return None
-    search = Search.model_validate(state.spec["search"])
-    failed = [found.number for found in state.configurations.values() if found.finished and found.score is None]
-    return search.informed(len(state.draws), failed), len(state.draws)
-
-
-def _confirmations(state: SweepState, result: Summary) -> tuple[Confirmed, ...]:
-    """Return the confirmations of a sweep in its storage folder; for a confirmation, first its own comparison.
-
-    Confirmations whose ledger or curves cannot be read are left out; their own reports raise the error.
-    """
-    found = []
-    if CONFIRMS in result.provenance:
-        searches = [one.folder for one in searches_of(state)]
-        found.append(_confirmed(state, result, SweepState.load(searches[0]) if searches else None))
-    for one in confirmations_of(state):
-        try:
-            other = SweepState.load(one.folder)
-            found.append(_confirmed(other, summary(other), state))
-        except LengthwiseError:
-            continue
-    return tuple(found)
-
-
-def _confirmed(state: SweepState, result: Summary, search: SweepState | None) -> Confirmed:
-    """Return a confirmation from its own summary; `search` is the state of its search, if it is found."""
-    confirms, seeds = result.provenance[CONFIRMS], tuple(sorted(planned_seeds(state)))
-    rows = result.by_config_id
-    return Confirmed(
-        name=result.name,
-        folder=result.folder,
-        parent=confirms["sweep"],
-        seeds=seeds,
-        again_used=tuple(sorted(set(seeds) & planned_seeds(search))) if search else (),
-        other_code=_other_code(result, state, search) if search else (),
-        unfinished="" if result.finished else result.status,
-        searched=confirms["of"],
-        rows=tuple(_confirmed_row(rows.get(name or ""), recorded) for recorded, name in match_search(state)),
-    )
-
-
-def _other_code(result: Summary, state: SweepState, search: SweepState) -> tuple[str, ...]:
-    """Return the parts of the code that differ between a confirmation and its search."""
-    then, keys = _recorded(search), dict[str, tuple[str | None, str | None]]()
-    for recorded, name in match_search(state):
-        one, other = then.get(recorded["config_id"]), result.recorded.get(name or "")
-        keys |= differing_code(one.code, other.code) if one and other else {}
-    return tuple(sorted(keys))
-
-
-def _confirmed_row(row: Row | None, recorded: Mapping[str, Any]) -> ConfirmedRow:
-    done = row is not None and row.complete
-    return ConfirmedRow(
-        config_id=recorded["config_id"],
-        number=recorded.get("number"),
-        values=recorded["values"],
-        search_rank=recorded["rank"],
-        search=_quartiles(recorded["score"]),
-        confirmed=row.scored if row is not None and done else None,
-        search_test=_quartiles(recorded["test"]) if recorded["test"] else None,
-        confirmed_test=row.test if row is not None and done else None,
-        seeds_run=row.seeds_run if row is not None else 0,
-        seeds_failed=row.seeds_failed if row is not None else 0,
-    )
-
-
-def _quartiles(recorded: Sequence[float]) -> Quartiles:
-    """Return recorded quartiles, in which the median comes first."""
-    median, q25, q75 = recorded
-    return Quartiles(q25=q25, median=median, q75=q75)

@@ -1,22 +1,22 @@
 """The results of a sweep as plain data: ranked configurations and bands, for tables and figures."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from orchestrator.measured import Measured
-from orchestrator.record.kept.weights import Kept
 from orchestrator.record.state.race import Race
-from orchestrator.results.confirmed import Confirmed
-from orchestrator.results.later_evaluations import LaterEvaluation
-from orchestrator.results.ran_under import RanUnder, RecordedConfiguration
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.later_evaluations import LaterEvaluation, read_later_evaluations
+from orchestrator.results.ran_under import RecordedConfiguration
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.length_groups import LengthGroups, length_groups
 from orchestrator.results.scoring.median_curves import Band, CurveKey
-from orchestrator.results.scoring.validation_scores import ValidationScore
+from orchestrator.results.scoring.search_design import count_planned
+from orchestrator.results.scoring.validation_scores import may_stop
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import NOT_REACHED, counted, lengths_in_words
@@ -89,42 +89,58 @@ class Row:
 class Summary:
     """A sweep's results; `rows` by score, unfinished configurations last.
 
-    `message` says why it ended, empty if that is not known. By config_id: `measured` is what a configuration measures,
-    `recorded` the rest of its record, `seeds` its planned seeds. `design` is how configurations were drawn. `deaths`
-    has the error of every pack that was given up, `code` the user's own modules. `informed` counts the configurations
-    drawn by results and all drawn ones, None for samplers that do not use results. `race` has the rounds of a race over
-    seeds. `may_stop` says whether seeds may stop early. `spec` is the recorded specification.
+    `state` is the state of its ledger, which has everything that is not computed. `status` is how it ended, running
+    while a driver trains it, or interrupted. By config_id: `measured` is what a configuration measures, `recorded` the
+    rest of its record. `searched` has the kind of domain of every searched key, `design` how configurations were drawn.
+    `bands` are at the judged evaluation of each seed. `notes` are sentences about what limits these results.
     """
 
-    name: str
-    study: str
-    folder: Path
+    state: SweepState
     status: str
-    message: str
-    finished: bool
-    planned: int
     objective: Objective
     measured: Mapping[str, Measured]
     recorded: Mapping[str, RecordedConfiguration]
     searched: dict[str, str]
     design: Design
-    seeds: Mapping[str, tuple[int, ...]]
     rows: tuple[Row, ...]
     bands: dict[CurveKey, Band]
-    provenance: dict[str, Any]
     notes: tuple[str, ...]
-    deaths: tuple[str, ...]
-    code: tuple[Mapping[str, Any], ...]
-    ran_under: RanUnder
-    informed: tuple[int, int] | None
-    race: Race | None
-    may_stop: bool
-    spec: Mapping[str, Any]
-    later_evaluations: tuple[LaterEvaluation, ...]
-    validation_scores: tuple[ValidationScore, ...]
-    weights: Mapping[tuple[str, int], Kept]
-    import_code: Callable[[], None] = field(repr=False)
-    read_confirmed: Callable[["Summary"], tuple[Confirmed, ...]] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The name of the sweep."""
+        return self.state.name
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the sweep."""
+        return self.state.folder
+
+    @property
+    def finished(self) -> bool:
+        """Whether every configuration that was asked for has ended."""
+        return self.status in ("complete", "failed")
+
+    @property
+    def planned(self) -> int:
+        """How many configurations the sweep has when all are drawn."""
+        drawn = len(self.state.configurations)
+        return drawn if self.finished else max(count_planned(self.state), drawn)
+
+    @cached_property
+    def race(self) -> Race | None:
+        """The rounds of a race over seeds; None without a race."""
+        return self.state.race if self.rows else None
+
+    @cached_property
+    def may_stop(self) -> bool:
+        """Whether members may stop early, when they are good enough."""
+        return may_stop(self.state)
+
+    @cached_property
+    def later_evaluations(self) -> tuple[LaterEvaluation, ...]:
+        """Curves of kept weights that were evaluated after training; raises what `read_later_evaluations` raises."""
+        return read_later_evaluations(self.state, self.objective)
 
     @property
     def axis(self) -> str:

@@ -3,6 +3,7 @@
 import base64
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from orchestrator.record.kept.code import import_recorded
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configurations import place_columns, result_columns, value_columns
 from orchestrator.report.tables.effects import outcomes
@@ -137,7 +139,7 @@ def _pairing(result: Summary) -> dict[str, Any]:
     paired = [
         [place, other]
         for place, other in combinations(range(len(first)), 2)
-        if are_paired(first[place], first[other], result.import_code)
+        if are_paired(first[place], first[other], partial(import_recorded, result.state))
     ]
     of = {row.config_id: place for place, rows in enumerate(classes.values()) for row in rows}
     return {"classes": [of[row.config_id] for row in result.rows], "paired": paired}

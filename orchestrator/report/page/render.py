@@ -23,7 +23,8 @@ from orchestrator.report.tables.later_evaluations import later_section
 from orchestrator.report.tables.provenance import provenance_section
 from orchestrator.report.tables.race import race_section
 from orchestrator.report.tables.sentences import headlines
-from orchestrator.results.analysis import read_confirmations, shows_effects
+from orchestrator.results.analysis import shows_effects
+from orchestrator.results.confirmed import read_confirmations
 from orchestrator.results.summary import Summary
 from orchestrator.wording import command, describe_deaths, format_values, label
 
@@ -81,7 +82,7 @@ def _without_controls(value: Any) -> Any:
 
 def _meta(result: Summary) -> str:
     live = f"; as of {time.strftime('%Y-%m-%d %H:%M:%S')}, loads itself again" if result.status == "running" else ""
-    return f"study {result.study}, in {result.folder}{live}"
+    return f"study {result.state.study}, in {result.folder}{live}"
 
 
 def _sections(result: Summary) -> Iterator[str]:
@@ -107,7 +108,7 @@ def _sections(result: Summary) -> Iterator[str]:
 def _failures(result: Summary) -> Iterator[str]:
     """Yield which seeds of which configurations failed, and why; nothing if none did."""
     lost = [(row, seed, why) for row in result.rows for seed, why in row.failures]
-    if not lost and not result.deaths:
+    if not lost and not result.state.deaths:
         return
     shown = lost[:MOST_FAILURES]
     cells = {
@@ -117,7 +118,7 @@ def _failures(result: Summary) -> Iterator[str]:
         "why": [why for _, _, why in shown],
     }
     more = [f"{len(lost) - MOST_FAILURES} more are in the ledger."] if len(lost) > MOST_FAILURES else []
-    died = [describe_deaths(result.deaths, result.folder)] if result.deaths else []
+    died = [describe_deaths(result.state.deaths, result.folder)] if result.state.deaths else []
     yield _section(Section(heading="What failed", cells=cells if lost else {}, paragraphs=died, notes=more))
 
 
@@ -125,7 +126,7 @@ def _commands(result: Summary) -> str:
     # Code of the user's own is searched beside the sweep file that was run, which is not recorded.
     again = {"the same sweep again": f"{command('run', result.folder / 'sweep.yaml')} --name another-name"}
     commands = {
-        **({} if result.code else again),
+        **({} if result.state.modules else again),
         "this page again": f"{command('report', result.folder)} --open",
         "two configurations": f"{command('compare', result.folder)} 0 1",
         "figures for a paper": f"{command('export', result.folder)} --figures pdf",

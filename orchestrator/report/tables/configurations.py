@@ -17,7 +17,7 @@ CONFIG_ID, IN_SEARCH = "config_id", "in search"
 
 def place_columns(result: Summary) -> Columns:
     """Return the columns rank, label, label in the search (of a confirmation) and config_id."""
-    in_search = read_search_labels(result.provenance)
+    in_search = read_search_labels(result.state.provenance)
     return {
         "rank": lambda row: str(row.rank) if row.rank else row.unranked,
         "label": lambda row: label(row.number),

@@ -4,7 +4,7 @@ import json
 
 from orchestrator.code.code_record import copy_folder
 from orchestrator.report.tables.columns import Section
-from orchestrator.results.ran_under import Group, code_sentence
+from orchestrator.results.ran_under import Group, RanUnder, code_sentence
 from orchestrator.results.summary import Summary
 from orchestrator.wording import counted, first_few
 
@@ -13,17 +13,18 @@ MOST_GROUPS = 6  # groups of packs that ran alike
 
 def provenance_section(result: Summary) -> Section:
     """Return machine and versions of the sweep's start, records of its code, own modules, environments of its packs."""
-    facts = dict(result.provenance)
+    ran_under = RanUnder.from_state(result.state)
+    facts = dict(result.state.provenance)
     versions = facts.pop("versions", {})
     texts = {key.replace("_", " "): one if isinstance(one, str) else json.dumps(one) for key, one in facts.items()}
     texts["versions"] = ", ".join(f"{name} {version}" for name, version in versions.items())
-    texts |= {f"code {name}": code_sentence(code) for name, code in result.ran_under.codes.items()}
-    for fields in result.code:
+    texts |= {f"code {name}": code_sentence(code) for name, code in ran_under.codes.items()}
+    for fields in result.state.modules:
         where = "installed" if fields["installed"] else copy_folder(fields["sha256"])
         texts[f"module {fields['module']}"] = f"{first_few(list(fields['files']), most=8)} ({where})"
 
     # The largest groups of packs that ran alike, each with the keys first in which the groups differ.
-    groups, differing = result.ran_under.groups, result.ran_under.differing
+    groups, differing = ran_under.groups, ran_under.differing
     for group in groups[:MOST_GROUPS]:
         texts[f"{counted(len(group.packs), 'pack')}: {first_few(group.packs)}"] = _describe(group, differing)
     more = [f"{len(groups) - MOST_GROUPS} more groups of packs are in the ledger"] if len(groups) > MOST_GROUPS else []

@@ -9,6 +9,7 @@ from orchestrator.results.analysis import DEPENDENT, compare_orders
 from orchestrator.results.race_rounds import race_sentence
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.length_groups import LengthGroups
+from orchestrator.results.scoring.search_design import count_informed
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.intervals import Estimate
 from orchestrator.wording import command, describe_deaths, label, lengths_in_words, spans, three_digits
@@ -48,9 +49,9 @@ def state_sentence(result: Summary) -> str:
     """Return the state of the sweep; if neither finished nor running, with the command to continue it or to see how."""
     known = {"complete": "finished", "failed": "finished, and no configuration succeeded", "running": "running"}
     known[STOPPED] = f"{STOPPED}; how to continue it: {command('status', result.folder)}"
-    why = f": {result.message}" if result.message else ""
+    why = f": {result.state.message}" if result.state.message else ""
     state = known.get(result.status, f"{result.status}{why}; continue it with: {command('resume', result.folder)}")
-    return f"Sweep {result.name} (study {result.study}): {state}"
+    return f"Sweep {result.name} (study {result.state.study}): {state}"
 
 
 def count_sentences(result: Summary) -> list[str]:
@@ -68,10 +69,9 @@ def count_sentences(result: Summary) -> list[str]:
     if result.may_stop:
         stopped = f"{len(result.stopped_at)} of {result.seeds_run} seeds{median_step(result.stopped_at)}"
         lines.append(f"Stopped early, good enough on validation inputs: {stopped}")
-    if result.deaths:
-        lines.append(describe_deaths(result.deaths, result.folder))
-    if result.informed is not None:
-        informed, drawn = result.informed
+    lines += filter(None, [describe_deaths(result.state.deaths, result.folder)])
+    if result.state.spec.get("search", {}).get("sampler") == "tpe":
+        drawn, informed = len(result.state.draws), count_informed(result.state)
         lines.append(f"Drawn by tpe: {informed} of {drawn} configurations by results, the others at random")
     return lines
 
@@ -122,13 +122,13 @@ def _trained_words(result: Summary, common: LengthGroups) -> str:
     metric, first = result.objective.metric, result.rows[0].config_id
     distribution = result.measured[first].metrics[metric].distribution
     longest = max(one.longest_trained.get(distribution, 0) for one in result.measured.values())
-    if not longest and "program" in result.spec:
+    if not longest and "program" in result.state.spec:
         return "the trained lengths are not known"  # its author may not have declared any
     if not longest:
         return f"no length of {metric} was trained on"
     recorded = {one.trained.get(distribution, ()) for one in result.measured.values()}
     trained = recorded.pop() if len(recorded) == 1 else ()
-    if not trained and result.spec.get("evaluation", {}).get("lengths", "all") == "all":
+    if not trained and result.state.spec.get("evaluation", {}).get("lengths", "all") == "all":
         trained = common.trained
     if trained and trained == common.trained:
         return f"trained on {spans(trained)}"

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 
 import numpy as np
 
+from orchestrator.record.kept.code import import_recorded
 from orchestrator.results.comparing.shared_streams import Shared, shared_streams
 from orchestrator.results.summary import REMEMBERED, Row, Summary
 from orchestrator.statistics.exact_tests import holm
@@ -162,7 +163,7 @@ def compare_sides(
 def find_shared(first: Side, second: Side) -> Shared:
     """Return which randomness members of one seed share between two configurations."""
     one, other = (side.result.recorded[side.row.config_id] for side in (first, second))
-    return shared_streams(one, other, first.result.import_code)
+    return shared_streams(one, other, partial(import_recorded, first.result.state))
 
 
 def correct_family(family: Sequence[SeedComparison]) -> list[SeedComparison]:

@@ -132,13 +132,15 @@ def compare_sweeps(
         _compare_together(pairs, shared, _question_at(pairs[0], groups[0][0], length), EACH_LENGTH, len(every))
         for length in every
     ]
-    before, now = ({key: value for key, value in one.spec.items() if key not in PASSIVE} for one in (first, second))
+    before, now = (
+        {key: value for key, value in one.state.spec.items() if key not in PASSIVE} for one in (first, second)
+    )
     return SweepComparison(
         first=first,
         second=second,
         specification=dict(differing_values(before, now)),
         code={key: values for one in shared for key, values in one.code.items()},
-        environment=differing_environment(first.ran_under, second.ran_under),
+        environment=differing_environment(first.state, second.state),
         matching=matching,
         configurations=tuple(configurations),
         together=tuple(together),

@@ -6,6 +6,7 @@ from typing import Any
 
 from orchestrator.record.state.state import SweepState
 from orchestrator.statistics.effects.design import Design, Kind
+from search_spaces import Search
 from search_spaces.grammar.space.domains import KINDS
 
 
@@ -64,3 +65,9 @@ def count_planned(state: SweepState) -> int:
     Repetitions among draws to come are not foreseen.
     """
     return planned_size(state.spec) - len(state.draws) + len(state.configurations)
+
+
+def count_informed(state: SweepState) -> int:
+    """Return how many configurations a sampler that learns has drawn by results."""
+    failed = [one.number for one in state.configurations.values() if one.finished and one.score is None]
+    return Search.model_validate(state.spec["search"]).informed(len(state.draws), failed)

@@ -17,8 +17,7 @@ from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.parts import STOPPED, ConfigurationState
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.analysis import read_confirmations
-from orchestrator.results.confirmed import Confirmed, match_search
+from orchestrator.results.confirmed import Confirmed, match_search, read_confirmations
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.objective import choose_evaluations, is_judged
 from orchestrator.results.summary import Row, Summary
@@ -64,7 +63,7 @@ class ContentsOfSweep:
         git = next((folder for folder in started if folder["commit"]), dict[str, str]())
         confirmed = read_confirmations(summary) if summary.finished else ()
         tags = self._tags("sweep") | {
-            "lengthwise.study": summary.study,
+            "lengthwise.study": summary.state.study,
             "lengthwise.status": summary.status,
             "lengthwise.message": self.state.message or "",
             "lengthwise.git_commit": str(git.get("commit")),

@@ -105,7 +105,7 @@ def test_many_evaluations_are_thinned_and_the_last_stays(small_sweep, monkeypatc
 
 def test_a_running_sweep_loads_itself_again_and_says_nothing_of_effects(small_sweep):
     result, curves = summary(small_sweep), read_curves(small_sweep)
-    running = page_data(replace(result, status="running", finished=False), curves)
+    running = page_data(replace(result, status="running"), curves)
     assert running["running"] and running["effects"] == []
     ended = page_data(result, curves)
     assert not ended["running"] and ended["effects"]
@@ -165,7 +165,7 @@ def test_best_is_said_once_with_its_selection_lengths_and_its_test_number(small_
     first = result.rows[0]
     assert claim.startswith(f"Best by the selection lengths 6-7 is #{first.number} (") and claim in shown
     assert f"on the test lengths 8-11 it reaches {first.test.median:#.3g} (quartiles {first.test.q25:#.3g} to" in claim
-    assert " so far is #" in which_is_best(replace(result, finished=False))
+    assert " so far is #" in which_is_best(replace(result, status="running"))
 
 
 def test_with_six_seeds_the_test_number_has_an_interval(tmp_path, synthetic_sweep, simple_curve):

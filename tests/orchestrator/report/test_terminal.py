@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.answers import what_mattered
-from orchestrator.results.analysis import effects_on_score, read_confirmations
+from orchestrator.report.sentences import what_mattered
+from orchestrator.results.analysis import effects_on_score
+from orchestrator.results.confirmed import read_confirmations
 from orchestrator.results.summarise import summary
 from orchestrator.wording import three_digits
 
@@ -122,7 +123,7 @@ def test_where_nothing_can_be_said_it_says_why(tmp_path, synthetic_sweep, simple
     assert what_mattered(listed).endswith("change along with one another, and none can be judged by itself.")
     one = summary(synthetic_sweep(tmp_path / "one", [{}], 3, simple_curve))
     assert "No hyperparameter was compared" in what_mattered(one)
-    running = replace(two, status="running", finished=False)
+    running = replace(two, status="running")
     assert "too few" not in what_mattered(running)
 
 
@@ -161,7 +162,7 @@ def test_confirmed_scores_stand_beside_those_of_the_search(short_text):
 def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, short_text):
     done = summary(synthetic_sweep(tmp_path / "some", draws(3), 2, noisy))
     rows = (*done.rows[:2], replace(done.rows[2], complete=False, rank=None, score=None))
-    text = short_text(replace(done, rows=rows, status="interrupted", finished=False), 80)
+    text = short_text(replace(done, rows=rows, status="interrupted"), 80)
     assert "Interrupted: 2 of 3 configurations" in text and " so far is #" in text
     assert [line[0] for line in table_of(text)[1]] == ["1", "2"]
     begun = short_text(summary(synthetic_sweep(tmp_path / "begun", draws(3), 2, noisy, ended=False)), 80)

@@ -51,9 +51,8 @@ def results(unequal):
     )
     rows = tuple(replace(row, rank=place) for place, row in enumerate(rows, start=1))
     bands = {key: (every if key[0] in more else result).bands[key] for key in result.bands}
-    seeds = {name: (every if name in more else result).seeds[name] for name in result.seeds}
     recorded = {name: (every if name in more else result).recorded[name] for name in result.recorded}
-    return result, replace(result, rows=rows, bands=bands, seeds=seeds, recorded=recorded)
+    return result, replace(result, rows=rows, bands=bands, recorded=recorded)
 
 
 @pytest.mark.slow

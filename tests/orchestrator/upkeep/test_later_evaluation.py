@@ -17,6 +17,7 @@ from orchestrator.record.kept.weights import kept_weights
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import encode, read_records
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.csv_tables import csv_tables
 from orchestrator.report.tables.later_evaluations import later_lines, later_section
 from orchestrator.results.summarise import summary
 from orchestrator.upkeep.later_evaluation import evaluate_later
@@ -282,7 +283,7 @@ def test_a_record_made_by_somebody_else_is_refused(trained_sweep, changes, messa
     last.fields.update(changes)
     (trained_sweep / "events.jsonl").write_bytes(b"".join(map(encode, [*records, last])))
     with pytest.raises(LedgerError, match=message):
-        summary(SweepState.load(trained_sweep))
+        csv_tables(summary(SweepState.load(trained_sweep)))
 
 
 def test_a_sweep_without_weights_says_how_they_are_kept(small_sweep):
