@@ -84,7 +84,7 @@ class Sweep:
         the lengths `trained_`, `selection_` and `test_`, such as test_median; generalization_length, area_beyond;
         seeds_planned, seeds_run, seeds_failed, seeds_crashed; rounds, in a race; complete, failed, form.
         """
-        from orchestrator.report.csv_tables import configuration_lines
+        from orchestrator.report.tables.configurations import configuration_lines
 
         return _table(configuration_lines(self.summary))
 
@@ -157,12 +157,10 @@ class Sweep:
         `p` say what came out, `n` over how many seeds, `first_failed` and `second_failed` how many failed. Raises
         UserError for a configuration that is not there or has not ended.
         """
-        from orchestrator.report.csv_tables import seed_comparison_lines
+        from orchestrator.report.tables.seed_comparisons import comparison_lines
         from orchestrator.results.comparing.named_comparison import compare_named
 
-        return _table(
-            seed_comparison_lines(compare_named(self.folder, str(a), str(b), **_with_lengths(asked)).comparisons)
-        )
+        return _table(comparison_lines(compare_named(self.folder, str(a), str(b), **_with_lengths(asked)).comparisons))
 
     def compare_with(self, other: Sweep | str | Path, **asked: Any) -> pd.DataFrame:
         """Compare this sweep with another one over the configurations that both have; differences are this - other.

@@ -9,10 +9,10 @@ from orchestrator.errors import NotASweep, UserError, refuse_unwritable
 from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.csv_tables import seed_comparison_lines, write_csv
+from orchestrator.report.csv_tables import write_csv
 from orchestrator.report.sweep_comparison import show_sweep_comparison, sweep_comparison_lines
 from orchestrator.report.tables.columns import make_cells
-from orchestrator.report.tables.seed_comparisons import difference_columns, difference_notes, meaning
+from orchestrator.report.tables.seed_comparisons import comparison_columns, comparison_lines, difference_notes, meaning
 from orchestrator.report.terminal import lay_out, prose, rich_table
 from orchestrator.results.comparing.named_comparison import NamedComparison, compare_named
 from orchestrator.results.comparing.seed_comparisons import Side
@@ -60,7 +60,7 @@ def compare_and_show(
         compared = compare_named(folder, *others, metric=metric, average=average, lengths=lengths)
         for part in _show_named(compared, console):
             console.print(part)
-        lines = seed_comparison_lines(compared.comparisons)
+        lines = comparison_lines(compared.comparisons)
     if figure is not None:
         from orchestrator.figures.sweep_differences import difference_figure
 
@@ -83,7 +83,7 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
     values = [f"{key} {' / '.join(compact_pair(*pair))}" for key, pair in differing.items()]
     yield prose(f"They differ in: {', '.join(values) or 'nothing that was recorded'}", console, result)
     yield ""
-    cells = make_cells(comparisons, difference_columns(result, comparisons))
+    cells = make_cells(comparisons, comparison_columns(comparisons, result.infinite))
     yield from map(rich_table, lay_out(cells, console.width, keys=1))
     notes = [f"Here {meaning(comparisons)}", *difference_notes(comparisons)]
     if len(comparisons) > 1:

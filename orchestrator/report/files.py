@@ -110,8 +110,8 @@ def show_later_evaluations(folder: Path, keys: Collection[object], console: Cons
     result = read_summary(folder)
     section = later_section(result, [one for one in result.later_evaluations if one.key in keys])
     console.print(Text(section.heading, style="bold"))
-    for part in lay_out(section.cells, console.width, section.keys):
+    for part in lay_out(section.cells, console.width, keys=2):
         console.print(rich_table(part))
     for note in section.notes:
         console.print(prose(note, console, result, "dim"))
-    say(console, f"Table: {result.folder / section.csv}\nReport: {result.folder / REPORT_HTML}")
+    say(console, f"Table: {result.folder / 'later_evaluations.csv'}\nReport: {result.folder / REPORT_HTML}")

@@ -8,12 +8,12 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from orchestrator.report.csv_tables import Lines, seed_comparison_lines
-from orchestrator.report.tables.columns import Columns, make_cells
+from orchestrator.report.tables.columns import Column, Columns, Lines, make_cells
 from orchestrator.report.tables.seed_comparisons import (
     MOST,
     MOST_VALUES,
-    difference_columns,
+    comparison_columns,
+    comparison_lines,
     difference_notes,
     meaning,
     pairs_needed,
@@ -44,7 +44,7 @@ def sweep_comparison_lines(comparisons: Sequence[SweepComparison]) -> Lines:
     return [
         {"first_sweep": one.first.name, "second_sweep": one.second.name, **line}
         for one in comparisons
-        for line in seed_comparison_lines([*one.together, *one.by_length, *one.configurations])
+        for line in comparison_lines([*one.together, *one.by_length, *one.configurations])
     ]
 
 
@@ -67,7 +67,7 @@ def _parts(compared: SweepComparison, console: Console) -> Iterator[RenderableTy
     yield ""
     if compared.together:
         yield Text("All matched configurations together", style="bold")
-        yield from _table(compared.together, {}, first, console)
+        yield from _table(compared.together, [], first, console)
     yield from (prose(sentence, console, first) for sentence in noise_sentences(compared))
     if len(matching.pairs) > 1 and compared.configurations:
         group = compared.configurations[0].question.group
@@ -91,7 +91,7 @@ def _parts(compared: SweepComparison, console: Console) -> Iterator[RenderableTy
 def _table(
     comparisons: Sequence[SeedComparison], names: Columns, result: Summary, console: Console
 ) -> Iterator[RenderableType]:
-    cells = make_cells(comparisons, names | difference_columns(result, comparisons))
+    cells = make_cells(comparisons, [*names, *comparison_columns(comparisons, result.infinite)])
     yield from map(rich_table, lay_out(cells, console.width, keys=len(names) + 1))
 
 
@@ -104,7 +104,7 @@ def _names(compared: SweepComparison) -> Columns:
         values = [f"{name} {compact_value(row.values[key])}" for key, name in names.items() if key in row.values]
         return " ".join([label(row.number), *([", ".join(values)] if len(names) <= MOST_VALUES and not place else [])])
 
-    return {"first": partial(name, 0), "second": partial(name, 1)}
+    return [Column("first", partial(name, 0)), Column("second", partial(name, 1))]
 
 
 def _describe(result: Summary) -> str:

@@ -103,8 +103,8 @@ def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bo
     is_shown = result.objective.reduce == "mean" and result.objective.seeds == "median"
     hidden |= {"score"} if is_shown else set()  # it is the median at the selection lengths
     hidden |= set() if result.seeds_failed else {"failed"}
-    columns = {name: one for name, one in result_columns(result, lengths=False).items() if name not in hidden}
-    results = make_cells(rows, columns)
+    columns = [column for column in result_columns(result) if column.heading not in hidden]
+    results = make_cells(rows, columns, result.infinite)
     if fits(place | values | results):
         return place | values | results, []
     del place[CONFIG_ID]

@@ -53,7 +53,7 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         "configurations": configurations,
         "groups": [{name: [*getattr(one, name)] for name in GROUPS} for one in groups],
         "table": make_cells(
-            result.rows, {**place_columns(result), **value_columns(result), **result_columns(result, lengths=False)}
+            result.rows, [*place_columns(result), *value_columns(result), *result_columns(result)], result.infinite
         ),
         "hyperparameters": [_hyperparameter(result, key, name) for key, name in short_keys([*result.searched]).items()],
         "effects": [*_effects(result)] if shows_effects(result) and result.status != "running" else [],

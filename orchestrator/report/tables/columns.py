@@ -1,4 +1,4 @@
-"""Tables of a report: lines, and columns that are functions of a line; pages, terminals and CSV files show them.
+"""The columns of tables, each defined once for the page, the terminal and CSV files.
 
 A cell is one line of text. `break_cell` says where it may be broken.
 """
@@ -6,7 +6,7 @@ A cell is one line of text. `break_cell` says where it may be broken.
 import math
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -14,61 +14,85 @@ from typing import Any
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import three_digits
 
-Columns = dict[str, Callable[[Any], Any]]
 Cells = dict[str, list[str]]
+Lines = list[dict[str, Any]]
 
 NONE = "-"  # a cell without a value
 NARROW = 18  # characters of a broken cell, unless a part that stays whole is longer
 UNBROKEN = re.compile(r"\S+: \S+ \(n = \d+\)|\S+: \S+|\[[^\]]*\]|p = \S+")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """One section of a report: paragraphs, a table, and notes in small print.
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: `read` takes its value from a line.
 
-    A terminal shows the first `most` lines of the table and says how many more are in the file `csv`. If the table is
-    too wide, it is shown in parts, each with the first `keys` columns.
+    Page and terminal have it as text under `heading`: `text` of the line, by default the value with three digits. A CSV
+    file has it in full under `name`; quartiles are three columns there, for the name "test_median" also test_q25 and
+    test_q75. Without a heading or a name it is left out there.
     """
 
     heading: str
+    read: Callable[[Any], Any]
+    name: str = ""
+    text: Callable[[Any], str] | None = None
+    quartiles: bool = False
+
+
+Columns = Sequence[Column]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One section of a report: paragraphs, a table, and notes in small print."""
+
+    heading: str
     cells: Cells
-    keys: int = 2
     paragraphs: Sequence[str] = ()
     notes: Sequence[str] = ()
-    csv: str = ""
-    most: int | None = None
 
 
-def make_cells(lines: Sequence[Any], columns: Columns) -> Cells:
-    """Return the text of every column; columns without any value are left out."""
-    cells = {heading: [text(line) for line in lines] for heading, text in columns.items()}
-    return {heading: column for heading, column in cells.items() if set(column) - {NONE}}
+def make_cells(lines: Sequence[Any], columns: Columns, infinite: str = "inf") -> Cells:
+    """Return the text of every column that has a heading, infinity as the word `infinite`.
+
+    Columns without any value are left out.
+    """
+    cells = {
+        column.heading: [
+            column.text(line) if column.text else _value_text(column.read(line), infinite) for line in lines
+        ]
+        for column in columns
+        if column.heading
+    }
+    return {heading: texts for heading, texts in cells.items() if set(texts) - {NONE}}
 
 
-def fields(names: str) -> Columns:
-    """Return columns that hold attributes: fields("n low=outcome.low") has n, and low from `line.outcome.low`."""
+def make_lines(lines: Iterable[Any], columns: Columns) -> Lines:
+    """Return the lines of a CSV file: the values in full of every column that has a name."""
+    return [
+        {name: value for column in columns if column.name for name, value in _named_values(column, line)}
+        for line in lines
+    ]
+
+
+def _named_values(column: Column, line: Any) -> Iterator[tuple[str, Any]]:
+    value, prefix = column.read(line), column.name.removesuffix("_median")
+    if not column.quartiles:
+        yield column.name, value
+        return
+    for name, part in ((column.name, "median"), (f"{prefix}_q25", "q25"), (f"{prefix}_q75", "q75")):
+        yield name, getattr(value, part, None)
+
+
+def _value_text(value: Any, infinite: str) -> str:
+    if isinstance(value, Quartiles):
+        return median_and_quartiles(value, infinite)
+    return NONE if value is None else three_digits(value, infinite) if isinstance(value, float) else str(value)
+
+
+def fields(names: str) -> list[Column]:
+    """Return columns of a CSV file that hold attributes: fields("n low=outcome.low") has n, and `line.outcome.low`."""
     pairs = (name.partition("=") for name in names.split())
-    return {column: attrgetter(path or column) for column, _, path in pairs}
-
-
-def quartile_fields(names: str) -> Columns:
-    """Return three columns for each attribute with Quartiles: "test_median=test" gives test_median, _q25 and _q75."""
-    columns: Columns = {}
-    for column, quartiles in fields(names).items():
-        prefix = column.removesuffix("_median")
-        columns[column] = optional_field(quartiles, "median")
-        columns |= {f"{prefix}_{name}": optional_field(quartiles, name) for name in ("q25", "q75")}
-    return columns
-
-
-def optional_field(part: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
-    """Return a column that holds an attribute of a part of the line, None for a line without that part."""
-    return lambda line: getattr(part(line), name, None)
-
-
-def quartile_text(read: Callable[[Any], Quartiles | None], infinite: str) -> Callable[[Any], str]:
-    """Return a column with the text of the quartiles that `read` takes from a line."""
-    return lambda line: median_and_quartiles(read(line), infinite)
+    return [Column("", attrgetter(path or name), name) for name, _, path in pairs]
 
 
 def break_cell(cell: str, width: int = NARROW) -> str:

@@ -1,100 +1,145 @@
 """The columns of the table of configurations, and the table of search score beside confirmed score."""
 
+import json
 import statistics
 from collections.abc import Callable
 from operator import attrgetter
+from typing import Any
 
-from orchestrator.report.tables.columns import NONE, Columns, Section, make_cells, quartile_text
-from orchestrator.results.confirmed import Confirmed, read_search_labels
+from orchestrator.report.tables.columns import NONE, Column, Columns, Lines, Section, fields, make_cells, make_lines
+from orchestrator.results.confirmed import Confirmed, read_confirmations, read_search_labels
 from orchestrator.results.outcomes import searched_value
-from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summary import Row, Summary
-from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import compact_value, label, short_keys, spans, three_digits
 
 CONFIG_ID, IN_SEARCH = "config_id", "in search"
 
 
 def place_columns(result: Summary) -> Columns:
-    """Return the columns rank, label, label in the search (of a confirmation) and config_id."""
+    """Return the columns that say which configuration it is: rank, label, label in the search, config_id, number."""
     in_search = read_search_labels(result.state.provenance)
-    return {
-        "rank": lambda row: str(row.rank) if row.rank else row.unranked,
-        "label": lambda row: label(row.number),
-        IN_SEARCH: lambda row: in_search.get(row.number, "-"),
-        CONFIG_ID: lambda row: row.config_id,
-    }
+    return [
+        Column("rank", lambda row: row.rank or "", "rank", lambda row: str(row.rank) if row.rank else row.unranked),
+        Column("label", lambda row: label(row.number)),
+        Column(IN_SEARCH, lambda row: in_search.get(row.number)),
+        Column(CONFIG_ID, attrgetter("config_id"), "config_id"),
+        *fields("number"),
+    ]
 
 
 def value_columns(result: Summary) -> Columns:
     """Return one column per searched key, by its whole key where the short one is the heading of another column."""
-    headings = {*place_columns(result), *result_columns(result, lengths=False)}
+    headings = {column.heading for column in (*place_columns(result), *result_columns(result))}
 
-    def value(key: str) -> Callable[[Row], str]:
-        return lambda row: compact_value(searched_value(result, row, key, NONE))
+    def make_column(key: str, short: str) -> Column:
+        return Column(
+            key if short in headings else short,
+            lambda row: _plain(searched_value(result, row, key, "")),
+            key,
+            lambda row: compact_value(searched_value(result, row, key, NONE)),
+        )
 
-    short = short_keys(list(result.searched))
-    return {key if name in headings else name: value(key) for key, name in short.items()}
+    return [make_column(key, short) for key, short in short_keys([*result.searched]).items()]
 
 
-def result_columns(result: Summary, *, lengths: bool = True) -> Columns:
+def result_columns(result: Summary) -> Columns:
     """Return score, medians at trained, selection and test lengths, reach and counts of seeds.
 
-    The judged metric on other distributions follows. Headings name the `lengths` if all configurations have the same.
+    The judged metric on other distributions follows the test lengths.
     """
-    infinite = result.infinite
+    groups = [
+        Column(group, attrgetter(group), f"{group}_median", quartiles=True)
+        for group in ("trained", "selection", "test")
+    ]
+    others = [
+        Column(f"{metric} {group}", _read_other_distribution(metric, group), f"{metric}_{group}_median", quartiles=True)
+        for metric, group in dict.fromkeys(key for row in result.rows for key in row.other_distributions)
+    ]
+    reach, rounds = "reach" if result.objective.threshold is not None else "", "rounds" if result.race else ""
+    stopped = [
+        Column("stopped", attrgetter("stopped_at"), text=_describe_stopped),
+        Column("", lambda row: len(row.stopped_at), "seeds_stopped"),
+        Column("", lambda row: statistics.median(row.stopped_at) if row.stopped_at else "", "stopped_at_median"),
+    ]
+    return [
+        Column("score", attrgetter("scored"), "score", lambda row: three_digits(row.score, result.infinite), True),
+        *groups,
+        *others,
+        Column(reach, attrgetter("generalization_length"), "generalization_length"),
+        Column(rounds, attrgetter("rounds")),
+        *fields("area_beyond seeds_planned"),
+        Column(
+            "seeds",
+            attrgetter("seeds_run"),
+            "seeds_run",
+            lambda row: str(row.seeds_run) if row.complete else f"{row.seeds_run} of {row.seeds_planned}",
+        ),
+        Column("failed", attrgetter("seeds_failed"), "seeds_failed"),
+        *fields("seeds_crashed"),
+        *(stopped if result.may_stop else ()),
+        *(fields("rounds pruned_at" if result.race.rungs else "rounds") if result.race else ()),
+        *fields("complete failed"),
+        Column(
+            "form" if len({row.form for row in result.rows}) > 1 else "",
+            attrgetter("form"),
+            "form",
+            lambda row: row.form or NONE,
+        ),
+    ]
 
-    def heading(group: str, groups: set[LengthGroups], metric: str = "") -> str:
-        name = f"{metric} {group}".strip()
-        return f"{name} {spans(getattr(next(iter(groups)), group))}" if lengths and len(groups) == 1 else name
 
-    columns: Columns = {"score": lambda row: three_digits(row.score, infinite)}
-    common = {row.groups for row in result.rows}
-    for group in ("trained", "selection", "test"):
-        columns[heading(group, common)] = quartile_text(attrgetter(group), infinite)
-    for metric, group in dict.fromkeys(one for row in result.rows for one in row.other_distributions):
-        measured = {result.groups(row, metric) for row in result.rows if (metric, group) in row.other_distributions}
-        columns[heading(group, measured, metric)] = quartile_text(read_other_distribution(metric, group), infinite)
-    if result.objective.threshold is not None:
-        columns["reach"] = lambda row: "-" if row.generalization_length is None else str(row.generalization_length)
-    if result.race is not None:
-        columns["rounds"] = lambda row: str(row.rounds)
-    columns["seeds"] = lambda row: str(row.seeds_run) if row.complete else f"{row.seeds_run} of {row.seeds_planned}"
-    columns["failed"] = lambda row: str(row.seeds_failed)
-    if result.may_stop:
-        columns["stopped"] = _stopped
-    if len({row.form for row in result.rows}) > 1:
-        columns["form"] = lambda row: row.form or "-"
-    return columns
+def configuration_lines(result: Summary) -> Lines:
+    """Return a line of a CSV file for every configuration, by rank."""
+    return make_lines(result.rows, [*place_columns(result), *value_columns(result), *result_columns(result)])
 
 
-def read_other_distribution(metric: str, group: str) -> Callable[[Row], Quartiles | None]:
-    """Return a function that reads the judged metric on another distribution from a row."""
+def _read_other_distribution(metric: str, group: str) -> Callable[[Row], Any]:
     return lambda row: row.other_distributions.get((metric, group))
 
 
-def _stopped(row: Row) -> str:
+def _describe_stopped(row: Row) -> str:
     steps = row.stopped_at
     return f"{len(steps)} [{statistics.median(steps):,g}]" if steps else "0"
 
 
-def confirmation_section(result: Summary, one: Confirmed) -> Section:
-    """Return search score beside confirmed score, at the selection and at the test lengths."""
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float) and not isinstance(value, bool) else json.dumps(value)
 
-    names = short_keys(list(dict.fromkeys(key for row in one.rows for key in row.values)))
-    columns: Columns = {
-        "search rank": lambda row: str(row.search_rank),
-        IN_SEARCH: lambda row: label(row.number),
-        "search score": quartile_text(attrgetter("search"), result.infinite),
-        "confirmed score": quartile_text(attrgetter("confirmed"), result.infinite),
-        "test, search": quartile_text(attrgetter("search_test"), result.infinite),
-        "test, confirmed": quartile_text(attrgetter("confirmed_test"), result.infinite),
-        "seeds": lambda row: str(row.seeds_run),
-        "failed": lambda row: str(row.seeds_failed),
-        "searched values": lambda row: (
-            ", ".join(f"{names[k]} {compact_value(v)}" for k, v in row.values.items()) or "-"
-        ),
-    }
+
+def _confirmation_columns(confirmed: Confirmed) -> Columns:
+    names = short_keys(list(dict.fromkeys(key for row in confirmed.rows for key in row.values)))
+
+    def describe_values(row: Any) -> str:
+        return ", ".join(f"{names[key]} {compact_value(value)}" for key, value in row.values.items()) or NONE
+
+    return [
+        Column("", lambda row: confirmed.name, "confirmation"),
+        Column("", lambda row: confirmed.parent, "search"),
+        *fields("config_id"),
+        Column("search rank", attrgetter("search_rank"), "search_rank"),
+        Column(IN_SEARCH, lambda row: label(row.number)),
+        Column("", lambda row: json.dumps(row.values, ensure_ascii=False), "values"),
+        Column("search score", attrgetter("search"), "search_score", quartiles=True),
+        Column("confirmed score", attrgetter("confirmed"), "confirmed_score", quartiles=True),
+        Column("test, search", attrgetter("search_test"), "search_test", quartiles=True),
+        Column("test, confirmed", attrgetter("confirmed_test"), "confirmed_test", quartiles=True),
+        Column("", lambda row: spans(confirmed.seeds), "seeds"),
+        Column("seeds", attrgetter("seeds_run"), "seeds_run"),
+        Column("failed", attrgetter("seeds_failed"), "seeds_failed"),
+        Column("searched values", describe_values),
+    ]
+
+
+def confirmation_section(result: Summary, confirmed: Confirmed) -> Section:
+    """Return search score beside confirmed score, at the selection and at the test lengths."""
     return Section(
-        heading="Search score and confirmed score", cells=make_cells(one.rows, columns), paragraphs=[f"{one.sentence}."]
+        heading="Search score and confirmed score",
+        cells=make_cells(confirmed.rows, _confirmation_columns(confirmed), result.infinite),
+        paragraphs=[f"{confirmed.sentence}."],
     )
+
+
+def confirmed_lines(result: Summary) -> Lines:
+    """Return a line of a CSV file for every configuration of every confirmation."""
+    confirmations = read_confirmations(result)
+    return [line for one in confirmations for line in make_lines(one.rows, _confirmation_columns(one))]

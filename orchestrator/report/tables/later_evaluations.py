@@ -3,16 +3,14 @@
 import json
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
 
-from orchestrator.report.tables.columns import Columns, Section, make_cells, quartile_text
+from orchestrator.report.tables.columns import Column, Lines, Section, make_cells
 from orchestrator.results.later_evaluations import LaterEvaluation
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import label
 
 TITLE = "Kept weights evaluated later"
-MOST = 20  # lines on a terminal
 
 Line = tuple[LaterEvaluation, str, int]  # an evaluation, a metric and a length
 
@@ -26,18 +24,18 @@ def later_section(result: Summary, evaluations: Sequence[LaterEvaluation] = ()) 
         for metric in one.metrics_like(result.metrics[result.objective.metric].base)
         for length in one.measured.metrics[metric].lengths
     ]
-    columns: Columns = {
-        "label": lambda line: label(line[0].number),
-        "task": lambda line: line[0].setting,
-        "trained on": lambda line: line[0].trained_lengths(line[1]),
-        "samples": lambda line: str(line[0].samples),
-        "seeds": lambda line: _seeds(line[0]),
-        "metric": lambda line: line[1],
-        "length": lambda line: str(line[2]),
-    }
-    for average in dict.fromkeys(average for one in evaluations for average in one.measured.averages):
-        columns[average] = quartile_text(partial(_quartiles, average), result.infinite)
-    cells = make_cells(lines, columns)
+    columns = [
+        Column("label", lambda line: label(line[0].number)),
+        Column("task", lambda line: line[0].setting),
+        Column("trained on", lambda line: line[0].trained_lengths(line[1])),
+        Column("samples", lambda line: line[0].samples),
+        Column("seeds", lambda line: _seeds(line[0])),
+        Column("metric", lambda line: line[1]),
+        Column("length", lambda line: line[2]),
+    ]
+    averages = dict.fromkeys(average for one in evaluations for average in one.measured.averages)
+    columns += [Column(average, partial(_quartiles, average)) for average in averages]
+    cells = make_cells(lines, columns, result.infinite)
     if len(set(cells["metric"])) == 1:
         del cells["metric"]
     shown = ", ".join(dict.fromkeys(line[1] for line in lines))
@@ -45,10 +43,10 @@ def later_section(result: Summary, evaluations: Sequence[LaterEvaluation] = ()) 
         f"{shown}: medians over seeds with quartiles, of the weights after the last step. No score and no rank depends "
         "on these evaluations; each one has its own test inputs if the samples or the task differ from the sweep's."
     ]
-    return Section(heading=TITLE, cells=cells, keys=2, notes=notes, csv="later_evaluations.csv", most=MOST)
+    return Section(heading=TITLE, cells=cells, notes=notes)
 
 
-def later_lines(evaluations: Iterable[LaterEvaluation]) -> list[dict[str, Any]]:
+def later_lines(evaluations: Iterable[LaterEvaluation]) -> Lines:
     """Return a line for every metric, average and length of later evaluations; `task` has the replaced settings."""
     return [
         {

@@ -2,9 +2,8 @@
 
 from collections.abc import Collection, Mapping
 from functools import partial
-from typing import Any
 
-from orchestrator.report.tables.columns import NONE, Columns, Section, make_cells
+from orchestrator.report.tables.columns import Column, Lines, Section, make_cells
 from orchestrator.results.race_rounds import decided_by, race_sentence
 from orchestrator.results.summary import Summary
 from orchestrator.wording import label, spans
@@ -32,53 +31,58 @@ def race_section(result: Summary) -> list[Section]:
     if result.race is None:
         return []
     staying = partial(_labels, {row.config_id: row.number for row in result.rows})
-    columns: Columns = {
-        "round": lambda line: str(line[0]),
-        "seeds": lambda line: spans(line[1].new_seeds),
-        "configurations": lambda line: str(len(line[1].contenders)),
-        "members": lambda line: str(line[1].members),
-        "decided by": lambda line: decided_by(line[1]) or NONE,
-        "stay": lambda line: str(len(line[1].decision.survivors)) if line[1].decision else NONE,
-        "which": lambda line: staying(line[1].decision.survivors) if line[1].decision else NONE,
-    }
-    cells = make_cells(list(enumerate(result.race.rounds, start=1)), columns)
-    sentence = f"{race_sentence(result.race)}."
-    rounds = Section(heading="Race over seeds", cells=cells, paragraphs=[sentence], notes=NOTES, csv="race.csv")
-    if not result.race.rungs:
-        return [rounds]
-    rungs: Columns = {
-        "rung at step": lambda line: f"{line.step:,}",
-        "improvement since": lambda line: f"{line.since:,}",
-        "configurations": lambda line: str(len(line.values)),
-        "train on": lambda line: str(len(line.survivors)),
-        "kept by the guard": lambda line: staying(line.guarded) or NONE,
-        "pruned": lambda line: staying(line.pruned) or NONE,
-    }
-    cells = make_cells(result.race.rungs, rungs)
-    return [rounds, Section(heading="Pruned in the course of training", cells=cells, notes=RUNG_NOTES, csv="rungs.csv")]
+    rounds = [
+        Column("round", lambda line: line[0]),
+        Column("seeds", lambda line: spans(line[1].new_seeds)),
+        Column("configurations", lambda line: len(line[1].contenders)),
+        Column("members", lambda line: line[1].members),
+        Column("decided by", lambda line: decided_by(line[1]) or None),
+        Column("stay", lambda line: len(line[1].decision.survivors) if line[1].decision else None),
+        Column("which", lambda line: staying(line[1].decision.survivors) if line[1].decision else None),
+    ]
+    sections = [
+        Section(
+            heading="Race over seeds",
+            cells=make_cells(list(enumerate(result.race.rounds, start=1)), rounds),
+            paragraphs=[f"{race_sentence(result.race)}."],
+            notes=NOTES,
+        )
+    ]
+    if result.race.rungs:
+        rungs = [
+            Column("rung at step", lambda rung: f"{rung.step:,}"),
+            Column("improvement since", lambda rung: f"{rung.since:,}"),
+            Column("configurations", lambda rung: len(rung.values)),
+            Column("train on", lambda rung: len(rung.survivors)),
+            Column("kept by the guard", lambda rung: staying(rung.guarded) or None),
+            Column("pruned", lambda rung: staying(rung.pruned) or None),
+        ]
+        cells = make_cells(result.race.rungs, rungs)
+        sections.append(Section(heading="Pruned in the course of training", cells=cells, notes=RUNG_NOTES))
+    return sections
 
 
-def race_lines(result: Summary) -> list[dict[str, Any]]:
+def race_lines(result: Summary) -> Lines:
     """Return a line for every configuration of every round of a race: its seeds, what decided, whether it stays.
 
     `value` is its median score or rank sum over all seeds up to the round; `stays` is empty until it is decided.
     """
     return [
         {
-            "round": place,
+            "round": number,
             "config_id": name,
-            "new_seeds": spans(one.new_seeds),
-            "decided_by": one.decision.by if one.decision else "",
-            "value": one.decision.values.get(name) if one.decision else None,
-            "p": one.decision.p if one.decision else None,
-            "stays": name in one.decision.survivors if one.decision else "",
+            "new_seeds": spans(one_round.new_seeds),
+            "decided_by": one_round.decision.by if one_round.decision else "",
+            "value": one_round.decision.values.get(name) if one_round.decision else None,
+            "p": one_round.decision.p if one_round.decision else None,
+            "stays": name in one_round.decision.survivors if one_round.decision else "",
         }
-        for place, one in enumerate(result.race.rounds if result.race else (), start=1)
-        for name in one.contenders
+        for number, one_round in enumerate(result.race.rounds if result.race else (), start=1)
+        for name in one_round.contenders
     ]
 
 
-def rung_lines(result: Summary) -> list[dict[str, Any]]:
+def rung_lines(result: Summary) -> Lines:
     """Return a line for every configuration of every rung of a race, with the value that decided.
 
     `value` is its median score at the step; `improvement`, the median since an earlier step, and `spread` are those of
@@ -86,16 +90,16 @@ def rung_lines(result: Summary) -> list[dict[str, Any]]:
     """
     return [
         {
-            "step": one.step,
-            "since": one.since,
+            "step": rung.step,
+            "since": rung.since,
             "config_id": name,
             "value": value,
-            "improvement": one.improvements.get(name),
-            "spread": one.spreads.get(name),
-            "outcome": "guarded" if name in one.guarded else "ahead" if name in one.survivors else "pruned",
+            "improvement": rung.improvements.get(name),
+            "spread": rung.spreads.get(name),
+            "outcome": "guarded" if name in rung.guarded else "ahead" if name in rung.survivors else "pruned",
         }
-        for one in (result.race.rungs if result.race else ())
-        for name, value in one.values.items()
+        for rung in (result.race.rungs if result.race else ())
+        for name, value in rung.values.items()
     ]
 
 

@@ -1,14 +1,13 @@
 """Configurations against each other, over their seeds: columns of a table, and notes."""
 
+import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 
-from orchestrator.report.tables.columns import Columns, interval, p_value
-from orchestrator.results.comparing.seed_comparisons import (
-    SeedComparison,
-)
-from orchestrator.results.summary import Summary
+from orchestrator.report.tables.columns import NONE, Column, Columns, Lines, fields, interval, make_lines, p_value
+from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
 from orchestrator.wording import counted, spans, three_digits
@@ -22,28 +21,60 @@ POLICIES = {
 }
 
 
-def difference_columns(result: Summary, comparisons: Sequence[SeedComparison]) -> Columns:
-    """Return the columns of a comparison but for the names of the two configurations."""
+def comparison_columns(comparisons: Sequence[SeedComparison], infinite: str = "inf") -> Columns:
+    """Return the columns of comparisons over seeds, without the names of the configurations on page and terminal.
+
+    Differences are first - second. The last columns of a CSV file say in which resolved keys the two differ: JSON, with
+    null for a key that one does not have.
+    """
+    corrected = any(one.tests > 1 for one in comparisons)
+    failed = any(one.first_failed or one.second_failed for one in comparisons)
 
     def medians(one: SeedComparison) -> str:
-        return ", ".join(three_digits(value, result.infinite) for value in (one.first_median, one.second_median))
+        return ", ".join(three_digits(value, infinite) for value in (one.first_median, one.second_median))
 
-    columns: Columns = {
-        "at lengths": lambda one: f"{one.question.group} {spans(one.question.lengths)}",
-        "medians": medians,
-        "difference": _difference,
-        "level": lambda one: "-" if math.isnan(one.outcome.level) else f"{100 * one.outcome.level:.1f} %",
-        "seeds": _seeds,
-        "first better": lambda one: "-" if one.first_better is None else str(one.first_better),
-        "failed": lambda one: f"{one.first_failed}, {one.second_failed}",
-        "p": lambda one: p_value(one.outcome.p),
-        "p (Holm)": lambda one: p_value(one.holm_p),
-    }
-    if not any(one.tests > 1 for one in comparisons):
-        del columns["p (Holm)"]
-    if not any(one.first_failed or one.second_failed for one in comparisons):
-        del columns["failed"]
-    return columns
+    def level(one: SeedComparison) -> str:
+        return NONE if math.isnan(one.outcome.level) else f"{100 * one.outcome.level:.1f} %"
+
+    def values(place: int) -> Callable[[SeedComparison], str]:
+        return lambda one: json.dumps(
+            {key: both[place] for key, both in one.shared.differing.items()}, ensure_ascii=False
+        )
+
+    return [
+        *fields("family group=question.group"),
+        Column(
+            "at lengths",
+            lambda one: spans(one.question.lengths),
+            "lengths",
+            lambda one: f"{one.question.group} {spans(one.question.lengths)}",
+        ),
+        *fields("metric=question.metric average=question.average first second first_median second_median"),
+        Column("medians", medians),
+        *fields("paired=outcome.paired n=outcome.n"),
+        Column("", lambda one: one.outcome.n if one.outcome.paired else one.outcome.n_second, "n_second"),
+        Column("difference", attrgetter("outcome.difference"), "difference", _difference),
+        *fields("low=outcome.low high=outcome.high"),
+        Column("level", attrgetter("outcome.level"), "level", level),
+        *fields("mean_difference=outcome.mean"),
+        Column("seeds", _seeds),
+        Column("first better", attrgetter("first_better"), "first_better"),
+        *fields("second_better"),
+        Column("failed" if failed else "", lambda one: f"{one.first_failed}, {one.second_failed}"),
+        Column("", lambda one: one.outcome.ties if one.outcome.paired else None, "ties"),
+        Column("p", attrgetter("outcome.p"), "p", lambda one: p_value(one.outcome.p)),
+        *fields("smallest_p=outcome.smallest_p"),
+        Column("p (Holm)" if corrected else "", attrgetter("holm_p"), "holm_p", lambda one: p_value(one.holm_p)),
+        *fields("tests first_seeds second_seeds first_failed second_failed"),
+        *fields("shared=shared.sentence missing=outcome.reason"),
+        Column("", values(0), "first_values"),
+        Column("", values(1), "second_values"),
+    ]
+
+
+def comparison_lines(comparisons: Sequence[SeedComparison]) -> Lines:
+    """Return a line of a CSV file for every comparison."""
+    return make_lines(comparisons, comparison_columns(comparisons))
 
 
 def difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:

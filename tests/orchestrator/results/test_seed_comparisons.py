@@ -11,9 +11,9 @@ from scipy import stats
 
 from orchestrator.engine.streams import DATA, INPUTS, WEIGHTS
 from orchestrator.errors import UserError
-from orchestrator.report.csv_tables import csv_tables, seed_comparison_lines
+from orchestrator.report.csv_tables import csv_tables
 from orchestrator.report.tables.columns import make_cells
-from orchestrator.report.tables.seed_comparisons import difference_columns
+from orchestrator.report.tables.seed_comparisons import comparison_columns, comparison_lines
 from orchestrator.results.analysis import compare_orders
 from orchestrator.results.comparing import questions
 from orchestrator.results.comparing.named_comparison import compare_named
@@ -312,8 +312,8 @@ def test_a_comparison_can_ask_for_another_metric_average_and_lengths(three):
 def test_of_a_metric_without_a_better_direction_neither_is_better(three):
     found = compare_named(three.folder, "1", "0", metric="displacement").comparisons
     assert {one.question.direction for one in found} == {"none"} and found[0].outcome.n == 6
-    assert "first better" not in make_cells(found, difference_columns(three, found))
-    for line in seed_comparison_lines(found):
+    assert "first better" not in make_cells(found, comparison_columns(found))
+    for line in comparison_lines(found):
         assert line["first_better"] is None and line["second_better"] is None and line["ties"] == 0
 
 
