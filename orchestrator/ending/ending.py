@@ -15,6 +15,7 @@ from orchestrator.consoles import say
 from orchestrator.ending.notice import Notice
 from orchestrator.ending.publisher import Publisher
 from orchestrator.errors import LedgerError, LengthwiseError
+from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.record.state.state import SweepState
@@ -100,6 +101,7 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
                     with interrupts.held(), suppress(LengthwiseError):  # of a ledger that cannot be read
                         if isinstance(error, EqualFailures):
                             record_interruption(ledger, SweepState.load(ledger.folder), str(error).partition("\n")[0])
+                            _update_page(ledger.folder)
                         notice.send(ledger.folder, "failed", f"{type(error).__name__}: {error}", console)
                     raise
                 state = SweepState.load(ledger.folder)
@@ -124,7 +126,17 @@ def _interrupted(state: SweepState, console: Console, why: str = "") -> Outcome:
     else:
         advice = f"continue with: {command('resume', state.folder)}"
     say(console, f"interrupted{why}; {advice}")
+    _update_page(state.folder)
     return Outcome(folder=state.folder, status="interrupted", exit_code=EXIT_CODE)
+
+
+def _update_page(folder: Path) -> None:
+    """Write the page of a sweep that was interrupted once more, if it has one: it says that the sweep is running."""
+    if (folder / REPORT_HTML).is_file():
+        from orchestrator.report.files import write_page  # imports pandas and scipy
+
+        with suppress(LengthwiseError, OSError):
+            write_page(folder)
 
 
 def record_interruption(ledger: Ledger, state: SweepState, why: str = "stopped by a signal") -> None:

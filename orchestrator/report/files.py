@@ -89,6 +89,13 @@ def report_files(folder: Path) -> list[Path]:
     return [path for name in (REPORT_HTML, *TABLES) if (path := folder / name).is_file()]
 
 
+def write_page(folder: Path) -> None:
+    """Write report.html alone, as the ledger is now; raises what reading ledger and curves raises."""
+    state = SweepState.load(folder)
+    curves = read_curves(state)
+    write_atomic(folder / REPORT_HTML, [render_page(summary(state, curves), curves).encode()])
+
+
 def refresh_page(folder: Path, ended: threading.Event, pause: float = PAUSE) -> None:
     """Write the page anew after new records of a running sweep, until `ended` is set.
 
@@ -98,9 +105,7 @@ def refresh_page(folder: Path, ended: threading.Event, pause: float = PAUSE) -> 
     while not ended.wait(rest):
         began, size = time.monotonic(), (folder / LEDGER_FILE).stat().st_size
         if size != read:
-            state = SweepState.load(folder)
-            curves = read_curves(state)
-            write_atomic(folder / REPORT_HTML, [render_page(summary(state, curves), curves).encode()])
+            write_page(folder)
             read = size
         rest = max(pause, 4 * (time.monotonic() - began))
 

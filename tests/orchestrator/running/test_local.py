@@ -115,7 +115,7 @@ def test_the_host_is_killed_and_its_workers_live_or_are_replaced(lengthwise, lon
 def test_workers_end_with_their_driver_and_the_sweep_is_resumed(lengthwise, long_sweep, number):
     folder = long_sweep.storage / number.name
     driver = long_sweep.start(lengthwise, *long_sweep.words(number.name, LOCAL))
-    wait_for(lambda: records(folder, "evaluation"), driver)
+    wait_for(lambda: records(folder, "evaluation") and (folder / "report.html").is_file(), driver)
     left = children(driver.pid)
     assert len(left) > 1
     os.kill(driver.pid, number)
@@ -126,6 +126,7 @@ def test_workers_end_with_their_driver_and_the_sweep_is_resumed(lengthwise, long
     if number == signal.SIGINT:
         assert driver.returncode == 130 and "Traceback" not in out + err
         assert f"lengthwise resume {folder}" in out
+        assert '"running":false' in (folder / "report.html").read_text()
     lengthwise.succeeds("resume", folder, *INLINE)
     long_sweep.ended_as_if_left_alone(folder)
 
