@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from orchestrator.report.answers import answers
 from orchestrator.report.files import report_files, write_report
-from orchestrator.report.tables.sentences import order_sentence
+from orchestrator.report.sentences import answers, order_sentence
 from orchestrator.results.race_rounds import race_sentence
 from orchestrator.results.summary import Summary
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.record.ledger.folders import REPORT_HTML
-from orchestrator.report.answers import answers
+from orchestrator.report.sentences import answers
 from orchestrator.report.tables.columns import NARROW, Cells, break_cell, make_cells
 from orchestrator.report.tables.configurations import CONFIG_ID, IN_SEARCH, place_columns, result_columns, value_columns
 from orchestrator.results.summary import Row, Summary

@@ -18,8 +18,8 @@ from orchestrator.plan.configurations import configure
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record, read_records
 from orchestrator.record.state.lineage import CONFIRMS, relative, used_seeds
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.answers import which_is_best
 from orchestrator.report.files import write_report
+from orchestrator.report.sentences import which_is_best
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configurations import place_columns
 from orchestrator.report.terminal import Screen

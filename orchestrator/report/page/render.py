@@ -14,15 +14,14 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.redaction import remove_controls
-from orchestrator.report.answers import answers
 from orchestrator.report.page.data import page_data
+from orchestrator.report.sentences import answers, headlines
 from orchestrator.report.tables.columns import Cells, Section
 from orchestrator.report.tables.configurations import confirmation_section
 from orchestrator.report.tables.effects import effect_notes
 from orchestrator.report.tables.later_evaluations import later_section
 from orchestrator.report.tables.provenance import provenance_section
 from orchestrator.report.tables.race import race_section
-from orchestrator.report.tables.sentences import headlines
 from orchestrator.results.analysis import shows_effects
 from orchestrator.results.confirmed import read_confirmations
 from orchestrator.results.summary import Summary
@@ -90,8 +89,7 @@ def _sections(result: Summary) -> Iterator[str]:
     yield from _failures(result)
     for confirmed in read_confirmations(result):
         yield _section(confirmation_section(result, confirmed))
-    state, *lines = headlines(result)
-    folded = [Section(heading="How this was judged, and notes", cells={}, paragraphs=[f"{state}.", *lines])]
+    folded = [Section(heading="How this was judged, and notes", cells={}, paragraphs=headlines(result))]
     if shows_effects(result) and result.status != "running":
         folded.append(
             Section(heading="About the effects of hyperparameters", cells={}, paragraphs=effect_notes(result))

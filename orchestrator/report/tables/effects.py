@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from orchestrator.report.tables.sentences import unequal_seeds
 from orchestrator.results.analysis import (
     Effect,
     effects_at_test_lengths,
@@ -107,7 +106,6 @@ def effect_notes(result: Summary) -> list[str]:
         f"Outcomes: {result.judged_name}, median over seeds, at the selection lengths and at the test lengths; + means "
         f"that it rises with the hyperparameter, which is {rises}. An interval that contains 0 is inconclusive.",
         f"n counts {unit}, and no interval or test is given: {why}." if why else UNITS[result.design.kind],
-        *(f"{line}." for line in unequal_seeds(result)),
     ]
     if number := sum(1 for _ in shown_intervals(effects)):
         shown = f"{number} intervals of effects are" if number > 1 else "1 interval of effects is"

@@ -18,7 +18,7 @@ from orchestrator import Sweep, import_table, open_sweep
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.tables.sentences import selection_sentence
+from orchestrator.report.sentences import selection_sentence
 from orchestrator.results.summarise import summary
 
 Import = Callable[..., Sweep]

@@ -9,8 +9,7 @@ import pytest
 
 import lengthwise as package
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.answers import which_is_best
-from orchestrator.report.tables.sentences import selection_sentence
+from orchestrator.report.sentences import selection_sentence, which_is_best
 from orchestrator.results.summarise import summary
 from tests.command_line import CommandLine
 from tests.orchestrator.program.studies import Study, assert_equal_curves, script

@@ -13,8 +13,8 @@ from orchestrator.cli.main import app
 from orchestrator.consoles import WIDTH_OF_FILES, WholeConsole
 from orchestrator.record.kept import curves
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.report.answers import answers
 from orchestrator.report.files import present, write_report
+from orchestrator.report.sentences import answers
 from orchestrator.results.summarise import summary
 
 

@@ -12,10 +12,10 @@ import pytest
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.answers import which_is_best
 from orchestrator.report.files import read_summary, write_report
 from orchestrator.report.page import data as page_data_module
 from orchestrator.report.page.data import page_data
+from orchestrator.report.sentences import which_is_best
 from orchestrator.results.summarise import summary
 
 
@@ -142,7 +142,7 @@ def test_an_unfinished_sweep_says_so(small_sweep, keep, page_of):
     complete = sum(b'"kind":"pack_end"' in line for line in lines[:keep])
     assert not result.finished and result.configurations_finished == complete
     shown = " ".join(page_of(page).text)
-    assert ": interrupted; continue it with: " in shown and f"{complete} of 6 configurations" in shown
+    assert "Continue it with: " in shown and f"{complete} of 6 configurations" in shown
     assert table.read_text().startswith("rank" if result.rows else "config_id")
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from orchestrator.cli import main as cli
 from orchestrator.report import artifacts
 from orchestrator.report.files import read_summary, write_report
-from orchestrator.report.tables.sentences import order_sentence
+from orchestrator.report.sentences import order_sentence
 from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.summarise import summary
 

@@ -87,7 +87,7 @@ def test_resume_with_other_code_is_refused_until_it_is_accepted_and_both_are_on_
 
 
 def test_resume_with_the_same_code_or_with_other_documentation_needs_no_word(checkout, interrupted, lengthwise) -> None:
-    edit(checkout / "orchestrator" / "report" / "answers.py")
+    edit(checkout / "orchestrator" / "report" / "sentences.py")
     assert lengthwise("resume", interrupted).returncode == 0
     assert not RanUnder.from_state(SweepState.load(interrupted)).sentences
 

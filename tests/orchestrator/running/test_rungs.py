@@ -16,8 +16,8 @@ from orchestrator.record.ledger.fields import find_problem
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.answers import what_mattered
 from orchestrator.report.csv_tables import effect_lines
+from orchestrator.report.sentences import what_mattered
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.scoring.objective import recorded_objective
 from orchestrator.results.scoring.rung_decision import decide_rung, scores_at_step

@@ -16,7 +16,7 @@ from orchestrator.record.ledger import ledger as ledger_module
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.tables.sentences import headlines
+from orchestrator.report.sentences import headlines
 from orchestrator.results.scoring.objective import score_configurations, score_members
 from orchestrator.results.summarise import summary
 from orchestrator.running.driving import driver as driver_module

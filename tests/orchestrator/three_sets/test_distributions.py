@@ -18,7 +18,7 @@ from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode, read
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.report.files import write_report
-from orchestrator.report.tables.sentences import headlines
+from orchestrator.report.sentences import headlines
 from orchestrator.results.confirmed import read_confirmations
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summarise import summary

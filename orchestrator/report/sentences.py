@@ -1,0 +1,311 @@
+"""The sentences of a report: what a sweep answers (what ran, which is best, what mattered), and how it was judged."""
+
+import math
+
+from orchestrator.record.state.parts import STOPPED
+from orchestrator.report.tables.effects import EffectLine, effect_lines
+from orchestrator.results.analysis import DEPENDENT, compare_orders, effects_on_score, shows_effects, why_no_effects
+from orchestrator.results.confirmed import Confirmed, read_confirmations, read_search_labels
+from orchestrator.results.race_rounds import race_sentence
+from orchestrator.results.scoring.evaluation_choice import BEST
+from orchestrator.results.scoring.length_groups import LengthGroups
+from orchestrator.results.scoring.search_design import count_informed
+from orchestrator.results.summary import Row, Summary
+from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, Estimate, median
+from orchestrator.wording import (
+    command,
+    counted,
+    first_few,
+    format_values,
+    label,
+    lengths_in_words,
+    short_keys,
+    spans,
+    three_digits,
+)
+
+MOST_SHOWN = 3  # hyperparameters with a clear effect, configurations of a confirmation
+MOST_NAMED = 5  # configurations that are better at the test lengths
+FEWEST_ORDERED = 3  # configurations from which on their order has a correlation
+CONFOUNDED = "hyperparameters change along with one another, and none can be judged by itself"
+STATES = {"complete": "finished", "failed": "finished without a result", "running": "running", STOPPED: STOPPED}
+FAILED_SEEDS = {
+    "worst": "a failed seed counts as the worst value",
+    "exclude": "medians are over the seeds that did not fail",
+    "fail": "a configuration with a failed seed fails",
+}
+
+
+def answers(result: Summary, *, values: bool = True) -> list[str]:
+    """Return the three sentences, and one for each confirmation; of an empty sweep the first alone.
+
+    With `values` the best configuration is named with its searched values.
+    """
+    if not result.rows:
+        return [what_ran(result)]
+    sentences = [what_ran(result), which_is_best(result, values=values), what_mattered(result)]
+    return sentences + [_describe_confirmation(result, one) for one in read_confirmations(result)]
+
+
+def what_ran(result: Summary) -> str:
+    """Return the state of the sweep, how many configurations and seeds ran, and how many failed."""
+    failed = "none failed"
+    if result.seeds_failed:
+        diverged = result.seeds_failed - result.seeds_crashed
+        policy = FAILED_SEEDS[result.objective.failed_seeds]
+        failed = f"{result.seeds_failed} failed ({diverged} diverged, {result.seeds_crashed} crashed; {policy})"
+    done, planned = result.configurations_finished, result.planned
+    of = counted(planned, "configuration") if done == planned else f"{done} of {counted(planned, 'configuration')}"
+    pruned = sum(row.pruned_at is not None for row in result.rows)
+    early = f", {len(result.stopped_at)} stopped early because they were good enough" if result.may_stop else ""
+    ran = "have ended" if result.status == "running" else "ran"
+    return (
+        f"{STATES.get(result.status, result.status).capitalize()}: {of} with {result.seeds_in_words}"
+        + (f", {pruned} pruned" if pruned else "")
+        + f"; {result.seeds_run} seeds {ran}, {failed}{early}."
+        + (
+            f" {result.state.message[:1].upper()}{result.state.message[1:]}."
+            if result.status == "interrupted" and result.state.message
+            else ""
+        )
+    )
+
+
+def which_is_best(result: Summary, *, values: bool = True) -> str:
+    """Return the configuration ranked first by the selection lengths, and what it reaches on the test lengths."""
+    row = next((row for row in result.rows if row.rank == 1), None)
+    if row is None or row.score is None or not math.isfinite(row.score):
+        return (
+            "No configuration has a finite score yet."
+            if not result.finished
+            else "No configuration has a finite score."
+        )
+    tied = sum(other.score == row.score for other in result.rows if other.rank is not None) - 1
+    name = label(row.number)
+    if in_search := read_search_labels(result.state.provenance).get(row.number):
+        name += f" ({in_search} in the search)"
+    shown = format_values(row.values, result.searched) if values else ""
+    so_far = "" if result.finished else " so far"
+    statistic = "" if result.objective.seeds == "median" else f"{result.objective.statistic} of "
+    chosen = (
+        f"Best by the {lengths_in_words(result.objective.lengths, 'selection ')}{so_far} is {name}"
+        + (f" ({shown})" if shown else "")
+        + f", with {statistic}{result.judged_name} {three_digits(row.score, result.infinite)}"
+        + (f", tied with {counted(tied, 'other')}" if tied else "")
+    )
+    if row.test is None or not row.groups.test:
+        return f"{chosen}; no test lengths were evaluated, so nothing tells how good it is on others."
+    return f"{chosen}; on the {lengths_in_words(row.groups.test, 'test ')} it reaches {_at_test(result, row)}."
+
+
+def what_mattered(result: Summary) -> str:
+    """Return which hyperparameters have a clear effect on the score, or why nothing can be said.
+
+    One interval of each hyperparameter counts, or one of each value: other lengths, and slopes with the others held
+    fixed, would be further chances for an interval to exclude 0.
+    """
+    if result.status == "running":
+        return "What mattered is said when the sweep has ended."
+    if not shows_effects(result):
+        return why_no_effects(result) or "No hyperparameter was compared, so nothing can be said about what mattered."
+    names = short_keys([effect.key for effect in effects_on_score(result)])
+    on_score = [line for line in effect_lines(result) if line.outcome.effects == effects_on_score(result)]
+    lines = [line for line in on_score if line.effect.matched and line.intervals]
+    if not lines:
+        reasons = {effect.reason if effect.matched else CONFOUNDED for effect in effects_on_score(result)}
+        why = f": {reasons.pop()}" if len(reasons) == 1 else ""
+        return f"Nothing can be said about what mattered{why or ': no effect has an interval'}."
+    # Of a key with several values that differ clearly from the first, the best one is named.
+    sign, clear = -1.0 if result.objective.direction == "minimize" else 1.0, dict[str, str]()
+    gains = {id(line): sign * line.difference.difference if line.difference else 0.0 for line in lines}
+    for line in sorted(lines, key=lambda line: -gains[id(line)] if math.isfinite(gains[id(line)]) else 0.0):
+        if number := _clear(result, line):
+            clear.setdefault(names[line.effect.key], number)
+    rest = [name for name in names.values() if name not in clear]
+    if not clear:
+        return f"No hyperparameter has a clear effect on the score: every 95 % interval contains 0 ({first_few(rest)})."
+    shown = first_few([f"{name} ({clear[name]})" for name in names.values() if name in clear], MOST_SHOWN)
+    inconclusive = f"; inconclusive: {first_few(rest)}" if rest else ""
+    return f"What mattered at {lines[0].outcome.at_lengths}: {shown}{inconclusive}."
+
+
+def _describe_confirmation(result: Summary, one: Confirmed) -> str:
+    """Return what a confirmation came to: the scores in the search beside those on fresh seeds."""
+    scores = [
+        f"{label(row.number)} {three_digits(row.search.median, result.infinite)} in the search and "
+        + (
+            f"{three_digits(row.confirmed.median, result.infinite)} on fresh seeds"
+            if row.confirmed
+            else "not ended yet"
+        )
+        for row in one.rows
+    ]
+    return f"{one.sentence}; {first_few(scores, MOST_SHOWN)}."
+
+
+def _clear(result: Summary, line: EffectLine) -> str:
+    """Return which way an effect goes with the interval that excludes 0, empty without one."""
+    rises = "worse" if result.objective.direction == "minimize" else "better"
+    falls = "better" if rises == "worse" else "worse"
+    if line.difference:
+        what, by, value = line.difference.value, "by", line.difference.difference
+        low, high = line.difference.low, line.difference.high
+    elif line.value and line.slope:  # one value of a key that has no numbers
+        what, by, value = line.value, "by", line.slope.coefficient
+        low, high = line.slope.low, line.slope.high
+    else:
+        what, by, value = line.value or "higher", "rank correlation", line.effect.correlation
+        low, high = line.effect.low, line.effect.high
+    if low <= 0 <= high or math.isnan(low):
+        return ""
+    than = f" than {line.difference.against}" if line.difference else ""
+    return f"{what} is {rises if value > 0 else falls}{than}, {by} {value:+.3g} [{low:+.3g}, {high:+.3g}]"
+
+
+def _at_test(result: Summary, row: Row) -> str:
+    """Return the median on the test lengths, with its 95 % interval if there are enough seeds, else with quartiles."""
+    assert row.test is not None
+    infinite, shown = result.infinite, three_digits(row.test.median, result.infinite)
+    band = result.bands[row.config_id, *result.objective_curve]
+    values = band.seed_values(row.groups.test, "mean").values()
+    if len(values) >= FEWEST_FOR_MEDIAN and not any(map(math.isnan, values)):
+        found = median(values)
+        return f"{shown} (95 % interval {three_digits(found.low, infinite)} to {three_digits(found.high, infinite)})"
+    q25, q75 = (three_digits(value, infinite) for value in (row.test.q25, row.test.q75))
+    return f"{shown} (quartiles {q25} to {q75}; {counted(len(values), 'seed')})"
+
+
+def headlines(result: Summary) -> list[str]:
+    """Return the sentences below the answers: how to continue, what was counted, how it was judged, and notes."""
+    lines = [*_continue_sentence(result), *count_sentences(result)]
+    if not result.rows:
+        return lines
+    lines += [selection_sentence(result), *order_sentence(result, complete=True)]
+    if result.objective.threshold is not None:
+        lines.append(
+            f"Reach: the greatest length at which the median of {result.judged_name}, there and at every shorter "
+            f"length, is {threshold_words(result)}"
+        )
+    forms = {row.form for row in result.rows if row.form}
+    if len(forms) == 1 and forms != {"program"}:
+        lines.append(f"Form of the trained program: {forms.pop()}")
+    return lines + list(result.notes)
+
+
+def threshold_words(result: Summary) -> str:
+    """Return the threshold of the reach in words: "at most 0.1"."""
+    return f"{'at most' if result.objective.direction == 'minimize' else 'at least'} {result.objective.threshold:g}"
+
+
+def _continue_sentence(result: Summary) -> list[str]:
+    """Return the command that continues a sweep or says how; empty if it has ended or is running."""
+    if result.finished or result.status == "running":
+        return []
+    verb = "status" if result.status == STOPPED else "resume"
+    return [f"{'How to continue it' if verb == 'status' else 'Continue it with'}: {command(verb, result.folder)}"]
+
+
+def count_sentences(result: Summary) -> list[str]:
+    """Return what lengths count, how a race or a sampler that learns chose, and how many seeds medians are over."""
+    lines = [] if result.axis == "length" else [f"Lengths count: {result.axis}"]
+    lines += [race_sentence(result.race)] if result.race else []
+    lines += unequal_seeds(result)
+    if result.state.spec.get("search", {}).get("sampler") == "tpe":
+        drawn, informed = len(result.state.draws), count_informed(result.state)
+        lines.append(f"Drawn by tpe: {informed} of {drawn} configurations by results, the others at random")
+    return lines
+
+
+def unequal_seeds(result: Summary) -> list[str]:
+    """Return how many seeds configurations have if these differ, and which seeds medians and effects use."""
+    if not result.has_unequal_seeds:
+        return []
+    return [
+        f"Configurations have {result.seeds_in_words} each, not all the same: medians are over their own seeds, "
+        "effects of hyperparameters and weight averages over the "
+        f"{len(result.shared_seeds)} that all have"
+    ]
+
+
+def selection_sentence(result: Summary) -> str:
+    """Return the metric and lengths by which configurations were selected, and the lengths without influence."""
+    (metric, average), objective = result.objective_curve, result.objective
+    groups = {row.groups for row in result.rows}
+    common = groups.pop() if len(groups) == 1 else None
+    unused = "the lengths beyond (they differ between configurations) were not used for selection"
+    if common:
+        were = "was" if len(common.test) == 1 else "were"
+        unused = f"{lengths_in_words(common.test)} {were} not used for selection"
+    if common and not common.test:
+        unused = "no test lengths were evaluated"
+    averages = {name for measured in result.measured.values() for name in measured.averages}
+    of_average = "" if averages == {"raw"} else f" of the {average} average"
+    over = f"{objective.reduce} over " if len(objective.lengths) > 1 else "at "
+    return (
+        f"Selected by {metric}{of_average}, {over}{lengths_in_words(objective.lengths)}, "
+        + ("each seed at the evaluation they choose, " if objective.evaluation == BEST else "")
+        + f"{objective.statistic} over seeds ({objective.direction}); {unused}"
+        + (f"; {_trained_words(result, common)}" if common else "")
+    )
+
+
+def _trained_words(result: Summary, common: LengthGroups) -> str:
+    """Return which lengths of the judged metric were trained on, and which of these were evaluated: `common.trained`.
+
+    A ledger of 1.0.0 has only the longest one, unless all lengths were evaluated.
+    """
+    metric, first = result.objective.metric, result.rows[0].config_id
+    distribution = result.measured[first].metrics[metric].distribution
+    longest = max(one.longest_trained.get(distribution, 0) for one in result.measured.values())
+    if not longest and "program" in result.state.spec:
+        return "the trained lengths are not known"  # its author may not have declared any
+    if not longest:
+        return f"no length of {metric} was trained on"
+    recorded = {one.trained.get(distribution, ()) for one in result.measured.values()}
+    trained = recorded.pop() if len(recorded) == 1 else ()
+    if not trained and result.state.spec.get("evaluation", {}).get("lengths", "all") == "all":
+        trained = common.trained
+    if trained and trained == common.trained:
+        return f"trained on {spans(trained)}"
+    evaluated = f"of these {spans(common.trained) if common.trained else 'none'} evaluated"
+    return f"trained on {spans(trained) if trained else f'lengths up to {longest}'}, {evaluated}"
+
+
+def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
+    """Return how well the order at the test lengths agrees with the order by score; empty for fewer than two.
+
+    `complete` names the configurations that are better than the first at the test lengths, which choose nothing.
+    """
+    labels = {row.config_id: label(row.number) for row in result.rows if row.complete and row.rank is not None}
+    if len(labels) < 2:
+        return []
+    orders = compare_orders(result)
+    if orders is None:
+        return [
+            "No lengths beyond training and selection were evaluated in all configurations: nothing tells whether the "
+            "order by score holds there"
+        ]
+    lower = "lower" if result.objective.direction == "minimize" else "higher"
+    scored = " with a score" if any(row.failed for row in result.rows) else ""
+    better, several = orders.better, orders.others > 1
+    others = f"the {orders.others} others{scored}" if several else f"the other one{scored}"
+    if better:
+        who = f"{len(better)} of {others}" if several else others
+        most = three_digits(better[0][1], result.infinite)
+        words = f"{who} {'is' if len(better) == 1 else 'are'} {lower} there, by {'up to ' * (len(better) > 1)}{most}"
+    else:
+        words = f"none of {others} is {lower} there" if several else f"{others} is not {lower} there"
+    if complete and better:
+        named = [f"{labels[name]} by {three_digits(gain, result.infinite)}" for name, gain in better[:MOST_NAMED]]
+        named += [f"{len(better) - MOST_NAMED} more"] if len(better) > MOST_NAMED else []
+        words += f" ({', '.join(named)}); no choice went by this"
+    correlation = [_correlation(orders.correlation)] if orders.others + 1 >= FEWEST_ORDERED else []
+    return [f"Order at the {lengths_in_words(result.test_lengths, 'test ')}: {'; '.join([*correlation, words])}"]
+
+
+def _correlation(estimate: Estimate) -> str:
+    if math.isnan(estimate.value):
+        return f"no rank correlation with the scores ({estimate.reason})"
+    ends = "no interval" if math.isnan(estimate.low) else f"95 % [{estimate.low:+.2f}, {estimate.high:+.2f}]"
+    why = f": {estimate.reason}" if estimate.reason in DEPENDENT.values() else ""
+    return f"rank correlation with the scores {estimate.value:+.2f} ({ends}, n = {estimate.n}{why})"
