@@ -170,7 +170,7 @@ class Sweep:
         length" are those of a simultaneous 95 % band. `metric`, `average` and `lengths` are those of `compare_sweeps`.
         Raises UserError for sweeps without a common configuration, NotASweep for a folder without a ledger.
         """
-        from orchestrator.report.sweep_comparison import sweep_comparison_lines
+        from orchestrator.report.comparisons import sweep_comparison_lines
         from orchestrator.results.comparing.sweep_comparison import compare_sweeps
 
         sweep = other if isinstance(other, Sweep) else open_sweep(other)

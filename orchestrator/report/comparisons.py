@@ -1,26 +1,41 @@
-"""The command `lengthwise compare`: two configurations over their seeds, or whole sweeps with the first one."""
+"""What `lengthwise compare` prints and writes: two configurations over their seeds, or sweeps with the first one."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from orchestrator.errors import NotASweep, UserError, refuse_unwritable
 from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import write_csv
-from orchestrator.report.sweep_comparison import show_sweep_comparison, sweep_comparison_lines
-from orchestrator.report.tables.columns import make_cells
-from orchestrator.report.tables.seed_comparisons import comparison_columns, comparison_lines, difference_notes, meaning
+from orchestrator.report.tables.columns import Column, Columns, Lines, make_cells
+from orchestrator.report.tables.seed_comparisons import (
+    MOST,
+    MOST_VALUES,
+    comparison_columns,
+    comparison_lines,
+    difference_notes,
+    meaning,
+    pairs_needed,
+)
 from orchestrator.report.terminal import lay_out, prose, rich_table
 from orchestrator.results.comparing.named_comparison import NamedComparison, compare_named
-from orchestrator.results.comparing.seed_comparisons import Side
+from orchestrator.results.comparing.seed_comparisons import SeedComparison, Side
 from orchestrator.results.comparing.sweep_comparison import SweepComparison, compare_sweeps
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Summary
+from orchestrator.statistics.exact_tests import ALPHA
+from orchestrator.statistics.intervals import LEVEL, fewest_for_median
 from orchestrator.targets import check_ending, check_targets
-from orchestrator.wording import compact_pair, label
+from orchestrator.wording import compact_pair, compact_value, counted, first_few, label, short_keys, spans, three_digits
+
+MOST_KEYS, MOST_CHARACTERS = 12, 60  # differing keys in a sentence, characters of a value
 
 
 def compare_and_show(
@@ -40,6 +55,7 @@ def compare_and_show(
     `others` are two configurations of the sweep in `folder`, or sweeps if any of them is one. Raises UserError for
     other names, for files that exist unless `force`, and what `compare_named` and `compare_sweeps` raise.
     """
+    # Refuse files that cannot be written before anything is compared.
     if csv is not None:
         check_ending("csv", csv, ".csv")
         check_targets([csv], force=force)
@@ -47,24 +63,29 @@ def compare_and_show(
         from orchestrator.figures.drawing import check_figure_path  # brings matplotlib
 
         check_figure_path(figure, force=force)
+
+    # Compare and print sweeps, or else two configurations.
     if len(others) != 2 or any(map(_names_sweep, others)):
-        found = _compare_all([folder, *map(find_sweep, others)], metric, average, lengths)
-        for place, one in enumerate(found):
-            if place:
+        comparisons = _compare_with_first([folder, *map(find_sweep, others)], metric, average, lengths)
+        for number, compared in enumerate(comparisons):
+            if number:
                 console.print("")
-            show_sweep_comparison(one, console)
-        lines = sweep_comparison_lines(found)
+            for part in _show_sweeps(compared, console):
+                console.print(part)
+        lines = sweep_comparison_lines(comparisons)
     elif figure is not None:
         raise UserError(f"--figure {figure}: only whole sweeps are drawn; lengthwise report draws configurations")
     else:
-        compared = compare_named(folder, *others, metric=metric, average=average, lengths=lengths)
-        for part in _show_named(compared, console):
+        named = compare_named(folder, *others, metric=metric, average=average, lengths=lengths)
+        for part in _show_named(named, console):
             console.print(part)
-        lines = comparison_lines(compared.comparisons)
+        lines = comparison_lines(named.comparisons)
+
+    # Write the files that were asked for.
     if figure is not None:
         from orchestrator.figures.sweep_differences import difference_figure
 
-        drawn = [one for one in found if one.by_length]
+        drawn = [compared for compared in comparisons if compared.by_length]
         if not drawn:
             raise UserError(f"--figure {figure}: the matched configurations have no lengths in common")
         yield f"Figure: {difference_figure(drawn, figure)}"
@@ -78,13 +99,12 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
     """Yield which configurations are compared, the keys in which they differ, and their differences."""
     result, comparisons = compared.first.result, compared.comparisons
     for name, side in (("First", compared.first), ("Second", compared.second)):
-        yield prose(f"{name}: {_describe(side)}", console, result)
+        yield prose(f"{name}: {_describe_configuration(side)}", console, result)
     differing = comparisons[0].shared.differing
     values = [f"{key} {' / '.join(compact_pair(*pair))}" for key, pair in differing.items()]
     yield prose(f"They differ in: {', '.join(values) or 'nothing that was recorded'}", console, result)
     yield ""
-    cells = make_cells(comparisons, comparison_columns(comparisons, result.infinite))
-    yield from map(rich_table, lay_out(cells, console.width, keys=1))
+    yield from _lay_out_comparisons(comparisons, [], result, console)
     notes = [f"Here {meaning(comparisons)}", *difference_notes(comparisons)]
     if len(comparisons) > 1:
         notes.append("Each group of lengths has its own p, not corrected for their number.")
@@ -96,11 +116,12 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
     yield from (prose(note, console, result, "dim") for note in notes)
 
 
-def _describe(side: Side) -> str:
+def _describe_configuration(side: Side) -> str:
+    """Return its label, sweep, rank and seeds."""
     row = side.row
-    place = f"ranked {row.rank} of {side.result.configurations_finished}" if row.rank else "failed"
+    rank = f"ranked {row.rank} of {side.result.configurations_finished}" if row.rank else "failed"
     ended = f"{row.seeds_run} seeds, {row.seeds_failed} failed"
-    return f"{label(row.number)} of {side.result.name} ({row.config_id}, {place}; {ended})"
+    return f"{label(row.number)} of {side.result.name} ({row.config_id}, {rank}; {ended})"
 
 
 def _names_sweep(name: str) -> bool:
@@ -111,22 +132,187 @@ def _names_sweep(name: str) -> bool:
         return False
 
 
-def _compare_all(
+def _compare_with_first(
     folders: Sequence[Path], metric: str | None, average: str | None, lengths: str | None
 ) -> list[SweepComparison]:
     """Compare the first sweep with each of the others."""
     read: dict[Path, Summary] = {}
     for folder in folders:
         if folder.resolve() not in read:
-            read[folder.resolve()] = summary(_load(folder, folders[0]))
+            read[folder.resolve()] = summary(_load_sweep(folder, folders[0]))
     first, *others = (read[folder.resolve()] for folder in folders)
     return [compare_sweeps(first, other, metric=metric, average=average, lengths=lengths) for other in others]
 
 
-def _load(folder: Path, first: Path) -> SweepState:
+def _load_sweep(folder: Path, first: Path) -> SweepState:
     try:
         return SweepState.load(folder)
     except NotASweep as error:
         if folder == first:
             raise
         raise NotASweep(f"{error}; allowed: other sweeps, or two configurations of {first}") from None
+
+
+def sweep_comparison_lines(comparisons: Sequence[SweepComparison]) -> Lines:
+    """Return a line for every difference: each matched configuration and all together by group, and every length.
+
+    The columns are the names of the sweeps and those of seed_comparisons.csv. `family` says which kind of line it is.
+    Intervals of lines of the family "each length" are those of the simultaneous band.
+    """
+    return [
+        {"first_sweep": compared.first.name, "second_sweep": compared.second.name, **line}
+        for compared in comparisons
+        for line in comparison_lines([*compared.together, *compared.by_length, *compared.configurations])
+    ]
+
+
+def describe_noise(compared: SweepComparison) -> list[str]:
+    """Return which differences are more than seed noise: at which lengths, and in which matched configurations."""
+    return [*_describe_band(compared), *_describe_configurations(compared)]
+
+
+def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[RenderableType]:
+    """Yield the settings in which two sweeps differ, the overall difference, and that of each matched configuration."""
+    first, matching = compared.first, compared.matching
+    for name, result in (("First", first), ("Second", compared.second)):
+        yield prose(f"{name}: {_describe_sweep(result)}", console, result)
+    for what, differing in (
+        ("Specification", compared.specification),
+        ("Code", compared.code),
+        ("Environment", compared.environment),
+    ):
+        yield prose(f"{what}: {_describe_differences(differing)}", console, first)
+    yield prose(_describe_matching(compared), console, first)
+    yield ""
+
+    # All matched configurations together, then each of them at the first group of lengths.
+    if compared.together:
+        yield Text("All matched configurations together", style="bold")
+        yield from _lay_out_comparisons(compared.together, [], first, console)
+    yield from (prose(sentence, console, first) for sentence in describe_noise(compared))
+    if len(matching.pairs) > 1 and compared.configurations:
+        group = compared.configurations[0].question.group
+        shown = [comparison for comparison in compared.configurations if comparison.question.group == group][:MOST]
+        yield ""
+        yield Text("Each matched configuration", style="bold")
+        yield from _lay_out_comparisons(shown, _name_columns(compared), first, console)
+        if more := len(compared.configurations) - len(shown):
+            yield Text(f"... and {counted(more, 'more line')} with --csv", style="dim")
+
+    # How to read the tables.
+    notes = [f"Here {meaning(compared.configurations)}"] if compared.configurations else []
+    notes.append(
+        "All together: one value per seed, the mean over the matched configurations; only seeds that all of them have."
+    )
+    notes += difference_notes(compared.configurations)
+    together, alone = ([line.unmatched for line in lines] for lines in (compared.together, compared.configurations))
+    if (left_out := max(together, default=0)) > min(alone, default=0):  # otherwise the notes above say it
+        notes.append(f"All together: {counted(left_out, 'seed')} left out that not every matched configuration has.")
+    yield from (prose(note, console, first, "dim") for note in notes)
+
+
+def _lay_out_comparisons(
+    comparisons: Sequence[SeedComparison], names: Columns, result: Summary, console: Console
+) -> Iterator[RenderableType]:
+    cells = make_cells(comparisons, [*names, *comparison_columns(comparisons, result.infinite)])
+    yield from map(rich_table, lay_out(cells, console.width, keys=len(names) + 1))
+
+
+def _name_columns(compared: SweepComparison) -> Columns:
+    sides = {tuple(side.row.config_id for side in pair): pair for pair in compared.matching.pairs}
+    names = short_keys(compared.matching.keys)
+
+    def name(side: int, comparison: SeedComparison) -> str:
+        row = sides[comparison.first, comparison.second][side].row
+        values = [f"{name} {compact_value(row.values[key])}" for key, name in names.items() if key in row.values]
+        return " ".join([label(row.number), *([", ".join(values)] if len(names) <= MOST_VALUES and not side else [])])
+
+    return [Column("first", partial(name, 0)), Column("second", partial(name, 1))]
+
+
+def _describe_sweep(result: Summary) -> str:
+    done = f"{result.configurations_finished} of {counted(result.planned, 'configuration')} done"
+    return f"{result.name} in {result.folder} ({done}; {result.seeds_run} seeds ran, {result.seeds_failed} failed)"
+
+
+def _describe_differences(differing: Mapping[str, tuple[Any, Any]]) -> str:
+    """Return the keys with both values, "key first / second, ..."."""
+    if not differing:
+        return "no difference"
+    values = [f"{key} {_shorten_value(first)} / {_shorten_value(second)}" for key, (first, second) in differing.items()]
+    return first_few(values, MOST_KEYS)
+
+
+def _shorten_value(value: Any) -> str:
+    are_whole = isinstance(value, list | tuple) and value and all(type(number) is int for number in value)
+    text = spans(value) if are_whole and list(value) == sorted(value) else compact_value(value)
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
+
+
+def _describe_matching(compared: SweepComparison) -> str:
+    matching = compared.matching
+    keys = ", ".join(short_keys(matching.keys).values())
+    matched = counted(len(matching.pairs) + matching.unfinished + matching.pruned, "configuration")
+    sentence = f"{matched} with equal searched values ({keys})" if keys else f"{matched} in both, nothing was searched"
+    if matching.apart:
+        names = ", ".join(short_keys(matching.apart).values())
+        sentence = f"{matched} with equal {keys}; they differ in {names}, so every difference is one of these keys, too"
+    sentence += f"; only in the first: {matching.only_first}, only in the second: {matching.only_second}"
+    sentence += f"; pruned in one of them, left out: {matching.pruned}" if matching.pruned else ""
+    return sentence + (f"; not ended in both, left out: {matching.unfinished}" if matching.unfinished else "")
+
+
+def _describe_band(compared: SweepComparison) -> Iterator[str]:
+    points = compared.by_length
+    if not points:
+        yield "The matched configurations have no lengths in common: no difference against length."
+        return
+    many, outcome = counted(len(points), "length"), points[0].outcome
+    if not compared.has_band:
+        missing = next(comparison.outcome for comparison in points if math.isnan(comparison.outcome.low))
+        fewest = fewest_for_median(compared.band_level)
+        few = missing.paired and 0 < missing.n < fewest
+        too_few = f"{counted(missing.n, 'seed')} are too few for {many} at once (at least {fewest})"
+        yield f"No band against length: {too_few if few else missing.reason}."
+        return
+    sides = {
+        "higher": [comparison for comparison in points if comparison.outcome.low > 0],
+        "lower": [comparison for comparison in points if comparison.outcome.high < 0],
+    }
+    band = f"simultaneous {100 * LEVEL:g} % band over {many}, {counted(outcome.n, 'paired seed')}"
+    clear = [_describe_lengths(side, beyond, points) for side, beyond in sides.items() if beyond]
+    if clear:
+        yield f"More than seed noise ({band}): the first sweep is {'; '.join(clear)}."
+    else:
+        yield f"At no length is the difference more than seed noise ({band})."
+
+
+def _describe_lengths(side: str, clear: Sequence[SeedComparison], points: Sequence[SeedComparison]) -> str:
+    largest = max(clear, key=lambda comparison: abs(comparison.outcome.difference))
+    difference, length = three_digits(abs(largest.outcome.difference)), largest.question.lengths[0]
+    worse = {"minimize": "higher", "maximize": "lower"}.get(largest.question.direction)
+    judged = "" if worse is None else " (worse)" if side == worse else " (better)"
+    lengths = spans([comparison.question.lengths[0] for comparison in clear])
+    where = "all lengths" if len(clear) == len(points) else f"lengths {lengths}"
+    return f"{side}{judged} at {where}, by up to {difference} at length {length}"
+
+
+def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
+    """Yield how many matched configurations differ after Holm's correction, at the first group of lengths."""
+    tested = [comparison for comparison in compared.configurations if not math.isnan(comparison.holm_p)]
+    tested = [comparison for comparison in tested if comparison.question.group == tested[0].question.group]
+    if not tested:
+        return
+    numbers = {first.row.config_id: first.row.number for first, _ in compared.matching.pairs}
+    differ = [label(numbers[comparison.first]) for comparison in tested if comparison.holm_p < ALPHA]
+    group = tested[0].question.group
+    lengths = spans(sorted({length for comparison in tested for length in comparison.question.lengths}))
+    matched = counted(len(tested), "matched configuration")
+    sentence = f"Of {matched} {len(differ) or 'none'} {'differs' if len(differ) < 2 else 'differ'}"
+    sentence += f" at the {group} lengths {lengths} with p < {ALPHA:g} after Holm's correction"
+    sign = -1 if tested[0].question.direction == "maximize" else 1
+    better = sum(sign * comparison.outcome.difference < 0 for comparison in tested if comparison.holm_p < ALPHA)
+    how = "lower" if tested[0].question.direction == "none" else "better"
+    named = f": {first_few(differ, 8)} of the first sweep, which is {how} in {better}" if differ else ""
+    needed = pairs_needed(tested)
+    yield f"{sentence}{named}{f' (that takes {needed} pairs of seeds)' if needed else ''}."

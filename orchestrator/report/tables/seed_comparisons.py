@@ -27,44 +27,44 @@ def comparison_columns(comparisons: Sequence[SeedComparison], infinite: str = "i
     Differences are first - second. The last columns of a CSV file say in which resolved keys the two differ: JSON, with
     null for a key that one does not have.
     """
-    corrected = any(one.tests > 1 for one in comparisons)
-    failed = any(one.first_failed or one.second_failed for one in comparisons)
+    corrected = any(line.tests > 1 for line in comparisons)
+    failed = any(line.first_failed or line.second_failed for line in comparisons)
 
-    def medians(one: SeedComparison) -> str:
-        return ", ".join(three_digits(value, infinite) for value in (one.first_median, one.second_median))
+    def medians(line: SeedComparison) -> str:
+        return ", ".join(three_digits(value, infinite) for value in (line.first_median, line.second_median))
 
-    def level(one: SeedComparison) -> str:
-        return NONE if math.isnan(one.outcome.level) else f"{100 * one.outcome.level:.1f} %"
+    def level(line: SeedComparison) -> str:
+        return NONE if math.isnan(line.outcome.level) else f"{100 * line.outcome.level:.1f} %"
 
-    def values(place: int) -> Callable[[SeedComparison], str]:
-        return lambda one: json.dumps(
-            {key: both[place] for key, both in one.shared.differing.items()}, ensure_ascii=False
+    def values(side: int) -> Callable[[SeedComparison], str]:
+        return lambda line: json.dumps(
+            {key: both[side] for key, both in line.shared.differing.items()}, ensure_ascii=False
         )
 
     return [
         *fields("family group=question.group"),
         Column(
             "at lengths",
-            lambda one: spans(one.question.lengths),
+            lambda line: spans(line.question.lengths),
             "lengths",
-            lambda one: f"{one.question.group} {spans(one.question.lengths)}",
+            lambda line: f"{line.question.group} {spans(line.question.lengths)}",
         ),
         *fields("metric=question.metric average=question.average first second first_median second_median"),
         Column("medians", medians),
         *fields("paired=outcome.paired n=outcome.n"),
-        Column("", lambda one: one.outcome.n if one.outcome.paired else one.outcome.n_second, "n_second"),
-        Column("difference", attrgetter("outcome.difference"), "difference", _difference),
+        Column("", lambda line: line.outcome.n if line.outcome.paired else line.outcome.n_second, "n_second"),
+        Column("difference", attrgetter("outcome.difference"), "difference", _describe_difference),
         *fields("low=outcome.low high=outcome.high"),
         Column("level", attrgetter("outcome.level"), "level", level),
         *fields("mean_difference=outcome.mean"),
-        Column("seeds", _seeds),
+        Column("seeds", _count_seeds),
         Column("first better", attrgetter("first_better"), "first_better"),
         *fields("second_better"),
-        Column("failed" if failed else "", lambda one: f"{one.first_failed}, {one.second_failed}"),
-        Column("", lambda one: one.outcome.ties if one.outcome.paired else None, "ties"),
-        Column("p", attrgetter("outcome.p"), "p", lambda one: p_value(one.outcome.p)),
+        Column("failed" if failed else "", lambda line: f"{line.first_failed}, {line.second_failed}"),
+        Column("", lambda line: line.outcome.ties if line.outcome.paired else None, "ties"),
+        Column("p", attrgetter("outcome.p"), "p", lambda line: p_value(line.outcome.p)),
         *fields("smallest_p=outcome.smallest_p"),
-        Column("p (Holm)" if corrected else "", attrgetter("holm_p"), "holm_p", lambda one: p_value(one.holm_p)),
+        Column("p (Holm)" if corrected else "", attrgetter("holm_p"), "holm_p", lambda line: p_value(line.holm_p)),
         *fields("tests first_seeds second_seeds first_failed second_failed"),
         *fields("shared=shared.sentence missing=outcome.reason"),
         Column("", values(0), "first_values"),
@@ -79,31 +79,31 @@ def comparison_lines(comparisons: Sequence[SeedComparison]) -> Lines:
 
 def difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
     """Return how seeds were paired, what intervals and tests assume, and how failed seeds count."""
-    notes, pairings = [], Counter(map(_pairing, comparisons))
+    notes, pairings = [], Counter(map(_describe_pairing, comparisons))
     for how, count in pairings.items():
         notes.append(f"{how}." if len(pairings) == 1 else f"{how} ({count} of {len(comparisons)} lines).")
-    if paired := [one for one in comparisons if one.outcome.paired and one.outcome.n]:
-        few = [one for one in paired if math.isnan(one.outcome.low)]
+    if paired := [line for line in comparisons if line.outcome.paired and line.outcome.n]:
+        few = [line for line in paired if math.isnan(line.outcome.low)]
         none = f"; there is none with fewer than {FEWEST_FOR_MEDIAN} pairs" if few else ""
         notes.append(
             "Difference: the median over pairs of seeds. Its interval lies between two of the sorted differences: it "
             f"assumes nothing about their distribution, and its coverage is at least the level given{none}."
         )
-        tests = max(one.tests for one in paired)
+        tests = max(line.tests for line in paired)
         if tests > 1 and len(few) < len(paired):
             notes.append(
                 f"Each interval is by itself, not corrected for the {tests} comparisons at the same lengths: if "
                 "nothing differs some of them exclude 0 by chance. p (Holm) is corrected."
             )
-    if any(not one.outcome.paired for one in comparisons):
+    if any(not line.outcome.paired for line in comparisons):
         notes.append(
             "Seeds that are not paired: the difference of the medians, without an interval, which would assume that "
             "both configurations have the same spread over seeds."
         )
-    notes += _test_notes([one for one in comparisons if not math.isnan(one.outcome.p)])
-    if any(one.first_failed or one.second_failed for one in comparisons):
+    notes += _describe_tests([line for line in comparisons if not math.isnan(line.outcome.p)])
+    if any(line.first_failed or line.second_failed for line in comparisons):
         notes.append(POLICIES[comparisons[0].question.policy])
-    missing = {one.outcome.reason for one in comparisons if math.isnan(one.outcome.p)}
+    missing = {line.outcome.reason for line in comparisons if math.isnan(line.outcome.p)}
     return notes + [f"Not compared: {reason}." for reason in sorted(filter(None, missing))]
 
 
@@ -117,36 +117,36 @@ def meaning(comparisons: Sequence[SeedComparison]) -> str:
 
 def pairs_needed(tested: Sequence[SeedComparison]) -> int | None:
     """Return how many pairs of seeds a p below ALPHA needs; None if there are enough, or if seeds are not paired."""
-    if any(not one.outcome.paired or one.tests * one.outcome.smallest_p < ALPHA for one in tested):
+    if any(not line.outcome.paired or line.tests * line.outcome.smallest_p < ALPHA for line in tested):
         return None
-    needed = fewest_pairs(max(one.tests for one in tested))
-    return needed if max(one.outcome.n for one in tested) < needed else None
+    needed = fewest_pairs(max(line.tests for line in tested))
+    return needed if max(line.outcome.n for line in tested) < needed else None
 
 
-def _difference(one: SeedComparison) -> str:
-    return interval(one.outcome.difference, one.outcome.low, one.outcome.high, "+#.3g")
+def _describe_difference(line: SeedComparison) -> str:
+    return interval(line.outcome.difference, line.outcome.low, line.outcome.high, "+#.3g")
 
 
-def _seeds(one: SeedComparison) -> str:
-    outcome = one.outcome
+def _count_seeds(line: SeedComparison) -> str:
+    outcome = line.outcome
     return counted(outcome.n, "pair") if outcome.paired else f"{outcome.n} and {outcome.n_second}"
 
 
-def _pairing(one: SeedComparison) -> str:
-    how = one.shared.sentence
-    if not one.outcome.paired:
-        why = "have other seeds" if one.shared.is_paired else f"are not known to share anything random: {how}"
+def _describe_pairing(line: SeedComparison) -> str:
+    how = line.shared.sentence
+    if not line.outcome.paired:
+        why = "have other seeds" if line.shared.is_paired else f"are not known to share anything random: {how}"
         return f"Not paired: the two {why}"
-    alone = f"; {counted(one.unmatched, 'seed')} without a partner left out" if one.unmatched else ""
-    return f"Paired {how}{alone}" if one.shared.by_number else f"Paired by seed: {how}{alone}"
+    alone = f"; {counted(line.unmatched, 'seed')} without a partner left out" if line.unmatched else ""
+    return f"Paired {how}{alone}" if line.shared.by_number else f"Paired by seed: {how}{alone}"
 
 
-def _test_notes(tested: Sequence[SeedComparison]) -> list[str]:
+def _describe_tests(tested: Sequence[SeedComparison]) -> list[str]:
     if not tested:
         return []
-    kinds = ["of the sign test, which the interval inverts"] if any(one.outcome.paired for one in tested) else []
-    kinds += ["of the rank-sum test over all permutations"] if any(not one.outcome.paired for one in tested) else []
-    smallest, tests = min(one.outcome.smallest_p for one in tested), max(one.tests for one in tested)
+    kinds = ["of the sign test, which the interval inverts"] if any(line.outcome.paired for line in tested) else []
+    kinds += ["of the rank-sum test over all permutations"] if any(not line.outcome.paired for line in tested) else []
+    smallest, tests = min(line.outcome.smallest_p for line in tested), max(line.tests for line in tested)
     lines = [
         f"p: two-sided and exact, {' or '.join(kinds)}; with this many seeds no p can be below "
         f"{p_value(smallest)}, however large the difference."

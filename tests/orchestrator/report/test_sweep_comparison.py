@@ -11,7 +11,7 @@ from orchestrator import open_sweep
 from orchestrator.cli import main as cli
 from orchestrator.errors import LengthwiseError, NotASweep, UserError
 from orchestrator.figures.drawing import read_figure_digest
-from orchestrator.report.sweep_comparison import noise_sentences
+from orchestrator.report.comparisons import describe_noise
 from orchestrator.results.comparing.sweep_comparison import compare_sweeps
 
 RATES = [{"training.learning_rate": rate} for rate in (0.001, 0.01)]
@@ -107,13 +107,13 @@ def test_a_sweep_with_a_name_that_begins_with_an_underscore_is_in_the_legend(tmp
 
 def test_sentences_of_noise(sweeps):
     plain = open_sweep(sweeps / "plain").summary
-    same = noise_sentences(compare_sweeps(plain, plain))
+    same = describe_noise(compare_sweeps(plain, plain))
     band = "simultaneous 95 % band over 11 lengths, 10 paired seeds"
     assert same == [
         f"At no length is the difference more than seed noise ({band}).",
         "Of 2 matched configurations none differs at the test lengths 8-11 with p < 0.05 after Holm's correction.",
     ]
-    swapped = noise_sentences(compare_sweeps(open_sweep(sweeps / "lower").summary, plain))
+    swapped = describe_noise(compare_sweeps(open_sweep(sweeps / "lower").summary, plain))
     assert "the first sweep is lower (better) at lengths 8-11" in swapped[0] and "better in 2" in swapped[1]
 
 

@@ -11,7 +11,7 @@ from orchestrator.errors import UserError
 from orchestrator.plan.search import draw_sample
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.sweep_comparison import noise_sentences
+from orchestrator.report.comparisons import describe_noise
 from orchestrator.results.comparing.seed_comparisons import ALL_FAILED
 from orchestrator.results.comparing.sweep_comparison import TOGETHER, band_level, compare_sweeps
 from orchestrator.results.summarise import summary
@@ -284,6 +284,6 @@ def test_unpaired_sweeps_are_better_by_their_medians(tmp_path, synthetic_sweep):
         return synthetic_sweep(tmp_path / name, values, 8, curve, spec={**spec, "task.vocabulary": vocabulary})
 
     low, high = summary(build("low", 0.1, 12)), summary(build("high", 0.5, 13))
-    (sentence,) = [s for s in noise_sentences(compare_sweeps(low, high)) if "better in" in s]
+    (sentence,) = [s for s in describe_noise(compare_sweeps(low, high)) if "better in" in s]
     assert sentence.endswith("of the first sweep, which is better in 1.")
-    assert "better in 0." in " ".join(noise_sentences(compare_sweeps(high, low)))
+    assert "better in 0." in " ".join(describe_noise(compare_sweeps(high, low)))
