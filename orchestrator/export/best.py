@@ -25,9 +25,9 @@ def best_file(state: SweepState, result: Summary) -> str:
         raise UserError(f"--best: {state.folder}: no configuration has a score yet")
     refuse_imported(state)
     import_recorded(state)
-    one = state.configurations[row.config_id]
-    refuse_corrected([one], f"{label(row.number)} of {state.folder} cannot be exported")
-    member = member_of(one).to_dict()
+    configuration = state.configurations[row.config_id]
+    refuse_corrected([configuration], f"{label(row.number)} of {state.folder} cannot be exported")
+    member = member_of(configuration).to_dict()
     score = f"score {three_digits(row.score)}, {row.seeds_run} seeds ran, {row.seeds_failed} failed"
     ranked = f"ranked 1 of {result.configurations_finished} by {result.score_label}"
     spec = {
@@ -54,4 +54,4 @@ def _without_revision(section: object) -> object:
     """Return a section without the revisions of its classes, which a sweep file does not give."""
     if isinstance(section, dict):
         return {key: _without_revision(value) for key, value in section.items() if key != "revision"}
-    return [_without_revision(one) for one in section] if isinstance(section, list | tuple) else section
+    return [_without_revision(item) for item in section] if isinstance(section, list | tuple) else section

@@ -33,8 +33,8 @@ def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
     lines = []
     for row in named_rows(result, labels) or result.rows:
         values = [compact_value(searched_value(result, row, key, "")) for key in keys]
-        own = labels.get(label(row.number), label(row.number))
-        cells = [escape(cell) for cell in (own, *values)]
+        text = labels.get(label(row.number), label(row.number))
+        cells = [escape(cell) for cell in (text, *values)]
         if cells[0].startswith(("[", "*")):
             cells[0] = f"{{}}{cells[0]}"  # else it is an argument of the end of the row before it
         cells += [_quartiles(getattr(row, name)) for name in groups]

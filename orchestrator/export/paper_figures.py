@@ -64,15 +64,15 @@ def paper_figures(
         figure, axes = _new(size)
         plot_curves(result, axes, rows=named_rows(result, labels), labels=labels, distinct_in_grey=True)
         _move_legend_out(axes, figure)
-        found = {folder / f"{result.name}-curves.{kind}": _saved(figure, kind)}
+        files = {folder / f"{result.name}-curves.{kind}": _saved(figure, kind)}
         for key in result.searched:
             if sum(key in row.values and row.score is not None for row in result.rows) > 1:
                 figure, axes = _new(size)
                 plot_effect(result, key, axes, labels=labels)
                 axes.yaxis.label.set_fontsize(8)
                 axes.set_title("", loc="left")  # its words belong into the caption
-                found[folder / f"{result.name}-{file_name(key)}.{kind}"] = _saved(figure, kind)
-    return found
+                files[folder / f"{result.name}-{file_name(key)}.{kind}"] = _saved(figure, kind)
+    return files
 
 
 def caption(result: Summary, labels: Mapping[str, str]) -> str:

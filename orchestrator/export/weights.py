@@ -24,20 +24,22 @@ def weights_files(state: SweepState, folder: Path) -> dict[Path, Callable[[], by
     """
     kept = kept_weights(state)
     if not kept:
-        members = [member for one in state.configurations.values() for member in one.members.values()]
+        members = [
+            member for configuration in state.configurations.values() for member in configuration.members.values()
+        ]
         why = "resources.keep_weights: true in the sweep file keeps them"
         if members and all(member.status == "failed" for member in members):
             why = "all its seeds failed"
         raise UserError(f"--weights: {state.folder} has kept no weights; {why}")
     files: dict[Path, Callable[[], bytes]] = {}
-    for (config_id, seed), one in sorted(
+    for (config_id, seed), stored in sorted(
         kept.items(), key=lambda item: (state.configurations[item[0][0]].number, item[0])
     ):
         name = f"configuration-{state.configurations[config_id].number}-seed-{seed}.safetensors"
         try:
-            for average in one.weights("raw").averages:
-                dict(one.weights(average))  # reads every tensor, and compares its checksum
+            for average in stored.weights("raw").averages:
+                dict(stored.weights(average))  # reads every tensor, and compares its checksum
         except WeightsError as error:
             raise DamagedWeights(str(error)) from error
-        files[folder / name] = one.path.read_bytes
+        files[folder / name] = stored.path.read_bytes
     return files

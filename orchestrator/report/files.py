@@ -113,7 +113,7 @@ def refresh_page(folder: Path, ended: threading.Event, pause: float = PAUSE) -> 
 def show_later_evaluations(folder: Path, keys: Collection[object], console: Console) -> None:
     """Print the later evaluations with these keys (`evaluation_key`) at all of their lengths."""
     result = read_summary(folder)
-    section = later_section(result, [one for one in result.later_evaluations if one.key in keys])
+    section = later_section(result, [evaluation for evaluation in result.later_evaluations if evaluation.key in keys])
     console.print(Text(section.heading, style="bold"))
     for part in lay_out(section.cells, console.width, keys=2):
         console.print(rich_table(part))

@@ -44,7 +44,7 @@ def answers(result: Summary, *, values: bool = True) -> list[str]:
     if not result.rows:
         return [what_ran(result)]
     sentences = [what_ran(result), which_is_best(result, values=values), what_mattered(result)]
-    return sentences + [_describe_confirmation(result, one) for one in read_confirmations(result)]
+    return sentences + [_describe_confirmation(result, confirmed) for confirmed in read_confirmations(result)]
 
 
 def what_ran(result: Summary) -> str:
@@ -129,7 +129,7 @@ def what_mattered(result: Summary) -> str:
     return f"What mattered at {lines[0].outcome.at_lengths}: {shown}{inconclusive}."
 
 
-def _describe_confirmation(result: Summary, one: Confirmed) -> str:
+def _describe_confirmation(result: Summary, confirmed: Confirmed) -> str:
     """Return what a confirmation came to: the scores in the search beside those on fresh seeds."""
     scores = [
         f"{label(row.number)} {three_digits(row.search.median, result.infinite)} in the search and "
@@ -138,9 +138,9 @@ def _describe_confirmation(result: Summary, one: Confirmed) -> str:
             if row.confirmed
             else "not ended yet"
         )
-        for row in one.rows
+        for row in confirmed.rows
     ]
-    return f"{one.sentence}; {first_few(scores, MOST_SHOWN)}."
+    return f"{confirmed.sentence}; {first_few(scores, MOST_SHOWN)}."
 
 
 def _clear(result: Summary, line: EffectLine) -> str:
@@ -169,8 +169,10 @@ def _at_test(result: Summary, row: Row) -> str:
     band = result.bands[row.config_id, *result.objective_curve]
     values = band.seed_values(row.groups.test, "mean").values()
     if len(values) >= FEWEST_FOR_MEDIAN and not any(map(math.isnan, values)):
-        found = median(values)
-        return f"{shown} (95 % interval {three_digits(found.low, infinite)} to {three_digits(found.high, infinite)})"
+        estimate = median(values)
+        return (
+            f"{shown} (95 % interval {three_digits(estimate.low, infinite)} to {three_digits(estimate.high, infinite)})"
+        )
     q25, q75 = (three_digits(value, infinite) for value in (row.test.q25, row.test.q75))
     return f"{shown} (quartiles {q25} to {q75}; {counted(len(values), 'seed')})"
 
@@ -256,12 +258,12 @@ def _trained_words(result: Summary, common: LengthGroups) -> str:
     """
     metric, first = result.objective.metric, result.rows[0].config_id
     distribution = result.measured[first].metrics[metric].distribution
-    longest = max(one.longest_trained.get(distribution, 0) for one in result.measured.values())
+    longest = max(measured.longest_trained.get(distribution, 0) for measured in result.measured.values())
     if not longest and "program" in result.state.spec:
         return "the trained lengths are not known"  # its author may not have declared any
     if not longest:
         return f"no length of {metric} was trained on"
-    recorded = {one.trained.get(distribution, ()) for one in result.measured.values()}
+    recorded = {measured.trained.get(distribution, ()) for measured in result.measured.values()}
     trained = recorded.pop() if len(recorded) == 1 else ()
     if not trained and result.state.spec.get("evaluation", {}).get("lengths", "all") == "all":
         trained = common.trained

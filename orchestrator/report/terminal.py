@@ -22,8 +22,8 @@ LEFT = {"label", "at lengths", "against", "form", "searched values", CONFIG_ID, 
 
 def prose(text: str, console: Console, result: Summary, style: str = "") -> Text:
     """Return a sentence that is wrapped on a terminal, but whole in files and if it names the sweep's folder."""
-    whole = not console.is_terminal or str(result.folder) in text
-    return Text(text, style=style, no_wrap=whole, overflow="ignore" if whole else "fold")
+    unwrapped = not console.is_terminal or str(result.folder) in text
+    return Text(text, style=style, no_wrap=unwrapped, overflow="ignore" if unwrapped else "fold")
 
 
 def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
@@ -39,11 +39,11 @@ def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
         room = max(NARROW // 2, *(len(line) for cell in column for line in cell.split("\n")))
         broken[break_cell(heading, room)] = column
     names, tables = list(broken), list[Cells]([{}])
-    for place, name in enumerate(names):
+    for number, name in enumerate(names):
         added = {name: broken[name]}
         if tables[-1] and table_width(tables[-1] | added) > width:
-            beside = [{key: broken[key] for key in names[:count]} for count in range(min(keys, place), 0, -1)]
-            tables.append(next((one for one in beside if table_width(one | added) <= width), {}))
+            beside = [{key: broken[key] for key in names[:count]} for count in range(min(keys, number), 0, -1)]
+            tables.append(next((columns for columns in beside if table_width(columns | added) <= width), {}))
         tables[-1] |= added
     return tables
 
@@ -75,8 +75,8 @@ class Screen:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         result, width = self.result, options.max_width
         yield Text(f"Sweep {result.name}", style="bold")
-        every = answers(result, values=False)
-        for sentence in [*every[:2], *every[2:][-1:]]:
+        sentences = answers(result, values=False)
+        for sentence in [*sentences[:2], *sentences[2:][-1:]]:
             if console.is_terminal:
                 sentence = "\n".join(textwrap.wrap(sentence, width, max_lines=LINES, placeholder=" ..."))
             yield prose(sentence, console, result)
@@ -98,20 +98,20 @@ def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bo
 
     The config_id is left out first, then the quartiles, then values.
     """
-    place, values = make_cells(rows, place_columns(result)), make_cells(rows, value_columns(result))
+    names, values = make_cells(rows, place_columns(result)), make_cells(rows, value_columns(result))
     hidden = {"form"} if result.has_unequal_seeds else {"seeds", "form"}
     is_shown = result.objective.reduce == "mean" and result.objective.seeds == "median"
     hidden |= {"score"} if is_shown else set()  # it is the median at the selection lengths
     hidden |= set() if result.seeds_failed else {"failed"}
     columns = [column for column in result_columns(result) if column.heading not in hidden]
     results = make_cells(rows, columns, result.infinite)
-    if fits(place | values | results):
-        return place | values | results, []
-    del place[CONFIG_ID]
-    if not fits(place | values | results):
+    if fits(names | values | results):
+        return names | values | results, []
+    del names[CONFIG_ID]
+    if not fits(names | values | results):
         results = {name: [cell.partition(" [")[0] for cell in column] for name, column in results.items()}
     shown: Cells = {}
     for name, column in values.items():
-        if fits(place | shown | {name: column} | results):
+        if fits(names | shown | {name: column} | results):
             shown[name] = column
-    return place | shown | results, [name for name in values if name not in shown]
+    return names | shown | results, [name for name in values if name not in shown]

@@ -104,17 +104,18 @@ def _effects_at(
     values, design, of_seeds = searched_values(summary), summary.design, shared_seed_values(summary, lengths, how)
     if summary.has_unequal_seeds:
         outcomes = {
-            name: score_over_seeds(one.values(), policy, direction, statistic).score for name, one in of_seeds.items()
+            name: score_over_seeds(seed_values.values(), policy, direction, statistic).score
+            for name, seed_values in of_seeds.items()
         }
     as_failed = failed_seed_value(policy, direction)
     members = {
-        name: {seed: as_failed if math.isnan(value) else value for seed, value in one.items()}
-        for name, one in of_seeds.items()
+        name: {seed: as_failed if math.isnan(value) else value for seed, value in seed_values.items()}
+        for name, seed_values in of_seeds.items()
     }
     importance, partial = importances(values, outcomes, design), partial_effects(values, outcomes, design)
     return tuple(
-        Effect(**vars(one), partial=partial[one.key], importance=importance[one.key])
-        for one in effects(values, outcomes, design, members)
+        Effect(**vars(effect), partial=partial[effect.key], importance=importance[effect.key])
+        for effect in effects(values, outcomes, design, members)
     )
 
 

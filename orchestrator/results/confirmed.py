@@ -72,7 +72,7 @@ class Confirmed:
 def read_search_labels(provenance: Mapping[str, Any]) -> dict[int, str]:
     """Return the labels in the search of the configurations of a confirmation, by number; empty for a search."""
     recorded = provenance.get(CONFIRMS, {}).get("configurations", ())
-    return {number: label(one.get("number")) for number, one in enumerate(recorded)}
+    return {number: label(configuration.get("number")) for number, configuration in enumerate(recorded)}
 
 
 def match_search(state: SweepState) -> list[tuple[Mapping[str, Any], str | None]]:
@@ -81,7 +81,10 @@ def match_search(state: SweepState) -> list[tuple[Mapping[str, Any], str | None]
     They are matched by order, not by config_id: an older search may have named its configurations by another rule.
     """
     recorded = state.provenance.get(CONFIRMS, {}).get("configurations", ())
-    return [(one, state.draws[i].config_id if i in state.draws else None) for i, one in enumerate(recorded)]
+    return [
+        (configuration, state.draws[i].config_id if i in state.draws else None)
+        for i, configuration in enumerate(recorded)
+    ]
 
 
 @lru_cache(REMEMBERED)

@@ -54,8 +54,8 @@ class LaterEvaluation:
 
     def metrics_like(self, base: str) -> list[str]:
         """Return the metric with this name in the task, on every distribution; if there is none, the first metric."""
-        found = [name for name, metric in self.measured.metrics.items() if metric.base == base]
-        return found or list(self.measured.metrics)[:1]
+        names = [name for name, metric in self.measured.metrics.items() if metric.base == base]
+        return names or list(self.measured.metrics)[:1]
 
 
 def evaluation_key(fields: Mapping[str, Any]) -> Key:
@@ -77,8 +77,8 @@ def read_later_evaluations(state: SweepState, objective: Objective) -> tuple[Lat
         path = state.folder / LEDGER_FILE
         raise LedgerError(f"{path}: a later evaluation of an unknown configuration: {unknown.pop()}")
     last = {evaluation_key(fields): fields for fields in state.later_evaluations}
-    found = [_read(state, fields, objective) for fields in last.values()]
-    return tuple(sorted(found, key=lambda one: one.number))
+    evaluations = [_read(state, fields, objective) for fields in last.values()]
+    return tuple(sorted(evaluations, key=lambda evaluation: evaluation.number))
 
 
 def _read(state: SweepState, fields: Mapping[str, Any], objective: Objective) -> LaterEvaluation:

@@ -17,8 +17,13 @@ from search_spaces.grammar.problems.findings import lookup
 def searched_values(result: Summary) -> dict[str, dict[str, Any]]:
     """Return the searched values of every complete configuration."""
     rows = (row for row in result.rows if row.complete)
-    found = {row.config_id: {key: searched_value(result, row, key) for key in result.searched} for row in rows}
-    return {name: {key: one for key, one in values.items() if one is not ABSENT} for name, values in found.items()}
+    values_by_configuration = {
+        row.config_id: {key: searched_value(result, row, key) for key in result.searched} for row in rows
+    }
+    return {
+        name: {key: value for key, value in values.items() if value is not ABSENT}
+        for name, values in values_by_configuration.items()
+    }
 
 
 def searched_value(result: Summary, row: Row, key: str, missing: Any = ABSENT) -> Any:
@@ -39,13 +44,13 @@ def outcomes_at_test_lengths(result: Summary) -> dict[str, Quartiles]:
 
     A configuration that failed has its score, infinite or NaN. Empty when there are no test lengths.
     """
-    found: dict[str, Quartiles] = {}
+    quartiles: dict[str, Quartiles] = {}
     for row in result.rows if result.test_lengths else ():
         band = result.bands.get((row.config_id, *result.objective_curve))
         at = quartiles_at(band, result.test_lengths, result.objective) if band and not row.failed else None
         if row.complete and row.scored is not None:
-            found[row.config_id] = at or row.scored
-    return found
+            quartiles[row.config_id] = at or row.scored
+    return quartiles
 
 
 def shared_seed_values(result: Summary, lengths: Sequence[int], how: str) -> dict[str, dict[int, float]]:

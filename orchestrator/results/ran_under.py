@@ -73,13 +73,13 @@ class RanUnder:
     @property
     def sentences(self) -> list[str]:
         """Warnings that packs differ in code or environment."""
-        found = []
+        warnings = []
         if changed := self.changed_code:
-            found.append(f"packs were trained with different code ({first_few(changed)})")
+            warnings.append(f"packs were trained with different code ({first_few(changed)})")
         if keys := self.differing:
             count = len({tuple(str(group.environment.get(key)) for key in keys) for group in self.groups})
-            found.append(f"packs ran in {counted(count, 'environment')}, which differ in {first_few(keys, most=8)}")
-        return [f"{sentence}; which packs did: report.html, Provenance" for sentence in found]
+            warnings.append(f"packs ran in {counted(count, 'environment')}, which differ in {first_few(keys, most=8)}")
+        return [f"{sentence}; which packs did: report.html, Provenance" for sentence in warnings]
 
 
 def _differing_keys(tables: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -90,7 +90,7 @@ def _differing_keys(tables: Iterable[Mapping[str, Any]]) -> list[str]:
 def read_pack_code(state: SweepState) -> dict[str, Code]:
     """Return the code that each pack was trained with, by pack_id; empty if it is not recorded."""
     files = {code["name"]: imported_files(code) for code in state.codes}
-    found: dict[str, Code] = {}
+    pack_code: dict[str, Code] = {}
     for pack in state.packs.values():
         values: dict[str, dict[str, None]] = {}
         for code, environment in pack.ran_under:
@@ -98,11 +98,11 @@ def read_pack_code(state: SweepState) -> dict[str, Code]:
             parts = {key: str(value) for key, value in table.items() if key == ENGINE or key.startswith(MODULE)}
             for key, value in (parts | files.get(code or "", {})).items():
                 values.setdefault(key, {})[value] = None
-        found[pack.pack_id] = {
+        pack_code[pack.pack_id] = {
             key: " then ".join(several) + (f" (pack {pack.pack_id})" if len(several) > 1 else "")
             for key, several in values.items()
         }
-    return found
+    return pack_code
 
 
 def record_configurations(state: SweepState) -> dict[str, RecordedConfiguration]:
@@ -128,13 +128,13 @@ def differing_code(first: Mapping[int, Code], second: Mapping[int, Code]) -> dic
     """
     common = sorted(first.keys() & second.keys())
     pairs = [(first[seed], second[seed]) for seed in common] or list(product(_unlike(first), _unlike(second)))
-    found: dict[str, tuple[str | None, str | None]] = {}
-    for one, other in pairs:
-        instead = one.keys() - other.keys() and other.keys() - one.keys()
-        for key in differing_keys(one, other):
-            if instead or key == ENGINE or (key in one and key in other):
-                found.setdefault(key, (one.get(key), other.get(key)))
-    return found
+    differing: dict[str, tuple[str | None, str | None]] = {}
+    for code, other_code in pairs:
+        instead = code.keys() - other_code.keys() and other_code.keys() - code.keys()
+        for key in differing_keys(code, other_code):
+            if instead or key == ENGINE or (key in code and key in other_code):
+                differing.setdefault(key, (code.get(key), other_code.get(key)))
+    return differing
 
 
 def differing_environment(first: SweepState, second: SweepState) -> dict[str, tuple[str, str]]:
@@ -160,7 +160,7 @@ def _environment_values(groups: Iterable[Group]) -> dict[str, str]:
 
 
 def _unlike(code: Mapping[int, Code]) -> Iterable[Code]:
-    return {tuple(sorted(one.items())): one for one in code.values()}.values()
+    return {tuple(sorted(parts.items())): parts for parts in code.values()}.values()
 
 
 def code_sentence(code: Mapping[str, Any]) -> str:

@@ -114,15 +114,17 @@ def _extended(state: SweepState) -> list[str]:
 def _describe_averages(state: SweepState) -> list[str]:
     """Return a sentence for each average that still is largely the weights it started from after training."""
     recorded = (
-        (one.resolved["training"]["steps"], state.measured[one.measured].get("start_shares", {}))
-        for one in state.configurations.values()
+        (configuration.resolved["training"]["steps"], state.measured[configuration.measured].get("start_shares", {}))
+        for configuration in state.configurations.values()
     )
     return [*describe_start_shares(recorded).values()]
 
 
 def _describe_repeated(state: SweepState) -> list[str]:
     """Return how many members of a program reported a step again with other values; the first ones count."""
-    repeated = [pack for pack in state.packs.values() if any("repeated" in one for one in pack.evaluations.values())]
+    repeated = [
+        pack for pack in state.packs.values() if any("repeated" in fields for fields in pack.evaluations.values())
+    ]
     if not repeated:
         return []
     members = counted(len(repeated), "member")
@@ -131,9 +133,10 @@ def _describe_repeated(state: SweepState) -> list[str]:
 
 def _refuse_unjudged(state: SweepState, objective: Objective, measured: Mapping[str, Measured]) -> None:
     """Raise LedgerError for a configuration that does not measure the objective of the sweep."""
-    for name, one in measured.items():
-        metric = one.metrics.get(objective.metric)
-        if metric is None or not set(objective.lengths) <= set(metric.lengths) or objective.average not in one.averages:
+    for name, quantities in measured.items():
+        metric = quantities.metrics.get(objective.metric)
+        has_lengths = metric is not None and set(objective.lengths) <= set(metric.lengths)
+        if not has_lengths or objective.average not in quantities.averages:
             judged = f"{objective.metric} of {objective.average} at {lengths_in_words(objective.lengths)}"
             number = state.configurations[name].number
             raise LedgerError(f"{state.folder / LEDGER_FILE}: configuration {number} does not measure {judged}")
@@ -199,7 +202,7 @@ def _other_distributions(
     config_id: str, measured: Measured, bands: Mapping[CurveKey, Band], objective: Objective
 ) -> dict[tuple[str, str], Quartiles]:
     """Return the judged metric on the other distributions, at their trained and test lengths."""
-    base, found = measured.metrics[objective.metric].base, {}
+    base, others = measured.metrics[objective.metric].base, {}
     for name, metric in measured.metrics.items():
         band = bands.get((config_id, name, objective.average))
         if metric.base != base or name == objective.metric or band is None:
@@ -207,8 +210,8 @@ def _other_distributions(
         groups = length_groups(measured, objective, name)
         for group, lengths in (("trained", groups.trained), ("test", groups.test)):
             if at := quartiles_at(band, lengths, objective):
-                found[name, group] = at
-    return found
+                others[name, group] = at
+    return others
 
 
 def _scored(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, objective: Objective) -> list[Row]:
@@ -225,9 +228,9 @@ def _scored(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, object
     pruned = sorted((row for row in rows if row.pruned_at is not None), key=lambda row: -(row.pruned_at or 0))
     unfinished = [row for row in rows if not row.complete and row.pruned_at is None]
     open_rounds = [row.rounds for row in unfinished]
-    for place, name in enumerate(best_first, start=1):
+    for position, name in enumerate(best_first, start=1):
         (q25, _, q75), failed = scores[name].quartiles, scores[name].is_failed
         row = replace(complete[name], score=scores[name].score, score_q25=q25, score_q75=q75, failed=failed)
-        place += sum(rounds > row.rounds for rounds in open_rounds)
-        ranked.append(replace(row, rank=None if failed else place))
+        position += sum(rounds > row.rounds for rounds in open_rounds)
+        ranked.append(replace(row, rank=None if failed else position))
     return [*ranked, *unfinished, *pruned]

@@ -160,39 +160,39 @@ class Summary:
     @cached_property
     def metrics(self) -> dict[str, Metric]:
         """Every recorded metric by name; if configurations differ, that of the first one."""
-        found: dict[str, Metric] = {}
-        for one in self.measured.values():
-            for name, metric in one.metrics.items():
-                found.setdefault(name, metric)
-        return found
+        metrics: dict[str, Metric] = {}
+        for measured in self.measured.values():
+            for name, metric in measured.metrics.items():
+                metrics.setdefault(name, metric)
+        return metrics
 
     @cached_property
     def headline(self) -> tuple[str, ...]:
         """The metrics worth a chart: the judged one, then those the tasks name, each on all of its distributions."""
-        named = (name for one in self.measured.values() for name in one.headline)
-        every = (name for base in named for name, one in self.metrics.items() if base in (one.base, name))
-        return tuple(dict.fromkeys([self.objective.metric, *self.distributions, *every]))
+        bases = (base for measured in self.measured.values() for base in measured.headline)
+        names = (name for base in bases for name, metric in self.metrics.items() if base in (metric.base, name))
+        return tuple(dict.fromkeys([self.objective.metric, *self.distributions, *names]))
 
     @cached_property
     def averages(self) -> tuple[str, ...]:
         """The weight averages, the judged one first."""
-        every = (average for one in self.measured.values() for average in one.averages)
-        return tuple(dict.fromkeys([self.objective.average, *every]))
+        averages = (average for measured in self.measured.values() for average in measured.averages)
+        return tuple(dict.fromkeys([self.objective.average, *averages]))
 
     @cached_property
     def distributions(self) -> tuple[str, ...]:
         """The judged metric on every distribution, in the order of the task."""
         judged = self.metrics.get(self.objective.metric)
-        return tuple(name for name, one in self.metrics.items() if judged and one.base == judged.base)
+        return tuple(name for name, metric in self.metrics.items() if judged and metric.base == judged.base)
 
     @cached_property
     def unreached(self) -> frozenset[str]:
         """Metrics to be minimized that are infinite for a seed: it never reached their threshold."""
-        falling = {name for name, one in self.metrics.items() if one.direction == "minimize"}
+        falling = {name for name, metric in self.metrics.items() if metric.direction == "minimize"}
         return frozenset(
-            metric
-            for (_, metric, _), band in self.bands.items()
-            if metric in falling and any(math.inf in values for values in band.seeds.values())
+            metric_name
+            for (_, metric_name, _), band in self.bands.items()
+            if metric_name in falling and any(math.inf in values for values in band.seeds.values())
         )
 
     @property

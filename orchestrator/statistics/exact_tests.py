@@ -84,11 +84,11 @@ def holm(p: Sequence[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    known = sorted((value, place) for place, value in enumerate(p) if not math.isnan(value))
+    known = sorted((value, number) for number, value in enumerate(p) if not math.isnan(value))
     adjusted, largest = [math.nan] * len(p), 0.0
-    for rank, (value, place) in enumerate(known):
+    for rank, (value, number) in enumerate(known):
         largest = max(largest, min(1.0, (len(known) - rank) * value))
-        adjusted[place] = largest
+        adjusted[number] = largest
     return adjusted
 
 

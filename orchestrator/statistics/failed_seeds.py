@@ -49,9 +49,9 @@ def over_seeds(
     failed, as_failed = len(of_seeds) - len(alive), failed_seed_value(policy, direction)
     counted = alive if math.isnan(as_failed) else np.append(alive, np.full(failed, as_failed))
     none = Quartiles(math.nan, math.nan, math.nan)
-    found = quartiles(counted, worst_value(direction)) if len(alive) else none
-    score = statistic(counted) if statistic and len(alive) else found.median
-    return OverSeeds(quartiles=found, score=score, seeds=len(of_seeds), failed=failed, counted=len(counted))
+    computed = quartiles(counted, worst_value(direction)) if len(alive) else none
+    score = statistic(counted) if statistic and len(alive) else computed.median
+    return OverSeeds(quartiles=computed, score=score, seeds=len(of_seeds), failed=failed, counted=len(counted))
 
 
 def score_over_seeds(
@@ -63,11 +63,11 @@ def score_over_seeds(
     the worst possible value under the others. An infinite score without `is_failed` means that at least half of the
     seeds failed under `worst`.
     """
-    found = over_seeds(values, policy, direction, statistic)
-    if found.failed < found.seeds and (policy != "fail" or not found.failed):
-        return found
+    outcome = over_seeds(values, policy, direction, statistic)
+    if outcome.failed < outcome.seeds and (policy != "fail" or not outcome.failed):
+        return outcome
     none = math.nan if policy == "fail" else worst_value(direction)
-    return replace(found, quartiles=Quartiles(none, none, none), score=none, counted=0, is_failed=True)
+    return replace(outcome, quartiles=Quartiles(none, none, none), score=none, counted=0, is_failed=True)
 
 
 def quartiles_of_groups(
@@ -78,15 +78,15 @@ def quartiles_of_groups(
     `values` are those of the first group, then of the next ones; `seeds` counts them in each group. `as_failed` is the
     `failed_seed_value` of each group, `worst` the worst value.
     """
-    place, starts = np.repeat(np.arange(len(seeds)), seeds), np.cumsum(seeds) - seeds
+    group, starts = np.repeat(np.arange(len(seeds)), seeds), np.cumsum(seeds) - seeds
     values_GS = np.full((len(seeds), seeds.max()), np.nan)  # NaN where a group has fewer
-    values_GS[place, np.arange(len(values)) - starts[place]] = values
+    values_GS[group, np.arange(len(values)) - starts[group]] = values
     alive = (~np.isnan(values_GS)).sum(axis=1)
     values_GS = np.where(np.isnan(values_GS), as_failed[:, None], values_GS)
     values_GS[np.arange(values_GS.shape[1]) >= seeds[:, None]] = np.nan
     values_GS.sort(axis=1)  # NaN last
-    found = quartiles_of_rows(values_GS, np.where(np.isnan(as_failed), alive, seeds), worst)
-    q25, median, q75 = (np.where(alive == 0, np.nan, one) for one in found)
+    table = quartiles_of_rows(values_GS, np.where(np.isnan(as_failed), alive, seeds), worst)
+    q25, median, q75 = (np.where(alive == 0, np.nan, column) for column in table)
     return q25, median, q75
 
 

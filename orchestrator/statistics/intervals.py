@@ -165,10 +165,10 @@ def median(values: Iterable[float] | Floats, *, level: float = LEVEL) -> Estimat
         value = float(np.median(sample))
     if math.isnan(value):
         return Estimate(n=n, reason="the middle lies between two infinities")
-    place, fewest = order_statistic(n, level), max(FEWEST_FOR_MEDIAN, fewest_for_median(level))
-    if place is None or n < fewest:
+    order, fewest = order_statistic(n, level), max(FEWEST_FOR_MEDIAN, fewest_for_median(level))
+    if order is None or n < fewest:
         return Estimate(n=n, value=value, reason=explain_too_few(n, fewest))
-    return Estimate(n=n, value=value, low=float(sample[place]), high=float(sample[n - 1 - place]))
+    return Estimate(n=n, value=value, low=float(sample[order]), high=float(sample[n - 1 - order]))
 
 
 def mean(values: Iterable[float] | Floats, *, level: float = LEVEL) -> Estimate:
@@ -203,18 +203,18 @@ def order_statistic(n: int, level: float = LEVEL) -> int | None:
 
     The largest number with a coverage of at least `level`; None if all n values cover less than that.
     """
-    place = int(stats.binom.ppf((1 - level) / 2, n, 0.5))  # the least with P(fewer values below or here) >= the tail
-    while place >= 0 and coverage(n, place) < level:
-        place -= 1
-    return place if place >= 0 else None
+    order = int(stats.binom.ppf((1 - level) / 2, n, 0.5))  # the least with P(fewer values below or here) >= the tail
+    while order >= 0 and coverage(n, order) < level:
+        order -= 1
+    return order if order >= 0 else None
 
 
-def coverage(n: int, place: int) -> float:
-    """Return the probability that a median lies between n sorted values without `place` at each end.
+def coverage(n: int, order: int) -> float:
+    """Return the probability that a median lies between n sorted values without `order` of them at each end.
 
     That is for a continuous distribution; with ties the probability is at least as large.
     """
-    return float(1 - 2 * stats.binom.cdf(place, n, 0.5))
+    return float(1 - 2 * stats.binom.cdf(order, n, 0.5))
 
 
 def explain_too_few(n: int, fewest: int) -> str:

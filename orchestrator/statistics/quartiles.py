@@ -51,9 +51,9 @@ def median_or_nan(values: Sequence[float] | Floats) -> float:
 
 def quantile(ordered: Sequence[float], fraction: float, worst: float) -> float:
     """Return one quantile of ascending values, at least one; between opposite infinities it is `worst`."""
-    place = fraction * (len(ordered) - 1)
-    low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
-    weight = place - math.floor(place)
+    position = fraction * (len(ordered) - 1)
+    low, high = ordered[math.floor(position)], ordered[math.ceil(position)]
+    weight = position - math.floor(position)
     if low == high or weight == 0:
         return low
     if math.isinf(low):
@@ -76,10 +76,10 @@ def quartiles_of_rows(
 
 def _quantile(values_GS: Floats, counted: npt.NDArray[np.int64], fraction: float, worst: Floats) -> Floats:
     """Return the quantile of the first `counted` numbers, ascending, of each row."""
-    place = fraction * (np.maximum(counted, 1) - 1)
-    below, above = (edge(place).astype(np.int64)[:, None] for edge in (np.floor, np.ceil))
+    position = fraction * (np.maximum(counted, 1) - 1)
+    below, above = (edge(position).astype(np.int64)[:, None] for edge in (np.floor, np.ceil))
     low, high = (np.take_along_axis(values_GS, index, axis=1)[:, 0] for index in (below, above))
-    weight = place - below[:, 0]
+    weight = position - below[:, 0]
     with np.errstate(invalid="ignore"):
         step = high - low
         between = np.where(weight < 0.5, low + step * weight, high - step * (1 - weight))  # as numpy.quantile rounds

@@ -32,10 +32,10 @@ def binned_medians(x: Sequence[float], y: Sequence[float], worst: float = np.inf
         return []
     values, inverse, counts = np.unique(pairs[:, 0], return_inverse=True, return_counts=True)
     middle = counts.cumsum() - counts / 2
-    place = np.minimum((middle / len(pairs) * bins).astype(np.int64), bins - 1)[inverse]
-    found = []
-    for one in np.unique(place):
-        inside = pairs[place == one]
+    bin_of_pair = np.minimum((middle / len(pairs) * bins).astype(np.int64), bins - 1)[inverse]
+    points = []
+    for number in np.unique(bin_of_pair):
+        inside = pairs[bin_of_pair == number]
         q25, median, q75 = quartiles(inside[:, 1], worst)
-        found.append(Bin(x=float(np.median(inside[:, 0])), q25=q25, median=median, q75=q75, n=len(inside)))
-    return found if len(values) > 1 else []
+        points.append(Bin(x=float(np.median(inside[:, 0])), q25=q25, median=median, q75=q75, n=len(inside)))
+    return points if len(values) > 1 else []

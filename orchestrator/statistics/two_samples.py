@@ -72,7 +72,7 @@ def describe_differences(difference: Floats, *, level: float = LEVEL) -> TwoSamp
     n = len(difference)
     if not n:
         return TwoSamples(n=0, reason="no seed has a value in both configurations")
-    estimate, place = median(difference, level=level), order_statistic(n, level)
+    estimate, order = median(difference, level=level), order_statistic(n, level)
     test = sign_test(difference)
     return TwoSamples(
         n=n,
@@ -80,7 +80,7 @@ def describe_differences(difference: Floats, *, level: float = LEVEL) -> TwoSamp
         mean=float(difference.mean()) if np.isfinite(difference).all() else math.nan,
         low=estimate.low,
         high=estimate.high,
-        level=math.nan if place is None else coverage(n, place),
+        level=math.nan if order is None else coverage(n, order),
         first_smaller=int((difference < 0).sum()),
         second_smaller=int((difference > 0).sum()),
         ties=int((difference == 0).sum()),

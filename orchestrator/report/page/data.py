@@ -51,7 +51,7 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
             "infinite": result.infinite,
         },
         "configurations": configurations,
-        "groups": [{name: [*getattr(one, name)] for name in GROUPS} for one in groups],
+        "groups": [{name: [*getattr(lengths, name)] for name in GROUPS} for lengths in groups],
         "table": make_cells(
             result.rows, [*place_columns(result), *value_columns(result), *result_columns(result)], result.infinite
         ),
@@ -111,12 +111,12 @@ def _effects(result: Summary) -> Iterator[dict[str, Any]]:
                 "n": effect.count,
                 "correlation": _ends(effect.correlation, effect.low, effect.high),
                 "differences": [
-                    {"value": f"{one.value} - {one.against}", "ends": _ends(one.difference, one.low, one.high)}
-                    for one in effect.differences
+                    {"value": f"{pair.value} - {pair.against}", "ends": _ends(pair.difference, pair.low, pair.high)}
+                    for pair in effect.differences
                 ],
                 "slopes": [
-                    {"value": one.value, "ends": _ends(one.coefficient, one.low, one.high)}
-                    for one in effect.partial.slopes
+                    {"value": slope.value, "ends": _ends(slope.coefficient, slope.low, slope.high)}
+                    for slope in effect.partial.slopes
                 ],
                 "importance": _finite(effect.importance.share),
                 "reason": effect.reason or "",
@@ -137,11 +137,11 @@ def _pairing(result: Summary) -> dict[str, Any]:
         classes.setdefault((keys, code), []).append(row)
     first = [result.recorded[rows[0].config_id] for rows in classes.values()]
     paired = [
-        [place, other]
-        for place, other in combinations(range(len(first)), 2)
-        if are_paired(first[place], first[other], partial(import_recorded, result.state))
+        [number, other_number]
+        for number, other_number in combinations(range(len(first)), 2)
+        if are_paired(first[number], first[other_number], partial(import_recorded, result.state))
     ]
-    of = {row.config_id: place for place, rows in enumerate(classes.values()) for row in rows}
+    of = {row.config_id: number for number, rows in enumerate(classes.values()) for row in rows}
     return {"classes": [of[row.config_id] for row in result.rows], "paired": paired}
 
 
@@ -151,41 +151,44 @@ def _curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     First the seeds at the judged evaluation: metric, average, configuration, seed, length. Then q25, median and q75:
     metric, average, judged evaluation and steps, configuration, quartile, length. NaN is a missing number.
     """
-    objective, places = result.objective, {row.config_id: place for place, row in enumerate(result.rows)}
-    shown = curves[curves["metric"].isin(result.headline) & curves["config_id"].isin(places)]
+    objective, row_numbers = result.objective, {row.config_id: row_number for row_number, row in enumerate(result.rows)}
+    shown = curves[curves["metric"].isin(result.headline) & curves["config_id"].isin(row_numbers)]
     metrics = [name for name in result.headline if name in result.metrics]
     lengths = {name: np.unique(shown.loc[shown["metric"] == name, "length"].to_numpy()) for name in metrics}
     directions = {name: result.direction(name) for name in metrics}
     averages, seeds = list(result.averages), max((len(row.seeds) for row in result.rows), default=0)
-    total = sum(map(len, lengths.values())) * len(averages) * len(places)
+    total = sum(map(len, lengths.values())) * len(averages) * len(row_numbers)
     steps = _thin(
         sorted(shown["step"].unique().tolist()), max(1, (MOST_NUMBERS - total * (seeds + 3)) // (3 * max(total, 1)))
     )
 
     chosen = shown[select_steps(shown, choose_evaluations(shown, objective))] if len(shown) else shown
-    every = [make_bands(one, objective, directions) for one in (chosen, *(shown[shown["step"] == s] for s in steps))]
+    evaluations = [chosen, *(shown[shown["step"] == step] for step in steps)]
+    bands_by_evaluation = [make_bands(evaluation, objective, directions) for evaluation in evaluations]
     of_seeds, of_bands = list[Floats](), list[Floats]()
     for metric in metrics:
-        known = {int(length): place for place, length in enumerate(lengths[metric])}
+        known = {int(length): column for column, length in enumerate(lengths[metric])}
         for average in averages:
-            seeds_CSL = np.full((len(places), seeds, len(known)), np.nan, dtype=np.float32)
-            bands_ECQL = np.full((len(every), len(places), 3, len(known)), np.nan, dtype=np.float32)
-            for evaluation, bands in enumerate(every):
+            seeds_CSL = np.full((len(row_numbers), seeds, len(known)), np.nan, dtype=np.float32)
+            bands_ECQL = np.full((len(evaluations), len(row_numbers), 3, len(known)), np.nan, dtype=np.float32)
+            for evaluation, bands in enumerate(bands_by_evaluation):
                 for row in result.rows:
                     if (band := bands.get((row.config_id, metric, average))) is None:
                         continue
-                    place, at = places[row.config_id], [known[length] for length in band.lengths]
-                    bands_ECQL[evaluation, place][:, at] = band.q25, band.median, band.q75
+                    row_number, at = row_numbers[row.config_id], [known[length] for length in band.lengths]
+                    bands_ECQL[evaluation, row_number][:, at] = band.q25, band.median, band.q75
                     for number, seed in enumerate(row.seeds) if not evaluation else ():
                         if seed in band.seeds:
-                            seeds_CSL[place, number, at] = band.seeds[seed]
+                            seeds_CSL[row_number, number, at] = band.seeds[seed]
             of_seeds.append(seeds_CSL)
             of_bands.append(bands_ECQL)
     medians = {
-        name: np.concatenate([one[0, :, 1].ravel() for one in of_bands[place * len(averages) :][: len(averages)]])
-        for place, name in enumerate(metrics)
+        name: np.concatenate(
+            [bands_ECQL[0, :, 1].ravel() for bands_ECQL in of_bands[number * len(averages) :][: len(averages)]]
+        )
+        for number, name in enumerate(metrics)
     }
-    numbers = [one.astype("<f4").tobytes() for one in (*of_seeds, *of_bands)]
+    numbers = [values.astype("<f4").tobytes() for values in (*of_seeds, *of_bands)]
     return {
         "metrics": [
             {
@@ -207,8 +210,8 @@ def _thin(steps: Sequence[int], most: int) -> list[int]:
     """Return at most this many of the steps, evenly spread, the last among them."""
     if len(steps) <= most:
         return list(steps)
-    places = np.linspace(len(steps) - 1, 0, most).round().astype(int)
-    return [steps[place] for place in sorted(set(places.tolist()))]
+    numbers = np.linspace(len(steps) - 1, 0, most).round().astype(int)
+    return [steps[kept] for kept in sorted(set(numbers.tolist()))]
 
 
 def _ends(*numbers: float) -> list[float | None]:

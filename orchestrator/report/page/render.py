@@ -75,7 +75,7 @@ def _without_controls(value: Any) -> Any:
     if isinstance(value, str):
         return remove_controls(value)
     if isinstance(value, dict):
-        return {remove_controls(key): _without_controls(one) for key, one in value.items()}
+        return {remove_controls(key): _without_controls(item) for key, item in value.items()}
     return [*map(_without_controls, value)] if isinstance(value, list | tuple) else value
 
 

@@ -97,8 +97,8 @@ def fields(names: str) -> list[Column]:
 
 def break_cell(cell: str, width: int = NARROW) -> str:
     """Return a cell in lines of `width` characters or more; intervals and values with their n stay whole."""
-    whole = UNBROKEN.sub(lambda part: part[0].replace(" ", "\0"), cell)
-    lines = textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False)
+    unbroken = UNBROKEN.sub(lambda part: part[0].replace(" ", "\0"), cell)
+    lines = textwrap.wrap(unbroken, width, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines).replace("\0", " ")
 
 

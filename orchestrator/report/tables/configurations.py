@@ -142,4 +142,6 @@ def confirmation_section(result: Summary, confirmed: Confirmed) -> Section:
 def confirmed_lines(result: Summary) -> Lines:
     """Return a line of a CSV file for every configuration of every confirmation."""
     confirmations = read_confirmations(result)
-    return [line for one in confirmations for line in make_lines(one.rows, _confirmation_columns(one))]
+    return [
+        line for confirmed in confirmations for line in make_lines(confirmed.rows, _confirmation_columns(confirmed))
+    ]

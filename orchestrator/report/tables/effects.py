@@ -82,8 +82,8 @@ def effect_lines(result: Summary) -> list[EffectLine]:
     lines = []
     for outcome in outcomes(result):
         for effect in outcome.effects:
-            differences = {one.value: one for one in effect.differences}
-            slopes = {one.value: one for one in effect.partial.slopes}
+            differences = {difference.value: difference for difference in effect.differences}
+            slopes = {slope.value: slope for slope in effect.partial.slopes}
             lines += [
                 EffectLine(
                     outcome=outcome,
@@ -147,8 +147,8 @@ def shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:
     """Yield the ends of every interval that is given with an effect."""
     for effect in effects:
         ends = [(effect.low, effect.high)]
-        ends += [(one.low, one.high) for one in effect.differences]
-        ends += [(one.low, one.high) for one in effect.partial.slopes]
+        ends += [(difference.low, difference.high) for difference in effect.differences]
+        ends += [(slope.low, slope.high) for slope in effect.partial.slopes]
         yield from (pair for pair in ends if not math.isnan(pair[0]))
 
 

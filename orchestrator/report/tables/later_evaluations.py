@@ -19,10 +19,10 @@ def later_section(result: Summary, evaluations: Sequence[LaterEvaluation] = ()) 
     """Return the judged metric of later evaluations at every length, by default of all; a column for each average."""
     evaluations = evaluations or result.later_evaluations
     lines = [
-        (one, metric, length)
-        for one in evaluations
-        for metric in one.metrics_like(result.metrics[result.objective.metric].base)
-        for length in one.measured.metrics[metric].lengths
+        (evaluation, metric, length)
+        for evaluation in evaluations
+        for metric in evaluation.metrics_like(result.metrics[result.objective.metric].base)
+        for length in evaluation.measured.metrics[metric].lengths
     ]
     columns = [
         Column("label", lambda line: label(line[0].number)),
@@ -33,7 +33,7 @@ def later_section(result: Summary, evaluations: Sequence[LaterEvaluation] = ()) 
         Column("metric", lambda line: line[1]),
         Column("length", lambda line: line[2]),
     ]
-    averages = dict.fromkeys(average for one in evaluations for average in one.measured.averages)
+    averages = dict.fromkeys(average for evaluation in evaluations for average in evaluation.measured.averages)
     columns += [Column(average, partial(_quartiles, average)) for average in averages]
     cells = make_cells(lines, columns, result.infinite)
     if len(set(cells["metric"])) == 1:
@@ -50,34 +50,34 @@ def later_lines(evaluations: Iterable[LaterEvaluation]) -> Lines:
     """Return a line for every metric, average and length of later evaluations; `task` has the replaced settings."""
     return [
         {
-            "config_id": one.config_id,
-            "number": one.number,
-            "task": json.dumps(one.task, ensure_ascii=False),
-            "trained": one.trained_lengths(metric),
-            "samples": one.samples,
-            "step": one.step,
+            "config_id": evaluation.config_id,
+            "number": evaluation.number,
+            "task": json.dumps(evaluation.task, ensure_ascii=False),
+            "trained": evaluation.trained_lengths(metric),
+            "samples": evaluation.samples,
+            "step": evaluation.step,
             "metric": metric,
             "average": average,
             "length": length,
             **dict(zip(("median", "q25", "q75"), quartiles, strict=True)),
-            "seeds": len(one.seeds),
-            "failed": one.failed,
+            "seeds": len(evaluation.seeds),
+            "failed": evaluation.failed,
         }
-        for one in evaluations
-        for (metric, average), band in one.bands.items()
+        for evaluation in evaluations
+        for (metric, average), band in evaluation.bands.items()
         for length, *quartiles in zip(band.lengths, band.median, band.q25, band.q75, strict=True)
     ]
 
 
 def _quartiles(average: str, line: Line) -> Quartiles | None:
     """Return the quartiles of an average at the metric and length of a line, None if it was not evaluated there."""
-    one, metric, length = line
-    band = one.bands.get((metric, average))
+    evaluation, metric, length = line
+    band = evaluation.bands.get((metric, average))
     if band is None or length not in band.lengths:
         return None
     at = band.lengths.index(length)
     return Quartiles(band.q25[at], band.median[at], band.q75[at])
 
 
-def _seeds(one: LaterEvaluation) -> str:
-    return f"{len(one.seeds)}" + (f" ({one.failed} failed)" if one.failed else "")
+def _seeds(evaluation: LaterEvaluation) -> str:
+    return f"{len(evaluation.seeds)}" + (f" ({evaluation.failed} failed)" if evaluation.failed else "")

@@ -16,7 +16,7 @@ def provenance_section(result: Summary) -> Section:
     ran_under = RanUnder.from_state(result.state)
     facts = dict(result.state.provenance)
     versions = facts.pop("versions", {})
-    texts = {key.replace("_", " "): one if isinstance(one, str) else json.dumps(one) for key, one in facts.items()}
+    texts = {key.replace("_", " "): fact if isinstance(fact, str) else json.dumps(fact) for key, fact in facts.items()}
     texts["versions"] = ", ".join(f"{name} {version}" for name, version in versions.items())
     texts |= {f"code {name}": code_sentence(code) for name, code in ran_under.codes.items()}
     for fields in result.state.modules:

@@ -43,29 +43,35 @@ def compare_named(
     metric, average or length that does not exist, for seeds that have not ended, and the errors of reading sweeps.
     """
     read: dict[Path, tuple[SweepState, Summary]] = {}
-    one, other = (_side(folder, name, read) for name in (first, second))
-    if one == other:
-        raise UserError(f"{first} and {second} are one configuration, {one.row.config_id}; name two different ones")
-    asked = [question for (question,) in make_questions([(one, other)], metric, average, lengths)]
+    first_side, second_side = (_side(folder, name, read) for name in (first, second))
+    if first_side == second_side:
+        raise UserError(
+            f"{first} and {second} are one configuration, {first_side.row.config_id}; name two different ones"
+        )
+    asked = [question for (question,) in make_questions([(first_side, second_side)], metric, average, lengths)]
     if not asked:
-        raise UserError(f"{first} and {second} have no lengths of {metric or one.result.objective.metric} in common")
-    found = tuple(compare_sides(one, other, question, NAMED) for question in asked)
+        raise UserError(
+            f"{first} and {second} have no lengths of {metric or first_side.result.objective.metric} in common"
+        )
+    comparisons = tuple(compare_sides(first_side, second_side, question, NAMED) for question in asked)
     return NamedComparison(
-        first=one, second=other, comparisons=tuple(replace(each, holm_p=each.outcome.p) for each in found)
+        first=first_side,
+        second=second_side,
+        comparisons=tuple(replace(comparison, holm_p=comparison.outcome.p) for comparison in comparisons),
     )
 
 
 def _side(folder: Path, name: str, read: dict[Path, tuple[SweepState, Summary]]) -> Side:
     """Return the named configuration, of the sweep in `folder` or in the folder that the name begins with."""
-    place = Path(name)
-    home, label = (find_sweep(place.parent), place.name) if "/" in name else (folder, name)
-    if home.resolve() not in read:
-        state = SweepState.load(home)
-        read[home.resolve()] = (state, summary(state))
-    state, result = read[home.resolve()]
+    path = Path(name)
+    sweep, label = (find_sweep(path.parent), path.name) if "/" in name else (folder, name)
+    if sweep.resolve() not in read:
+        state = SweepState.load(sweep)
+        read[sweep.resolve()] = (state, summary(state))
+    state, result = read[sweep.resolve()]
     row = result.by_config_id[find_configuration(state, label).config_id]
     if not row.complete:
         raise UserError(
-            f"{home}: configuration {label} {row.why_incomplete}: {row.seeds_run} of {row.seeds_planned} seeds ended"
+            f"{sweep}: configuration {label} {row.why_incomplete}: {row.seeds_run} of {row.seeds_planned} seeds ended"
         )
     return Side(result, row)

@@ -30,8 +30,8 @@ def make_questions(
             f"{names[0]} is judged at the evaluation {rules[0]} and {names[1]} at {rules[1]}: not comparable"
         )
     measured = [side.result.measured[side.row.config_id] for pair in pairs for side in pair]
-    metric = _allowed("metric", metric, objective.metric, [one.metrics for one in measured])
-    average = _allowed("average", average, objective.average, [one.averages for one in measured])
+    metric = _allowed("metric", metric, objective.metric, [quantities.metrics for quantities in measured])
+    average = _allowed("average", average, objective.average, [quantities.averages for quantities in measured])
     if lengths is None:
         groups = [[make_question(*pair, group, metric, average) for pair in pairs] for group in GROUPS]
         return [questions for questions in groups if any(question.lengths for question in questions)]
@@ -52,7 +52,7 @@ def _allowed(what: str, asked: str | None, judged: str, allowed: Sequence[Iterab
     Otherwise raises UserError with what is allowed and the nearest name.
     """
     first, *others = (dict.fromkeys(names) for names in allowed)
-    common = [one for one in first if all(one in names for names in others)]
+    common = [candidate for candidate in first if all(candidate in names for names in others)]
     name = asked or judged
     if name in common:
         return name

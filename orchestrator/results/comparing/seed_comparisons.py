@@ -93,12 +93,12 @@ def compare_seeds(result: Summary) -> tuple[SeedComparison, ...]:
     if len(rows) < 2:
         return ()
     alike = [row for row in rows if _same_draw(result, rows[0], row)]
-    every = len(alike) <= MOST
-    pairs = list(combinations(alike, 2)) if every else [(alike[0], other) for other in alike[1 : OTHERS + 1]]
-    families = {PAIRS if every else AGAINST_FIRST: pairs} if len(pairs) > 1 else {}
+    all_pairs = len(alike) <= MOST
+    pairs = list(combinations(alike, 2)) if all_pairs else [(alike[0], other) for other in alike[1 : OTHERS + 1]]
+    families = {PAIRS if all_pairs else AGAINST_FIRST: pairs} if len(pairs) > 1 else {}
     if len(pairs) < 2 or rows[1] not in alike:
         families[FIRST_TWO] = [(rows[0], rows[1])]
-    found = []
+    comparisons = []
     for family, of_family in families.items():
         for group in GROUPS:
             compared = [
@@ -106,8 +106,8 @@ def compare_seeds(result: Summary) -> tuple[SeedComparison, ...]:
                 for first, second in of_family
                 if (question := make_question(Side(result, first), Side(result, second), group)).lengths
             ]
-            found += correct_family(compared)
-    return tuple(found)
+            comparisons += correct_family(compared)
+    return tuple(comparisons)
 
 
 def make_question(
@@ -139,21 +139,21 @@ def compare_sides(
     again what the two share.
     """
     shared = shared or find_shared(first, second)
-    one, other = (values_by_seed(side, question) for side in (first, second))
-    common = sorted(one.keys() & other.keys())
-    paired = shared.is_paired and bool(common) and len(common) == min(len(one), len(other))
-    x, y = ([values[seed] for seed in (common if paired else values)] for values in (one, other))
+    first_values, second_values = (values_by_seed(side, question) for side in (first, second))
+    common = sorted(first_values.keys() & second_values.keys())
+    paired = shared.is_paired and bool(common) and len(common) == min(len(first_values), len(second_values))
+    x, y = ([values[seed] for seed in (common if paired else values)] for values in (first_values, second_values))
     return SeedComparison(
         question=question,
         first=first.row.config_id,
         second=second.row.config_id,
-        first_median=over_seeds(one.values(), question.policy, question.direction).median,
-        second_median=over_seeds(other.values(), question.policy, question.direction).median,
-        first_seeds=len(one),
-        second_seeds=len(other),
-        first_failed=int(np.isnan(list(one.values())).sum()),
-        second_failed=int(np.isnan(list(other.values())).sum()),
-        unmatched=len(one) + len(other) - 2 * len(common) if paired else 0,
+        first_median=over_seeds(first_values.values(), question.policy, question.direction).median,
+        second_median=over_seeds(second_values.values(), question.policy, question.direction).median,
+        first_seeds=len(first_values),
+        second_seeds=len(second_values),
+        first_failed=int(np.isnan(list(first_values.values())).sum()),
+        second_failed=int(np.isnan(list(second_values.values())).sum()),
+        unmatched=len(first_values) + len(second_values) - 2 * len(common) if paired else 0,
         shared=shared,
         outcome=_compared(np.array(x), np.array(y), paired, question),
         family=family,
@@ -162,15 +162,15 @@ def compare_sides(
 
 def find_shared(first: Side, second: Side) -> Shared:
     """Return which randomness members of one seed share between two configurations."""
-    one, other = (side.result.recorded[side.row.config_id] for side in (first, second))
-    return shared_streams(one, other, partial(import_recorded, first.result.state))
+    first_record, second_record = (side.result.recorded[side.row.config_id] for side in (first, second))
+    return shared_streams(first_record, second_record, partial(import_recorded, first.result.state))
 
 
 def correct_family(family: Sequence[SeedComparison]) -> list[SeedComparison]:
     """Return the comparisons of a family with their p after Holm's correction."""
-    adjusted = holm([one.outcome.p for one in family])
-    tests = sum(not np.isnan(one.outcome.p) for one in family)
-    return [replace(one, holm_p=p, tests=tests) for one, p in zip(family, adjusted, strict=True)]
+    adjusted = holm([comparison.outcome.p for comparison in family])
+    tests = sum(not np.isnan(comparison.outcome.p) for comparison in family)
+    return [replace(comparison, holm_p=p, tests=tests) for comparison, p in zip(family, adjusted, strict=True)]
 
 
 def _compared(x: Floats, y: Floats, paired: bool, question: Question) -> TwoSamples:

@@ -73,7 +73,7 @@ def shared_streams(
     if (
         DATA in asked
         and changing
-        and any(one.resolved.get("training", {}).get("curriculum") for one in (first, second))
+        and any(configuration.resolved.get("training", {}).get("curriculum") for configuration in (first, second))
     ):
         asked[DATA].append("training.curriculum")
     alike = _same_parameters(first, second, import_code) if asked.get(WEIGHTS) else True
@@ -105,11 +105,11 @@ def are_paired(
 def differing_values(first: Mapping[str, Any], second: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every dotted key in which two trees differ, with both values."""
     for key in dict.fromkeys([*first, *second]):
-        one, other = first.get(key), second.get(key)
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            yield from differing_values(one, other, f"{path}{key}.")
-        elif one != other:
-            yield f"{path}{key}", (one, other)
+        value, other_value = first.get(key), second.get(key)
+        if isinstance(value, Mapping) and isinstance(other_value, Mapping):
+            yield from differing_values(value, other_value, f"{path}{key}.")
+        elif value != other_value:
+            yield f"{path}{key}", (value, other_value)
 
 
 def _same_parameters(
@@ -120,8 +120,8 @@ def _same_parameters(
         import_code()
     except (OwnCodeError, UntrustedCode):
         return None
-    one, other = declared_parameters(first.resolved), declared_parameters(second.resolved)
-    return None if one is None or other is None else one == other
+    parameters, other_parameters = declared_parameters(first.resolved), declared_parameters(second.resolved)
+    return None if parameters is None or other_parameters is None else parameters == other_parameters
 
 
 def declared_parameters(resolved: Mapping[str, Any]) -> str | None:

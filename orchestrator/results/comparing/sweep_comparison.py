@@ -89,7 +89,7 @@ class SweepComparison:
     @property
     def has_band(self) -> bool:
         """Whether every length has an interval."""
-        return bool(self.by_length) and not any(np.isnan(one.outcome.low) for one in self.by_length)
+        return bool(self.by_length) and not any(np.isnan(comparison.outcome.low) for comparison in self.by_length)
 
 
 def band_level(lengths: int) -> float:
@@ -119,27 +119,27 @@ def compare_sweeps(
     shared = [find_shared(*pair) for pair in pairs]
     configurations, together = list[SeedComparison](), list[SeedComparison]()
     for questions in groups:
-        asked = [place for place, question in enumerate(questions) if question.lengths]
-        compared = [compare_sides(*pairs[place], questions[place], MATCHED, shared[place]) for place in asked]
+        asked = [number for number, question in enumerate(questions) if question.lengths]
+        compared = [compare_sides(*pairs[number], questions[number], MATCHED, shared[number]) for number in asked]
         configurations += correct_family(compared)
-        common = set.intersection(*(set(questions[place].lengths) for place in asked))
+        common = set.intersection(*(set(questions[number].lengths) for number in asked))
         if common:
             question = replace(questions[asked[0]], lengths=tuple(sorted(common)))
-            chosen = [pairs[place] for place in asked]
-            together.append(_compare_together(chosen, [shared[place] for place in asked], question, TOGETHER))
-    every = groups[0][0].lengths if lengths else common_lengths(pairs, groups[0][0].metric)
+            chosen = [pairs[number] for number in asked]
+            together.append(_compare_together(chosen, [shared[number] for number in asked], question, TOGETHER))
+    every_length = groups[0][0].lengths if lengths else common_lengths(pairs, groups[0][0].metric)
     by_length = [
-        _compare_together(pairs, shared, _question_at(pairs[0], groups[0][0], length), EACH_LENGTH, len(every))
-        for length in every
+        _compare_together(pairs, shared, _question_at(pairs[0], groups[0][0], length), EACH_LENGTH, len(every_length))
+        for length in every_length
     ]
     before, now = (
-        {key: value for key, value in one.state.spec.items() if key not in PASSIVE} for one in (first, second)
+        {key: value for key, value in sweep.state.spec.items() if key not in PASSIVE} for sweep in (first, second)
     )
     return SweepComparison(
         first=first,
         second=second,
         specification=dict(differing_values(before, now)),
-        code={key: values for one in shared for key, values in one.code.items()},
+        code={key: values for streams in shared for key, values in streams.code.items()},
         environment=differing_environment(first.state, second.state),
         matching=matching,
         configurations=tuple(configurations),
@@ -156,28 +156,30 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     apart. Raises UserError if no configuration of one matches one of the other, and if none that match have ended.
     """
     sides, apart = (first, second), tuple[str, ...]()
-    every = keys = tuple(sorted({*first.searched, *second.searched}))
+    all_keys = keys = tuple(sorted({*first.searched, *second.searched}))
     shared = frozenset(first.searched) & frozenset(second.searched)
-    one, other = ({_values(result, row, keys, shared): row for row in result.rows} for result in sides)
-    if one.keys().isdisjoint(other):
+    in_first, in_second = ({_values(result, row, keys, shared): row for row in result.rows} for result in sides)
+    if in_first.keys().isdisjoint(in_second):
         drawn = {
             key: [{_values(result, row, (key,), shared) for row in result.rows} for result in sides] for key in shared
         }
-        keys = tuple(key for key in every if key in shared and not set.isdisjoint(*drawn[key]))
-        apart = tuple(key for key in every if key not in keys)
-        one, other = ({_values(result, row, keys, shared): row for row in result.rows} for result in sides)
-        if len(one) < len(first.rows) or len(other) < len(second.rows):
-            one = {}
-    matched = sorted((values for values in one if values in other), key=lambda values: one[values].number)
+        keys = tuple(key for key in all_keys if key in shared and not set.isdisjoint(*drawn[key]))
+        apart = tuple(key for key in all_keys if key not in keys)
+        in_first, in_second = ({_values(result, row, keys, shared): row for row in result.rows} for result in sides)
+        if len(in_first) < len(first.rows) or len(in_second) < len(second.rows):
+            in_first = {}
+    matched = sorted((values for values in in_first if values in in_second), key=lambda values: in_first[values].number)
     if not matched:
-        nearest = [line for key in every if (line := _nearest_numbers(first, second, key))]
+        nearest = [line for key in all_keys if (line := _nearest_numbers(first, second, key))]
         raise UserError(
             f"{first.folder} and {second.folder}: no configuration of one has the searched values "
-            f"({', '.join(every) or 'none'}) of a configuration of the other, so there is nothing to compare"
+            f"({', '.join(all_keys) or 'none'}) of a configuration of the other, so there is nothing to compare"
             + (f"; nearest: {', '.join(nearest)}" if nearest else "")
         )
-    pruned = sum(one[values].pruned_at is not None or other[values].pruned_at is not None for values in matched)
-    ended = [values for values in matched if one[values].complete and other[values].complete]
+    pruned = sum(
+        in_first[values].pruned_at is not None or in_second[values].pruned_at is not None for values in matched
+    )
+    ended = [values for values in matched if in_first[values].complete and in_second[values].complete]
     if not ended:
         raise UserError(
             f"{first.folder} and {second.folder}: none of the {len(matched)} configurations that both have has ended "
@@ -186,7 +188,7 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     return Matching(
         keys=keys,
         apart=apart,
-        pairs=tuple((Side(first, one[values]), Side(second, other[values])) for values in ended),
+        pairs=tuple((Side(first, in_first[values]), Side(second, in_second[values])) for values in ended),
         unfinished=len(matched) - len(ended) - pruned,
         pruned=pruned,
         only_first=len(first.rows) - len(matched),
@@ -196,7 +198,7 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
 
 def _nearest_numbers(first: Summary, second: Summary, key: str) -> str:
     """Return the nearest numbers that two sweeps have for a key, "key 0.0302 / 0.03"; empty if one is in both."""
-    one, other = (
+    numbers, other_numbers = (
         {
             value
             for row in result.rows
@@ -205,7 +207,7 @@ def _nearest_numbers(first: Summary, second: Summary, key: str) -> str:
         }
         for result in (first, second)
     )
-    x, y = min(product(one, other), key=lambda pair: abs(pair[0] - pair[1]), default=(0, 0))
+    x, y = min(product(numbers, other_numbers), key=lambda pair: abs(pair[0] - pair[1]), default=(0, 0))
     return f"{key} {x} / {y}" if x != y else ""
 
 
@@ -213,8 +215,8 @@ def _values(result: Summary, row: Row, keys: tuple[str, ...], shared: frozenset[
     """Return the values of a configuration: as drawn if both sweeps searched the key, else as resolved."""
     resolved = dict(result.recorded[row.config_id].resolved)
     drawn = {key: row.values[key] for key in shared if key in row.values}
-    found = (drawn[key] if key in drawn else lookup(resolved, key) for key in keys)
-    return tuple(ABSENT if value is ABSENT else value_key(value) for value in found)
+    values = (drawn[key] if key in drawn else lookup(resolved, key) for key in keys)
+    return tuple(ABSENT if value is ABSENT else value_key(value) for value in values)
 
 
 def _question_at(pair: Pair, question: Question, length: int) -> Question:
@@ -231,17 +233,17 @@ def _compare_together(
     `first_seeds` and the like count members: seeds of all configurations. `unmatched` counts the seeds that not all
     configurations have.
     """
-    one, other = ([values_by_seed(pair[side], question) for pair in pairs] for side in (0, 1))
-    seeds = [sorted(set.intersection(*map(set, values))) for values in (one, other)]
-    every = {seed for values in (*one, *other) for seed in values}
+    first_values, second_values = ([values_by_seed(pair[side], question) for pair in pairs] for side in (0, 1))
+    seeds = [sorted(set.intersection(*map(set, values))) for values in (first_values, second_values)]
+    all_seeds = {seed for values in (*first_values, *second_values) for seed in values}
     common = sorted({*seeds[0]} & {*seeds[1]})
-    paired = all(each.is_paired for each in shared) and bool(common) and len(common) == min(map(len, seeds))
+    paired = all(streams.is_paired for streams in shared) and bool(common) and len(common) == min(map(len, seeds))
     x_CS, y_CS = (
-        np.array([[of_seed[seed] for seed in (common if paired else own)] for of_seed in values])
-        for values, own in zip((one, other), seeds, strict=True)
+        np.array([[of_seed[seed] for seed in (common if paired else own_seeds)] for of_seed in values])
+        for values, own_seeds in zip((first_values, second_values), seeds, strict=True)
     )
     outcome = _outcome(x_CS, y_CS, question, paired, band_level(lengths))
-    same = [name for name in shared[0].same if all(name in each.same for each in shared)]
+    same = [name for name in shared[0].same if all(name in streams.same for streams in shared)]
     first_CS, second_CS = (count_failed(table, question) for table in (x_CS, y_CS))
     if paired:  # medians of what the difference is made of
         gone = np.isnan(first_CS) | np.isnan(second_CS)
@@ -255,7 +257,7 @@ def _compare_together(
         second_seeds=y_CS.size,
         first_failed=int(np.isnan(x_CS).sum()),
         second_failed=int(np.isnan(y_CS).sum()),
-        unmatched=len(every) - len(common) if paired else 0,
+        unmatched=len(all_seeds) - len(common) if paired else 0,
         shared=replace(shared[0], same=tuple(same), apart={}, differing={}),
         outcome=outcome,
         family=family,

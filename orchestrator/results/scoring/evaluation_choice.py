@@ -44,10 +44,10 @@ def chosen_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.Da
     first = order[np.flatnonzero(np.diff(of_member, prepend=-1))]
     best = np.full(len(members), -1)
     best[member[first]] = first
-    found = best[member[final]]
-    good = found >= 0
+    chosen = best[member[final]]
+    good = chosen >= 0
     return last.assign(
-        step=np.where(good, step[found], last["step"]), value=np.where(good, value[found], last["value"])
+        step=np.where(good, step[chosen], last["step"]), value=np.where(good, value[chosen], last["value"])
     )
 
 
@@ -56,7 +56,7 @@ def select_steps(curves: pd.DataFrame, steps: pd.DataFrame) -> Mask:
     rows = steps[["config_id", "seed", "step"]].itertuples(index=False, name=None)
     wanted = {(str(name), int(seed)): step for name, seed, step in rows}
     member, members = _members(curves)
-    step_of = np.array([wanted.get(one, -1) for one in members], dtype=np.int64)
+    step_of = np.array([wanted.get(pair, -1) for pair in members], dtype=np.int64)
     return np.asarray(step_of[member] == curves["step"].to_numpy())
 
 
@@ -67,5 +67,5 @@ def _members(rows: pd.DataFrame) -> tuple[npt.NDArray[np.int64], list[tuple[str,
     name, names = pd.factorize(rows["config_id"])
     seed, seeds = pd.factorize(rows["seed"])
     pair, pairs = pd.factorize(name * max(1, len(seeds)) + seed)
-    members = [(str(names[int(one) // len(seeds)]), int(seeds[int(one) % len(seeds)])) for one in pairs]
+    members = [(str(names[int(code) // len(seeds)]), int(seeds[int(code) % len(seeds)])) for code in pairs]
     return pair.astype(np.int64), members

@@ -33,10 +33,12 @@ class Band:
 
     def seed_values(self, lengths: Collection[int], how: str) -> dict[int, float]:
         """Return one number for each seed, by `reduce_rows`; empty if none of these lengths was evaluated."""
-        places = [place for place, length in enumerate(self.lengths) if length in lengths]
-        if not places:
+        columns = [column for column, length in enumerate(self.lengths) if length in lengths]
+        if not columns:
             return {}
-        values_SL = np.array([[values[place] for place in places] for values in self.seeds.values()], dtype=np.float64)
+        values_SL = np.array(
+            [[values[column] for column in columns] for values in self.seeds.values()], dtype=np.float64
+        )
         return dict(zip(self.seeds, reduce_rows(values_SL, how).tolist(), strict=True))
 
 
@@ -54,15 +56,15 @@ def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[s
     values = curves["value"].to_numpy(dtype=np.float64)
     order = np.lexsort((length, seed, *reversed(codes)))
     seeds: dict[tuple[int, ...], dict[int, tuple[float, ...]]] = {}
-    for (*curve, one), (of_seed,) in _runs(np.stack([*codes, seed])[:, order], [values[order]]):
-        seeds.setdefault(tuple(curve), {})[one] = of_seed
+    for (*curve, number), (of_seed,) in _runs(np.stack([*codes, seed])[:, order], [values[order]]):
+        seeds.setdefault(tuple(curve), {})[number] = of_seed
     order = np.lexsort((length, *reversed(codes)))
     keys_KR = np.stack([*codes, length])[:, order]
     starts = np.flatnonzero(_changed(keys_KR))
     of_metric = [directions.get(name, "none") for name in labels[1]]
     as_failed, worst = (
-        np.array(found)[codes[1][order[starts]]]
-        for found in (
+        np.array(by_metric)[codes[1][order[starts]]]
+        for by_metric in (
             [failed_seed_value(objective.failed_seeds, way) for way in of_metric],
             [worst_value(way) for way in of_metric],
         )

@@ -140,7 +140,9 @@ def score_configurations(members: pd.DataFrame, objective: Objective) -> dict[st
 def rank(scores: Mapping[str, OverSeeds], direction: str) -> list[str]:
     """Return the config_ids by score, best first; failed ones come last, ties keep their order."""
     sign = _sign(direction)
-    goodness = {name: (one.is_failed, 0.0 if one.is_failed else sign * one.score) for name, one in scores.items()}
+    goodness = {
+        name: (score.is_failed, 0.0 if score.is_failed else sign * score.score) for name, score in scores.items()
+    }
     return sorted(goodness, key=lambda name: goodness[name])
 
 

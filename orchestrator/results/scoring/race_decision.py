@@ -26,8 +26,8 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
     """
     medians: dict[str, float | None] = {}
     for name, values in scores.items():
-        found = score_configuration(values, objective)
-        medians[name] = None if found.is_failed else found.score
+        score = score_configuration(values, objective)
+        medians[name] = None if score.is_failed else score.score
     alive = [name for name, median in medians.items() if median is not None]
     sign = 1.0 if objective.direction == "minimize" else -1.0
     if racing.test is None:
@@ -39,10 +39,10 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
     from orchestrator.statistics.friedman import rule_out_treatments  # scipy is slow to import
 
     worst = worst_value(objective.direction)
-    values_BK = sign * np.array([[worst if math.isnan(one) else one for one in scores[name]] for name in alive]).T
+    values_BK = sign * np.array([[worst if math.isnan(value) else value for value in scores[name]] for name in alive]).T
     stays, rank_sums, p = rule_out_treatments(values_BK, float(racing.resolved()["level"]))
     sums = dict(zip(alive, rank_sums.tolist(), strict=True))
-    survivors = tuple(name for name, one in zip(alive, stays, strict=True) if one)
+    survivors = tuple(name for name, stay in zip(alive, stays, strict=True) if stay)
     if len(survivors) < LEAST_TESTED:
         survivors = keep_best(sums, LEAST_TESTED)
     return Outcome(survivors=survivors, by=RANK_SUM, values=dict.fromkeys(scores) | sums, p=p)

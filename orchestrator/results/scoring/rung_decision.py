@@ -57,7 +57,7 @@ def decide_rung(now: Scores, before: Scores, rungs: Rungs, objective: Objective)
     """
     policy, sign = objective.failed_seeds, 1.0 if objective.direction == "minimize" else -1.0
     scored = {name: score_configuration(scores, objective) for name, scores in now.items()}
-    alive = {name: sign * one.score for name, one in scored.items() if not one.is_failed}
+    alive = {name: sign * score.score for name, score in scored.items() if not score.is_failed}
     improvements, spreads = dict[str, float](), dict[str, float]()
     with np.errstate(invalid="ignore"):  # inf - inf, nothing was reached at either step: counts as a failed seed
         for name in alive:

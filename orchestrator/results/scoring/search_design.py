@@ -13,11 +13,11 @@ from search_spaces.grammar.space.domains import KINDS
 def read_design(state: SweepState) -> Design:
     """Return the design of a sweep."""
     search = state.spec.get("search", {})
-    domains = {key: domain_kind(one) for key, one in state.spec.get("space", {}).items()}
+    domains = {key: domain_kind(domain) for key, domain in state.spec.get("space", {}).items()}
     grid = frozenset(key for key, kind in domains.items() if kind == "grid")
     points, draws = grid_size(state.spec), draws_by_number(state)
-    draw = {name: draws[one.number] for name, one in state.configurations.items()}
-    survivors = any(one.pruned_at is not None for one in state.configurations.values())
+    draw = {name: draws[configuration.number] for name, configuration in state.configurations.items()}
+    survivors = any(configuration.pruned_at is not None for configuration in state.configurations.values())
     one_draw = len(grid) == len(domains) or (search.get("configurations") or 1) == 1
     kind: Kind = "grid_by_random" if points > 1 else "random"
     if search.get("sampler") == "listed" or (grid and one_draw):
@@ -34,7 +34,7 @@ def draws_by_number(state: SweepState) -> dict[int, int]:
     that the sweep began with.
     """
     points = grid_size(state.specs[0]) if state.specs else 1
-    return {one.number: one.number // points if one.draw is None else one.draw for one in state.draws.values()}
+    return {draw.number: draw.number // points if draw.draw is None else draw.draw for draw in state.draws.values()}
 
 
 def domain_kind(domain: Any) -> str:
@@ -69,5 +69,6 @@ def count_planned(state: SweepState) -> int:
 
 def count_informed(state: SweepState) -> int:
     """Return how many configurations a sampler that learns has drawn by results."""
-    failed = [one.number for one in state.configurations.values() if one.finished and one.score is None]
+    finished = [configuration for configuration in state.configurations.values() if configuration.finished]
+    failed = [configuration.number for configuration in finished if configuration.score is None]
     return Search.model_validate(state.spec["search"]).informed(len(state.draws), failed)

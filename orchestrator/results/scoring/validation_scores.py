@@ -36,17 +36,20 @@ class ValidationScore:
 
 def read_validation_scores(state: SweepState) -> tuple[ValidationScore, ...]:
     """Return every validation score by configuration, seed and step; empty without stopping and curricula."""
-    order = {name: found.number for name, found in state.configurations.items()}
+    order = {name: configuration.number for name, configuration in state.configurations.items()}
     return tuple(
         sorted(
-            _scores_of_packs(state), key=lambda one: (order[one.config_id], one.seed, one.metric, one.average, one.step)
+            _scores_of_packs(state),
+            key=lambda score: (order[score.config_id], score.seed, score.metric, score.average, score.step),
         )
     )
 
 
 def stopped_at(configuration: ConfigurationState) -> tuple[int, ...]:
     """Return the steps at which members of a configuration stopped early, ascending."""
-    return tuple(sorted(one.stopped_at for one in configuration.members.values() if one.stopped_at is not None))
+    return tuple(
+        sorted(member.stopped_at for member in configuration.members.values() if member.stopped_at is not None)
+    )
 
 
 def may_stop(state: SweepState) -> bool:
@@ -59,7 +62,7 @@ def _scores_of_packs(state: SweepState) -> Iterator[ValidationScore]:
     for pack in state.packs.values():
         for step, fields in pack.evaluations.items():
             stages, stopped = fields.get("stages"), fields.get("stopped_at")
-            for one in fields.get("validation", ()):
+            for recorded in fields.get("validation", ()):
                 for m, (config_id, seed) in enumerate(pack.members):
                     if step > pack.pruned_at.get(config_id, step):
                         continue
@@ -69,8 +72,8 @@ def _scores_of_packs(state: SweepState) -> Iterator[ValidationScore]:
                         step=step,
                         stage=None if stages is None else stages[m],
                         stopped=stopped is not None and stopped[m] >= 0,
-                        metric=one["metric"],
-                        average=one["average"],
-                        lengths=tuple(one["lengths"]),
-                        values=tuple(one["values"][m]),
+                        metric=recorded["metric"],
+                        average=recorded["average"],
+                        lengths=tuple(recorded["lengths"]),
+                        values=tuple(recorded["values"][m]),
                     )

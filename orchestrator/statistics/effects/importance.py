@@ -90,5 +90,5 @@ def _fanova(columns: Mapping[str, list[Any]], response: list[float]) -> dict[str
     for index, value in enumerate(response):
         params = {name: column[index] for name, column in columns.items()}
         study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=value))
-    found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
-    return {name: float(found[name]) for name in columns}
+    shares = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
+    return {name: float(shares[name]) for name in columns}

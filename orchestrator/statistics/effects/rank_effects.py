@@ -145,8 +145,13 @@ def _drawn(name: str, used: Values, scores: Scores, design: Design, numeric: boo
     values, score = [used[config][name] for config, _ in sample], np.array([mean for _, mean in sample])
     numbers: dict[str, Any] = {"n": len(sample)}
     if numeric:
-        found = spearman(values, score)
-        numbers |= {"correlation": found.value, "low": found.low, "high": found.high, "reason": found.reason}
+        correlation = spearman(values, score)
+        numbers |= {
+            "correlation": correlation.value,
+            "low": correlation.low,
+            "high": correlation.high,
+            "reason": correlation.reason,
+        }
     else:
         numbers["test"] = "Kruskal-Wallis"
         numbers["p"], numbers["reason"] = _kruskal(list(group_scores(values, score).values()), design.unit)
@@ -156,7 +161,7 @@ def _drawn(name: str, used: Values, scores: Scores, design: Design, numeric: boo
 def _without_intervals(numbers: dict[str, Any]) -> dict[str, Any]:
     """Return the effect of a key without its intervals and tests; the point estimates stay."""
     missing = {"low": math.nan, "high": math.nan, "p": math.nan}
-    differences = tuple(replace(one, **missing, reason=None) for one in numbers.get("differences", ()))
+    differences = tuple(replace(difference, **missing, reason=None) for difference in numbers.get("differences", ()))
     return numbers | missing | {"correlation_p": math.nan, "differences": differences}
 
 
@@ -182,10 +187,10 @@ def _units(name: str, used: Values, scores: Scores, design: Design, members: Mem
     for config, values in used.items():
         context = tuple(value_label(values[key]) for key in others)
         if design.kind == "fixed":
-            found = [(seed, score) for seed, score in ((members or {}).get(config) or {}).items()]
+            scored_units = [(seed, score) for seed, score in ((members or {}).get(config) or {}).items()]
         else:
-            found = [(design.draw[config], float(scores[config] or 0.0))]
-        for unit, score in found:
+            scored_units = [(design.draw[config], float(scores[config] or 0.0))]
+        for unit, score in scored_units:
             if not math.isnan(score):
                 cell = units.setdefault(unit, {}).setdefault(context, {})
                 cell.setdefault(value_label(values[name]), []).append(score)
@@ -232,8 +237,8 @@ def group_scores(values: Sequence[Any], score: Floats) -> dict[str, Floats]:
     numbers = sorted((label for label in first if is_numeric([first[label]])), key=lambda label: float(first[label]))
     order = [*numbers, *sorted(first.keys() - set(numbers))]
     places: dict[str, list[int]] = {label: [] for label in order}
-    for place, label in enumerate(labels):
-        places[label].append(place)
+    for number, label in enumerate(labels):
+        places[label].append(number)
     return {label: score[places[label]] for label in order}
 
 

@@ -71,24 +71,24 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool)
     if not matched:
         units = [_pooled(cells) for cells in units]
     first = labels[0]
-    found = [_differences(units, value, first) for value in labels[1:]]
+    differences = [_differences(units, value, first) for value in labels[1:]]
     tables = [table for cells in units if (table := _table(cells, labels)) is not None]
     blocks = np.array(tables, dtype=np.float64).reshape(len(tables), len(labels))
-    n = max((one.n for one in found), default=len(units))
+    n = max((difference.n for difference in differences), default=len(units))
     incomplete = "none of them has a score at every value" if not len(blocks) else None
     correlation, correlation_p = Estimate(n=0), math.nan
     if numeric and len(labels) > 2:
         by_unit, n = _correlations(blocks), len(blocks)
         correlation, correlation_p = median(by_unit), sign_test(by_unit).p if n else math.nan
     if len(labels) == 2:
-        p, test = found[0].p, "sign test"
+        p, test = differences[0].p, "sign test"
     else:
         p, test = _friedman(blocks), "Friedman"
-    reasons = [incomplete or correlation.reason, *(one.reason for one in found)]
+    reasons = [incomplete or correlation.reason, *(difference.reason for difference in differences)]
     if len(labels) < 2:
         reasons = ["it is the same everywhere"]
     return Within(
-        differences=tuple(found),
+        differences=tuple(differences),
         correlation=correlation.value,
         low=correlation.low,
         high=correlation.high,
@@ -120,7 +120,7 @@ def _differences(units: Sequence[Cells], value: str, first: str) -> Difference:
         if in_unit:
             differences.append(median_or_nan(in_unit))
     estimate = median(differences)
-    known = np.array([one for one in differences if not math.isnan(one)])
+    known = np.array([value for value in differences if not math.isnan(value)])
     return Difference(
         value=value,
         against=first,
