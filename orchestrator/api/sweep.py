@@ -253,7 +253,8 @@ class Sweep:
         from orchestrator.report.page.render import escape
 
         text = f"<p><b>{escape(self.name)}</b>: {escape(self._standing())}</p>"
-        return text + (_image(self.summary) if self.summary.judged_rows else "")
+        has_curves = any(key[1:] == self.summary.objective_curve for key in self.summary.bands)
+        return text + (_image(self.summary) if has_curves else "")
 
 
 def _with_lengths(asked: dict[str, Any]) -> dict[str, Any]:

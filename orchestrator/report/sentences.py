@@ -51,9 +51,9 @@ def what_ran(result: Summary) -> str:
     """Return the state of the sweep, how many configurations and seeds ran, and how many failed."""
     failed = "none failed"
     if result.seeds_failed:
-        diverged = result.seeds_failed - result.seeds_crashed
+        crashed = sum(row.seeds_crashed for row in result.rows)
         policy = FAILED_SEEDS[result.objective.failed_seeds]
-        failed = f"{result.seeds_failed} failed ({diverged} diverged, {result.seeds_crashed} crashed; {policy})"
+        failed = f"{result.seeds_failed} failed ({result.seeds_failed - crashed} diverged, {crashed} crashed; {policy})"
     done, planned = result.configurations_finished, result.planned
     of = counted(planned, "configuration") if done == planned else f"{done} of {counted(planned, 'configuration')}"
     pruned = sum(row.pruned_at is not None for row in result.rows)

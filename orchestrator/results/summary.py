@@ -153,11 +153,6 @@ class Summary:
         return {row.config_id: row for row in self.rows}
 
     @cached_property
-    def judged_rows(self) -> list[Row]:
-        """The rows that have a curve of the judged metric; a configuration whose seeds all crashed has none."""
-        return [row for row in self.rows if (row.config_id, *self.objective_curve) in self.bands]
-
-    @cached_property
     def metrics(self) -> dict[str, Metric]:
         """Every recorded metric by name; if configurations differ, that of the first one."""
         metrics: dict[str, Metric] = {}
@@ -236,15 +231,10 @@ class Summary:
         return sum(row.complete for row in self.rows)
 
     @property
-    def seeds_planned(self) -> int:
-        """Seeds of a configuration (the largest number, should they differ)."""
-        return max((row.seeds_planned for row in self.rows), default=0)
-
-    @property
     def seeds_in_words(self) -> str:
         """How many seeds complete configurations have: "4 seeds", or "2 to 16 seeds" if these differ."""
-        counts = sorted(map(len, self._seeds_of_complete)) or [self.seeds_planned]
-        few, many = counts[0], counts[-1]
+        counts = [*map(len, self._seeds_of_complete)] or [max((row.seeds_planned for row in self.rows), default=0)]
+        few, many = min(counts), max(counts)
         return counted(many, "seed") if few == many else f"{few} to {many} seeds"
 
     @cached_property
@@ -275,8 +265,3 @@ class Summary:
     def stopped_at(self) -> tuple[int, ...]:
         """The steps at which members stopped early, over all configurations, ascending."""
         return tuple(sorted(step for row in self.rows for step in row.stopped_at))
-
-    @property
-    def seeds_crashed(self) -> int:
-        """Failed members that did not diverge: their packs were given up."""
-        return sum(row.seeds_crashed for row in self.rows)
