@@ -289,6 +289,7 @@ def _training() -> dict[str, list[Member]]:
         "average: bema": pack(SIX, ATTENTION, averages=bemas),
         "average: norm_matched": pack(SIX, ATTENTION, averages=matched),
         "average: only raw": pack(SIX, ATTENTION, averages=({"raw": {}}, {"raw": {}})),
+        "training: regularized": pack(SIX, ATTENTION, {"label_smoothing": 0.1, "z_loss": 0.01}),
         "training: no clip": pack(SIX, ATTENTION, {"clip": None}),
         "training: gradient descent": pack(SIX, ATTENTION, {"optimizer": "gradient_descent", "learning_rate": 0.1}),
         "training: float64": pack(SIX, ATTENTION, {"dtype": "float64"}),

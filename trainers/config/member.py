@@ -44,6 +44,21 @@ class TrainingConfig(Settings):
     clip: float | None = setting(
         None, above=0.0, member=True, variant=lambda clip: clip is not None, help="largest gradient norm of a member"
     )
+    label_smoothing: float | None = setting(
+        None,
+        above=0.0,
+        below=1.0,
+        member=True,
+        variant=lambda share: share is not None,
+        help="share of a target that is spread over all tokens",
+    )
+    z_loss: float | None = setting(
+        None,
+        above=0.0,
+        member=True,
+        variant=lambda factor: factor is not None,
+        help="factor of the squared logarithm of the softmax's normalizer, added to the loss (arXiv:2204.02311)",
+    )
     accumulation: int = setting(1, low=1, help="slices of a batch that are computed one after the other to save memory")
     dtype: str = setting("float32", choices=("float32", "float64"), help="type of weights and arithmetic")
     compute_dtype: str = setting(
@@ -152,6 +167,10 @@ class MemberConfig(Settings):
     def _problems_between(self) -> Iterator[Problem]:
         for problem in self.training.schedule.step_problems(self.training.steps):
             yield problem.under("training.schedule")
+        for name in ("label_smoothing", "z_loss") if self.task.has_own_loss else ():
+            if (given := getattr(self.training, name)) is not None:
+                message = f"the task {self.task.name} has a loss of its own"
+                yield Problem(key=f"training.{name}", given=given, message=message, allowed="null")
         for problem in self.model.task_problems(self.task):
             yield problem.under("model")
         if self.task.has_groups and not self.model.supports_groups:

@@ -95,6 +95,11 @@ class Task(Layout, Generation, Curriculum, StoredData, DerivedMetrics, Settings,
         """
         return supervised.loss(logits_MBTV, batch)
 
+    @property
+    def has_own_loss(self) -> bool:
+        """Whether the loss is another than the cross-entropy."""
+        return type(self).loss is not Task.loss
+
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield batches that measure `lengths`, in each distribution those that it has.
 

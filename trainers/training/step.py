@@ -10,6 +10,7 @@ from torch import Tensor
 from trainers.optimization.optimizer import Update, clip_gradient
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
+from trainers.tasks import supervised
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
 from trainers.tensors.precision import computing
@@ -38,7 +39,10 @@ def compute_losses(pack: Pack, theta: Tensor, batch: Batch, noise: Noise | None)
         raise ValueError(
             f"{pack.task.name}: loss must return a tuple of a sum and its weight, each of shape (members,)"
         )
-    return loss
+    smoothing, factor = pack.h.get("label_smoothing"), pack.h.get("z_loss")
+    if smoothing is None and factor is None:
+        return loss
+    return supervised.regularize(loss[0], logits.to(theta.dtype), batch, smoothing, factor), loss[1]
 
 
 def training_noise(pack: Pack, step: Tensor) -> Noise | None:

@@ -42,6 +42,7 @@ CASES = (
     "optimizer: lion",
     "optimizer: muon",
     "optimizer: adafactor",
+    "training: regularized",
     "average: bema",
     "average: norm_matched",
 )
