@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from orchestrator.redaction import remove_controls
-from search_spaces.grammar.spec.values import mask_passwords
+from search_spaces.grammar.values import mask_passwords
 
 ENCODING_VARIABLE = "PYTHONIOENCODING"
 WIDTH_OF_FILES = 160  # of tables in logs and pipes

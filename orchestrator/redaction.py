@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from search_spaces.grammar.spec.values import MASK, mask_passwords
+from search_spaces.grammar.values import MASK, mask_passwords
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 _MESSAGES = ("error", "message", "trace")  # fields of a record

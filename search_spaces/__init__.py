@@ -7,9 +7,7 @@
 """
 
 from search_spaces.grammar.claims import ClaimsFile, claims_schema, load_claims
-from search_spaces.grammar.load import Reading, load_sweep, parse_recorded, parse_sweep, read_sweep
-from search_spaces.grammar.problems.errors import ABSENT, Problem, SweepFileError, nearest_name
-from search_spaces.grammar.space.domains import (
+from search_spaces.grammar.domains import (
     Choice,
     Domain,
     Grid,
@@ -19,13 +17,24 @@ from search_spaces.grammar.space.domains import (
     OneMinusLogUniform,
     Uniform,
 )
-from search_spaces.grammar.spec.differences import differences
-from search_spaces.grammar.spec.objective import Objective
-from search_spaces.grammar.spec.points import active_values, grid_points
-from search_spaces.grammar.spec.racing import Racing, Rung, Rungs
-from search_spaces.grammar.spec.schema import json_schema, schema_text
-from search_spaces.grammar.spec.spec import Budget, Resources, Search, SweepSpec, Tracking
-from search_spaces.grammar.text.dump import dump_yaml
+from search_spaces.grammar.dump import dump_yaml
+from search_spaces.grammar.load import Reading, load_sweep, parse_recorded, parse_sweep, read_sweep
+from search_spaces.grammar.objective import Objective
+from search_spaces.grammar.problems import ABSENT, Problem, SweepFileError, nearest_name
+from search_spaces.grammar.schema import json_schema, schema_text
+from search_spaces.grammar.spec import (
+    Budget,
+    Racing,
+    Resources,
+    Rung,
+    Rungs,
+    Search,
+    SweepSpec,
+    Tracking,
+    active_values,
+    differences,
+    grid_points,
+)
 
 __all__ = [
     "ABSENT",

@@ -14,7 +14,7 @@ from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.registration import deciding_values
 from orchestrator.claims.values import ArmValues
 from orchestrator.wording import differing_keys
-from search_spaces.grammar.problems.findings import dotted_keys, lookup
+from search_spaces.grammar.problems import dotted_keys, lookup
 
 
 def group_askings(judgements: Sequence[Judgement]) -> list[list[Judgement]]:

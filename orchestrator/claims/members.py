@@ -24,7 +24,7 @@ from orchestrator.results.scoring.objective import (
 from orchestrator.statistics.failed_seeds import score_over_seeds
 from orchestrator.wording import spans
 from search_spaces import ABSENT, nearest_name
-from search_spaces.grammar.problems.findings import dotted_keys, lookup
+from search_spaces.grammar.problems import dotted_keys, lookup
 
 
 class Members:

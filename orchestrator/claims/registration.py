@@ -14,7 +14,7 @@ from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, SweepSpec, differences, load_sweep, parse_recorded
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
-from search_spaces.grammar.problems.errors import Problem
+from search_spaces.grammar.problems import Problem
 
 KEPT = "claims.yaml"
 """The copy of the claims file in the sweep's folder."""

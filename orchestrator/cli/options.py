@@ -10,15 +10,15 @@ import typer
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import chosen_storage, default_storage, find_storage, is_name, resolve_place
 from orchestrator.redaction import URI_VARIABLE
+from search_spaces.grammar.parse import quote_text
 from search_spaces.grammar.shipped import find_sweep_file
-from search_spaces.grammar.spec.values import (
+from search_spaces.grammar.values import (
     STORES,
     WEB_ADDRESSES,
     is_web_address,
     make_store_absolute,
     store_problem,
 )
-from search_spaces.grammar.text.overrides import quote_text
 
 BEGIN, LOOK, CONTINUE, EXPORT, MAINTENANCE = PANELS = ("begin", "look", "continue", "export", "maintenance")
 

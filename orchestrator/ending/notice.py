@@ -19,7 +19,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import only_host
 from orchestrator.running.watching.meter import best_configuration
 from orchestrator.wording import label, three_digits
-from search_spaces.grammar.spec.values import MASK, mask_passwords
+from search_spaces.grammar.values import MASK, mask_passwords
 
 PATIENCE = 5.0  # seconds
 

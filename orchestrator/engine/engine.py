@@ -16,7 +16,7 @@ from orchestrator.errors import UserError
 from orchestrator.interface import DeclaredObjective, PackCost, Reporter
 from orchestrator.machine.gpus import hold_to_share
 from orchestrator.measured import Measured
-from search_spaces.grammar.problems.findings import ENGINE_SECTIONS
+from search_spaces.grammar.problems import ENGINE_SECTIONS
 from trainers.check import check_model, check_optimizer, check_task
 from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig
 from trainers.config.recorded import corrections, recorded_member

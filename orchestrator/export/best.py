@@ -8,8 +8,8 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Summary
 from orchestrator.wording import label, three_digits
 from search_spaces import dump_yaml, parse_sweep
-from search_spaces.grammar.problems.findings import sections_of
-from search_spaces.grammar.spec.names import MAX_BYTES, MAX_CHARACTERS
+from search_spaces.grammar.problems import sections_of
+from search_spaces.grammar.values import MAX_BYTES, MAX_CHARACTERS
 
 KEPT = ("objective", "resources", "tracking")
 

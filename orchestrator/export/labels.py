@@ -7,8 +7,8 @@ from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import label
 from search_spaces import ABSENT, nearest_name
 from search_spaces.grammar.load import read_text
-from search_spaces.grammar.problems.findings import Findings
-from search_spaces.grammar.text.strict_yaml import read_yaml
+from search_spaces.grammar.parse import read_yaml
+from search_spaces.grammar.problems import Findings
 
 WORDS = ("length", "score", "trained", "selection", "test", "seeds")
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from orchestrator.errors import UserError
 from orchestrator.importing.table import NO_LENGTH, VALUES, Rows, plain, read_table
-from search_spaces.grammar.spec.values import has_password, store_problem
+from search_spaces.grammar.values import has_password, store_problem
 from trainers.errors import nearest
 
 KINDS = ("mlflow", "wandb", "tune")

@@ -23,7 +23,7 @@ import pandas as pd
 import pyarrow as pa
 
 from orchestrator.errors import UserError
-from search_spaces.grammar.spec.values import LARGEST_SEED
+from search_spaces.grammar.values import LARGEST_SEED
 from trainers.errors import nearest
 
 REQUIRED = ("seed", "step", "metric", "value")

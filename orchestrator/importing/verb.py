@@ -31,8 +31,8 @@ from orchestrator.sweep.specification import write_spec
 from orchestrator.trainer import trainer_of
 from orchestrator.wording import command, counted, spans
 from search_spaces import SweepSpec
-from search_spaces.grammar.checks.validation import build_spec
-from search_spaces.grammar.problems.findings import Findings
+from search_spaces.grammar.problems import Findings
+from search_spaces.grammar.validate import build_spec
 from trainers.errors import nearest
 
 DIRECTIONS = ("maximize", "minimize")

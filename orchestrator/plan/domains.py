@@ -8,7 +8,7 @@ from typing import Any
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from search_spaces.grammar.space.domains import (
+from search_spaces.grammar.domains import (
     Choice,
     IntUniform,
     LogUniform,

@@ -10,7 +10,7 @@ from orchestrator.errors import UserError
 from orchestrator.plan.search import total
 from orchestrator.wording import spans
 from search_spaces import Grid, SweepSpec, differences
-from search_spaces.grammar.space.domains import value_key
+from search_spaces.grammar.domains import value_key
 from trainers.settings.descriptions import as_yaml
 
 

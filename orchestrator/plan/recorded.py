@@ -13,7 +13,7 @@ from orchestrator.errors import UserError
 from orchestrator.plan.configurations import assigned
 from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
-from search_spaces.grammar.problems.findings import lookup
+from search_spaces.grammar.problems import lookup
 from trainers.errors import ConfigError
 
 Built = TypeVar("Built")

@@ -22,7 +22,7 @@ from optuna.trial import TrialState, create_trial
 
 from orchestrator.plan.domains import any_inner, make_distribution, suggest, to_inner, to_value
 from search_spaces import SweepSpec, active_values, grid_points
-from search_spaces.grammar.space.domains import Grid, plain, value_key
+from search_spaces.grammar.domains import Grid, plain, value_key
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import Any
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
 from search_spaces import ABSENT, Grid, SweepSpec
-from search_spaces.grammar.problems.findings import lookup
-from search_spaces.grammar.space.domains import Choice, value_key
+from search_spaces.grammar.domains import Choice, value_key
+from search_spaces.grammar.problems import lookup
 
 
 def warn_of_few_seeds(spec: SweepSpec) -> Iterator[str]:

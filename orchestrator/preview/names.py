@@ -12,8 +12,8 @@ from orchestrator.consoles import align_rows
 from orchestrator.errors import UserError
 from orchestrator.wording import first_few
 from search_spaces import Budget, Objective, Racing, Resources, Rungs, Search, SweepSpec, Tracking
+from search_spaces.grammar.domains import KINDS as DOMAINS
 from search_spaces.grammar.shipped import shipped_sweeps
-from search_spaces.grammar.space.domains import KINDS as DOMAINS
 from trainers.config.member import EvaluationConfig, TrainingConfig
 from trainers.errors import nearest
 from trainers.optimization.criterion import Stop

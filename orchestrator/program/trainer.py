@@ -21,7 +21,7 @@ from orchestrator.program.command import hands_over
 from orchestrator.program.files import find_files
 from orchestrator.program.member import ProgramEvaluation, ProgramMember, ProgramSettings, dotted_keys
 from orchestrator.program.run import run_member, search_path
-from search_spaces.grammar.problems.findings import PROGRAM_SECTIONS, lookup
+from search_spaces.grammar.problems import PROGRAM_SECTIONS, lookup
 from trainers.config.slots import single_problems, slot_of
 from trainers.errors import ConfigError, Problem, nearest
 from trainers.tasks.metrics import Metric

@@ -11,7 +11,7 @@ from orchestrator.results.scoring.median_curves import quartiles_at
 from orchestrator.results.summary import REMEMBERED, Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import ABSENT
-from search_spaces.grammar.problems.findings import lookup
+from search_spaces.grammar.problems import lookup
 
 
 def searched_values(result: Summary) -> dict[str, dict[str, Any]]:

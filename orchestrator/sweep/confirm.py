@@ -24,7 +24,7 @@ from orchestrator.results.summary import Row
 from orchestrator.sweep.beside import SweepBeside, make_listed_spec, run_beside
 from orchestrator.sweep.selection import choose_rows, is_good, refuse_top_with_names, refuse_unfinished
 from orchestrator.wording import command, label, read_numbers, spans
-from search_spaces.grammar.spec.values import LARGEST_SEED, MAX_SEEDS
+from search_spaces.grammar.values import LARGEST_SEED, MAX_SEEDS
 
 TOP, SEEDS = 3, 10
 

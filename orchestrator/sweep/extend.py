@@ -48,8 +48,8 @@ from orchestrator.sweep.sweep import code_to_resume, resume_sweep
 from orchestrator.sweep.train import train_missing
 from orchestrator.wording import command, counted, label, read_numbers, spans
 from search_spaces import SweepSpec, load_sweep, parse_recorded
-from search_spaces.grammar.spec.values import LARGEST_SEED
-from search_spaces.grammar.text.overrides import overridden_key
+from search_spaces.grammar.parse import overridden_key
+from search_spaces.grammar.values import LARGEST_SEED
 from trainers.settings.descriptions import as_yaml
 
 SEEDS_ALLOWED = "a number such as 12 (12 in all), +6 (6 more), or different seeds such as 20-29 or 20,23-25"

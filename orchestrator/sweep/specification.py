@@ -15,9 +15,9 @@ from orchestrator.redaction import recorded_spec as without_webhook
 from orchestrator.tracking.variable import uri_of_variable
 from orchestrator.wording import command
 from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_sweep, parse_recorded
-from search_spaces.grammar.spec.spec import PASSIVE
-from search_spaces.grammar.spec.values import make_store_absolute
-from search_spaces.grammar.text.overrides import overridden_key
+from search_spaces.grammar.parse import overridden_key
+from search_spaces.grammar.spec import PASSIVE
+from search_spaces.grammar.values import make_store_absolute
 from trainers.files.atomic_file import write_atomic
 
 SPEC_FILE = "sweep.yaml"

@@ -33,7 +33,7 @@ from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.tracking.store.store import Store, is_server, open_client
 from orchestrator.tracking.variable import uri_of_variable
 from orchestrator.wording import command
-from search_spaces.grammar.spec.values import make_store_absolute
+from search_spaces.grammar.values import make_store_absolute
 
 
 def publish(

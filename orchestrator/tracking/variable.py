@@ -4,7 +4,7 @@ import os
 
 from orchestrator.errors import UserError
 from orchestrator.redaction import URI_VARIABLE, without_password
-from search_spaces.grammar.spec.values import STORES, make_store_absolute, store_problem
+from search_spaces.grammar.values import STORES, make_store_absolute, store_problem
 
 
 def uri_of_variable() -> str | None:

@@ -27,8 +27,8 @@ from orchestrator.running.schedulers.inline import as_in_a_worker
 from orchestrator.trainer import refuse_program
 from orchestrator.wording import label
 from search_spaces import ABSENT, SweepFileError
-from search_spaces.grammar.problems.findings import Findings, lookup
-from search_spaces.grammar.text.overrides import apply_override
+from search_spaces.grammar.parse import apply_override
+from search_spaces.grammar.problems import Findings, lookup
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import recorded_member
 from trainers.errors import ConfigError, Problem, WeightsError

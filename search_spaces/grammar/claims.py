@@ -6,14 +6,13 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, WithJsonSchema
 
-from search_spaces.grammar.checks.validation import report_faults
+from search_spaces.grammar.domains import is_number
 from search_spaces.grammar.load import read_text
-from search_spaces.grammar.problems.errors import ABSENT, nearest_name
-from search_spaces.grammar.problems.findings import Findings, Place
-from search_spaces.grammar.space.domains import is_number
-from search_spaces.grammar.spec.schema import DRAFT
-from search_spaces.grammar.spec.values import LENGTHS_SCHEMA, Name, Strict, Text, expand_ranges, value_error
-from search_spaces.grammar.text.strict_yaml import read_yaml
+from search_spaces.grammar.parse import read_yaml
+from search_spaces.grammar.problems import ABSENT, Findings, Place
+from search_spaces.grammar.schema import DRAFT
+from search_spaces.grammar.validate import report_faults
+from search_spaces.grammar.values import LENGTHS_SCHEMA, Name, Strict, Text, expand_ranges, value_error
 
 Question = Literal["difference", "share", "bound", "equivalence", "ratio", "trend", "fisher"]
 Source = Literal["paper", "ours"]
@@ -275,8 +274,7 @@ def _check_page(file: ClaimsFile, findings: Findings) -> None:
     """Check that `seen` names sweeps, headlines and figures claims, and `removed` none that is there."""
     for name in file.seen:
         if name not in file.sweeps:
-            nearest = nearest_name(name, file.sweeps)
-            findings.add(f"seen.{name}", "is not the sweep of a claim", given=name, nearest=nearest)
+            findings.add(f"seen.{name}", "is not the sweep of a claim", given=name, names=file.sweeps)
     ids = [claim.id for claim in file.claims]
     named = [(f"figures[{index}]", name) for index, name in enumerate(file.figures)]
     for index, headline in enumerate(file.headlines):
@@ -285,7 +283,7 @@ def _check_page(file: ClaimsFile, findings: Findings) -> None:
         named += [(f"headlines[{index}].claim", headline.claim)] if headline.claim is not None else []
     for address, name in named:
         if name not in ids:
-            findings.add(address, "is not a claim", given=name, nearest=nearest_name(name, ids))
+            findings.add(address, "is not a claim", given=name, names=ids)
     for index, group in enumerate(file.removed):
         for name in group.claims:
             if name in ids:
@@ -306,9 +304,7 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
         findings.add(f"{address}.compare", message, given=claim.compare)
     for name, key in _arm_references(claim):
         if name not in claim.arms:
-            nearest = nearest_name(name, claim.arms)
-            arms = ", ".join(claim.arms)
-            findings.add(f"{address}.{key}", "is not an arm", given=name, allowed=arms, nearest=nearest)
+            findings.add(f"{address}.{key}", "is not an arm", given=name, names=claim.arms)
     for name in claim.arms:
         if name in _source_arms(claim, name):
             findings.add(f"{address}.arms.{name}", "depends on itself through minus and over")
@@ -334,8 +330,7 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
     others = [name for name in ids if name != claim.id]
     for key, named in (("control", claim.control), ("asked_again", claim.asked_again)):
         if named is not None and named not in others:
-            nearest = nearest_name(named, others)
-            findings.add(f"{address}.{key}", "is not another claim", given=named, nearest=nearest)
+            findings.add(f"{address}.{key}", "is not another claim", given=named, names=others)
     if claim.control in others and ids.index(claim.control) > ids.index(claim.id):
         findings.add(f"{address}.control", "must come before the claims that depend on it", given=claim.control)
     if claim.asked_again in others and ids.index(claim.asked_again) < ids.index(claim.id):

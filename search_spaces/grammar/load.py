@@ -7,26 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from search_spaces.grammar.checks.across_sections import check_across, note_random_search, note_unread_search
-from search_spaces.grammar.checks.validation import build_spec
-from search_spaces.grammar.problems.errors import ABSENT, nearest_name
-from search_spaces.grammar.problems.findings import (
+from search_spaces.grammar.dump import dump_yaml
+from search_spaces.grammar.parse import MAX_BYTES, apply_override, read_yaml
+from search_spaces.grammar.problems import (
+    ABSENT,
     ENGINE_SECTIONS,
     STEP,
     Findings,
     Place,
     child,
     lookup,
+    nearest_name,
     sections_of,
     within,
 )
 from search_spaces.grammar.shipped import shipped_sweeps
-from search_spaces.grammar.space.keys import check_conditions, check_misplaced_domains, drawn_sections, parse_space
-from search_spaces.grammar.spec.spec import SweepSpec
-from search_spaces.grammar.spec.values import STORES, expand_ranges, store_problem
-from search_spaces.grammar.text.dump import dump_yaml
-from search_spaces.grammar.text.overrides import apply_override
-from search_spaces.grammar.text.strict_yaml import MAX_BYTES, read_yaml
+from search_spaces.grammar.space import check_conditions, check_misplaced_domains, drawn_sections, parse_space
+from search_spaces.grammar.spec import SweepSpec
+from search_spaces.grammar.validate import build_spec, check_across, note_random_search, note_unread_search
+from search_spaces.grammar.values import STORES, expand_ranges, store_problem
 
 MAX_RECORDED = 2 * MAX_BYTES  # of a specification with all its values, as JSON: YAML of this size is read in seconds
 UNREAD = "fix this first; the rest of the file was not checked"

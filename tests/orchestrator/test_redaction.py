@@ -12,7 +12,7 @@ from orchestrator.consoles import make_console, say
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.redaction import with_password, without_password
-from search_spaces.grammar.spec.values import mask_passwords
+from search_spaces.grammar.values import mask_passwords
 
 ADDRESS, MASKED = "http://ada:s3cret@127.0.0.1:5000/base", "http://ada:***@127.0.0.1:5000/base"
 

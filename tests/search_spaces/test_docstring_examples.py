@@ -7,11 +7,10 @@ from types import ModuleType
 import pytest
 
 import search_spaces
-from search_spaces.grammar.problems import errors
-from search_spaces.grammar.spec import names
+from search_spaces.grammar import problems, values
 
 
-@pytest.mark.parametrize("module", [search_spaces, errors, names], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [search_spaces, problems, values], ids=lambda module: module.__name__)
 def test_examples_hold(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(search_spaces.__file__).parent.parent)
     result = doctest.testmod(module)

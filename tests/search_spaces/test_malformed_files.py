@@ -78,7 +78,7 @@ CASES = {
         "objective.direction",
         "allowed: minimize, maximize; did you mean minimize?",
     ),
-    "key of another tool": ("seeds: 8", "seeds: 8\nn_trials: 6", 19, "n_trials", "did you mean search.configurations?"),
+    "key of another tool": ("seeds: 8", "seeds: 8\nn_trials: 6", 19, "n_trials", "is not a key here"),
     "wrong sampler": (
         "{configurations: 6}",
         "{configurations: 6, sampler: Random}",

@@ -3,7 +3,7 @@
 import pytest
 
 from search_spaces import SweepFileError, parse_sweep
-from search_spaces.grammar.spec.values import expand_ranges
+from search_spaces.grammar.values import expand_ranges
 
 FILE = """name: ranged
 study: tests

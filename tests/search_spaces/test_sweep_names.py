@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces import Problem, load_sweep
-from search_spaces.grammar.spec.names import name_problem, normalize_name
+from search_spaces.grammar.values import name_problem, normalize_name
 
 GOOD = [
     "quickstart",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import search_spaces
 from search_spaces import SweepFileError, active_values, dump_yaml, grid_points, load_sweep
-from search_spaces.grammar.space.domains import value_key
+from search_spaces.grammar.domains import value_key
 
 QUICKSTART = (Path(search_spaces.__file__).parent / "quickstart.yaml").read_text(encoding="utf-8")
 

@@ -14,8 +14,8 @@ from jsonschema import Draft202012Validator
 
 import search_spaces
 from search_spaces import active_values, dump_yaml, grid_points, json_schema, load_sweep, schema_text
-from search_spaces.grammar.problems.findings import Findings
-from search_spaces.grammar.text.strict_yaml import read_yaml
+from search_spaces.grammar.parse import read_yaml
+from search_spaces.grammar.problems import Findings
 
 FOLDER = Path(search_spaces.__file__).parent
 SHIPPED = sorted(file for file in FOLDER.rglob("*.yaml") if file.name != "claims.yaml")

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from search_spaces import Problem, SweepFileError, load_sweep
+from search_spaces.grammar import parse
 from search_spaces.grammar.shipped import FOLDER, find_sweep_file, shipped_sweeps
-from search_spaces.grammar.text import strict_yaml
 
 Refuse = Callable[..., tuple[Problem, ...]]
 Write = Callable[..., Path]
@@ -186,7 +186,7 @@ def test_python_without_libyaml_reads_the_same(
     sweep_file: Write, valid_text: str, problems: Refuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fast = load_sweep(sweep_file())
-    monkeypatch.setattr(strict_yaml, "_Loader", yaml.SafeLoader)
+    monkeypatch.setattr(parse, "_Loader", yaml.SafeLoader)
     assert load_sweep(sweep_file()) == fast
     [problem] = problems(sweep_file(valid_text + 'description: "\\ud800"\n'))
     assert (problem.key, problem.message) == ("description", "holds half a character (a lone surrogate escape)")

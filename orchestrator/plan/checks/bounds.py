@@ -12,7 +12,7 @@ from statistics import NormalDist
 from typing import Any
 
 from orchestrator.plan.domains import TAIL, value_range
-from search_spaces.grammar.space.domains import Choice, Domain, Grid, IntUniform, Normal, is_number
+from search_spaces.grammar.domains import Choice, Domain, Grid, IntUniform, Normal, is_number
 from trainers.config.slots import Slot
 from trainers.errors import Problem
 

@@ -15,10 +15,8 @@ from orchestrator.plan.configurations import assigned
 from orchestrator.plan.domains import value_range
 from orchestrator.trainer import trainer_of
 from search_spaces import ABSENT, SweepSpec, active_values
-from search_spaces.grammar.problems.errors import shown
-from search_spaces.grammar.problems.findings import Findings, above, lookup, parent, within
-from search_spaces.grammar.space.domains import Choice, Domain, Grid, value_key
-from search_spaces.grammar.space.foreign import write_domain
+from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, value_key
+from search_spaces.grammar.problems import Findings, above, lookup, parent, shown, within
 from trainers.errors import Problem
 
 T = TypeVar("T")
@@ -68,8 +66,10 @@ def _describe_searched(problem: Problem, given: Any) -> str | None:
     """Return the entry of the space that a domain in the place of a fixed value means, None if it is no domain."""
     if problem.message == "unknown key" or "list" in (problem.allowed or "list"):
         return None
-    domain = None if isinstance(given, list) and len(given) < 2 else write_domain(given)
-    return f"space: {{{problem.key}: {domain}}}" if domain else None
+    domain = {"choice": given} if isinstance(given, list) and len(given) > 1 else given
+    if not isinstance(domain, dict) or not any(name in KINDS for name in domain):
+        return None
+    return f"space: {{{problem.key}: {{{', '.join(f'{name}: {shown(value)}' for name, value in domain.items())}}}}}"
 
 
 def _section_problems(

@@ -16,9 +16,9 @@ from orchestrator.plan.search import draw, draw_sample, generations
 from orchestrator.trainer import trainer_of
 from search_spaces import Grid, Problem, SweepFileError, SweepSpec, read_sweep
 from search_spaces.grammar.load import AVERAGES, Reading
-from search_spaces.grammar.problems.findings import SECTIONS, Findings, child, within
-from search_spaces.grammar.space.keys import MAX_GRID_POINTS
-from search_spaces.grammar.spec.objective import ShareAbove
+from search_spaces.grammar.objective import ShareAbove
+from search_spaces.grammar.problems import SECTIONS, Findings, child, within
+from search_spaces.grammar.space import MAX_GRID_POINTS
 
 SAMPLES = 50  # random draws that are built when there are more
 UNIMPORTED = "names and values in task, model, training and evaluation are checked once these modules are imported"

@@ -10,7 +10,7 @@ from orchestrator.interface import Member
 from orchestrator.plan.configurations import Configuration
 from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
-from search_spaces.grammar.problems.findings import Findings
+from search_spaces.grammar.problems import Findings
 from trainers.errors import place_in_user_code
 
 STRUCTURES, CONFIGURATIONS = 3, 50  # structures that are tried, among the first CONFIGURATIONS of a sweep

@@ -10,7 +10,7 @@ import numpy as np
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from search_spaces import ABSENT
-from search_spaces.grammar.problems.findings import lookup
+from search_spaces.grammar.problems import lookup
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,7 +17,7 @@ from orchestrator.addresses import (
 from orchestrator.errors import NotASweep, OddEntry, UserError
 from orchestrator.wording import command
 from search_spaces import nearest_name
-from search_spaces.grammar.spec.values import has_password
+from search_spaces.grammar.values import has_password
 
 LEDGER_FILE = "events.jsonl"
 LOCK_FILE = ".lock"

@@ -34,9 +34,9 @@ from orchestrator.statistics.two_samples import (
     subtract_pairs,
 )
 from search_spaces import ABSENT
-from search_spaces.grammar.problems.findings import lookup
-from search_spaces.grammar.space.domains import value_key
-from search_spaces.grammar.spec.spec import PASSIVE
+from search_spaces.grammar.domains import value_key
+from search_spaces.grammar.problems import lookup
+from search_spaces.grammar.spec import PASSIVE
 
 MATCHED, TOGETHER, EACH_LENGTH = "matched configurations", "all matched together", "each length"
 UNPAIRED_FAILED = "a seed failed, and seeds that are not paired cannot be averaged without it"

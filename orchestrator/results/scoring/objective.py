@@ -20,7 +20,7 @@ from orchestrator.results.scoring.evaluation_choice import chosen_steps
 from orchestrator.statistics.failed_seeds import OverSeeds, over_seeds, score_over_seeds, worst_value
 from orchestrator.statistics.quartiles import Floats, Quartiles, quantile
 from search_spaces import Objective
-from search_spaces.grammar.spec.objective import SeedQuantile, ShareAbove
+from search_spaces.grammar.objective import SeedQuantile, ShareAbove
 
 ROUNDING = 1e-6  # relative, of a value at its threshold: curves are kept in float32, where 0.9 is 0.89999998
 

@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.record.state.state import SweepState
 from orchestrator.statistics.effects.design import Design, Kind
 from search_spaces import Search
-from search_spaces.grammar.space.domains import KINDS
+from search_spaces.grammar.domains import KINDS
 
 
 def read_design(state: SweepState) -> Design:

@@ -21,7 +21,7 @@ from orchestrator.running.schedulers import inline, local
 from orchestrator.trainer import trainer_of
 from orchestrator.wording import counted, duration
 from search_spaces import Resources, SweepSpec
-from search_spaces.grammar.problems.findings import Findings
+from search_spaces.grammar.problems import Findings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ from orchestrator.tracking.contents.names import (
 )
 from orchestrator.tracking.contents.pages import COLOR_TAG, COLORS, NOTE_TAG, chart_view, description
 from orchestrator.tracking.contents.run_contents import Point, RunContents
-from search_spaces.grammar.problems.findings import sections_of
+from search_spaces.grammar.problems import sections_of
 
 
 class ContentsOfSweep:

@@ -17,7 +17,7 @@ from orchestrator.tracking.store.sqlite_store import artifact_folder, default_ur
 from orchestrator.tracking.store.store import is_database, search_everywhere, search_tagged, server_command
 from orchestrator.tracking.ui.server import UiServer, serve_until_stopped
 from orchestrator.wording import command, counted
-from search_spaces.grammar.spec.values import store_problem
+from search_spaces.grammar.values import store_problem
 
 SHOWN_SWEEPS = 20
 

@@ -28,7 +28,7 @@ from orchestrator.results.scoring.objective import (
 from orchestrator.statistics.failed_seeds import OverSeeds
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import Objective
-from search_spaces.grammar.spec.objective import SeedQuantile, ShareAbove
+from search_spaces.grammar.objective import SeedQuantile, ShareAbove
 
 finite = st.floats(-1e6, 1e6)
 seeds_scores = st.lists(finite | st.just(math.nan), min_size=1, max_size=9)

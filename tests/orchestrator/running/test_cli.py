@@ -27,7 +27,7 @@ from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.watching.progress import Progress
 from orchestrator.wording import duration
 from search_spaces import Budget, Objective, Resources, Search, SweepSpec, load_sweep
-from search_spaces.grammar.space.domains import KINDS as DOMAINS
+from search_spaces.grammar.domains import KINDS as DOMAINS
 from trainers.settings.descriptions import as_yaml
 from trainers.settings.registry import KINDS
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from search_spaces.grammar.problems.findings import SECTIONS
-from search_spaces.grammar.spec.spec import SweepSpec
+from search_spaces.grammar.problems import SECTIONS
+from search_spaces.grammar.spec import SweepSpec
 
 DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 

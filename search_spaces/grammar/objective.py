@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from search_spaces.grammar.problems.errors import nearest_name
-from search_spaces.grammar.space.domains import is_number
-from search_spaces.grammar.spec.values import Lengths, Strict, Text, value_error
+from search_spaces.grammar.domains import is_number
+from search_spaces.grammar.problems import nearest_name
+from search_spaces.grammar.values import Lengths, Strict, Text, value_error
 
 STATISTICS = ("median", "mean", "max", "min")
 

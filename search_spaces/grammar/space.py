@@ -4,13 +4,21 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from search_spaces.grammar.problems.errors import ABSENT, nearest_name, shown
-from search_spaces.grammar.problems.findings import SECTION_KEY, SECTIONS, Findings, child, dotted_keys, lookup, within
-from search_spaces.grammar.space.domains import KINDS, Choice, Domain, Grid, When, value_key
-from search_spaces.grammar.space.foreign import flatten_domains, nearest_kind, translate_domain
+from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, When, value_key
+from search_spaces.grammar.problems import (
+    ABSENT,
+    SECTION_KEY,
+    SECTIONS,
+    Findings,
+    child,
+    dotted_keys,
+    lookup,
+    nearest_name,
+    shown,
+    within,
+)
 
 MAX_GRID_POINTS = 100_000
-MAX_HINTS = 3  # nested domains that a hint writes out
 
 
 def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[str, Domain]:
@@ -20,16 +28,12 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
     if not isinstance(raw, dict):
         findings.add("space", "must be a mapping of dotted keys to domains", given=raw)
         return {}
-    nested = {key: hint for key, written in raw.items() if (hint := _describe_nested(key, written, sections))}
-    for key, hint in nested.items():
-        findings.add(child("space", key), "nests keys, which are dotted in the space", given=raw[key], nearest=hint)
-    raw = {key: written for key, written in raw.items() if key not in nested}
     domains = {}
     for key, written in raw.items():
         usable = check_key("space", key, raw, sections, findings)
-        if not usable and not (isinstance(written, dict) and any(map(nearest_kind, written))):
+        if not usable and not (isinstance(written, dict) and written.keys() & KINDS.keys()):
             continue  # neither a key nor a domain
-        domain = _parse_domain(child("space", key), written, lookup(sections, key), findings)
+        domain = _parse_domain(child("space", key), written, findings)
         if usable and domain is not None:
             domains[key] = domain
     for key, domain in domains.items():
@@ -68,36 +72,25 @@ def check_key(above: str, key: str, raw: dict[str, Any], sections: dict[str, Any
     return True
 
 
-def _describe_nested(key: str, written: Any, sections: dict[str, Any]) -> str | None:
-    """Return domains nested below a key as they are to be written, None if there are none."""
-    if not SECTION_KEY.fullmatch(key) or not isinstance(written, dict) or any(name in KINDS for name in written):
-        return None
-    if translate_domain(written) or any(map(nearest_kind, written)):
-        return None
-    domains = list(flatten_domains(key, written, sections))
-    return ", ".join(domains[:MAX_HINTS]) + (" ..." if len(domains) > MAX_HINTS else "") if domains else None
-
-
-def _parse_domain(address: str, raw: Any, fixed: Any, findings: Findings) -> Domain | None:
-    """Return the domain of a key whose `fixed` value is given, None if it is wrong, with a problem."""
+def _parse_domain(address: str, raw: Any, findings: Findings) -> Domain | None:
+    """Return the domain of a key, None if it is wrong, with a problem."""
     kinds = ", ".join(KINDS)
 
     def fault(below: str, message: str, **details: Any) -> None:
         findings.add(address + below, message, **details)
 
     if not isinstance(raw, dict):
-        meant = translate_domain(raw, fixed)
-        example = (
-            "" if meant or raw is None or isinstance(raw, list) else f", such as {{choice: [{shown(raw, 40)}, ...]}}"
-        )
-        message = f"must be a domain{example}; a fixed value belongs in its own section"
-        fault("", message, given=raw, allowed=kinds, nearest=meant)
+        values = raw if isinstance(raw, list) else [raw]
+        nearest = f"{{choice: {shown(values, 40)}}}" if values and raw is not None else None
+        message = "must be a domain; a fixed value belongs in its own section"
+        fault("", message, given=raw, allowed=kinds, nearest=nearest)
         return None
     named = [name for name in raw if name in KINDS]
     if len(named) != 1:
-        nearest = None if named else translate_domain(raw, fixed)
-        if not named and nearest is None:
-            nearest = next(filter(None, (nearest_name(name, KINDS) for name in raw)), None)
+        nested = next((name for name, inner in raw.items() if isinstance(inner, dict)), None)
+        dotted = f"{address.removeprefix('space.')}.{nested}, with dots" if nested and not named else None
+        similar = [nearest_name(name, KINDS, cutoff=0.85) for name in raw]
+        nearest = None if named else next(filter(None, similar), dotted)
         message = f"names {len(named)} domains ({', '.join(named)}); keep one" if named else "names no domain"
         fault("", message, given=raw, allowed=kinds, nearest=nearest)
         return None
@@ -105,9 +98,7 @@ def _parse_domain(address: str, raw: Any, fixed: Any, findings: Findings) -> Dom
     options = (*kind.options, "when")
     unknown = [name for name in raw if name not in (kind.kind, *options)]
     for name in unknown:
-        message = f"is not an option of {kind.kind}"
-        nearest = nearest_name(name, options)
-        fault(f".{child('', name)}", message, given=raw[name], allowed=", ".join(options), nearest=nearest)
+        fault(f".{child('', name)}", f"is not an option of {kind.kind}", given=raw[name], names=options, meant=name)
     when = _parse_when(raw, fault)
     domain = kind.parse(raw, when or {}, fault)
     return None if unknown or when is None else domain

@@ -1,1 +1,0 @@
-"""Problems of a file: what is wrong, where, and what is allowed."""

@@ -1,1 +1,0 @@
-"""The space: domains, their schema, and the searched keys."""

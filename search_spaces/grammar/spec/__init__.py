@@ -1,1 +1,0 @@
-"""SweepSpec: the keys of a sweep file, their values and their schema."""

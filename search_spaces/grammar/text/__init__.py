@@ -1,1 +1,0 @@
-"""YAML text: the strict reader, writing, --set overrides."""

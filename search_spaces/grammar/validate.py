@@ -1,0 +1,355 @@
+"""Validation of plain data as a SweepSpec, with pydantic's errors in the terms of sweep files; checks across sections.
+
+A file with problems still gives a spec, with defaults or placeholders instead of wrong values, so that the rest of the
+file is checked in the same run.
+"""
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from search_spaces.grammar.domains import Domain, Grid, is_number, meant_number
+from search_spaces.grammar.problems import (
+    ABSENT,
+    SECTIONS,
+    Findings,
+    child,
+    dotted_keys,
+    lookup,
+    nearest_name,
+    sections_of,
+    within,
+)
+from search_spaces.grammar.space import check_key
+from search_spaces.grammar.spec import Search, SweepSpec
+
+_PLACEHOLDERS: dict[str, Any] = {
+    **{"name": "unnamed", "study": "unnamed", "task": {}, "model": {}, "training": {}, "seeds": 1},
+    "objective": {"metric": "unnamed", "average": "unnamed", "lengths": [1], "direction": "minimize"},
+}
+"""Placeholders for missing or wrong values without a default. They are marked as doubtful and never checked."""
+
+
+def build_spec(data: dict[str, Any], findings: Findings) -> tuple[SweepSpec, list[str]]:
+    """Build the spec of `data` and record problems; return it and the addresses of replaced values."""
+    try:
+        return SweepSpec.model_validate(data), []
+    except ValidationError as error:
+        faults = error.errors(include_url=False)
+    misspelt = report_faults(faults, data, findings, SweepSpec)
+    replaced = [_substitute(data, fault["loc"]) for fault in faults]
+    meant = [str(loc[0]) for loc in misspelt if len(loc) == 1 and loc[0] and not data.get(str(loc[0]))]
+    return SweepSpec.model_validate(data), [*replaced, *meant]
+
+
+def report_faults(
+    faults: Sequence[ErrorDetails], data: dict[str, Any], findings: Findings, model: type[BaseModel]
+) -> set[tuple[int | str | None, ...]]:
+    """Record pydantic's errors about the data of a model; return the locations of the keys meant by misspelt ones.
+
+    A missing key is not reported if a misspelt key probably means it.
+    """
+    unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
+    if model is SweepSpec:
+        unknown = [fault for fault in unknown if not _section_key(fault, data)]
+    misspelt = {(*fault["loc"][:-1], _meant_key(fault, model)) for fault in unknown}
+    for fault in faults:
+        if fault["type"] != "missing" or fault["loc"] not in misspelt:
+            _translate(fault, data, findings, model)
+    return misspelt
+
+
+def _substitute(data: dict[str, Any], location: tuple[int | str, ...]) -> str:
+    """Replace one wrong value by a placeholder, or remove it if it has a default; return its address."""
+    model: type[BaseModel] = SweepSpec
+    placeholders, address = _PLACEHOLDERS, ""
+    for depth, step in enumerate(map(str, location), 1):
+        address = child(address, step)
+        inner = model.model_fields[step].annotation if step in model.model_fields else None
+        if depth == len(location) or not isinstance(inner, type) or not issubclass(inner, BaseModel):
+            data.pop(step, None)
+            data |= {step: placeholders[step]} if step in placeholders else {}
+            break
+        data[step] = dict(data[step])
+        data, model, placeholders = data[step], inner, placeholders.get(step, {})
+    return address
+
+
+_MESSAGES = {
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+    "too_short": "must not be empty",
+    "too_long": "has too many entries",
+    "dict_type": "must be a mapping of keys to values",
+    "model_type": "must be a mapping of keys to values",
+}
+_BOUNDS = {"greater_than": "above {gt}", "greater_than_equal": "at least {ge}"}
+_BOUNDS |= {"less_than": "below {lt}", "less_than_equal": "at most {le}"}
+_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+
+
+def _translate(details: ErrorDetails, data: dict[str, Any], findings: Findings, model: type[BaseModel]) -> None:
+    """Record one error of pydantic about `model` as a problem in the terms of the file."""
+    address = ""
+    for step in details["loc"]:
+        address = child(address, step)
+    given, context, kind = details["input"], details.get("ctx", {}), details["type"]
+    if kind == "missing":
+        findings.add(address, "is missing")
+    elif kind == "extra_forbidden" and findings.holds_anchor(address):
+        return  # it only holds an anchor, which is reported already
+    elif kind == "extra_forbidden":
+        allowed = ", ".join(_fields_above(details["loc"], model))
+        nearest = (_section_key(details, data) if model is SweepSpec else None) or _meant_key(details, model)
+        findings.add(address, "is not a key here", allowed=allowed, nearest=nearest)
+    elif kind == "literal_error":
+        names = [option.strip("'") for option in context["expected"].replace(" or ", ", ").split(", ")]
+        findings.add(address, "is not allowed", given=given, names=names)
+    elif kind == "lengthwise":
+        findings.add(address, context["message"], given=given, allowed=context["allowed"], nearest=context["nearest"])
+    elif kind in _BOUNDS:
+        findings.add(address, "is out of bounds", given=given, allowed=_BOUNDS[kind].format(**context))
+    elif kind in _MESSAGES:
+        findings.add(address, _MESSAGES[kind], given=given, nearest=_meant(kind, given))
+    else:
+        findings.add(address, details["msg"], given=given)
+
+
+def _meant(kind: str, given: Any) -> str | None:
+    if kind == "bool_type" and isinstance(given, str):
+        return _BOOLEANS.get(given.casefold())
+    return meant_number(given, whole=kind == "int_type") if kind in ("int_type", "float_type") else None
+
+
+def _meant_key(unknown: ErrorDetails, model: type[BaseModel]) -> str | None:
+    return nearest_name(str(unknown["loc"][-1]), _fields_above(unknown["loc"], model))
+
+
+def _section_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
+    """Return the dotted key that ends with an unknown top-level key: steps -> training.steps.
+
+    None if it may be a misspelt top-level key, such as seed (seeds).
+    """
+    name = str(unknown["loc"][-1])
+    if len(unknown["loc"]) > 1 or nearest_name(name, _fields_above(unknown["loc"]), cutoff=0.85):
+        return None
+    written = dotted_keys({section: data[section] for section in SECTIONS if isinstance(data.get(section), dict)})
+    models = {key: field.annotation for key, field in SweepSpec.model_fields.items()}
+    typed = (
+        f"{section}.{key}"
+        for section, model in models.items()
+        if isinstance(model, type) and issubclass(model, BaseModel)
+        for key in model.model_fields
+    )
+    return next((key for key in (*written, *typed) if "." in key and key.rpartition(".")[2] == name), None)
+
+
+def _fields_above(location: tuple[int | str, ...], model: type[BaseModel] = SweepSpec) -> Sequence[str]:
+    """Return the valid keys at a location, in a model that may hold models in lists and mappings."""
+    for step in location[:-1]:
+        if step in model.model_fields and (inner := _models_in(model.model_fields[str(step)].annotation)):
+            model = inner[0]
+    return tuple(model.model_fields)
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """Return the models in a type: [Arm] for dict[str, Arm]."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models_in(part)]
+
+
+def check_across(data: dict[str, Any], space: dict[str, Domain], overridden: list[str], findings: Findings) -> None:
+    """Record problems between sections; parts of sections that could not be read are ignored."""
+    listed = _check_listed(data, findings)
+    _check_search(data, space, findings)
+    _check_objective(data, space, listed, findings)
+    check_racing(data, findings)
+    for key in overridden:
+        drawn = next((name for name, domain in space.items() if within(key, name) and not domain.when), None)
+        if drawn:
+            findings.add(
+                key,
+                f"the space draws {drawn}, so this value would never be used; "
+                f"take the key out of the space first with --set space.{drawn}=null",
+            )
+        elif listed and all(any(within(key, name) for name in values) for values in listed):
+            findings.add(key, "every configuration of search.listed sets this key, so this value would never be used")
+
+
+def note_random_search(search: Search, findings: Findings) -> None:
+    """Note a budget of tpe that is too small to use any result, so that the search is random."""
+    budget = search.configurations
+    if search.sampler == "tpe" and budget is not None and not search.informed(budget):
+        findings.note(
+            findings.place("search.configurations"),
+            f"search.configurations: none of the {budget} is drawn by results: tpe learns from "
+            f"{search.results_needed} results on and draws {search.generation} at a time, so this is a random search; "
+            "give it more configurations, or a smaller search.startup and search.generation",
+        )
+
+
+def note_unread_search(search: Search, findings: Findings) -> None:
+    """Note values of keys that only tpe reads, behind another sampler."""
+    for key in ("generation", "startup", "failed_configurations") if search.sampler != "tpe" else ():
+        if getattr(search, key) != Search.model_fields[key].default:
+            address = f"search.{key}"
+            findings.note(findings.place(address), f"{address}: only tpe reads it, not sampler {search.sampler}")
+
+
+def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Findings) -> None:
+    search = data.get("search", {})
+    if not isinstance(search, dict) or not isinstance(data.get("space", {}), dict):
+        return
+    sampler = search.get("sampler", "random")
+    configurations = search.get("configurations")
+    drawn = [key for key, domain in space.items() if not isinstance(domain, Grid)]
+    grids = [key for key in space if key not in drawn]
+    if sampler == "listed":
+        for key in space:
+            message = "sampler listed draws nothing: its configurations are those of search.listed"
+            findings.add(f"space.{key}", message)
+        if search.get("listed") is None:
+            findings.add("search.listed", "is needed by sampler listed")
+        if configurations is not None:
+            message = "must be left out: search.listed has the configurations"
+            findings.add("search.configurations", message, given=configurations)
+        return
+    if search.get("listed") is not None:
+        findings.add("search.listed", f"is not read by sampler {sampler}", nearest="sampler: listed")
+    if sampler == "tpe":
+        for key in grids:
+            findings.add(f"space.{key}", "a grid cannot be searched by tpe; use choice")
+    if sampler == "grid":
+        for key in drawn:
+            message = f"sampler grid cannot draw from {space[key].kind}; use a grid, or sampler random"
+            findings.add(f"space.{key}", message, allowed="grid")
+    elif drawn and configurations is None:
+        given = {"given": None} if "configurations" in search else {}
+        message = f"is needed, because the space has random domains ({', '.join(drawn)})"
+        findings.add("search.configurations", message, **given)
+    every_domain_is_known = data.get("space", {}).keys() == space.keys()
+    if configurations is not None and not drawn and every_domain_is_known:
+        message = "must be left out, because nothing is drawn at random: every grid point is tried once"
+        findings.add("search.configurations", message, given=configurations)
+
+
+def _check_listed(data: dict[str, Any], findings: Findings) -> list[dict[str, Any]]:
+    """Return the readable configurations of search.listed, and record problems of their keys."""
+    listed = _mapping(data.get("search")).get("listed")
+    found = [values for values in listed if isinstance(values, dict)] if isinstance(listed, list) else []
+    sections = {section: data.get(section, {}) for section in sections_of(data)}
+    for index, values in enumerate(listed if isinstance(listed, list) else []):
+        for key in values if isinstance(values, dict) else ():
+            address = f"search.listed[{index}]"
+            if not check_key(address, key, values, sections, findings):
+                findings.doubt(child(address, key))
+    return found
+
+
+def _check_objective(
+    data: dict[str, Any], space: dict[str, Domain], listed: list[dict[str, Any]], findings: Findings
+) -> None:
+    objective = _mapping(data.get("objective"))
+    evaluated = lookup(data, "evaluation.lengths")
+    varied = dict.fromkeys([*space, *(key for values in listed for key in values)])
+    if (
+        "program" not in data  # whose metrics may have lengths of their own
+        and isinstance(evaluated, list)
+        and isinstance(objective.get("lengths"), list)
+        and not any(within("evaluation.lengths", key) for key in varied)
+    ):
+        for index, length in enumerate(objective["lengths"]):
+            if is_number(length, whole=True) and length >= 1 and length not in evaluated:
+                allowed = ", ".join(str(other) for other in evaluated)
+                findings.add(f"objective.lengths[{index}]", "is not evaluated", given=length, allowed=allowed)
+    averages = lookup(data, "training.averages")
+    average = objective.get("average", ABSENT)
+    start = "training.averages."
+    replaced = any(within(start.rstrip("."), key) for key in varied)
+    if isinstance(averages, dict) and averages and isinstance(average, str) and not replaced:
+        drawn = [key.removeprefix(start).split(".")[0] for key in varied if key.startswith(start)]
+        labels = list(dict.fromkeys([*averages, *drawn]))
+        if average not in labels:
+            findings.add("objective.average", "is not one of training.averages", given=average, names=labels)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+KEY = "search.racing"
+
+
+def check_racing(data: dict[str, Any], findings: Findings) -> None:
+    """Record problems of a race; a section that could not be read is ignored."""
+    racing = lookup(data, KEY)
+    if not isinstance(racing, dict):
+        return
+    rules = [rule for rule in ("keep", "test") if racing.get(rule) is not None]
+    seeds = lookup(data, "seeds")
+    count = len(seeds) if isinstance(seeds, list | tuple) else seeds
+    first, steps = racing.get("first"), racing.get("steps")
+    has_one_round = isinstance(count, int) and isinstance(first, int) and 1 <= count <= first
+    if len(rules) != 1 and (rules or not (steps and has_one_round)):
+        message = "has both keep and test" if rules else "does not say which configurations stay"
+        findings.add(KEY, message, allowed="keep: a share such as 0.25, or test: friedman")
+    if racing.get("level") is not None and "test" not in rules:
+        findings.add(f"{KEY}.level", "is read by a test only", given=racing["level"], nearest="test: friedman")
+    if lookup(data, "search.sampler") == "tpe":
+        findings.add(
+            KEY,
+            "tpe learns from scores, and scores over different numbers of seeds cannot be compared",
+            allowed="the samplers random, qmc, grid and listed",
+        )
+    if has_one_round and steps is None:
+        message = f"there is no round after the first: all {count} seeds are in it"
+        findings.add(f"{KEY}.first", message, given=first, allowed=f"less than seeds ({count}), or search.racing.steps")
+    if isinstance(steps, dict):
+        _check_rungs(data, steps, count if has_one_round else first, findings)
+    if "test" in rules and lookup(data, "objective.failed_seeds") == "exclude":
+        findings.add(
+            "objective.failed_seeds",
+            "a rank test needs a value of every seed, but exclude leaves out failed seeds",
+            given="exclude",
+            allowed="worst or fail, or search.racing.keep instead of search.racing.test",
+        )
+    if data.get("claims") is not None:
+        findings.add("claims", "claims compare arms over the same seeds, but a race gives seeds by results")
+
+
+def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findings: Findings) -> None:
+    """Record problems of the rungs of the first round; `seeds`: number of seeds of every configuration in it."""
+    key, guard = f"{KEY}.steps", rungs.get("guard", True) is True
+    listed = lookup(data, "search.listed")
+    varied = [lookup(data, "space"), *(listed if isinstance(listed, list) else ())]
+    for name in ("training.steps", "evaluation.every"):
+        section = name.partition(".")[0]
+        if any(isinstance(one, dict) and (name in one or section in one) for one in varied):
+            findings.add(key, f"its rungs are steps of every configuration, and {name} is searched")
+            return
+    first, every, last = rungs.get("first"), lookup(data, "evaluation.every"), lookup(data, "training.steps")
+    if not isinstance(every, int):
+        message = "compares configurations at evaluations, and there is none before the end"
+        findings.add(key, message, allowed="evaluation.every: a number of steps")
+        return
+    if not isinstance(first, int) or every < 1:
+        return
+    if first % every:
+        allowed = f"a multiple of evaluation.every ({every})"
+        findings.add(f"{key}.first", "there is no evaluation at this step", given=first, allowed=allowed)
+    elif guard and first < 2 * every:
+        message = "the guard compares with an evaluation in the first half, and there is none"
+        allowed = f"at least {2 * every}, a smaller evaluation.every, or guard: false"
+        findings.add(f"{key}.first", message, given=first, allowed=allowed)
+    if isinstance(last, int) and first >= last:
+        findings.add(f"{key}.first", "is not before the end", given=first, allowed=f"less than training.steps ({last})")
+    if guard and seeds == 1:
+        message = "the guard compares with the spread over seeds, and one seed has none"
+        address = f"{KEY}.first" if lookup(data, f"{KEY}.first") == 1 else "seeds"
+        findings.add(address, message, given=seeds, allowed=f"at least 2, or {key}.guard: false")
