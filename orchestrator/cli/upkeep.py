@@ -3,14 +3,13 @@
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from orchestrator.cli import options
 from orchestrator.consoles import make_console, say
-from orchestrator.errors import UserError, refuse_unwritable
-from orchestrator.targets import check_targets
+from orchestrator.errors import UserError
 
 app = typer.Typer()
 console = make_console()
@@ -154,21 +153,12 @@ def delete(
 
 @app.command(rich_help_panel=options.MAINTENANCE)
 def schema(
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; printed by default.")] = None,
-    claims: Annotated[bool, typer.Option("--claims", help="The schema of claims files instead.")] = False,
-    force: options.Force = False,
+    kind: Annotated[Literal["sweep", "claims"], typer.Argument(help="Of which files: sweep or claims.")] = "sweep",
 ) -> None:
-    """Print or write the JSON Schema of sweep files, for editors."""
+    """Print the JSON Schema of sweep files or claims files, for editors."""
     from search_spaces import claims_schema, schema_text
 
-    text = schema_text(claims_schema() if claims else None)
-    if output is None:
-        typer.echo(text, nl=False)
-        return
-    check_targets([output], force=force)
-    with refuse_unwritable(output):
-        output.write_text(text, encoding="utf-8")
-    say(console, f"wrote {output}")
+    typer.echo(schema_text(claims_schema() if kind == "claims" else None), nl=False)
 
 
 @app.command("job-env", rich_help_panel=options.MAINTENANCE)

@@ -285,11 +285,8 @@ def test_list_and_schema(lengthwise, tmp_path):
     )
     assert keys.count("\n    samples: ") == 1, "of training.stop"
     assert json.loads(lengthwise("schema").stdout)["properties"]["seeds"]
-    written = lengthwise("schema", "-o", tmp_path / "schema.json")
-    assert written.returncode == 0 and json.loads((tmp_path / "schema.json").read_text())["properties"]
-    lengthwise.refuses("schema", "-o", tmp_path / "schema.json", said="exists already; choose another name, or --force")
-    assert lengthwise("schema", "-o", tmp_path / "schema.json", "--force").returncode == 0
-    refused(lengthwise("schema", "-o", tmp_path / "absent" / "schema.json"), "absent/schema.json: there is no folder")
+    assert json.loads(lengthwise("schema", "claims").stdout)["title"] == "lengthwise claims"
+    refused(lengthwise("schema", "claim"), "claims")
 
 
 def test_a_relative_file_of_mlflow_is_recorded_with_the_folder_in_which_run_was_typed(lengthwise, tiny, tmp_path):
@@ -575,10 +572,13 @@ def test_a_sweep_of_the_storage_folder_is_found_by_its_name(lengthwise, tiny, tm
 
 
 def test_a_closed_output_is_no_fault_and_gets_into_no_file(lengthwise, tmp_path):
-    written = tmp_path / "schema.json"
-    line = f'exec "{sys.executable}" -m orchestrator schema --output "{written}" <&- >&- 2>&-'
+    closed, opened = tmp_path / "closed" / "study", tmp_path / "opened" / "study"
+    line = f'exec "{sys.executable}" -m orchestrator init "{closed}" <&- >&- 2>&-'
     subprocess.run(["sh", "-c", line], env=lengthwise.environment, cwd=Path(__file__).parents[3], check=True)
-    assert written.read_text() == lengthwise("schema").stdout
+    lengthwise.succeeds("init", opened)
+    assert sorted(path.name for path in closed.iterdir()) == sorted(path.name for path in opened.iterdir()) != []
+    for path in closed.iterdir():
+        assert path.read_text().replace(str(closed), "") == (opened / path.name).read_text().replace(str(opened), "")
 
 
 @pytest.mark.slow
