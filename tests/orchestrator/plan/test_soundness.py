@@ -360,7 +360,6 @@ def test_what_tpe_can_draw_later_is_built_before_anything_is_written(tmp_path: P
         ("decay: 0.9", 'decay: "1.5"', 13, "training.averages.ema.decay", None),
         ("batch_size: 8", 'batch_size: 8\n  betas: ["0.9", 0.99]', 12, "training.betas", "[0.9, 0.99]"),
         ("{uniform: [0.0, 0.5]}", '{choice: [0.0, "1e-1"]}', 19, "space.model.dropout.choice[1]", "0.1 without quotes"),
-        ("width: 8", "width: {values: [8, 16]}", 7, "model.width", "space: {model.width: {choice: [8, 16]}}"),
         ("width: 8", "width: [8, 16]", 7, "model.width", "space: {model.width: {choice: [8, 16]}}"),
         ("steps: 60", "steps: {grid: [1, 9]}", 10, "training.steps", "space: {training.steps: {grid: [1, 9]}}"),
         ("batch_size: 8", "batch_size: 8\n  betas: [0.9]", 12, "training.betas", None),
