@@ -5,7 +5,8 @@ import math
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.report.tables.effects import EffectLine, effect_lines
 from orchestrator.results.analysis import DEPENDENT, compare_orders, effects_on_score, shows_effects, why_no_effects
-from orchestrator.results.confirmed import Confirmed, read_confirmations, read_search_labels
+from orchestrator.results.confirmations import read_confirmations
+from orchestrator.results.confirmed import Confirmed, read_search_labels
 from orchestrator.results.race_rounds import race_sentence
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.length_groups import LengthGroups

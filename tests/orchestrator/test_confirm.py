@@ -23,8 +23,8 @@ from orchestrator.report.sentences import which_is_best
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configurations import place_columns
 from orchestrator.report.terminal import Screen
-from orchestrator.results import confirmed
-from orchestrator.results.confirmed import read_confirmations
+from orchestrator.results import confirmations
+from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summarise import summary
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep import beside
@@ -352,7 +352,7 @@ def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searc
 @pytest.mark.slow
 def test_confirmations_are_read_once_for_everything_that_is_written_and_printed(searched, monkeypatch):
     read = []
-    monkeypatch.setattr(confirmed, "confirmations_of", lambda state: read.append(state.name) or [])
+    monkeypatch.setattr(confirmations, "confirmations_of", lambda state: read.append(state.name) or [])
     result = summary(searched())
     assert read == []  # what nobody looks at is not read
     write_report(result.folder, result)

@@ -22,7 +22,7 @@ from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
-from orchestrator.results.confirmed import read_confirmations
+from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summarise import summary
 from orchestrator.sweep.confirm import confirm, plan_confirmation
 from orchestrator.sweep.extend import extend_sweep

@@ -23,7 +23,7 @@ from orchestrator.report.tables.later_evaluations import later_section
 from orchestrator.report.tables.provenance import provenance_section
 from orchestrator.report.tables.race import race_section
 from orchestrator.results.analysis import shows_effects
-from orchestrator.results.confirmed import read_confirmations
+from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summary import Summary
 from orchestrator.wording import command, describe_deaths, format_values, label
 

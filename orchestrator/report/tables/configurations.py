@@ -7,7 +7,8 @@ from operator import attrgetter
 from typing import Any
 
 from orchestrator.report.tables.columns import NONE, Column, Columns, Lines, Section, fields, make_cells, make_lines
-from orchestrator.results.confirmed import Confirmed, read_confirmations, read_search_labels
+from orchestrator.results.confirmations import read_confirmations
+from orchestrator.results.confirmed import Confirmed, read_search_labels
 from orchestrator.results.outcomes import searched_value
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import compact_value, label, short_keys, spans, three_digits

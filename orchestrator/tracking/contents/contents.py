@@ -17,7 +17,8 @@ from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.parts import STOPPED, ConfigurationState
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.confirmed import Confirmed, match_search, read_confirmations
+from orchestrator.results.confirmations import read_confirmations
+from orchestrator.results.confirmed import Confirmed, match_search
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.objective import choose_evaluations, is_judged
 from orchestrator.results.summary import Row, Summary

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.sentences import what_mattered
 from orchestrator.results.analysis import effects_on_score
-from orchestrator.results.confirmed import read_confirmations
+from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summarise import summary
 from orchestrator.wording import three_digits
 

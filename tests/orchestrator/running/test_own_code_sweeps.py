@@ -11,7 +11,7 @@ from orchestrator.code.code_record import record_code
 from orchestrator.code.own_code import import_for
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.named_comparison import compare_named
-from orchestrator.results.confirmed import read_confirmations
+from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summarise import summary
 from orchestrator.trust import trust_sweep
 from search_spaces import load_sweep

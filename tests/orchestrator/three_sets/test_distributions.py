@@ -19,7 +19,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.report.files import write_report
 from orchestrator.report.sentences import headlines
-from orchestrator.results.confirmed import read_confirmations
+from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summarise import summary
 from orchestrator.sweep.confirm import confirm, plan_confirmation
