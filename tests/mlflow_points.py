@@ -12,7 +12,7 @@ from mlflow.tracking import MlflowClient
 
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.tracking.contents import pages
+from orchestrator.tracking import pages
 
 
 def children(client: MlflowClient, parent_run_id: str) -> list[Run]:

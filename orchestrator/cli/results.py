@@ -10,7 +10,6 @@ from orchestrator.cli import options
 from orchestrator.consoles import align_rows, make_console, say
 from orchestrator.record.ledger.folders import check_storage, default_storage
 from orchestrator.running.driving.interrupts import EXIT_CODE as INTERRUPTED
-from orchestrator.tracking.attempt import Attempt
 from orchestrator.wording import command
 
 app = typer.Typer()
@@ -117,27 +116,13 @@ def claims(
 def publish(
     folder: options.SweepFolder,
     tracking_uri: options.TrackingUri = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="While the sweep runs, publish again after every new score.")
-    ] = False,
     storage: options.InStorage = None,
 ) -> None:
     """Send the results that MLflow lacks; may be repeated at any time."""
-    from orchestrator.mirror.fetch import fetch_sweep
-    from orchestrator.record.ledger.lock import running
     from orchestrator.report import artifacts
-    from orchestrator.tracking.follow import follow as follow_sweep
     from orchestrator.tracking.publish import publish as publish_sweep
     from orchestrator.tracking.publish import record_address
 
-    def is_running() -> bool:
-        fetch_sweep(folder)
-        return running(folder) is not None
-
-    if follow:
-        _say(f"publishing {folder} while it runs; Ctrl-C ends this, and the sweep continues")
-        one_pass = partial(publish_sweep, folder, tracking_uri, artifacts=artifacts, sweep_files=False)
-        follow_sweep(folder, one_pass, is_running=is_running, report=_say_problem)
     with make_console(stderr=True).status("publishing ...") as shown:
         published = publish_sweep(
             folder,
@@ -191,11 +176,6 @@ def ui(
     if not tracking_uri:
         check_storage(storage)
     _say("starting MLflow ...")
-    from orchestrator.tracking.ui.serve import serve
+    from orchestrator.tracking.ui import serve
 
     serve(storage, host, port, allowed_hosts=allowed_hosts, uri=tracking_uri, say=_say)
-
-
-def _say_problem(attempt: Attempt) -> None:
-    if attempt.problem is not None:
-        _say(attempt.problem)

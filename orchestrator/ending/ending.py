@@ -6,14 +6,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from orchestrator.consoles import say
 from orchestrator.ending.notice import Notice
-from orchestrator.ending.publisher import Publisher
+from orchestrator.ending.publisher import Attempt, Publisher
 from orchestrator.errors import LedgerError, LengthwiseError
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.ledger.ledger import Ledger
@@ -24,7 +23,6 @@ from orchestrator.running.driving.budget import Limit
 from orchestrator.running.driving.equal_failures import EqualFailures
 from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts, last_words
 from orchestrator.shortages import out_of_memory, out_of_space
-from orchestrator.tracking.attempt import LONGEST_SECONDS, Attempt, BackgroundAttempt
 from orchestrator.wording import command, describe_deaths
 from search_spaces import SweepSpec
 
@@ -175,7 +173,7 @@ def _describe_end(state: SweepState) -> tuple[str, str]:
 def finish(session: Session, spec: SweepSpec, state: SweepState, publisher: Publisher | None) -> Outcome:
     """Record how the sweep ended, write its report, publish it, then print the outcome and return it.
 
-    A `publisher` has begun to publish it; without one, or if that dies, this process does.
+    A `publisher` has begun to publish it; without one, it is started here.
     """
     record_end(session.ledger, state, session.interrupts)
     status, message = str(state.ended), state.message
@@ -184,31 +182,22 @@ def finish(session: Session, spec: SweepSpec, state: SweepState, publisher: Publ
 
     present(session.folder, session.console)
     if spec.tracking.enabled:
-        attempt = publisher.wait() if publisher is not None else None
-        _record_attempt(session, spec, attempt or _publish(spec, session.folder))
+        if publisher is None:
+            publisher = Publisher()
+            publisher.follow(session.folder, spec.tracking)
+            publisher.begin_end()
+        _record_attempt(session, spec, publisher.wait())
+        publisher.kill()
     session.say(f"{status}: {message}" + (f"; {deaths}" if deaths else ""))
     return Outcome(folder=session.folder, status=status, exit_code=1 if status == "failed" else 0)
 
 
-def _publish(spec: SweepSpec, folder: Path) -> Attempt:
-    """Publish the whole sweep from this process; wait no longer than LONGEST_SECONDS."""
-    from orchestrator.report import artifacts  # mlflow is slow to import
-    from orchestrator.tracking.publish import publish
-
-    section = spec.tracking
-    publish_sweep = partial(
-        publish, folder, section.uri or "", experiment=section.experiment or "", artifacts=artifacts
-    )
-    return BackgroundAttempt(folder, publish_sweep).wait(LONGEST_SECONDS)
-
-
 def _record_attempt(session: Session, spec: SweepSpec, attempt: Attempt) -> None:
     """Record and print what was published, or why nothing was; a failure does not fail the sweep."""
-    uri = attempt.published.uri if attempt.published is not None else spec.tracking.uri
-    experiment, problem = spec.tracking.experiment or spec.study, attempt.problem
+    uri, experiment, problem = attempt.uri or spec.tracking.uri, spec.tracking.experiment or spec.study, attempt.problem
     session.ledger.append("publish", uri=uri, ok=problem is None, message=problem or "", experiment=experiment)
-    if attempt.published is None:
+    if problem is not None:
         session.say(f"not published: {problem}")
     else:
-        for name, link in attempt.published.links:
+        for name, link in attempt.links:
             session.say(f"{name}: {link}")

@@ -1,25 +1,40 @@
-"""The driver's side of the child process that publishes a sweep to MLflow while it runs (`publisher_process`).
+"""The driver's side of the child process that publishes a sweep to MLflow (`publisher_process`).
 
-If the child dies, the driver publishes the end of the sweep itself (`ending.finish`).
+A server that is down or slow keeps that process waiting and nobody else. At the end the driver waits for it no longer
+than LONGEST_SECONDS and kills it; `lengthwise publish` sends what is missing.
 """
 
 import json
 import os
 import signal
+import time
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any
 
 from orchestrator.running.children.child import start_child
-from orchestrator.tracking.attempt import LONGEST_SECONDS, Attempt
+from orchestrator.wording import command
 from search_spaces import Tracking
 
-PATIENCE = 2 * LONGEST_SECONDS  # seconds for an answer that the child gives after LONGEST_SECONDS at most
+LONGEST_SECONDS = 30.0  # that the end of a sweep waits for MLflow
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The address and the links of what was published, or the problem in words.
+
+    `is_refused`: whether the problem stays until the user acts: true for a wrong password, false for an outage.
+    """
+
+    uri: str = ""
+    links: tuple[tuple[str, str], ...] = ()
+    problem: str | None = None
+    is_refused: bool = False
 
 
 class Publisher:
-    """A child process that has just been started; it imports MLflow at once."""
+    """The driver's side of a child that has just been started, and imports MLflow."""
 
     def __init__(self) -> None:
         self._connection, theirs = Pipe()
@@ -27,32 +42,37 @@ class Publisher:
             self._process = start_child("orchestrator.ending.publisher_process", theirs.fileno())
 
     def follow(self, folder: Path, tracking: Tracking) -> None:
-        """Let it publish the sweep in `folder` while that runs."""
+        """Let it publish the running sweep in `folder` after new scores."""
+        self._folder = folder
         self._send(folder=str(folder), uri=tracking.uri or "", experiment=tracking.experiment or "")
 
     def read_notices(self) -> list[str]:
-        """Return the messages for the user since the last call, while the sweep runs."""
+        """Return why MLflow rejected the user since the last call; each reason comes once."""
         notices = list[str]()
         with suppress(EOFError, OSError):
             while self._connection.poll(0):
-                notices.append(json.loads(self._connection.recv_bytes())["notice"])
+                notices.append(str(json.loads(self._connection.recv_bytes())["problem"]))
         return notices
 
     def begin_end(self) -> None:
-        """Let it publish the sweep, which has ended."""
+        """Let it publish the sweep, which has ended, for the last time."""
         self._send()
 
-    def wait(self) -> Attempt | None:
-        """Return the result of publishing the sweep that has ended; None if the child dies or hangs."""
-        with suppress(EOFError, OSError):
-            while self._connection.poll(PATIENCE):
+    def wait(self, seconds: float = LONGEST_SECONDS) -> Attempt:
+        """Return the result of the last pass, or that there is none after so many seconds."""
+        deadline = time.monotonic() + seconds
+        problem = f"publishing to MLflow did not end in {seconds:.0f} s"
+        try:
+            while self._connection.poll(max(0.0, deadline - time.monotonic())):
                 answer = json.loads(self._connection.recv_bytes())
-                if "attempt" in answer:
-                    return Attempt.from_json(answer["attempt"])
-        return None
+                if answer.pop("is_last"):
+                    return Attempt(**answer)
+        except (EOFError, OSError):
+            problem = "the process that publishes to MLflow has died"
+        return Attempt(problem=f"{problem}; complete it with: {command('publish', self._folder)}")
 
     def kill(self) -> None:
-        """End the child and its forks at once; does nothing the second time."""
+        """End the child at once; does nothing the second time."""
         if self._connection.closed:  # its number may be that of another process by now
             return
         with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal a group of zombies
@@ -60,6 +80,6 @@ class Publisher:
         self._process.wait()
         self._connection.close()
 
-    def _send(self, **request: Any) -> None:
+    def _send(self, **request: str) -> None:
         with suppress(OSError):  # it has died: `wait` will find the connection closed
             self._connection.send_bytes(json.dumps(request).encode())

@@ -1,105 +1,80 @@
-"""A child process of the driver that publishes a sweep to MLflow, while it runs and at its end.
-
-1. It imports MLflow while the driver checks the sweep.
-2. A fork creates MLflow's store and publishes the running sweep (`tracking.follow`), until the driver's second request.
-3. It publishes the sweep that has ended, and waits for MLflow no longer than LONGEST_SECONDS.
-
-Requests and answers are JSON: `notice` is why MLflow rejects the user, `attempt` the last answer. If anything else
-fails it exits, and the driver publishes the end itself.
-"""
+"""A child process of the driver that publishes a sweep to MLflow: while it runs, after new scores, and at its end."""
 
 import json
 import logging
 import os
 import select
-import signal
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from orchestrator.ending.publisher import Attempt
+from orchestrator.errors import LengthwiseError
+from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.redaction import mask_log_records
 from orchestrator.report import artifacts
 from orchestrator.running.children.child import load
-from orchestrator.tracking.attempt import LONGEST_SECONDS, Attempt, BackgroundAttempt
-from orchestrator.tracking.follow import follow
+from orchestrator.wording import command
+
+PAUSE = 5.0  # seconds between two looks at the ledger; after a pass at least four times its duration
+_SCORE = b'"kind":"score"'  # as `records.encode` writes it
 
 _log = logging.getLogger(__name__)
 
 
 def serve(descriptor: int) -> None:
-    """Serve the driver over this connection to the end of the sweep, or until the driver is gone."""
+    """Publish the sweep that the driver names over this connection, until the driver has asked for the last pass."""
     mask_log_records()
     connection: Connection[bytes, bytes] = Connection(descriptor)
-    try:
-        if not connection.poll(0):
-            load("orchestrator.tracking.ahead")
-        sweep = json.loads(connection.recv_bytes())
-        follower = None
-        if not connection.poll(0):  # otherwise the sweep has ended: nothing is left to follow
-            load("orchestrator.tracking.ahead")
-            follower = _fork_follower(connection, **sweep)
-        connection.recv_bytes()
-        if follower is not None:
-            os.kill(follower, signal.SIGTERM)  # it finishes its pass; the final publishing waits for the publish lock
-        _publish_end(connection, **sweep)
-    except Exception:  # the driver is gone, or will meet the same error and explain it
-        _log.debug("the driver publishes by itself", exc_info=True)
-        os._exit(1)
-
-
-def _fork_follower(connection: "Connection[bytes, bytes]", folder: str, uri: str, experiment: str) -> int:
-    """Fork a process that publishes the running sweep, no longer than the driver lives, and return its number."""
-    child = os.fork()
-    if child:
-        return child
-    try:
-        _exit_with_driver(connection)
-        _follow(connection, folder, uri, experiment)
-    except Exception:
-        _log.debug("the running sweep is no longer published", exc_info=True)
-    finally:
-        os._exit(0)
-
-
-def _follow(connection: "Connection[bytes, bytes]", folder: str, uri: str, experiment: str) -> None:
-    """Publish the running sweep until SIGTERM, which it obeys between two passes."""
-    ending = False
-
-    def end(number: int, frame: Any) -> None:
-        nonlocal ending
-        ending = True
-
-    signal.signal(signal.SIGTERM, end)
-    from orchestrator.tracking.publish import check_access, publish
-    from orchestrator.tracking.store.sqlite_store import default_uri, initialise
-
-    told = set[str]()
-
-    def report(result: Attempt) -> None:
-        if result.is_refused and result.problem and result.problem not in told and not ending:
-            told.add(result.problem)
-            _send(connection, notice=result.problem)
-
-    initialise(uri or default_uri(Path(folder).resolve().parent))
-    one_pass = partial(publish, Path(folder), uri, experiment=experiment, artifacts=artifacts, sweep_files=False)
-    check = partial(check_access, Path(folder), uri)
-    follow(Path(folder), one_pass, is_running=lambda: not ending, check=check, report=report)
-
-
-def _publish_end(connection: "Connection[bytes, bytes]", folder: str, uri: str, experiment: str) -> None:
-    """Publish the sweep in `folder`, which has ended."""
     _exit_with_driver(connection)
+    load("orchestrator.tracking.publish")  # imports MLflow while the driver checks the sweep
     from orchestrator.tracking.publish import publish
 
-    publish_sweep = partial(publish, Path(folder), uri, experiment=experiment, artifacts=artifacts)
-    _send(connection, attempt=asdict(BackgroundAttempt(Path(folder), publish_sweep).wait(LONGEST_SECONDS)))
+    request = json.loads(connection.recv_bytes())
+    folder = Path(request["folder"])
+    publish_sweep = partial(publish, folder, request["uri"], experiment=request["experiment"], artifacts=artifacts)
+    follow(connection, folder, partial(publish_sweep, sweep_files=False))
+    _send(connection, attempt(folder, publish_sweep), is_last=True)
 
 
-def _send(connection: "Connection[bytes, bytes]", **answer: Any) -> None:
-    connection.send_bytes(json.dumps(answer).encode())
+def follow(connection: "Connection[bytes, bytes]", folder: Path, publish: Callable[[], Any]) -> None:
+    """Call `publish` at once and after new scores, until the driver sends anything; send it each refusal once."""
+    published, pause, told = -1, 0.0, set[str | None]()
+    while not connection.poll(pause):
+        began, pause = time.monotonic(), PAUSE
+        scores = (folder / LEDGER_FILE).read_bytes().count(_SCORE)
+        if scores == published:
+            continue
+        result = attempt(folder, publish)
+        if result.problem is None:
+            published = scores
+        elif result.is_refused and result.problem not in told:
+            told.add(result.problem)
+            _send(connection, result, is_last=False)
+        pause = max(PAUSE, 4 * (time.monotonic() - began))
+    connection.recv_bytes()
+
+
+def attempt(folder: Path, publish: Callable[[], Any]) -> Attempt:
+    """Call `publish` for the sweep in `folder` and return its result or its problem; never raises."""
+    try:
+        published = publish()
+        return Attempt(published.uri, published.links)
+    except LengthwiseError as error:
+        return Attempt(problem=str(error), is_refused=error.exit_code == 2)
+    except Exception as error:
+        _log.debug("publishing %s failed", folder, exc_info=True)
+        failed = f"publishing to MLflow failed ({type(error).__name__}: {error})"
+        return Attempt(problem=f"{failed}; complete it with: {command('publish', folder)}")
+
+
+def _send(connection: "Connection[bytes, bytes]", result: Attempt, *, is_last: bool) -> None:
+    connection.send_bytes(json.dumps({**asdict(result), "is_last": is_last}).encode())
 
 
 def _exit_with_driver(connection: "Connection[bytes, bytes]") -> None:

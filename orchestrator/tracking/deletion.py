@@ -4,11 +4,11 @@ from pathlib import Path
 
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.tracking.contents.names import sweep_id
+from orchestrator.tracking.errors import raising_tracking_error
+from orchestrator.tracking.names import sweep_id
 from orchestrator.tracking.publish import is_from_this_machine, tracking_uri_of
-from orchestrator.tracking.store.outages import raising_tracking_error
-from orchestrator.tracking.store.sqlite_store import sqlite_file
-from orchestrator.tracking.store.store import open_client, search_everywhere
+from orchestrator.tracking.sqlite_store import sqlite_file
+from orchestrator.tracking.store import open_client, search_everywhere
 from orchestrator.wording import command
 
 

@@ -8,32 +8,42 @@ import shlex
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import pandas as pd
 import yaml
 from filelock import FileLock, Timeout
 
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.mirrored import open_ledger
-from orchestrator.record.kept.curves import CURVES_FILE, read_curves, write_curves
+from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.ledger.folders import PUBLISH_LOCK_FILE
 from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import URI_VARIABLE, without_password
 from orchestrator.results.summarise import summary
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import Row
 from orchestrator.tracking.artifacts import Artifacts, Files
-from orchestrator.tracking.attempt import Published
-from orchestrator.tracking.contents.contents import ContentsOfSweep
-from orchestrator.tracking.store.outages import TrackingError, raising_tracking_error
-from orchestrator.tracking.store.sqlite_store import default_uri
-from orchestrator.tracking.store.store import Store, is_server, open_client
+from orchestrator.tracking.contents import ContentsOfSweep
+from orchestrator.tracking.errors import TrackingError, raising_tracking_error
+from orchestrator.tracking.sqlite_store import default_uri
+from orchestrator.tracking.store import Store
 from orchestrator.tracking.variable import uri_of_variable
 from orchestrator.wording import command
 from search_spaces.grammar.values import make_store_absolute
+
+
+@dataclass(frozen=True)
+class Published:
+    """What one call of `publish` did: runs `created` and `points` sent by it, configurations `completed` in all."""
+
+    uri: str
+    parent_run_id: str
+    links: tuple[tuple[str, str], ...]
+    created: int
+    completed: int
+    points: int
 
 
 def publish(
@@ -43,8 +53,6 @@ def publish(
     artifacts: Artifacts,
     experiment: str | None = None,
     sweep_files: bool = True,
-    summarised: Summary | None = None,
-    curves: pd.DataFrame | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Published:
     """Bring MLflow at `uri` up to date with the ledger of `folder`; unfinished sweeps as far as they are.
@@ -54,7 +62,6 @@ def publish(
     is SQLite beside the sweep, or the study, whatever the file and the variable name. An address that is named by a
     sweep of another machine is not used. `artifacts` makes the report when it is to be uploaded.
     `sweep_files=False` leaves artifacts made from all configurations (report, curves.parquet) to a later call.
-    `summarised` and `curves` (all of `read_curves`, written to curves.parquet) save reading a sweep that has ended;
     `on_progress` is called with the number of configurations sent and of all. Raises TrackingError when MLflow cannot
     be reached or refuses, UserError if the only known address is named by a sweep of another machine, and what reading
     the sweep raises.
@@ -67,11 +74,10 @@ def publish(
     with raising_tracking_error(uri, command("publish", folder), given), _lock_publishing(folder):
         named = _experiment_of(state, records) if experiment is None else experiment or state.study
         store = Store(uri, named, folder.resolve().parent)
-        written = curves is not None
-        curves = read_curves(state) if curves is None else curves
-        result = summarised or summary(state, curves)
+        curves = read_curves(state)
+        result = summary(state, curves)
         contents = ContentsOfSweep(state, result, records, curves, artifacts.sentences(result))
-        files = partial(_sweep_files, contents, artifacts, written) if sweep_files else None
+        files = partial(_sweep_files, contents, artifacts) if sweep_files else None
         return _publish(store, contents, files, on_progress)
 
 
@@ -80,17 +86,6 @@ def record_address(folder: Path, uri: str) -> None:
     if uri not in SweepState.load(folder).published_at:
         with suppress(LengthwiseError), open_ledger(folder) as ledger:  # the folder of somebody else is not writable
             ledger.append("publish", uri=uri, ok=True, message="")
-
-
-def check_access(folder: Path, uri: str | None = None) -> None:
-    """Send a small request to the MLflow server of a sweep, to check access; do nothing for another kind of store.
-
-    Raises what `publish` raises, TrackingRefused if the server rejects the user.
-    """
-    uri = tracking_uri_of(SweepState.load(folder), uri)
-    if is_server(uri):
-        with raising_tracking_error(uri, command("publish", folder)):
-            open_client(uri).search_experiments(max_results=1)
 
 
 def tracking_uri_of(state: SweepState, uri: str | None = None) -> str:
@@ -170,12 +165,11 @@ def _publish(
             uploads.append(partial(store.upload, child_run, files, stamps[-1]))
         completed += row.complete
         on_progress(len(stamps), len(contents.summary.rows))
-    store.set_view(contents.sweep_id, contents.chart_view(parent_id))
     for upload in uploads:
         upload()
     if sweep_files:
         store.upload(run, sweep_files, parent.digest(*stamps))
-    links = store.links(contents.sweep_id, parent_id)
+    links = store.links(parent_id)
     return Published(store.uri, parent_id, links, store.created, completed, store.points)
 
 
@@ -190,9 +184,9 @@ def _configuration_files(contents: ContentsOfSweep, row: Row, folder: Path) -> F
     return {curves: "", spec: ""}
 
 
-def _sweep_files(contents: ContentsOfSweep, artifacts: Artifacts, written: bool, folder: Path) -> Files:
-    """Return the files to upload of the sweep; sweep.yaml lies in `folder`, curves.parquet may be `written` already."""
+def _sweep_files(contents: ContentsOfSweep, artifacts: Artifacts, folder: Path) -> Files:
+    """Return the files to upload of the sweep; sweep.yaml is written into `folder`."""
     spec = folder / "sweep.yaml"
     spec.write_text(yaml.safe_dump(contents.state.spec, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    curves = contents.state.folder / CURVES_FILE if written else write_curves(contents.state, contents.curves)
+    curves = write_curves(contents.state, contents.curves)
     return {spec: "", curves: "", **artifacts.sweep_files(contents.summary, contents.curves)}

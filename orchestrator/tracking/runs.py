@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from orchestrator.errors import UserError
-from orchestrator.tracking.store.outages import raising_tracking_error
-from orchestrator.tracking.store.sqlite_store import sqlite_file
-from orchestrator.tracking.store.store import every_page, open_client
+from orchestrator.tracking.errors import raising_tracking_error
+from orchestrator.tracking.sqlite_store import sqlite_file
+from orchestrator.tracking.store import every_page, open_client
 from trainers.errors import nearest
 
 

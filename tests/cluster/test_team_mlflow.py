@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.tracking.ui.server import free_port
 from tests.cluster.team_mlflow import BACKUP, DATABASE, FOLDER, RESTORE, ROLE, SECRETS, UPGRADE, USER, Team
 from tests.cluster.virtual_nodes import QUICKSTART, options
 from tests.command_line import CommandLine
 from tests.mlflow_points import assert_points
+from tests.ports import free_ports
 
 SMALL = (
     *("search.configurations=3", "seeds=3", "training.steps=6", "training.compile=false"),
@@ -68,9 +68,9 @@ def team() -> Iterator[Team]:
         (tools / name).write_text(f'#!/bin/bash -e\n{line} "$@"\n')
         (tools / name).chmod(0o755)
     outside = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "MLFLOW_"))}
-    socket, port = folder / "socket", str(free_port())
+    socket, port = folder / "socket", str(free_ports(1)[0])
     environment = outside | {"PATH": f"{tools}:{PATH}", "PGHOST": str(socket), "PGPORT": port, "HOME": str(folder)}
-    one = Team(folder, free_port(), environment, {})
+    one = Team(folder, free_ports(1)[0], environment, {})
     socket.mkdir()
     shutil.chown(socket, "postgres")
     shutil.copy(FOLDER / "basic_auth.ini", folder)

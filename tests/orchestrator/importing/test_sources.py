@@ -19,7 +19,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.tracking.publish import publish
-from orchestrator.tracking.store.sqlite_store import initialise
+from orchestrator.tracking.sqlite_store import initialise
 from tests.orchestrator.importing.conftest import make_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it

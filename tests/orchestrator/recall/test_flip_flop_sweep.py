@@ -14,7 +14,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.report.terminal import Screen
 from orchestrator.results.summarise import summary
-from orchestrator.tracking.contents.contents import ContentsOfSweep
+from orchestrator.tracking.contents import ContentsOfSweep
 from search_spaces import load_sweep
 
 SWEEP = """name: flips

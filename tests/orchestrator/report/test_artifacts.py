@@ -8,7 +8,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.results.summarise import summary
-from orchestrator.tracking.contents.pages import sweep_links
+from orchestrator.tracking.pages import sweep_links
 
 
 @pytest.fixture
@@ -24,6 +24,6 @@ def test_every_file_is_written_and_has_its_folder(files):
 
 
 def test_the_links_of_tracking_lead_to_files_of_these_names(files):
-    links = sweep_links("http://lab3:5000", "1", "view", "parent")
+    links = sweep_links("http://lab3:5000", "1", "parent")
     linked = {unquote(link.partition("/artifacts/")[2].partition("?")[0]) for _, link in links if "/artifacts/" in link}
     assert linked == {"report.html"} <= {path.name for path in files}

@@ -1,7 +1,5 @@
 """`lengthwise confirm` for real: a searched sweep, its confirmation, both reports, a resumed one, MLflow."""
 
-import sqlite3
-
 import pandas as pd
 import pytest
 
@@ -41,13 +39,3 @@ def test_confirm_from_search_to_reports(lengthwise, tiny, tmp_path):
     pd.testing.assert_frame_equal(pd.read_parquet(confirmation.folder / "curves.parquet"), whole)
 
     lengthwise.refuses("confirm", search.folder, said="holds a sweep already")
-
-    for folder in (search.folder, confirmation.folder):
-        assert lengthwise("publish", folder).returncode == 0
-    with sqlite3.connect(tmp_path / "mlflow.db") as database:
-        tags = dict(
-            database.execute(
-                "select key, value from tags where key in ('lengthwise.confirms', 'lengthwise.confirmed_by')"
-            )
-        )
-    assert tags == {"lengthwise.confirms": "tiny", "lengthwise.confirmed_by": "tiny-confirm"}, tags

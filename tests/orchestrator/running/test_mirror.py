@@ -5,7 +5,6 @@ import shutil
 import signal
 import threading
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,12 +18,10 @@ from orchestrator.mirror.fetch import fetch_sweep, find_sweep
 from orchestrator.mirror.mirrored import create_ledger, open_ledger
 from orchestrator.mirror.worker import on_this_machine
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.lock import Owner
 from orchestrator.record.ledger.records import decode, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.schedulers import inline
 from orchestrator.storage import Store
-from orchestrator.tracking.attempt import Published
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from orchestrator.upkeep.listing import list_sweeps
 from search_spaces import dump_yaml
@@ -278,33 +275,6 @@ def test_a_sweep_is_deleted_at_its_address_and_here(machine, monkeypatch):
         monkeypatch.setattr(Store, "delete", remove)
         delete_sweep(plan_deletion(find_sweep(folder)))
         assert [path.name for path in bucket.rglob("*") if path.is_file()] == ["notes.txt"] and not folder.exists()
-
-
-def test_publish_follows_a_sweep_of_another_machine_to_its_end(machine, tmp_path, monkeypatch, lengthwise):
-    def follow(copy, publish, *, is_running, report):
-        for number in range(2):
-            ledger.append("publish", uri=None, ok=True, message=str(number))
-            wait_for(lambda: copied_bytes(bucket) == ledger.path.stat().st_size)
-            (copy / ".owner.json").write_bytes(replace(Owner.this_process(0.0), heartbeat=0.0).encode())  # long ago
-            assert is_running() and len(read_records(copy)) == 2 + number
-        ledger.append("publish", uri=None, ok=True, message="last")
-        ledger.close()
-        assert not is_running() and len(read_records(copy)) == 4
-        followed.append(copy)
-
-    bucket, followed = machine("a").bucket, []
-    monkeypatch.setattr(driver_lock, "HEARTBEAT_SECONDS", 5.0)  # a file is empty for an instant while it is written
-    with machine("a") as folder:
-        ledger = create_ledger(folder, FIRST)
-        wait_for(lambda: list(bucket.glob("ledger/*")))
-    published = Published("uri", "id", (), created=0, completed=0, points=0)
-    monkeypatch.setattr("orchestrator.tracking.follow.follow", follow)
-    monkeypatch.setattr("orchestrator.tracking.publish.publish", lambda *_, **more: published)
-    monkeypatch.setattr("orchestrator.tracking.publish.record_address", lambda *_: None)
-    lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "b")
-    lengthwise.succeeds("publish", f"file://{bucket}", "--follow")
-    with machine("b") as copy:
-        assert followed == [copy]
 
 
 def test_an_address_to_which_nothing_was_written_yet_is_an_empty_storage(tmp_path, lengthwise, tiny):

@@ -24,7 +24,7 @@ from orchestrator.results.scoring.rung_decision import decide_rung, scores_at_st
 from orchestrator.results.summarise import summary
 from orchestrator.running.schedulers import inline
 from orchestrator.statistics.effects.design import SURVIVORS
-from orchestrator.tracking.contents.contents import ContentsOfSweep
+from orchestrator.tracking.contents import ContentsOfSweep
 from search_spaces import Objective, Rungs, load_sweep
 from tests.orchestrator.running.deaths import INLINE, kill
 from tests.orchestrator.running.ledgers import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.tracking.ui.server import free_port
+from tests.ports import free_ports
 
 SECRET = uuid.uuid4().hex  # in no diff of this repository, which a sweep keeps
 
@@ -22,7 +22,7 @@ def leaked(folder: Path, *texts: str) -> list[str]:
 @pytest.mark.parametrize("alive", [True, False], ids=["refused", "dead"])
 def test_the_password_of_mlflows_variable_is_nowhere(lengthwise, tiny, tmp_path, monkeypatch, server, alive) -> None:
     server.answer, server.body = 401, f"who is http://ada:{SECRET}@host?".encode()
-    address = server.address if alive else f"127.0.0.1:{free_port()}"
+    address = server.address if alive else f"127.0.0.1:{free_ports(1)[0]}"
     more = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_TRACKING_URI": f"http://ada:{SECRET}@{address}"}
     for name, value in more.items():
         monkeypatch.setitem(lengthwise.environment, name, value)

@@ -24,7 +24,7 @@ from orchestrator.results import summarise
 from orchestrator.results.summarise import summary
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep.sweep import resume_sweep
-from orchestrator.tracking.contents.contents import ContentsOfSweep
+from orchestrator.tracking.contents import ContentsOfSweep
 from orchestrator.tracking.publish import publish
 from search_spaces import load_sweep
 from trainers.config.member import MemberConfig

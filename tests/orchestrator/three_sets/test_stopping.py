@@ -20,7 +20,7 @@ from orchestrator.results.scoring.validation_scores import read_validation_score
 from orchestrator.results.summarise import summary
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep.sweep import resume_sweep
-from orchestrator.tracking.contents.contents import ContentsOfSweep
+from orchestrator.tracking.contents import ContentsOfSweep
 from tests.orchestrator.running.ledgers import same_curves
 
 STOPPING = (

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Summary
 from orchestrator.tracking.publish import publish as publish_sweep
-from orchestrator.tracking.store.sqlite_store import default_uri, initialise
+from orchestrator.tracking.sqlite_store import default_uri, initialise
 
 SPEC = {"task.vocabulary": 8, "objective.lengths": [6]}
 DRAWS = [{"training.learning_rate": 10.0**-k, "training.batch_size": 16 * k} for k in (2, 3, 4)]

@@ -3,15 +3,13 @@
 import re
 import shutil
 import subprocess
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.tracking.store.sqlite_store import artifact_folder, default_uri, sqlite_file
-from orchestrator.tracking.ui.serve import sweeps_in
-from orchestrator.tracking.ui.server import UiServer
+from orchestrator.tracking.sqlite_store import default_uri
+from orchestrator.tracking.ui import running_server, sweeps_in
 
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
 pytestmark = pytest.mark.skipif(not BROWSER, reason="needs a browser (Debian: chromium)")
@@ -37,10 +35,8 @@ def test_an_error_on_a_page_is_seen(tmp_path: Path) -> None:
 def test_the_pages_of_mlflow_show_the_sweep(sweep: Any, publish: Any, tmp_path: Path) -> None:
     publish(sweep.folder)
     uri = default_uri(sweep.folder.parent)
-    database = sqlite_file(uri)
-    log = tmp_path / "server.log"
-    with closing(UiServer(database=database, artifacts=artifact_folder(database.parent), log=log).start()) as server:
-        ((_, links),) = sweeps_in(uri, server.url)
+    with running_server(sweep.folder.parent / "mlflow.db") as (url, _):
+        ((_, links),) = sweeps_in(uri, url)
         for what, link in links:
             document, logged = open_page(link, tmp_path / "profile")
             assert logged == [], what

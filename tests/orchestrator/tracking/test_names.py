@@ -1,7 +1,7 @@
 """Names that MLflow takes, distinct where the texts are."""
 
 from orchestrator.results.summarise import summary
-from orchestrator.tracking.contents.names import make_key_part, run_name, unique_names
+from orchestrator.tracking.names import make_key_part, run_name, unique_names
 
 
 def test_names():

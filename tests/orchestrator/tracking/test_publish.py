@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from orchestrator.cli import main as cli
 from orchestrator.code.provenance import provenance
-from orchestrator.ending.publisher import Publisher
+from orchestrator.ending.publisher import Attempt, Publisher
 from orchestrator.errors import UserError
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
@@ -22,10 +22,10 @@ from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.report import artifacts as report
 from orchestrator.results.summarise import summary
 from orchestrator.tracking.deletion import delete_runs
+from orchestrator.tracking.errors import TrackingError
 from orchestrator.tracking.publish import tracking_uri_of
-from orchestrator.tracking.store.outages import TrackingError
-from orchestrator.tracking.store.sqlite_store import default_uri
-from search_spaces import Tracking, dump_yaml
+from orchestrator.tracking.sqlite_store import default_uri
+from search_spaces import dump_yaml
 from tests.mlflow_points import assert_complete, children, paths_of, rows_of
 from tests.orchestrator.conftest import TRAINED
 from tests.orchestrator.program.studies import Study
@@ -271,15 +271,22 @@ def test_an_empty_address_is_the_store_beside_the_sweep_whatever_its_file_names(
 def test_a_resumed_sweep_is_published_where_its_settings_say_and_not_where_it_was_begun(
     lengthwise, tmp_path, monkeypatch
 ):
-    def publish(folder, uri, *, experiment, **more):
-        asked.append((uri, experiment))
-        raise TrackingError("no")
+    class Refused(Publisher):
+        def __init__(self): ...
+
+        def _send(self, **request):
+            asked.extend([(request["uri"], request["experiment"])] if request else [])
+
+        def wait(self):
+            return Attempt(problem="no")
+
+        def kill(self): ...
 
     asked, named = [], f"sqlite:///{tmp_path / 'named.db'}"
     folder = shutil.copytree(FINISHED, tmp_path / "finished")
     file = folder / "sweep.yaml"
     file.write_text(file.read_text().replace("enabled: false\n  uri: null", f"enabled: true\n  uri: {named}"))
-    monkeypatch.setattr("orchestrator.tracking.publish.publish", publish)
+    monkeypatch.setattr("orchestrator.ending.ending.Publisher", Refused)
     for words in ((), ("--tracking-uri", "", "--set", "tracking.experiment=zzz"), ("--set", "tracking.uri=null")):
         assert "not published: no" in lengthwise.succeeds("resume", folder, *words).stdout
     file.write_text(file.read_text().replace(named, "null"))
@@ -287,11 +294,6 @@ def test_a_resumed_sweep_is_published_where_its_settings_say_and_not_where_it_wa
     assert asked == [(named, ""), ("", "zzz"), ("", ""), ("", "")]
     tried = [record.fields["experiment"] for record in read_records(folder) if record.kind == "publish"]
     assert tried == ["tests", "zzz", "tests", "tests"]
-    sent = []
-    monkeypatch.setattr(Publisher, "__init__", lambda self: None)
-    monkeypatch.setattr(Publisher, "_send", lambda self, **request: sent.append(request))
-    Publisher().follow(folder, Tracking())
-    assert sent[0]["uri"] == sent[0]["experiment"] == ""
 
 
 def test_runs_are_found_in_the_experiment_that_a_resumed_sweep_was_given(tmp_path, build, fresh_store, publish):

@@ -4,19 +4,14 @@ import http.server
 import socket
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import pytest
 
-from orchestrator.tracking.attempt import LONGEST_SECONDS, BackgroundAttempt
 from orchestrator.tracking.deletion import delete_runs
-from orchestrator.tracking.publish import publish as publish_sweep
-from orchestrator.tracking.store.outages import OUTAGE, TrackingError, TrackingRefused
-from orchestrator.tracking.store.sqlite_store import default_uri
+from orchestrator.tracking.errors import OUTAGE, TrackingError, TrackingRefused
+from orchestrator.tracking.sqlite_store import default_uri
 from orchestrator.wording import command
 from tests.ports import free_ports
 
@@ -55,28 +50,6 @@ def hanging() -> Iterator[str]:
 
 
 @pytest.fixture
-def dripping() -> Iterator[str]:
-    """The address of a server that sends its answer byte by byte, each soon after the last, for half a minute."""
-
-    def answer(connection: socket.socket) -> None:
-        with connection, suppress(OSError):  # whoever asked has gone
-            connection.recv(65536)
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 300\r\n\r\n{")
-            for _ in range(299):
-                time.sleep(0.1)
-                connection.sendall(b" ")
-
-    def serve() -> None:
-        with suppress(OSError):  # it is closed
-            while True:
-                threading.Thread(target=answer, args=[listening.accept()[0]], daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-
-
-@pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for key, value in OUTAGE.items():
         monkeypatch.setenv(key, value)
@@ -103,25 +76,14 @@ def test_an_address_without_a_server_is_one_sentence(sweep, publish, quick) -> N
 
 
 @pytest.mark.parametrize(
-    ("status", "text", "user", "said"),
+    ("status", "text", "user", "named"),
     [
-        (
-            401,
-            b"You are not authenticated.",
-            None,
-            "this server asks for a password; set MLFLOW_TRACKING_USERNAME and ",
-        ),
-        (
-            401,
-            b"You are not authenticated.",
-            "ada",
-            "this server rejects the password of user ada, or has no such user",
-        ),
-        (403, b"Permission denied", "ada", "user ada lacks a permission: MANAGE on this experiment; ask the admin"),
-        (403, b"Invalid Host header - possible DNS", "ada", "this server is not addressed by the name 127.0.0.1:"),
+        (401, b"You are not authenticated.", None, "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"),
+        (403, b"Permission denied", "ada", "MANAGE"),
+        (403, b"Invalid Host header - possible DNS", "ada", "--allowed-hosts"),
     ],
 )
-def test_a_refused_user_is_told_what_to_do(sweep, publish, busy, quick, monkeypatch, status, text, user, said) -> None:
+def test_a_refused_user_is_told_what_to_do(sweep, publish, busy, quick, monkeypatch, status, text, user, named) -> None:
     busy.status, busy.text = status, text
     monkeypatch.setattr("mlflow.utils.credentials._get_credentials_path", lambda: "nowhere")
     monkeypatch.delenv("MLFLOW_TRACKING_USERNAME", raising=False)
@@ -132,31 +94,10 @@ def test_a_refused_user_is_told_what_to_do(sweep, publish, busy, quick, monkeypa
     with pytest.raises(TrackingRefused) as found:
         publish(sweep.folder, address)
     first, second = str(found.value).splitlines()
-    assert first.startswith(f"MLflow at {address}: {said}") and found.value.exit_code == 2 and busy.asked == 1
+    assert first.startswith(f"MLflow at {address}: ") and named in first
+    assert found.value.exit_code == 2 and busy.asked == 1
     again = f"{command('publish', sweep.folder)} --tracking-uri {address}"
     assert second == f"complete it later with: {again}" and "sesame" not in first
-
-
-@pytest.mark.parametrize("server", ["dripping", "hanging"])
-def test_a_request_is_waited_for_so_long_in_all(sweep, publish, server, request, monkeypatch) -> None:
-    """However often it is tried again, and however often a byte comes."""
-    address = request.getfixturevalue(server)
-    monkeypatch.setattr("orchestrator.tracking.store.outages.LONGEST_REQUEST", 1.0)
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    with pytest.raises(TrackingError) as found:
-        publish(sweep.folder, address)
-    first, second = str(found.value).splitlines()
-    assert first == f"MLflow at {address}: a request was not answered within 1 s"
-    assert second == f"complete it later with: {command('publish', sweep.folder)} --tracking-uri {address}"
-
-
-@pytest.mark.slow
-def test_the_end_of_a_sweep_waits_for_mlflow_so_long_and_no_longer(sweep, artifacts, hanging, quick) -> None:
-    one = BackgroundAttempt(sweep.folder, partial(publish_sweep, sweep.folder, hanging, artifacts=artifacts))
-    problem = one.wait(0.5).problem
-    assert problem == f"publishing to MLflow did not end in 0 s; complete it with: {command('publish', sweep.folder)}"
-    assert LONGEST_SECONDS == 30
-    one._thread.join(20)
 
 
 def test_a_locked_database_is_one_sentence(sweep, publish, quick, capfd, monkeypatch) -> None:

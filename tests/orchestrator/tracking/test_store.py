@@ -8,9 +8,9 @@ from mlflow.entities import Metric
 from mlflow.store.tracking.abstract_store import AbstractStore
 from mlflow.tracking import MlflowClient
 
-from orchestrator.tracking.contents.pages import COLOR_TAG, COLORS, NOTE_TAG
-from orchestrator.tracking.store.outages import TrackingError
-from orchestrator.tracking.store.store import Store
+from orchestrator.tracking.errors import TrackingError
+from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG
+from orchestrator.tracking.store import Store
 from tests.mlflow_points import assert_complete, children
 
 
@@ -62,7 +62,7 @@ def test_an_extended_sweep_keeps_its_runs_and_what_a_user_gave_them(
     lengthwise.succeeds("extend", trained_sweep, "--seeds", "3", "--configurations", "4")
     fresh = publish(trained_sweep, f"sqlite:///{trained_sweep.parent}/fresh.db", sweep_files=False)
     if not deletes:
-        monkeypatch.setattr("orchestrator.tracking.store.store.sqlite_file", lambda uri: None)
+        monkeypatch.setattr("orchestrator.tracking.store.sqlite_file", lambda uri: None)
     again = publish(trained_sweep, sweep_files=False)
     assert (again.parent_run_id, again.created) == (done.parent_run_id, 1)
     after = {run.info.run_id: run for run in children(client, done.parent_run_id)}
@@ -105,7 +105,6 @@ def test_the_note_of_the_sweep_is_written_again_until_a_user_changes_it(sweep, a
         return client.get_run(done.parent_run_id).data.tags[NOTE_TAG]
 
     assert "second" in publish_note("second")
-    client.delete_tag(done.parent_run_id, "lengthwise.note")  # as an older version left it
     note = publish_note("third")
     assert "third" in note
     client.set_tag(done.parent_run_id, NOTE_TAG, f"{note} Mine.")
@@ -141,7 +140,7 @@ def test_a_deleted_experiment_is_named(sweep, publish):
 def test_the_command_that_opens_a_store_can_be_pasted(tmp_path):
     (folder := tmp_path / "läng e").mkdir()
     uri = f"sqlite:///{folder / 'mlflow.db'}"
-    ((_, command),) = Store(uri, "mine", tmp_path).links("", "")
+    ((_, command),) = Store(uri, "mine", tmp_path).links("")
     assert shlex.split(command) == ["lengthwise", "ui", "--tracking-uri", uri]
 
 
@@ -155,9 +154,9 @@ def test_the_artifacts_of_a_database_are_beside_the_sweeps(tmp_path, monkeypatch
         def create_experiment(self, name, artifact_location, tags):
             created.append(artifact_location)
 
-    monkeypatch.setattr("orchestrator.tracking.store.store.MlflowClient", Client)
+    monkeypatch.setattr("orchestrator.tracking.store.MlflowClient", Client)
     uri = "postgresql://ada@db.example.org/mlflow"
-    ((_, command),) = Store(uri, "mine", tmp_path).links("", "")
+    ((_, command),) = Store(uri, "mine", tmp_path).links("")
     assert shlex.split(command)[2:] == [
         *("--backend-store-uri", "postgresql://ada@db.example.org/mlflow"),
         *("--default-artifact-root", str(tmp_path / "mlartifacts")),

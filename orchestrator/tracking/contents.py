@@ -5,7 +5,6 @@ the curve of a seed when that seed has ended, a median when all seeds of the con
 of the sweep. Times come from the ledger, so that sending a point twice adds nothing.
 """
 
-import json
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,17 +13,15 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.record.ledger.records import Record
-from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.parts import STOPPED, ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.confirmed import Confirmed, match_search
+from orchestrator.results.confirmed import match_search
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.objective import choose_evaluations, is_judged
 from orchestrator.results.summary import Row, Summary
-from orchestrator.statistics.decades import is_logarithmic
 from orchestrator.statistics.failed_seeds import over_seeds
-from orchestrator.tracking.contents.names import (
+from orchestrator.tracking.names import (
     EvaluationTimes,
     flatten,
     make_key_part,
@@ -33,8 +30,8 @@ from orchestrator.tracking.contents.names import (
     sweep_id,
     unique_names,
 )
-from orchestrator.tracking.contents.pages import COLOR_TAG, COLORS, NOTE_TAG, chart_view, description
-from orchestrator.tracking.contents.run_contents import Point, RunContents
+from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, description
+from orchestrator.tracking.run_contents import Point, RunContents
 from search_spaces.grammar.problems import sections_of
 
 
@@ -74,7 +71,6 @@ class ContentsOfSweep:
             "mlflow.source.name": "lengthwise",
             "mlflow.source.type": "LOCAL",
             NOTE_TAG: description(summary, self.sentences, confirmed),
-            **self._confirmation_tags(confirmed),
             **{f"lengthwise.version.{make_key_part(n)}": str(v) for n, v in provenance.get("versions", {}).items()},
         }
         if git:
@@ -117,27 +113,6 @@ class ContentsOfSweep:
             configuration = self.state.configurations[row.config_id]
             curves = by_configuration.get(row.config_id, self.curves.iloc[:0])
             yield row, self._child(row, configuration, curves, begun[row.config_id])
-
-    def chart_view(self, parent_run_id: str) -> str:
-        """Return the charts of the sweep's page: the objective first, then the other headline metrics."""
-        metric, average = self.summary.objective_curve
-        first = [(metric, a) for a in dict.fromkeys((average, *self.summary.averages))]
-        others = [(m, average) for m in self.summary.headline if m != metric]
-        judged = self.curves[is_judged(self.curves, self.summary.objective)]
-        is_log = self._is_logarithmic(metric, judged["value"])
-        return chart_view(
-            parent_run_id,
-            curves=[
-                (self._key(m, a, "median"), f"{m} · {a}", self._is_logarithmic(m, self._medians(m, a)))
-                for m, a in (*first, *others)
-            ],
-            progress=(
-                ("progress/loss", "training loss", False),
-                (self._progress_key(), f"{metric} · {average}", is_log),
-            ),
-            params=[make_key_part(key) for key in self.summary.searched],
-            ascending=self.summary.objective.direction == "minimize",
-        )
 
     def _child(self, row: Row, configuration: ConfigurationState, curves: pd.DataFrame, begun: float) -> RunContents:
         ended_ms = self.times.end_ms(configuration)
@@ -237,16 +212,6 @@ class ContentsOfSweep:
             seeds = [float(np.mean(of_seed)) for of_seed in values.get(step, {}).values()]
             yield Point(self._progress_key(), step, self._median(seeds, self.summary.objective.direction), time_ms)
 
-    def _medians(self, metric: str, average: str) -> Iterator[float]:
-        for (_, of_metric, of_average), band in self.summary.bands.items():
-            if (of_metric, of_average) == (metric, average):
-                yield from band.median
-
-    def _is_logarithmic(self, metric: str, values: Iterable[float]) -> bool:
-        """Return whether the values of a metric have a logarithmic axis; MLflow's has no place for 0."""
-        shown = np.array([value for value in values if math.isfinite(value)])
-        return bool((shown > 0).all()) and is_logarithmic("auto", self.summary.direction(metric), shown)
-
     def _median(self, values: Iterable[float], direction: str) -> float:
         """Return the median over seeds (NaN for failed ones) by the objective's policy."""
         return over_seeds(values, self.summary.objective.failed_seeds, direction).median
@@ -265,14 +230,3 @@ class ContentsOfSweep:
             "lengthwise.sweep_id": self.sweep_id,
             "lengthwise.spec_hash": self.state.spec_hash,
         }
-
-    def _confirmation_tags(self, confirmed: Sequence[Confirmed]) -> dict[str, str]:
-        """Return the tags with the sweep that this one confirms, and with its confirmations."""
-        tags = {}
-        if confirms := self.state.provenance.get(CONFIRMS):
-            tags["lengthwise.confirms"] = str(confirms["sweep"])
-        if theirs := [one for one in confirmed if one.parent == self.summary.name]:
-            scores = [(row.config_id, row.confirmed and row.confirmed.median) for one in theirs for row in one.rows]
-            tags["lengthwise.confirmed_by"] = ", ".join(one.name for one in theirs)
-            tags["lengthwise.confirmed_scores"] = json.dumps(scores)
-        return tags

@@ -1,17 +1,16 @@
 """One experiment of one MLflow store: read its runs, and send missing parts in batches."""
 
 import hashlib
-import json
 import os
 import re
 import shlex
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from mlflow.entities import Metric, Param, Run, RunTag
@@ -20,25 +19,17 @@ from mlflow.tracking import MlflowClient
 
 from orchestrator.redaction import with_password
 from orchestrator.tracking.artifacts import Files
-from orchestrator.tracking.contents.pages import (
-    COLOR_TAG,
-    COLORS,
-    NOTE_TAG,
-    TABLE_METRICS,
-    VIEW_TAG,
-    is_note,
-    sweep_links,
-)
-from orchestrator.tracking.contents.run_contents import RunContents
-from orchestrator.tracking.store.corrections import delete_values
-from orchestrator.tracking.store.outages import OUTAGE, LimitedClient, TrackingError
-from orchestrator.tracking.store.sqlite_store import artifact_folder, initialise, sqlite_file
+from orchestrator.tracking.errors import OUTAGE, TrackingError
+from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, sweep_links
+from orchestrator.tracking.run_contents import RunContents
+from orchestrator.tracking.sqlite_store import artifact_folder, initialise, sqlite_file
 
-METRICS_PER_BATCH, TEXTS_PER_BATCH, BYTES_PER_BATCH = 800, 100, 300_000  # a request may have 1,000 items and 1 MB
+METRICS_PER_BATCH, TEXTS_PER_BATCH = 800, 100  # a request may have 1,000 items, 100 parameters and 100 tags
 DIGEST_TAG = "lengthwise.published"
 FILES_TAG = "lengthwise.published_files"
 WRITTEN_NOTE_TAG = "lengthwise.note"  # digest of the note as it was written; a user's note has another one
 CHANGED_TAG = "lengthwise.now."  # + the key of a parameter: its value, where a server keeps an older one
+TABLE_METRICS = {"score", "rank", "generalization_length", "area_beyond", "seeds_run", "seeds_failed"}
 IDENTITY = (
     *("lengthwise.kind", "lengthwise.sweep", "lengthwise.sweep_id", "lengthwise.spec_hash", "lengthwise.config_id"),
     "mlflow.parentRunId",
@@ -46,12 +37,11 @@ IDENTITY = (
 
 
 def open_client(uri: str) -> MlflowClient:
-    """Return a client of the store at `uri`; that of a server notices an outage in seconds (`LimitedClient`)."""
+    """Return a client of the store at `uri`, which notices an outage in seconds."""
     for key, value in OUTAGE.items():
         os.environ.setdefault(key, value)
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # it prints the address with its password
-    client = MlflowClient(with_password(uri))
-    return cast(MlflowClient, LimitedClient(client)) if is_server(uri) else client
+    return MlflowClient(with_password(uri))
 
 
 def search_tagged(client: MlflowClient, experiment_ids: list[str], tag: str, value: str) -> Iterator[Run]:
@@ -139,10 +129,10 @@ class Store:
         run_id, history, params = str(run.info.run_id), self._read_history(run, contents), dict(run.data.params)
         wanted = {(point.key, point.step): point.value for point in contents.points}
         outdated = {one.key for one in history if wanted.get((one.key, one.step), one.value) != one.value}
-        outdated |= run.data.metrics.keys() & set(TABLE_METRICS) - {point.key for point in contents.points}
+        outdated |= run.data.metrics.keys() & TABLE_METRICS - {point.key for point in contents.points}
         changed = {key for key, text in contents.params.items() if params.get(key, text) != text}
         if (outdated or changed) and (sqlite_file(self.uri) or is_database(self.uri)):
-            delete_values(self.client, run_id, metrics=outdated, params=changed)
+            _delete_values(self.client, run_id, outdated, changed)
             history = [one for one in history if one.key not in outdated]
             params, changed = {key: text for key, text in params.items() if key not in changed}, set()
 
@@ -189,17 +179,11 @@ class Store:
             self.client.update_run(run_id, status=contents.status)
         self.client.set_tag(run_id, DIGEST_TAG, contents.digest(), synchronous=True)
 
-    def set_view(self, key: str, view: str) -> None:
-        """Store the charts of the sweep's page, unless they are stored already."""
-        tag = VIEW_TAG + key
-        if self.client.get_experiment(self.experiment_id).tags.get(tag) != view:
-            self.client.set_experiment_tag(self.experiment_id, tag, view)
-
-    def links(self, view_key: str, parent_id: str) -> tuple[tuple[str, str], ...]:
+    def links(self, parent_id: str) -> tuple[tuple[str, str], ...]:
         """Return links to pages of the server, or the command that starts one."""
         if self.server is None:
             return (("MLflow pages of this sweep", server_command(self.uri, self.storage)),)
-        return sweep_links(self.server, self.experiment_id, view_key, parent_id)
+        return sweep_links(self.server, self.experiment_id, parent_id)
 
     def _experiment(self, name: str) -> str:
         found = self.client.get_experiment_by_name(name)
@@ -240,14 +224,23 @@ class Store:
         return [one for key in keys for one in self.client.get_metric_history(run.info.run_id, key)]
 
 
+def _delete_values(client: MlflowClient, run_id: str, metrics: Collection[str], params: Collection[str]) -> None:
+    """Delete metrics, with all their points, and parameters of a run from a database: no request to a server does."""
+    from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric, SqlParam
+
+    with client._tracking_client.store.ManagedSessionMaker() as session:
+        for table, keys in ((SqlMetric, metrics), (SqlLatestMetric, metrics), (SqlParam, params)):
+            rows = session.query(table).filter(table.run_uuid == run_id, table.key.in_(sorted(keys)))
+            rows.delete(synchronize_session=False)
+
+
 def _own_tags(contents: RunContents, known: Mapping[str, str]) -> dict[str, str]:
     """Return the tags to write to a run whose tags are `known`, without a note or a colour that a user has chosen."""
     tags, note = dict(contents.tags), known.get(NOTE_TAG, "")
     if known.get(COLOR_TAG, COLORS[0]) not in COLORS:
         tags.pop(COLOR_TAG, None)
     if NOTE_TAG in tags:
-        written = known.get(WRITTEN_NOTE_TAG) or (is_note(note) and _digest(note))  # older versions wrote no digest
-        if note and written != _digest(note):
+        if note and known.get(WRITTEN_NOTE_TAG) != _digest(note):
             del tags[NOTE_TAG]
         else:
             tags[WRITTEN_NOTE_TAG] = _digest(tags[NOTE_TAG])
@@ -258,16 +251,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _batches(items: Sequence[Any], count: int) -> Iterator[list[Any]]:
-    """Yield batches of at most `count` items and about BYTES_PER_BATCH of JSON: MLflow rejects more than 1 MB."""
-    batch: list[Any] = []
-    size = 0
-    for item in items:
-        cost = len(json.dumps([str(value) for value in dict(item).values()])) + 80
-        if batch and (len(batch) == count or size + cost > BYTES_PER_BATCH):
-            yield batch
-            batch, size = [], 0
-        batch.append(item)
-        size += cost
-    if batch:
-        yield batch
+def _batches(items: Sequence[Any], count: int) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(items), count):
+        yield items[start : start + count]

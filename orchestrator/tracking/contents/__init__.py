@@ -1,1 +1,0 @@
-"""What MLflow gets of a sweep: runs, metrics, names, pages."""

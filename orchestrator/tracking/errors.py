@@ -1,0 +1,84 @@
+"""Errors of MLflow in words, and settings by which a server that is down is noticed in seconds.
+
+TrackingError (a LengthwiseError)    MLflow cannot be reached, or rejects a request; the sweep itself is unharmed
+└── TrackingRefused                 a wrong password, permission or host name; exit code 2
+"""
+
+import logging
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import requests
+from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import SQLAlchemyError
+
+from orchestrator.errors import LengthwiseError
+
+OUTAGE = {  # with MLflow's defaults one call blocks for four minutes
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",  # a busy server may ask for an hour
+}
+
+for _noisy in ("mlflow", "alembic"):
+    logging.getLogger(_noisy).setLevel(logging.WARNING)
+logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints the traceback of every error
+
+
+class TrackingError(LengthwiseError):
+    """MLflow cannot be reached or rejects a request; the message has the address and how to complete it later."""
+
+
+class TrackingRefused(TrackingError):  # noqa: N818 - reads as the sentence it prints
+    """MLflow rejects the user, the user's permissions, or the host name."""
+
+    exit_code = 2
+
+
+@contextmanager
+def raising_tracking_error(uri: str, later: str = "", given: str | None = None) -> Iterator[None]:
+    """Raise errors of MLflow and the network as TrackingError, with the command that does `later` what failed.
+
+    `given` is the address if it was named for this call alone; the command then names it, too.
+    """
+    try:
+        yield
+    except (OSError, MlflowException, SQLAlchemyError, ImportError) as error:  # requests' errors are OSErrors
+        named = f" --tracking-uri {shlex.quote(given)}" if given is not None else ""
+        kind, problem = TrackingError, _first_line(error)
+        if refusal := _refusal(error):
+            kind, problem = TrackingRefused, refusal
+        complete = f"\ncomplete it later with: {later}{named}" if later else ""
+        raise kind(f"MLflow at {uri}: {problem}{complete}") from error
+
+
+def _refusal(error: Exception) -> str | None:
+    """Return why a server refused a request, and what to do; None for any other error."""
+    status = None
+    if isinstance(error, MlflowException):
+        status = error.get_http_status_code()
+    elif isinstance(error, requests.HTTPError) and error.response is not None:  # of an upload
+        status = error.response.status_code
+    if status == 401:
+        variables = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+        return f"this server rejects the user or the password, or asks for them; set {variables} to those of a user"
+    if status == 403 and "Invalid Host header" in str(error):
+        return "this server is not addressed by this name; ask its administrator to add it to --allowed-hosts"
+    if status == 403:
+        return "this user lacks a permission: MANAGE on this experiment; ask the administrator of the server for it"
+    return None
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    if type(error.__context__ or error) in (requests.ConnectionError, requests.ConnectTimeout):  # the text is urllib3's
+        return "no MLflow server answers at this address; start one with: lengthwise ui, or correct the address"
+    if isinstance(error, ImportError) and error.name:
+        return f"this kind of address needs the package {error.name}, which is not installed"
+    if "database is locked" in text:
+        return "another process has locked this database; end the process that writes to it"
+    if "out-of-date database schema" in text:
+        return "another version of MLflow wrote this database; back it up and run `mlflow db upgrade` with its address"
+    return (text.splitlines() or [type(error).__name__])[0][:300]

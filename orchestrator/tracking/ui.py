@@ -1,0 +1,175 @@
+"""The verb `ui`: MLflow's server on the store of a storage folder, with links to its sweeps."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from mlflow.tracking import MlflowClient
+
+from orchestrator.errors import LengthwiseError, UserError
+from orchestrator.tracking.errors import raising_tracking_error
+from orchestrator.tracking.pages import sweep_links
+from orchestrator.tracking.sqlite_store import artifact_folder, default_uri, initialise, sqlite_file
+from orchestrator.tracking.store import is_database, search_tagged, server_command
+from orchestrator.wording import counted
+from search_spaces.grammar.values import store_problem
+
+SHOWN_SWEEPS = 20
+PORTS = range(5000, 5100)  # MLflow's own and those after it
+
+
+class UiServerError(LengthwiseError):
+    """The MLflow server did not start, or it ended; the message has its last output."""
+
+
+def serve(
+    storage: Path,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    *,
+    allowed_hosts: str | None = None,
+    uri: str | None = None,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Run MLflow's server on the store of `storage` until SIGINT or SIGTERM.
+
+    Prints links to the newest SHOWN_SWEEPS in it, and how many more there are.
+
+    `uri` names another `sqlite:///` store. `allowed_hosts` is MLflow's list of Host headers it answers (needed behind
+    another name than localhost). Raises UiServerError if the server cannot start, UserError for other kinds of URI, a
+    file that is missing or no store, and a host or port that cannot be used, and TrackingError for a store that MLflow
+    refuses.
+    """
+    given, uri = uri, uri or default_uri(storage)
+    database = sqlite_file(uri)
+    if database is None:
+        instead = f"run: {server_command(uri, storage)}" if is_database(uri) else "open the server of this address"
+        raise UserError(f"{uri} is not a SQLite store (sqlite:///FILE); instead {instead}")
+    if given and not database.exists():
+        raise UserError(f"{uri}: there is no such file; publishing a sweep there makes it")
+    if problem := store_problem(uri):
+        raise UserError(f"{uri} {problem}; put a copy of the database there, or remove the file and publish again")
+    port = _choose_port(host, port)
+    with raising_tracking_error(uri):
+        initialise(uri)
+    with running_server(database, host, port, allowed_hosts) as (url, server):
+        found = sweeps_in(uri, url)
+        lines = [
+            f"{title}\n" + "\n".join(f"  {what}: {link}" for what, link in links)
+            for title, links in found[:SHOWN_SWEEPS]
+        ]
+        if older := len(found[SHOWN_SWEEPS:]):
+            lines.append(f"and {counted(older, 'older sweep')}, among the experiments of MLflow")
+        say("\n".join([f"MLflow runs at {url} (Ctrl-C ends it)", *lines]))
+        code = server.wait()
+        raise UiServerError(f"the MLflow server ended by itself with exit code {code}; see {_log_file(database)}")
+
+
+@contextmanager
+def running_server(
+    database: Path, host: str = "127.0.0.1", port: int | None = None, allowed_hosts: str | None = None
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Yield the address and the process of an MLflow server on a SQLite file, and leave no process behind.
+
+    Leaves the block when SIGTERM or SIGHUP arrives. Raises UiServerError if the server does not answer in a minute.
+    """
+    port = _choose_port(host, port)
+    url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+    log = _log_file(database)
+    words = [
+        *(sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"),
+        *("--backend-store-uri", f"sqlite:///{database.resolve()}"),
+        *("--artifacts-destination", str(artifact_folder(database.parent))),
+        *(("--allowed-hosts", allowed_hosts) if allowed_hosts else ()),
+    ]
+    environment = {
+        **os.environ,
+        "PYTHONSAFEPATH": "1",  # also for its own children: the current folder hides no module
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # it would start four more processes that are not needed
+    }
+
+    def leave(number: int, frame: object) -> None:
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(0)
+
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        numbers.append(signal.SIGHUP)
+    previous = {number: signal.signal(number, leave) for number in numbers}
+    try:
+        with log.open("ab") as sink:  # MLflow's workers outlive a killed parent: a process group of their own
+            server = subprocess.Popen(
+                words, start_new_session=True, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
+            )
+        try:
+            _wait_for_answer(url, server, log)
+            yield url, server
+        finally:
+            for number in numbers:
+                signal.signal(number, signal.SIG_IGN)  # nothing interrupts the end
+            _end_group(server)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _choose_port(host: str, port: int | None) -> int:
+    """Return `port`, or without one the first of PORTS that is free; raises UserError if it cannot be used."""
+    for candidate in PORTS if port is None else [port]:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
+            try:
+                probe.bind((host, candidate))
+                return candidate
+            except (OSError, UnicodeError) as error:
+                problem = error
+    raise UserError(
+        f"--host {host} --port {candidate}: {getattr(problem, 'strerror', None) or problem}; allowed: a free port above"
+        " 1023; 127.0.0.1 (this machine alone), 0.0.0.0 (others, too), or another name or address of it"
+    )
+
+
+def _wait_for_answer(url: str, server: "subprocess.Popen[bytes]", log: Path, seconds: float = 60.0) -> None:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy cannot reach this machine
+    deadline = time.monotonic() + seconds
+    while True:
+        with suppress(OSError), opener.open(f"{url}/health", timeout=2):
+            return
+        if server.poll() is not None or time.monotonic() > deadline:
+            last = " | ".join(log.read_text(errors="replace").splitlines()[-3:])
+            raise UiServerError(f"the MLflow server did not start; the end of {log}: {last}")
+        time.sleep(0.1)
+
+
+def _end_group(server: "subprocess.Popen[bytes]") -> None:
+    """End the process group of a server: SIGTERM, then SIGKILL for what is left after five seconds at most."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(5)
+
+
+def _log_file(database: Path) -> Path:
+    return database.with_name("mlflow-server.log")
+
+
+def sweeps_in(uri: str, server: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+    """Return the sweeps published at `uri`, newest first, as (study / sweep, links to their pages on `server`)."""
+    client = MlflowClient(uri)
+    experiments = {experiment.experiment_id: experiment.name for experiment in client.search_experiments()}
+    runs = search_tagged(client, list(experiments), "kind", "sweep")
+    return [
+        (
+            f"{experiments[run.info.experiment_id]} / {run.data.tags['lengthwise.sweep']}",
+            sweep_links(server, run.info.experiment_id, run.info.run_id),
+        )
+        for run in sorted(runs, key=lambda run: -run.info.start_time)
+    ]

@@ -1,1 +1,0 @@
-"""lengthwise ui: MLflow's server and the links to its charts."""
