@@ -62,7 +62,10 @@ def estimate(member: MemberConfig) -> Cost:
 def trained_bytes(member: MemberConfig) -> int:
     """Return the bytes of weights, gradient and state of the optimizer of one member, without allocating them."""
     layout = ParameterLayout(member.model.parameters(member.task))
-    theta = torch.zeros(1, layout.size, dtype=getattr(torch, member.training.dtype), device="meta")
+    dtype: torch.dtype = getattr(torch, member.training.dtype)
+    if layout.size >= 2**60:
+        return 4 * layout.size * dtype.itemsize  # more than a tensor can have: any estimate says that nothing holds it
+    theta = torch.zeros(1, layout.size, dtype=dtype, device="meta")
     return 2 * theta.nbytes + sum(buffer.nbytes for buffer in member.training.optimizer.start(theta, layout).values())
 
 
