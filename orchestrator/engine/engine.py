@@ -154,7 +154,7 @@ class Engine:
         rows = math.ceil(member.training.batch_size / member.training.accumulation)
         sizes = {
             "model": (
-                trained_bytes(member),
+                _trained_bytes(member),
                 "with this task, the weights, gradient and optimizer state of one seed take",
             ),
             "training.batch_size": (8 * rows, "the inputs of one batch take at least"),
@@ -322,3 +322,11 @@ def _is_users_own(settings: Settings) -> bool:
 def _nested_settings(settings: Settings) -> list[Settings]:
     """Return the settings of registered classes that are fields of other settings."""
     return [value for value in vars(settings).values() if isinstance(value, Settings)]
+
+
+def _trained_bytes(member: MemberConfig) -> int:
+    """Return the bytes of one member in training; 0 if they cannot be told, which the trial of the model reports."""
+    try:
+        return trained_bytes(member)
+    except Exception:  # any error of the user's code, or a corpus that is not here
+        return 0

@@ -96,6 +96,7 @@ class Task(Layout, Generation, Curriculum, StoredData, DerivedMetrics, Settings,
         return supervised.loss(logits_MBTV, batch)
 
     @property
+    @final
     def has_own_loss(self) -> bool:
         """Whether the loss is another than the cross-entropy."""
         return type(self).loss is not Task.loss

@@ -61,18 +61,6 @@ def begun(study: Path, folder: Path) -> None:
     trust_sweep(SweepState.load(folder))
 
 
-def test_code_that_closes_standard_streams_is_refused(lengthwise, study: Path, tmp_path: Path) -> None:
-    """The ledger would be the next file that gets their number."""
-    with (study / "my_tasks.py").open("a") as file:
-        file.write("\nimport os, sys\nos.close(0)\nos.close(1)\nsys.stderr.close()\n")
-    done = lengthwise.process("run", study / "own.yaml", "--storage", tmp_path, cwd=study, anew=True)
-    assert done.returncode == 2 and not (tmp_path / "tiny").exists()
-    said = (
-        "imports[0]: importing my_tasks: your code closes stderr, stdin, stdout, which lengthwise needs; leave it open"
-    )
-    assert said in done.stderr and "Traceback" not in done.stderr
-
-
 def test_changed_code_is_refused_at_resume_and_recorded_when_accepted(anew, study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "tiny"
     begun(study, folder)

@@ -20,7 +20,6 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.report.csv_tables import csv_tables
 from orchestrator.report.files import present, write_report
-from orchestrator.results import summarise
 from orchestrator.results.summarise import summary
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep.sweep import resume_sweep
@@ -145,5 +144,5 @@ def test_a_report_of_a_new_sweep_builds_no_class(ran, monkeypatch):
         raise AssertionError("a class was built")
 
     monkeypatch.setattr("orchestrator.engine.engine.recorded_member", refused)
-    monkeypatch.setattr(summarise, "import_recorded", refused)
+    monkeypatch.setattr("orchestrator.report.page.data.import_recorded", refused)
     write_report(folder)
