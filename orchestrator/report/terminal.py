@@ -86,10 +86,11 @@ class Screen:
             cells, _ = short_table(result, rows[:ROWS], lambda cells: table_width(cells) <= width)
             yield from map(rich_table, lay_out(cells, width, keys=2))
         if len(rows) > ROWS:
-            yield Text(f"... and {len(rows) - ROWS} more", style="dim")
+            yield Text(f"... and {len(rows) - ROWS} more on the page", style="dim")
         yield ""
         if result.notes:
-            yield Text(f"{counted(len(result.notes), 'note')} on the page, the first: {result.notes[0]}"[:width], "dim")
+            first_note = f"{counted(len(result.notes), 'note')} on the page, the first: {result.notes[0]}"
+            yield Text(textwrap.shorten(first_note, width, placeholder=" ..."), "dim")
         yield Text(f"Page: {result.folder / REPORT_HTML}", no_wrap=True, overflow="ignore")
 
 
