@@ -96,8 +96,13 @@ def running_server(
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # it would start four more processes that are not needed
     }
 
+    is_starting, early = True, list[int]()  # a signal waits until the process is known, or nothing would end it
+
     def leave(number: int, frame: object) -> None:
-        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(0)
+        if is_starting:
+            early.append(number)
+        else:
+            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(0)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
@@ -109,6 +114,9 @@ def running_server(
                 words, start_new_session=True, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
             )
         try:
+            is_starting = False
+            if early:
+                leave(early[0], None)
             _wait_for_answer(url, server, log)
             yield url, server
         finally:

@@ -63,8 +63,9 @@ def test_artifacts_sent_to_sqlite_open_through_the_ui_and_serve_leaves_nothing_r
 def test_a_server_that_is_just_starting_is_ended_with_all_its_processes(tmp_path, delay, signals):
     """Ctrl-C as soon as there is a process of the server, and while it imports; again while it is being ended."""
     code = (
-        "import signal, sys; from pathlib import Path; from orchestrator.tracking.ui import running_server\n"
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+        "from pathlib import Path; from orchestrator.tracking.ui import running_server\n"
         "with running_server(Path(sys.argv[1]) / 'mlflow.db') as (_, server): server.wait()"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True) as process:
