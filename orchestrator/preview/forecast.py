@@ -91,11 +91,14 @@ def _forecast_engine(
     scheduler: str,
 ) -> tuple[list[Row], Uses]:
     """Return packs, memory and time of a sweep of the engine, and what it uses of its budget."""
-    here, pack = find_cluster(spec, workers), Packer(spec, find_cluster(spec, workers))
-    packs_of = [pack([(one, part.seeds) for one in distinct[: part.configurations]]) for part in rounds]
-    packs = [one for run in packs_of for one in run]
+    here = find_cluster(spec, workers)
+    packer = Packer(spec, here)
+    packs_of_rounds = [
+        packer([(configuration, part.seeds) for configuration in distinct[: part.configurations]]) for part in rounds
+    ]
+    packs = [pack for round_packs in packs_of_rounds for pack in round_packs]
     by_id = {configuration.config_id: configuration for configuration in configurations}
-    examples = {one.structural_key: by_id[one.members[0][0]].member(one.members[0][1]) for one in packs}
+    examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
     costs = {key: cost_of(member) for key, member in examples.items()}
     step_seconds = _measure_steps(packs, examples, costs)
 
@@ -105,29 +108,31 @@ def _forecast_engine(
     may_stop = any(member.training.stop is not None for member in examples.values())
     most = "at most " if may_stop else ""
     member_steps = growth * sum(
-        part.share * one.steps * len(one.members) for part, run in zip(rounds, packs_of, strict=True) for one in run
+        part.share * pack.steps * len(pack.members)
+        for part, run in zip(rounds, packs_of_rounds, strict=True)
+        for pack in run
     )
     uses: dict[str, float | None] = {"member_steps": round(member_steps)}
     time = "not measured: a step is too large for this machine"
     if step_seconds:
         runs = [
-            [part.share * step_seconds[one.structural_key] * len(one.members) * one.steps for one in run]
-            for part, run in zip(rounds, packs_of, strict=True)
+            [part.share * step_seconds[pack.structural_key] * len(pack.members) * pack.steps for pack in run]
+            for part, run in zip(rounds, packs_of_rounds, strict=True)
         ]
         total = START_SECONDS[scheduler] + growth * sum(makespan(run, here.workers) for run in runs)
         uses |= {"hours": total / 3600, "gpu_hours": growth * sum(map(sum, runs)) * gpus / 3600}
         note = ", measured on a CPU core of this machine; the GPU is not measured" if gpus else ""
         time = f"{most}about {duration(total)} with {counted(here.workers, 'pack')} at once{note}"
-    sizes = sorted(Counter(len(one.members) for one in packs).items(), reverse=True)
+    sizes = sorted(Counter(len(pack.members) for pack in packs).items(), reverse=True)
     sized = " and ".join(f"{counted(count, 'pack')} of {counted(size, 'member')}" for size, count in sizes)
     parameters = ", ".join(f"{number:,}" for number in sorted({cost.parameters for cost in costs.values()}))
-    memory = max(costs[one.structural_key].bytes_per_member * len(one.members) for one in packs)
+    memory = max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs)
     weights, keep = planned_bytes(spec, configurations), spec.resources.keep_weights
     is_kept = keep is True or (keep == "auto" and weights <= SMALL_WEIGHTS)
     rows = [
         ("packs", f"{sized} ({counted(len(examples), 'structure')})"),
-        ("steps", spans(sorted({one.steps for one in packs}))),
-        ("evaluated at", "; ".join(dict.fromkeys(evaluated_sets(measured_by(one)) for one in examples.values()))),
+        ("steps", spans(sorted({pack.steps for pack in packs}))),
+        ("evaluated at", "; ".join(dict.fromkeys(evaluated_sets(measured_by(member)) for member in examples.values()))),
         ("parameters", f"{parameters} per member"),
         ("memory", f"about {_mebibytes(memory)} for the largest pack"),
         ("weights", f"{_mebibytes(weights)} will be kept" if is_kept else f"{_mebibytes(weights)}, not kept"),

@@ -95,7 +95,7 @@ def which_is_best(result: Summary, *, values: bool = True) -> str:
         + (f", tied with {counted(tied, 'other')}" if tied else "")
     )
     if row.test is None or not row.groups.test:
-        return f"{chosen}; no test lengths were evaluated, so nothing tells how good it is on others."
+        return f"{chosen}; no test lengths were evaluated."
     return f"{chosen}; on the {lengths_in_words(row.groups.test, 'test ')} it reaches {_at_test(result, row)}."
 
 

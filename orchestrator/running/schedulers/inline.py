@@ -51,7 +51,7 @@ def run_packs(driver: Driver, *, retries: int) -> None:
 
 
 def _run_pack(driver: Driver, pack_id: str, text: str, retries: Retries) -> None:
-    """Train a pack, and train it again if it dies and `retries` says so."""
+    """Train a pack; retry it after a death as often as `retries` allows."""
     work = decode_work(text)
 
     def send(name: str, content: Any) -> None:
