@@ -173,6 +173,7 @@ def _describe_end(state: SweepState) -> tuple[str, str]:
 def finish(session: Session, spec: SweepSpec, state: SweepState, publisher: Publisher | None) -> Outcome:
     """Record how the sweep ended, write its report, publish it, then print the outcome and return it.
 
+    The exit code is 1 if no configuration succeeded, or packs died and were given up; seeds that diverged are results.
     A `publisher` has begun to publish it; without one, it is started here.
     """
     record_end(session.ledger, state, session.interrupts)
@@ -189,7 +190,7 @@ def finish(session: Session, spec: SweepSpec, state: SweepState, publisher: Publ
         _record_attempt(session, spec, publisher.wait())
         publisher.kill()
     session.say(f"{status}: {message}" + (f"; {deaths}" if deaths else ""))
-    return Outcome(folder=session.folder, status=status, exit_code=1 if status == "failed" else 0)
+    return Outcome(folder=session.folder, status=status, exit_code=int(status == "failed" or bool(deaths)))
 
 
 def _record_attempt(session: Session, spec: SweepSpec, attempt: Attempt) -> None:

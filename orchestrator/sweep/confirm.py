@@ -17,6 +17,7 @@ from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.state.lineage import CONFIRMS, refuse_imported, relative, used_seeds
+from orchestrator.record.state.parts import STOPPED
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
@@ -37,7 +38,7 @@ def confirm(folder: Path, console: Console, plan: Callable[[SweepState], SweepBe
     folder = folder.resolve()
     fetch_storage(folder.parent)  # other sweeps may have used seeds
     outcome = run_beside(folder, console, plan)
-    if outcome.exit_code == 0:
+    if outcome.status in ("complete", STOPPED):
         page, _ = write_report(folder)
         say(console, f"Both scores side by side: {page}; in MLflow after: {command('publish', folder)}")
     return outcome

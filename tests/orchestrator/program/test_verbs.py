@@ -196,6 +196,27 @@ def test_retry_failed(changes, study: Study, own_code_forgotten) -> None:
     assert_equal_curves(state, study.run(name="unbroken"))
 
 
+CRASHES = "float(given['lr']) == 0.5 and step == 15 and 1 / 0"
+DIVERGES = "float(given['lr']) == 0.5 and step == 15 and (run.failed(step), sys.exit(0))"
+CRASHES_ONCE = "step == 15 and run.reported == 0 and sys.exit(3)"
+
+
+@pytest.mark.parametrize(("code", "ended"), [(CRASHES, 1), (DIVERGES, 0), (CRASHES_ONCE, 0)])
+def test_exit_code(code: str, ended: int, study: Study, lengthwise: CommandLine, tmp_path: Path) -> None:
+    """A crash that is given up is exit code 1, also of a later resume; diverged seeds and crashes mended by a retry 0.
+
+    The sweep is complete in either case: its other configuration has a score.
+    """
+    file = study.write(script(step=code), space={"config.lr": {"grid": [0.2, 0.5]}})
+    assert lengthwise("run", file, "--storage", tmp_path).returncode == ended
+    state = SweepState.load(tmp_path / "prog")
+    assert (state.ended, len(state.deaths)) == ("complete", ended)
+    assert lengthwise("resume", state.folder).returncode == ended
+    study.write(script())
+    words = ("resume", state.folder, "--retry-failed", "--accept-code-change")
+    assert lengthwise(*words).returncode == 0 and not SweepState.load(state.folder).deaths
+
+
 def test_edited_script_changes_nothing_in_mid_sweep(study: Study) -> None:
     """The first member breaks the script of the user; the copies are run, also by `python -m`."""
     for command in (["python", "-S", "train.py", "${args}"], ["python", "-m", "train", "${args}"]):
