@@ -5,13 +5,17 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestrator.addresses import address_of
 
+MOST_ERRORS = 3  # different ones in a sentence
 NOT_REACHED = "not reached"  # an infinite value of a metric that counts until something is reached
 MOST_NUMBERS = 100_000  # that a range in a command may have
 USUAL = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "batch", "train_length": "train"}
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12}\b|\d+(?:[.,]\d+)*")  # also of an address, and a config_id
+
+_Subject = TypeVar("_Subject")
 
 
 def label(number: int | None) -> str:
@@ -122,15 +126,30 @@ def command(verb: str, folder: Path) -> str:
     return f"lengthwise {verb} {shlex.quote(address_of(folder) or str(folder))}"
 
 
+def group_errors(errors: Iterable[tuple[str, _Subject]]) -> dict[str, list[_Subject]]:
+    """Group (message, subject) pairs whose messages differ in numbers alone, the largest group first.
+
+    Returns the first message of each group with all of its subjects. Steps, sizes, addresses, process ids and names of
+    packs and configurations count as numbers.
+    """
+    groups: dict[str, tuple[str, list[_Subject]]] = {}
+    for message, subject in errors:
+        groups.setdefault(_NUMBER.sub("0", message), (message, []))[1].append(subject)
+    return dict(sorted(groups.values(), key=lambda group: -len(group[1])))
+
+
 def describe_deaths(deaths: Sequence[tuple[str, str]], folder: Path) -> str:
-    """Return how many packs were given up, the last error, and what to do; empty without any.
+    """Return how many packs were given up, the most frequent errors, and what to do; empty without any.
 
     `deaths` has the pack_id and the error of each.
     """
     if not deaths:
         return ""
+    groups = group_errors((error, pack_id) for pack_id, error in deaths)
+    texts = [f"{error} ({len(alike)} alike)" if len(alike) > 1 else error for error, alike in groups.items()]
+    texts[MOST_ERRORS:] = [f"{len(texts) - MOST_ERRORS} other errors"] if len(texts) > MOST_ERRORS else []
     more = f"details: {command('status', folder)} --trace; try them again: {command('resume', folder)} --retry-failed"
-    return f"{counted(len(deaths), 'pack')} died: {deaths[-1][1]}; {more}"
+    return f"{counted(len(deaths), 'pack')} died: {'; '.join(texts)}; {more}"
 
 
 def spans(numbers: Sequence[int]) -> str:

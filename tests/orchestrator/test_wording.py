@@ -5,7 +5,15 @@ import re
 from pathlib import Path
 
 import orchestrator
-from orchestrator.wording import compact_pair, compact_value, read_numbers, short_keys, spans, three_digits
+from orchestrator.wording import (
+    compact_pair,
+    compact_value,
+    group_errors,
+    read_numbers,
+    short_keys,
+    spans,
+    three_digits,
+)
 
 
 def test_words():
@@ -25,6 +33,20 @@ def test_words():
 def test_compact_pairs_differ() -> None:
     assert compact_pair(0.0551, 0.055) == ("0.0551", "0.055")
     assert compact_pair(0.0551, 0.0550576) == ("0.0551", "0.0550576")
+
+
+def test_errors_that_differ_in_numbers_are_grouped() -> None:
+    groups = group_errors(
+        [
+            ("KeyError: 'x'", 0),
+            ("out of memory at step 1,120: 38.50 MiB at 0x7f01ab, pid 41 of d2b839d8669a", 1),
+            ("out of memory at step 240: 7 MiB at 0x80, pid 5 of 929e3839c8f4", 2),
+            ("out of memory at line 240", 3),
+            ("KeyError: 'y'", 4),
+        ]
+    )
+    assert [*groups.values()] == [[1, 2], [0], [3], [4]]
+    assert next(iter(groups)).startswith("out of memory at step 1,120: 38.50 MiB")
 
 
 def test_every_command_in_a_message_is_quoted_for_a_shell() -> None:

@@ -6,7 +6,7 @@ import html
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from string import Template
 from typing import Any
@@ -24,10 +24,10 @@ from orchestrator.report.tables.provenance import provenance_section
 from orchestrator.report.tables.race import race_section
 from orchestrator.results.analysis import shows_effects
 from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.summary import Summary
-from orchestrator.wording import command, describe_deaths, format_values, label
+from orchestrator.results.summary import Row, Summary
+from orchestrator.wording import command, describe_deaths, first_few, format_values, group_errors, label, spans
 
-MOST_FAILURES = 40  # that are listed
+MOST_FAILURES, MOST_NAMED = 20, 12  # reasons that are listed, configurations that are named with one
 _INTERVAL = re.compile(r"\[[^\[\]]{,40}\]")
 
 
@@ -104,20 +104,33 @@ def _sections(result: Summary) -> Iterator[str]:
 
 
 def _failures(result: Summary) -> Iterator[str]:
-    """Yield which seeds of which configurations failed, and why; nothing if none did."""
-    lost = [(row, seed, why) for row in result.rows for seed, why in row.failures]
-    if not lost and not result.state.deaths:
+    """Yield why seeds failed, and which of which configurations, a line for reasons alike; nothing if none did."""
+    groups = group_errors((why, (row, seed)) for row in result.rows for seed, why in row.failures)
+    if not groups and not result.state.deaths:
         return
-    shown = lost[:MOST_FAILURES]
-    cells = {
-        "configuration": [label(row.number) for row, _, _ in shown],
-        "values": [format_values(row.values, result.searched) or "-" for row, _, _ in shown],
-        "seed": [str(seed) for _, seed, _ in shown],
-        "why": [why for _, _, why in shown],
-    }
-    more = [f"{len(lost) - MOST_FAILURES} more are in the ledger."] if len(lost) > MOST_FAILURES else []
+    lines = [
+        {
+            "seeds": str(len(failed)),
+            "which": _describe_seeds(failed),
+            "why, for example": f"{label(row.number)} ({values}), seed {seed}: {why}" if values else why,
+        }
+        for why, failed in groups.items()
+        for row, seed in failed[:1]
+        for values in [format_values(row.values, result.searched)]
+    ]
+    cells = {name: [line[name] for line in lines[:MOST_FAILURES]] for name in (lines[0] if lines else ())}
+    more = [f"{len(lines) - MOST_FAILURES} more reasons are in the ledger."] if len(lines) > MOST_FAILURES else []
     died = [describe_deaths(result.state.deaths, result.folder)] if result.state.deaths else []
-    yield _section(Section(heading="What failed", cells=cells if lost else {}, paragraphs=died, notes=more))
+    yield _section(Section(heading="What failed", cells=cells, paragraphs=died, notes=more))
+
+
+def _describe_seeds(failed: Sequence[tuple[Row, int]]) -> str:
+    """Return the seeds by configuration: "#0 seeds 0-3, #7 seed 2"."""
+    seeds: dict[int, list[int]] = {}
+    for row, seed in failed:
+        seeds.setdefault(row.number, []).append(seed)
+    texts = [f"{label(number)} seed{'s'[: len(own) > 1]} {spans(own)}" for number, own in sorted(seeds.items())]
+    return first_few(texts, MOST_NAMED)
 
 
 def _commands(result: Summary) -> str:

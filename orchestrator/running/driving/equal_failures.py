@@ -1,11 +1,9 @@
 """Stops a sweep whose first packs all fail alike, which a program that cannot work at all does."""
 
-import re
-
 from orchestrator.errors import LengthwiseError
 from orchestrator.interface import WITHOUT_LAST
 from orchestrator.record.state.state import SweepState
-from orchestrator.wording import command
+from orchestrator.wording import command, group_errors
 
 _SHOWN_LINES = 15
 
@@ -26,7 +24,7 @@ def refuse_equal_failures(state: SweepState, most: int | None) -> None:
     ended_early = all(WITHOUT_LAST in (pack.error or "") for pack in ended)
     if not ended_early and any(pack.evaluations for pack in packs):
         return
-    errors = {re.sub(r"\b[0-9a-f]{12}\b|\d+", "", pack.error or "") for pack in ended}  # without names and seeds
+    errors = group_errors((pack.error or "", pack) for pack in ended)
     if len(errors) > 1 or any(pack.status != "failed" for pack in ended):
         return
     log = next((pack.traces[-1] for pack in ended if pack.traces and pack.traces[-1]), None) or "(its log is empty)"

@@ -4,7 +4,7 @@ import math
 import statistics
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from orchestrator.record.ledger.lock import running
@@ -19,8 +19,9 @@ from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.results.scoring.search_design import count_planned, planned_size
 from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
 from orchestrator.running.driving.work import Running
-from orchestrator.wording import command, counted, duration, label, three_digits
+from orchestrator.wording import command, counted, duration, first_few, group_errors, label, three_digits
 
+MOST_PACKS = 4  # with one error, that are named
 NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
 
@@ -171,8 +172,9 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         rows.append(("code", code_sentence(state.codes[-1])))
     rows += [("packs differ", sentence) for sentence in RanUnder.from_state(state).sentences]
     if attempts:
-        rows.append(("packs that died", f"{len(attempts)}, last: {attempts[-1]}"))
-    rows += [("pack given up", f"{pack_id}: {error}") for pack_id, error in state.deaths]
+        rows.append(("attempts that died", f"{len(attempts)}, last: {attempts[-1]}"))
+    deaths = group_errors((error, pack_id) for pack_id, error in state.deaths)
+    rows += [("packs given up", f"{_describe_packs(pack_ids)}: {error}") for error, pack_ids in deaths.items()]
     if state.deaths:
         rows.append(("try them again", f"{command('resume', state.folder)} --retry-failed"))
     return rows
@@ -215,16 +217,20 @@ def _stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
 
 
 def trace_lines(state: SweepState) -> list[str]:
-    """Return lines with every error that ended a pack, once, its traceback and its packs."""
-    packs: dict[tuple[str, str | None], list[str]] = {}
-    for pack in state.packs.values():
-        for error, trace in zip(pack.attempts, pack.traces, strict=True):
-            packs.setdefault((error, trace), []).append(pack.pack_id)
-    if not packs:
+    """Return lines with every error that ended a pack, its traceback and its packs, once for those that are alike."""
+    groups = group_errors(
+        (f"{error}\n{trace or NO_TRACE}", pack.pack_id)
+        for pack in state.packs.values()
+        for error, trace in zip(pack.attempts, pack.traces, strict=True)
+    )
+    if not groups:
         return ["no pack has died: there is no traceback"]
     lines = []
-    for (error, trace), of in packs.items():
-        names = list(dict.fromkeys(of))
-        lines += ["", f"{counted(len(of), 'attempt')} of {counted(len(names), 'pack')} ({', '.join(names)}): {error}"]
-        lines += (trace or NO_TRACE).rstrip().splitlines()
+    for text, pack_ids in groups.items():
+        packs = _describe_packs(list(dict.fromkeys(pack_ids)))
+        lines += ["", *f"{counted(len(pack_ids), 'attempt')} of {packs}: {text}".rstrip().splitlines()]
     return lines
+
+
+def _describe_packs(pack_ids: Sequence[str]) -> str:
+    return f"{counted(len(pack_ids), 'pack')} ({first_few(pack_ids, MOST_PACKS)})"

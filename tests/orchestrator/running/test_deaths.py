@@ -174,12 +174,13 @@ def test_tracebacks_are_shown_once_each_with_the_packs_they_ended(tmp_path, synt
     assert trace_lines(state) == ["no pack has died: there is no traceback"]
     first, second = list(state.packs)[:2] if len(state.packs) > 1 else [*state.packs] * 2
     with Ledger.open(folder) as ledger:
-        for pack_id in (first, second):
-            ledger.append("attempt", pack_id=pack_id, attempt=1, error="ValueError: no", trace="Traceback:\n  mine\n")
+        for line, pack_id in enumerate((first, second)):
+            trace = f"Traceback, line {line}:\n  mine\n"
+            ledger.append("attempt", pack_id=pack_id, attempt=1, error=f"ValueError: no {line}", trace=trace)
         ledger.append("attempt", pack_id=first, attempt=2, error="killed")
     lines = trace_lines(SweepState.load(folder))
     assert lines.count("  mine") == 1 and NO_TRACE in lines
-    assert any(line.startswith("2 attempts of ") and line.endswith("ValueError: no") for line in lines)
+    assert any(line.startswith("2 attempts of ") and line.endswith("ValueError: no 0") for line in lines)
     assert lines[-2:] == [f"1 attempt of 1 pack ({first}): killed", NO_TRACE]
 
 

@@ -192,7 +192,7 @@ def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_die
     ((pack_id, error),) = died.deaths
     assert pack_id == victims[0] and "AttributeError" in error and len(died.packs[pack_id].attempts) == 1
     status = dict(status_rows(died))
-    assert "crashed" in status["seeds failed"] and "AttributeError" in status["pack given up"]
+    assert "crashed" in status["seeds failed"] and "AttributeError" in status["packs given up"]
     kept = {name: score for name, score in scores(died).items() if score is not None}
     with Ledger.open(one.folder) as ledger:
         ledger.append("retry", pack_ids=[pack_id])
