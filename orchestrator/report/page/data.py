@@ -119,6 +119,8 @@ def _effects(result: Summary) -> Iterator[dict[str, Any]]:
                     for slope in effect.partial.slopes
                 ],
                 "importance": _finite(effect.importance.share),
+                "test": effect.test,
+                "p": _finite(effect.p),
                 "reason": effect.reason or "",
                 "alone": effect.matched,
             }  # fmt: skip

@@ -86,10 +86,16 @@ const marker = c => c === state.first ? "A " : c === state.second ? "B " : "";
 const isDecades = values => page.metrics[0].log && d3.min(values) > 0 && d3.max(values) / d3.min(values) > 30;
 const logTicks = scale => scale.domain()[1] / scale.domain()[0] >= 10 ? value => (/^1/.test(value.toExponential()) ? d3.format("~g")(value) : "") : d3.format("~g");
 
+// Configurations that failed have no outcome: they stand in a strip beyond the worse end of its axis.
+const failed = d3.range(C).filter(c => all[c].state === "failed"), STRIP = failed.length ? 20 : 0;
+const [ABOVE, BELOW] = page.metrics[0].direction === "minimize" ? [STRIP, 0] : [0, STRIP];
+const cross = (selection, cs, at) => pointable(selection.append("g").selectAll("text").data(cs).join("text")).text("\u00d7")
+  .attr("class", c => `cross${isIn(c) ? "" : " out"}`).attr("text-anchor", "middle").attr("transform", c => `translate(${at(c)})`);
+
 // Which configurations the axes leave in; each filter is [low, high] as parts of the height of its axis.
 const axes = [
   ...page.hyperparameters.map(one => ({...one, values: one.values})),
-  ...["selection", "test"].map(name => ({name, values: all.map(one => one[name]), number: true, log: isDecades(all.map(one => one[name]).filter(value => value !== null))})),
+  ...["selection", "test"].map(name => ({name, outcome: true, values: all.map(one => one[name]), number: true, log: isDecades(all.map(one => one[name]).filter(value => value !== null))})),
 ].filter(axis => axis.values.some(value => value !== null));
 for (const axis of axes) {
   const known = axis.values.filter(value => value !== null), distinct = [...new Set(known)];
@@ -409,9 +415,9 @@ function drawPoints() {
   box.replaceChildren();
   const name = `${page.judged.metric} (${page.judged.average})`;
   $("outcome-note").textContent = `${name}, median over seeds of the mean over the ${state.outcome} lengths, for each configuration.`;
-  for (const [place, axis] of axes.filter(one => one.name !== "selection" && one.name !== "test").entries()) {
+  for (const [place, axis] of axes.filter(one => !one.outcome).entries()) {
     const width = Math.max(220, (box.clientWidth - 24 * 3) / Math.max(1, Math.floor(box.clientWidth / 254))), height = 180, left = 48, bottom = 36, top = 8;
-    const wide = Math.min(width, 340), x = axis.scale.copy().range([left + 8, wide - 12]), y = outcomeScale(height - bottom, top);
+    const wide = Math.min(width, 340), x = axis.scale.copy().range([left + 8, wide - 12]), y = outcomeScale(height - bottom - BELOW, top + ABOVE);
     const svg = d3.select(box).append("svg").attr("width", "100%").attr("viewBox", [0, 0, wide, height]).attr("role", "img").attr("aria-label", `${state.outcome} outcome against ${axis.name}`);
     const ticks = axis.number ? d3.axisBottom(x).ticks(4).tickValues(axis.ticks).tickFormat(axis.ticks ? shorter : axis.log ? logTicks(x) : d3.format("~g")) : d3.axisBottom(x).tickFormat(shorter);
     svg.append("g").attr("transform", `translate(0,${height - bottom})`).call(ticks.tickSizeOuter(0));
@@ -422,6 +428,10 @@ function drawPoints() {
     pointable(svg.append("g").selectAll("circle").data(known).join("circle")).attr("class", c => `dot${isIn(c) ? "" : " out"}`)
       .attr("cx", c => x(axis.values[c]) + spread(c)).attr("cy", c => y(all[c][state.outcome])).attr("r", c => marker(c) ? 6 : 4.2).attr("fill", colour)
       .append("title").text(c => `${all[c].label}: ${axis.name} ${shorter(axis.values[c])}, ${digits(all[c][state.outcome])}`);
+    const edge = ABOVE ? top + 6 : height - bottom - 6;
+    if (STRIP) svg.append("text").attr("class", "failed").attr("x", left - 6).attr("y", edge + 4).attr("text-anchor", "end").text("failed");
+    cross(svg, failed.filter(c => axis.values[c] !== null), c => [x(axis.values[c]) + spread(c), edge + 5])
+      .append("title").text(c => `${all[c].label}: ${axis.name} ${shorter(axis.values[c])}, failed`);
     if (!place) svg.attr("data-outcome", state.outcome);
   }
 }
@@ -431,14 +441,20 @@ function drawParallel() {
   const box = $("parallel");
   box.replaceChildren();
   if (axes.length < 2) return;
-  const width = Math.max(box.parentElement.clientWidth, axes.length * 84), height = 270, top = 30, bottom = 14, left = 46, right = 30;
+  const width = Math.max(box.parentElement.clientWidth, axes.length * 84), height = 270, top = 30 + ABOVE, bottom = 14 + BELOW, left = 46, right = 30;
   const x = d3.scalePoint(axes.map(one => one.name), [left, width - right]), at = axes.map(axis => axis.scale.copy().range([height - bottom, top]));
   const svg = d3.select(box).append("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height]);
-  const line = c => d3.line().defined(value => value !== null)(axes.map((axis, place) => axis.values[c] === null ? null : [x(axis.name), at[place](axis.values[c])]));
+  const edge = ABOVE ? top - 12 : height - bottom + 14, isLost = (axis, c) => axis.outcome && all[c].state === "failed";
+  const line = c => d3.line().defined(value => value !== null)(axes.map((axis, place) =>
+    isLost(axis, c) ? [x(axis.name), edge] : axis.values[c] === null ? null : [x(axis.name), at[place](axis.values[c])]));
   pointable(svg.append("g").selectAll("path").data(d3.range(C).reverse()).join("path"))
-    .attr("class", c => `ray${isIn(c) ? "" : " out"}`).attr("stroke", colour).attr("d", line);
+    .attr("class", c => `ray${all[c].state === "failed" ? " failed" : ""}${isIn(c) ? "" : " out"}`).attr("stroke", colour).attr("d", line);
   const part = pixel => (height - bottom - pixel) / (height - bottom - top);
   axes.forEach((axis, place) => {
+    if (axis.outcome && STRIP) {
+      cross(svg, failed, () => [x(axis.name), edge + 5]);
+      svg.append("text").attr("class", "failed").attr("x", x(axis.name) - 9).attr("y", edge + 4).attr("text-anchor", "end").text("failed");
+    }
     const group = svg.append("g").attr("class", "axis").attr("transform", `translate(${x(axis.name)})`), kept = state.filters[axis.name];
     group.call(d3.axisLeft(at[place]).ticks(5).tickValues(axis.ticks).tickFormat(!axis.number || axis.ticks ? shorter : axis.log ? logTicks(at[place]) : d3.format("~g")));
     const pixels = kept && [height - bottom - kept[1] * (height - bottom - top), height - bottom - kept[0] * (height - bottom - top)];
@@ -466,8 +482,9 @@ function drawParallel() {
 
 // The effects of hyperparameters with their intervals; they do not change.
 function drawEffects() {
-  const box = $("effects"), {effects} = page;
-  if (!effects.length) { box.replaceChildren(...(page.no_effects ? [make("h3", "Effects"), make("p", page.no_effects)] : [])); return; }
+  const box = $("effects"), {effects} = page, bounded = one => one.p !== null || [one.correlation, ...[...one.differences, ...one.slopes].map(found => found.ends)].some(ends => ends[1] !== null);
+  const why = effects.some(bounded) ? "" : page.no_effects || (effects.length ? `No effect has an interval or a test: ${[...new Set(effects.map(one => one.reason).filter(Boolean))].join("; ")}.` : "");
+  if (!effects.some(bounded)) { box.replaceChildren(...(why ? [make("h3", "Effects"), make("p", why)] : [])); return; }
   const text = ([value, low, high]) => value === null ? "-" : low === null ? signed(value) : `${signed(value)} [${signed(low)}, ${signed(high)}]`;
   const body = [], steepest = d3.max(effects.flatMap(one => one.slopes.flatMap(slope => slope.ends)), Math.abs) || 1;
   const furthest = d3.max(effects.flatMap(one => one.differences.flatMap(found => found.ends)), Math.abs) || 1;
@@ -480,7 +497,7 @@ function drawEffects() {
   for (const one of effects.toSorted((x, y) => names.indexOf(x.name) - names.indexOf(y.name))) {
     const alone = [...(one.correlation[0] === null ? [] : [{value: "", ends: one.correlation, most: 1}]), ...one.differences.map(found => ({...found, most: furthest}))];
     for (let n = 0; n < Math.max(1, alone.length, one.slopes.length); n++)
-      body.push([n ? "" : one.name + (one.alone ? "" : " *"), n ? "" : one.at, alone[n] ? cell(alone[n], alone[n].most, one.alone) : n ? "" : one.reason, cell(one.slopes[n], steepest, one.alone), n ? "" : one.n,
+      body.push([n ? "" : one.name + (one.alone ? "" : " *"), n ? "" : one.at, alone[n] ? cell(alone[n], alone[n].most, one.alone) : n ? "" : one.p === null ? one.reason : `${one.test}: p = ${one.p.toPrecision(3)}`, cell(one.slopes[n], steepest, one.alone), n ? "" : one.n,
         n || one.importance === null ? "" : one.importance.toFixed(2)]);
   }
   const rises = page.metrics[0].direction === "maximize" ? "better" : "worse";
@@ -523,7 +540,7 @@ on("clear", "click", () => { state.filters = {}; });
 document.querySelectorAll("form").forEach(form => form.addEventListener("submit", event => event.preventDefault()));
 
 const y = load();
-if (!axes.some(one => one.name !== "selection" && one.name !== "test")) $("hyperparameters").hidden = true;
+if (!axes.some(one => !one.outcome)) $("hyperparameters").hidden = true;
 if (!all.some(one => one.test !== null)) $("outcome").closest("form").hidden = true;
 drawEffects();
 update();

@@ -176,6 +176,46 @@ def test_the_page_works_in_a_frame_without_rights_as_in_mlflow(built, tab, tmp_p
     assert tab.problems == []
 
 
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_failed_configurations_stand_beyond_the_worse_end_of_the_outcome(direction, tab, tmp_path, synthetic_sweep):
+    values = [{"training.learning_rate": 10.0 ** -(4 - n), "model.norm": ["none", "pre"][n % 2]} for n in range(4)]
+    lost = {(3, seed): 60 for seed in range(2)}
+    spec = {} if direction == "minimize" else {"objective.metric": "margin", "objective.direction": "maximize"}
+    path, _ = write_report(synthetic_sweep(tmp_path / direction, values, 2, curve, lost, spec=spec).folder)
+    tab.problems.clear()
+    tab.open(path.as_uri())
+    place = tab.read(
+        "[...document.querySelectorAll('#table tbody tr')].find(e => e.cells[1].textContent === 'failed').dataset.c"
+    )
+    at = "(e => { const box = e.getBoundingClientRect(); return (box.top + box.bottom) / 2 })"
+    sign = -1 if direction == "minimize" else 1  # of what is worse, down the page
+    for picture in ("#points svg:first-child", "#points svg:last-child"):  # a hyperparameter each
+        crosses = tab.read(f"[...document.querySelectorAll('{picture} .cross')].map(e => [e.dataset.c, {at}(e)])")
+        dots = tab.read(f"[...document.querySelectorAll('{picture} .dot')].map(e => [e.dataset.c, {at}(e)])")
+        assert [c for c, _ in crosses] == [place] and place not in [c for c, _ in dots] and len(dots) == 3
+        assert all(sign * crosses[0][1] > sign * y for _, y in dots)
+    assert tab.read("document.querySelectorAll('#parallel .cross').length") == 2  # at the selection and test lengths
+    last = "e => [e.dataset.c, +e.getAttribute('d').split(',').pop()]"
+    ends = tab.read(f"[...document.querySelectorAll('#parallel .ray')].map({last})")
+    (failed,) = [end for c, end in ends if c == place]
+    assert all(sign * failed > sign * end for c, end in ends if c != place)
+    assert tab.problems == []
+
+
+def test_effects_without_an_interval_have_their_test_or_a_reason_in_place_of_a_table(tab, tmp_path, synthetic_sweep):
+    values = [{"model.norm": ["none", "pre"][n % 2], "training.batch_size": 16 + n} for n in range(4)]
+    tests = {}
+    for sampler in ("random", "tpe"):
+        spec = {"search.sampler": sampler, "space": {"model.norm": {"choice": ["none", "pre"]}}}
+        path, _ = write_report(synthetic_sweep(tmp_path / sampler, values, 2, curve, spec=spec).folder)
+        tab.open(path.as_uri())
+        tests[sampler] = tab.read(
+            "[...document.querySelectorAll('#effects tbody tr')].map(e => e.cells[2].textContent)"
+        )
+    assert tests["random"] and all("p = 0." in text for text in tests["random"][:2]) and tests["tpe"] == []
+    assert "tpe" in tab.read("document.querySelector('#effects').textContent")
+
+
 def test_a_page_without_any_evaluation_opens(tmp_path, tab, synthetic_sweep):
     path, _ = write_report(synthetic_sweep(tmp_path / "none", [{}], 2, curve, ended=False, stop_after_step=0).folder)
     tab.problems.clear()
