@@ -23,6 +23,7 @@ from orchestrator.report.tables.seed_comparisons import (
     difference_notes,
     meaning,
     pairs_needed,
+    verdict_sentence,
 )
 from orchestrator.report.terminal import lay_out, prose, rich_table
 from orchestrator.results.comparing.named_comparison import NamedComparison, compare_named
@@ -96,8 +97,11 @@ def compare_and_show(
 
 
 def _show_named(compared: NamedComparison, console: Console) -> Iterator[RenderableType]:
-    """Yield which configurations are compared, the keys in which they differ, and their differences."""
+    """Yield the verdict, which configurations are compared, the keys in which they differ, and their differences."""
     result, comparisons = compared.first.result, compared.comparisons
+    sides, is_one_sweep = (compared.first, compared.second), compared.second.result is result
+    names = [label(side.row.number) + ("" if is_one_sweep else f" of {side.result.name}") for side in sides]
+    yield _show_verdict(comparisons[0], names, console, result)
     for name, side in (("First", compared.first), ("Second", compared.second)):
         yield prose(f"{name}: {_describe_configuration(side)}", console, result)
     differing = comparisons[0].shared.differing
@@ -108,12 +112,18 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
     notes = [f"Here {meaning(comparisons)}", *difference_notes(comparisons)]
     if len(comparisons) > 1:
         notes.append("Each group of lengths has its own p, not corrected for their number.")
-    if compared.first.result is compared.second.result and 1 in (compared.first.row.rank, compared.second.row.rank):
+    if is_one_sweep and 1 in (compared.first.row.rank, compared.second.row.rank):
         notes.append(
             "One of them was ranked first by the selection lengths, so differences there favour it, and differences at "
             "other lengths too as far as seeds that are good at one are good at the other."
         )
     yield from (prose(note, console, result, "dim") for note in notes)
+
+
+def _show_verdict(line: SeedComparison, names: Sequence[str], console: Console, result: Summary) -> RenderableType:
+    """Return the first line of a comparison; names that are equal are replaced by those of the lines below it."""
+    first, second = names if names[0] != names[1] else ("First", "Second")
+    return prose(verdict_sentence(line, first, second, result.infinite), console, result, "bold")
 
 
 def _describe_configuration(side: Side) -> str:
@@ -172,8 +182,12 @@ def describe_noise(compared: SweepComparison) -> list[str]:
 
 
 def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[RenderableType]:
-    """Yield the settings in which two sweeps differ, the overall difference, and that of each matched configuration."""
+    """Yield the verdict, the settings in which two sweeps differ, and the differences: overall, and of each match."""
     first, matching = compared.first, compared.matching
+    if compared.together:
+        yield _show_verdict(compared.together[0], [first.name, compared.second.name], console, first)
+    else:
+        yield Text("Inconclusive: nothing can be compared.", "bold")
     for name, result in (("First", first), ("Second", compared.second)):
         yield prose(f"{name}: {_describe_sweep(result)}", console, result)
     for what, differing in (

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from orchestrator.report.tables.columns import NONE, Column, Columns, Lines, fields, interval, make_lines, p_value
+from orchestrator.results.comparing.questions import ASKED
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
-from orchestrator.wording import counted, spans, three_digits
+from orchestrator.wording import counted, lengths_in_words, spans, three_digits
 
 MOST = 15  # comparisons on a terminal
 MOST_VALUES = 2  # searched values beside a label; if more of them differ there are none
@@ -113,6 +114,29 @@ def meaning(comparisons: Sequence[SeedComparison]) -> str:
     worse = "worse" if question.direction == "minimize" else "better"
     sign = "" if question.direction == "none" else f"; + means that the first is {worse}"
     return f"differences are first minus second of {question.metric} ({question.average}){sign}."
+
+
+def verdict_sentence(line: SeedComparison, first: str, second: str, infinite: str = "inf") -> str:
+    """Return which of two is better and by how much, or that it is inconclusive, with interval and number of seeds."""
+    outcome, question = line.outcome, line.question
+    metric = f"{question.metric} ({question.average})"
+    kind = "" if question.group == ASKED else f"{question.group} "
+    where = f"at the {lengths_in_words(question.lengths, kind)}"
+    if math.isnan(outcome.difference):
+        return f"Inconclusive {where}: {outcome.reason}."
+    evidence = f"{100 * outcome.level:.1f} % interval, {counted(outcome.n, 'pair')} of seeds"
+    if line.verdict == "inconclusive":
+        why = f": {outcome.reason}" if math.isnan(outcome.low) else f" ({evidence})"
+        return f"Inconclusive {where}: {first} minus {second} in {metric} is {_describe_difference(line)}{why}."
+
+    # Name the better one first, and give the size of the difference without a sign.
+    better, other = (first, second) if line.verdict == "first" else (second, first)
+    lower = "higher" if question.direction == "maximize" else "lower"
+    ends = (three_digits(end, infinite) for end in sorted((abs(outcome.low), abs(outcome.high))))
+    size = f"{three_digits(abs(outcome.difference), infinite)} [{', '.join(ends)}]"
+    if question.direction == "none":
+        return f"{better} is lower than {other} {where}: {metric} by {size} ({evidence})."
+    return f"{better} is better than {other} {where}: {metric} is {lower} by {size} ({evidence})."
 
 
 def pairs_needed(tested: Sequence[SeedComparison]) -> int | None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
 
@@ -80,6 +81,13 @@ class SeedComparison:
         """The number of pairs in which the second is better, None like `first_better`."""
         first = self.first_better
         return None if first is None else self.outcome.n - first - self.outcome.ties
+
+    @property
+    def verdict(self) -> Literal["first", "second", "inconclusive"]:
+        """Which one is better, or lower if neither direction is, by an interval without 0."""
+        if not (self.outcome.low > 0 or self.outcome.high < 0):  # NaN without an interval
+            return "inconclusive"
+        return "first" if (self.outcome.low > 0) == (self.question.direction == "maximize") else "second"
 
 
 @lru_cache(REMEMBERED)

@@ -2,6 +2,7 @@
 
 import csv
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,6 +38,20 @@ def sweeps(tmp_path, synthetic_sweep):
 
 def run(*words):
     return CliRunner().invoke(cli.app, ["compare", *map(str, words)], terminal_width=200)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [("plain", "lower", "second"), ("lower", "plain", "first"), ("lower", "few", "inconclusive")],
+)
+def test_the_first_line_is_the_verdict_of_the_interval(sweeps, first, second, verdict):
+    compared = compare_sweeps(*(open_sweep(sweeps / name).summary for name in (first, second)))
+    (line, *_), (said, *_) = compared.together, run(sweeps / first, sweeps / second).output.splitlines()
+    assert line.verdict == verdict and (line.outcome.low <= 0 <= line.outcome.high) == (verdict == "inconclusive")
+    assert said.startswith({"first": first, "second": second}.get(verdict, "Inconclusive"))
+    assert f"{abs(line.outcome.difference):#.3g} [" in said and f"{100 * line.outcome.level:.1f} %" in said
+    turned = replace(line, question=replace(line.question, direction="maximize"))  # of a metric that should be high
+    assert turned.verdict == {"first": "second", "second": "first"}.get(verdict, "inconclusive")
 
 
 def test_sweeps_are_compared_drawn_and_written(sweeps):
