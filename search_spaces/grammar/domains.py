@@ -32,10 +32,12 @@ def _pair(first: Schema, second: Schema) -> Schema:
 class Domain(ABC):
     """The values a key is drawn from, and `when`: values other keys must have for it to be drawn (empty: always).
 
-    `schema` is the JSON Schema of the value of the key `kind`, `options` has the schemas of further keys.
+    `schema` is the JSON Schema of the value of the key `kind`, `syntax` a short form of that value for messages,
+    `options` has the schemas of further keys.
     """
 
     kind: ClassVar[str]
+    syntax: ClassVar[str] = "[low, high]"
     schema: ClassVar[Schema]
     options: ClassVar[dict[str, Schema]] = {}
 
@@ -58,6 +60,7 @@ class Domain(ABC):
 @dataclass(frozen=True)
 class _Listed(Domain):
     schema: ClassVar[Schema] = {"type": "array", "minItems": 1, "uniqueItems": True}
+    syntax: ClassVar[str] = "[a, b, ...]"
 
     values: tuple[Any, ...]
 
@@ -66,7 +69,8 @@ class _Listed(Domain):
         """Parse a non-empty list of distinct values."""
         values = raw[cls.kind]
         if not isinstance(values, list) or not values:
-            fault(f".{cls.kind}", "must be a list of values, at least one", given=values)
+            message = "must be a list of values, at least one"
+            fault(f".{cls.kind}", message, given=values, allowed=f"{{{cls.kind}: {cls.syntax}}}")
             return None
         seen: dict[Any, int] = {}
         for index, value in enumerate(values):
@@ -197,6 +201,7 @@ class Normal(Domain):
     """A normally distributed number of this mean and standard deviation, clipped to low and high if given."""
 
     kind = "normal"
+    syntax = "[mean, std]"
     schema = _pair(NUMBER, POSITIVE)
     options: ClassVar[dict[str, Schema]] = {
         "low": {"description": "Smaller values become this.", "type": ["number", "null"]},
@@ -246,6 +251,9 @@ class Normal(Domain):
 KINDS: dict[str, type[Domain]] = {
     kind.kind: kind for kind in (Choice, Grid, Uniform, LogUniform, OneMinusLogUniform, IntUniform, Normal)
 }
+
+SYNTAX = ", ".join(f"{{{kind.kind}: {kind.syntax}}}" for kind in KINDS.values())
+"""How every domain is written."""
 
 
 def is_number(value: Any, *, whole: bool = False) -> bool:

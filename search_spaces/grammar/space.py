@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, When, value_key
+from search_spaces.grammar.domains import KINDS, SYNTAX, Choice, Domain, Grid, When, is_number, value_key
 from search_spaces.grammar.problems import (
     ABSENT,
     SECTION_KEY,
@@ -74,25 +74,22 @@ def check_key(above: str, key: str, raw: dict[str, Any], sections: dict[str, Any
 
 def _parse_domain(address: str, raw: Any, findings: Findings) -> Domain | None:
     """Return the domain of a key, None if it is wrong, with a problem."""
-    kinds = ", ".join(KINDS)
 
     def fault(below: str, message: str, **details: Any) -> None:
         findings.add(address + below, message, **details)
 
     if not isinstance(raw, dict):
-        values = raw if isinstance(raw, list) else [raw]
-        nearest = f"{{choice: {shown(values, 40)}}}" if values and raw is not None else None
         message = "must be a domain; a fixed value belongs in its own section"
-        fault("", message, given=raw, allowed=kinds, nearest=nearest)
+        fault("", message, given=raw, allowed=SYNTAX, nearest=_guess_domain(raw))
         return None
     named = [name for name in raw if name in KINDS]
     if len(named) != 1:
         nested = next((name for name, inner in raw.items() if isinstance(inner, dict)), None)
         dotted = f"{address.removeprefix('space.')}.{nested}, with dots" if nested and not named else None
         similar = [nearest_name(name, KINDS, cutoff=0.85) for name in raw]
-        nearest = None if named else next(filter(None, similar), dotted)
+        nearest = None if named else next(filter(None, [*similar, _guess_domain(raw)]), dotted)
         message = f"names {len(named)} domains ({', '.join(named)}); keep one" if named else "names no domain"
-        fault("", message, given=raw, allowed=kinds, nearest=nearest)
+        fault("", message, given=raw, allowed=SYNTAX, nearest=nearest)
         return None
     kind = KINDS[named[0]]
     options = (*kind.options, "when")
@@ -102,6 +99,20 @@ def _parse_domain(address: str, raw: Any, findings: Findings) -> Domain | None:
     when = _parse_when(raw, fault)
     domain = kind.parse(raw, when or {}, fault)
     return None if unknown or when is None else domain
+
+
+def _guess_domain(raw: Any) -> str | None:
+    """Return the domain that a list, a value, a call such as "uniform(0, 1)", or a parameter of a W&B sweep means."""
+    if isinstance(raw, dict):
+        ends = [raw.get("min"), raw.get("max")]
+        if isinstance(raw.get("values"), list):
+            return _guess_domain(raw["values"])
+        kind = "log_uniform" if "log" in str(raw.get("distribution")) else "uniform"
+        return f"{{{kind}: {shown(ends)}}}" if all(map(is_number, ends)) else None
+    name, bracket, values = str(raw).rstrip(") ").partition("(")
+    if bracket and (called := nearest_name(name.strip(), KINDS, cutoff=0.85)):
+        return f"{{{called}: [{values}]}}"
+    return f"{{grid: {shown(raw if isinstance(raw, list) else [raw], 40)}}}" if raw not in (None, []) else None
 
 
 def _parse_when(raw: dict[str, Any], fault: Any) -> When | None:

@@ -9,6 +9,7 @@ import yaml
 from search_spaces import (
     Choice,
     Domain,
+    Grid,
     IntUniform,
     LogUniform,
     Normal,
@@ -23,6 +24,7 @@ from search_spaces import (
     parse_recorded,
     read_sweep,
 )
+from search_spaces.grammar.domains import KINDS
 
 Refuse = Callable[..., tuple[Problem, ...]]
 SPACE = """\
@@ -65,6 +67,26 @@ def load_domain(path: Path) -> Domain:
 )
 def test_domains_are_read(with_space: Callable[[str], Path], written: str, domain: Domain) -> None:
     assert load_domain(with_space(f"  model.width: {written}")) == domain
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("[0.1, 0.01]", Grid((0.1, 0.01))),
+        ("pre", Grid(("pre",))),
+        ("{values: [0.1, 0.01]}", Grid((0.1, 0.01))),
+        ("{min: 0.1, max: 0.2}", Uniform(0.1, 0.2)),
+        ("{distribution: log_uniform_values, min: 0.1, max: 0.2}", LogUniform(0.1, 0.2)),
+        ("loguniform(1.0e-4, 0.1)", LogUniform(1e-4, 0.1)),
+    ],
+)
+def test_what_is_no_domain_is_answered_by_the_one_that_is_meant(
+    with_space: Callable[[str], Path], problems: Refuse, written: str, meant: Domain
+) -> None:
+    drawn = "  model.dropout: {uniform: [0, 1]}\n  model.width:"
+    [problem] = problems(with_space(f"{drawn} {written}"))
+    assert load_sweep(with_space(f"{drawn} {problem.nearest}")).space["model.width"] == meant
+    assert problem.allowed is not None and all(f"{{{kind}: [" in problem.allowed for kind in KINDS)
 
 
 def test_bounds_become_floats(with_space: Callable[[str], Path]) -> None:

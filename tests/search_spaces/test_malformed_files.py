@@ -227,7 +227,7 @@ DOMAINS = {
     "clip below mean": ("{normal: [1, 1], high: 0}", ".high", "must not be below the mean, 1"),
     "clip to a point": ("{normal: [1, 1], low: 1, high: 1}", ".high", "must be above low"),
     "normal of text": ("{normal: [a, 1]}", ".normal[0]", "must be a number; given 'a'; allowed: [mean, std]"),
-    "bare list": ("[none, pre]", "", '{choice: ["none", "pre"]}'),
+    "bare list": ("[none, pre]", "", '{grid: ["none", "pre"]}'),
     "null domain": ("", "", "given null"),
     "empty grid": ("{grid: []}", ".grid", "at least one; given []"),
     "grid is text": ("{grid: none}", ".grid", "must be a list of values"),
