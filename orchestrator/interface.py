@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from orchestrator.measured import Measured
 from trainers.errors import Problem
-from trainers.tasks.metrics import Metric
+from trainers.tasks.metrics import RecordedMetric
 
 if TYPE_CHECKING:
     from orchestrator.code.own_code import Source
@@ -59,7 +59,7 @@ class DeclaredObjective:
     is trained on, whose metrics have no suffix.
     """
 
-    metrics: Mapping[str, Metric]
+    metrics: Mapping[str, RecordedMetric]
     averages: tuple[str, ...] | None
     lengths: tuple[int, ...] | None
     distribution: str = ""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from trainers.tasks.metrics import Metric
+from trainers.tasks.metrics import RecordedMetric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Measured:
 
     lengths: tuple[int, ...]
     averages: tuple[str, ...]
-    metrics: Mapping[str, Metric]
+    metrics: Mapping[str, RecordedMetric]
     longest_trained: Mapping[str, int]
     headline: tuple[str, ...]
     trained: Mapping[str, tuple[int, ...]]
@@ -75,9 +75,11 @@ class Measured:
             lengths=tuple(fields["lengths"]),
             averages=tuple(fields["averages"]),
             metrics={
-                name: Metric(base, one["distribution"], way, tuple(one["lengths"]), tuple(one["trained_lengths"]))
-                for one in fields["sets"]
-                for name, (base, way) in one["metrics"].items()
+                name: RecordedMetric(
+                    base, of_set["distribution"], way, tuple(of_set["lengths"]), tuple(of_set["trained_lengths"])
+                )
+                for of_set in fields["sets"]
+                for name, (base, way) in of_set["metrics"].items()
             },
             longest_trained=dict(fields["longest_trained"]),
             headline=tuple(fields["headline"]),
@@ -88,7 +90,7 @@ class Measured:
         )
 
 
-def _set_of(item: tuple[str, Metric]) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+def _set_of(item: tuple[str, RecordedMetric]) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
     metric = item[1]
     return metric.distribution, metric.lengths, metric.trained_lengths
 

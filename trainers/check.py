@@ -1,8 +1,8 @@
-"""Checks of tasks, models, positions, optimizers, averages and schedules: some batches, steps, one evaluation.
+"""Checks of tasks, metrics, models, positions, optimizers, averages and schedules: some batches, steps, an evaluation.
 
 `python -m trainers.check my_tasks` checks the classes that the module my_tasks (in the current folder, or installed)
 registers, and runs the examples of their docstrings. `lengthwise validate` and `run` call `check_task`,
-`check_model` and `check_optimizer` with the settings of a sweep.
+`check_model`, `check_optimizer` and `check_metrics` with the settings of a sweep.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,6 +41,7 @@ SMALL: dict[str, Any] = {  # the configuration in which a class is checked
     "model": {"name": "decoder", "layers": 2, "width": 8, "heads": 2},
     "training": {"steps": 2, "batch_size": ROWS, "learning_rate": 0.01},
 }
+LABELLED: dict[str, Any] = {"name": "copy_string", "train_length": 4, "test_lengths": [8]}  # targets are token ids
 
 
 def check_task(task: Task, lengths: Sequence[int] = ()) -> list[str]:
@@ -63,6 +65,14 @@ def check_optimizer(optimizer: Optimizer) -> list[str]:
     return _collect(_optimizer_problems(optimizer))
 
 
+def check_metrics(member: MemberConfig) -> list[str]:
+    """Return the problems of the metrics of `evaluation.metrics`, which are evaluated at the two shortest lengths.
+
+    An exception of their code is a problem.
+    """
+    return _collect(_metric_problems(member)) if member.evaluation.added else []
+
+
 def check_class(kind: str, name: str) -> list[str]:
     """Return the problems of one registered class, one sentence each."""
     try:
@@ -80,6 +90,10 @@ def check_class(kind: str, name: str) -> list[str]:
         own = {"name": name} | {item.name: SMALL["model"][item.name] for item in _sized_fields(cls)}
         model = own if kind == "model" else {**SMALL["model"], "position": name}
         return problems + check_model({**SMALL, "task": cls.trial_task or SMALL["task"], "model": model})
+    if kind == "metric" and _has_defaults(kind, name):
+        evaluation = {"metrics": {f"{name}_": {"kind": name}}}
+        sections = {**SMALL, "task": cls.trial_task or LABELLED, "evaluation": evaluation}
+        return problems + check_metrics(MemberConfig.from_dict(sections))
     if kind == "optimizer" and _has_defaults(kind, name):
         return problems + check_optimizer(registry.build(kind, {"name": name}))
     if kind in ("average", "schedule") and _has_defaults(kind, name):
@@ -177,6 +191,21 @@ def _optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
         yield "its weights or its state are not finite after two steps"
     elif bool((state.theta[1] - other.theta[0]).norm() > _MIXED * state.theta[1].norm()):
         yield "its update depends on the other members of its pack"
+
+
+def _metric_problems(member: MemberConfig) -> Iterator[str]:
+    """Yield values of members that depend on the pack; an exception of a metric's code is raised."""
+    added = member.evaluation.added
+    shortest = {length for metric in member.metrics.values() if metric.base in added for length in metric.lengths[:2]}
+    lengths = tuple(sorted(shortest or member.evaluated_lengths[:1]))
+    member = replace(member, evaluation=replace(member.evaluation, lengths=lengths))
+    pack = Pack([replace(_reduce(member), seed=seed) for seed in (0, 1)], torch.device("cpu"))
+    state, alone = State.initial(pack), pack.select([1])
+    (names, both), (_, single) = evaluate(pack, state), evaluate(alone, state.select([1]))
+    for label in added:
+        k = names.index(label)
+        if not np.allclose(both[1:, :, k], single[:, :, k], rtol=1e-3, atol=1e-5, equal_nan=True):
+            yield f"metric {label}: its value depends on the other members of the pack"
 
 
 def _reduce(member: MemberConfig) -> MemberConfig:

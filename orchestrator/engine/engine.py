@@ -17,12 +17,13 @@ from orchestrator.interface import DeclaredObjective, PackCost, Reporter
 from orchestrator.machine.gpus import hold_to_share
 from orchestrator.measured import Measured
 from search_spaces.grammar.problems import ENGINE_SECTIONS
-from trainers.check import check_model, check_optimizer, check_task
+from trainers.check import check_metrics, check_model, check_optimizer, check_task
 from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig
 from trainers.config.recorded import corrections, recorded_member
 from trainers.config.slots import Slot, single_problems, slot_of
 from trainers.errors import ConfigError, Problem
 from trainers.evaluation.weights import averages_kept
+from trainers.metrics.recorded import recorded_metrics
 from trainers.optimization.averaging import LARGE_SHARE
 from trainers.settings import registry
 from trainers.settings.fields import Settings, technical_keys
@@ -31,6 +32,7 @@ from trainers.training.compiling import rough_seconds
 from trainers.training.cost import Cost, estimate, trained_bytes
 
 if TYPE_CHECKING:
+    from trainers.metrics.metric import Metric
     from trainers.models.model import Model
     from trainers.tasks.task import Task
 
@@ -80,12 +82,14 @@ class Engine:
         except ConfigError:
             return None
         averages = lengths = None
+        added: Mapping[str, Metric] = {}
         with suppress(ConfigError, TypeError, AttributeError, ValueError):  # a section that is no mapping
             keys = [part.key for part in walk_parts(TrainingConfig, sections["training"], [])]
             averages = tuple(key.removeprefix("averages.") for key in keys if key.startswith("averages.")) or ("raw",)
-            evaluated = EvaluationConfig.from_mapping(sections["evaluation"]).lengths
-            lengths = tuple(sorted(task.lengths if isinstance(evaluated, str) else evaluated))
-        metrics = task.recorded_metrics(_model_metrics(sections["model"]), lengths or task.lengths)
+            evaluation = EvaluationConfig.from_mapping(sections["evaluation"])
+            lengths = tuple(sorted(task.lengths if isinstance(evaluation.lengths, str) else evaluation.lengths))
+            added = evaluation.added
+        metrics = recorded_metrics(task, _model_metrics(sections["model"]), added, lengths or task.lengths)
         first = task.distributions[0].name
         return DeclaredObjective(metrics=metrics, averages=averages, lengths=lengths, distribution=first)
 
@@ -105,7 +109,12 @@ class Engine:
         return [problem.under("task") for task in tasks for problem in task.data_problems()]
 
     def try_out(self, member: MemberConfig, folder: Path | None) -> list[tuple[str, str]]:
-        """Try a task, optimizer or model of the user's own for a step; shipped ones are known to work."""
+        """Try a task, optimizer or model of the user's own for a step, since shipped ones work, and added metrics."""
+        if problems := self._try_parts(member):
+            return problems
+        return [("evaluation.metrics", problem) for problem in check_metrics(member)]
+
+    def _try_parts(self, member: MemberConfig) -> list[tuple[str, str]]:
         task, model = member.task, member.model
         if _is_users_own(task) and (problems := check_task(task, member.evaluated_lengths)):
             return [("task.name", f"task {task.name}: {problem}") for problem in problems]
@@ -239,7 +248,7 @@ def measured_by(member: MemberConfig) -> Measured:
         averages=tuple(member.training.averages),
         metrics=member.metrics,
         longest_trained={name: lengths[-1] for name, lengths in trained.items()},
-        headline=tuple(task.headline),
+        headline=(*task.headline, *member.evaluation.added),
         trained=trained,
         technical=tuple(technical_keys(member)),
         axis=member.evaluation.axis,

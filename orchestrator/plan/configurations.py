@@ -14,7 +14,7 @@ from orchestrator.trainer import trainer_of
 from orchestrator.wording import spans
 from search_spaces import Problem, SweepFileError, SweepSpec
 from trainers.errors import ConfigError, nearest
-from trainers.tasks.metrics import Metric
+from trainers.tasks.metrics import RecordedMetric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ def _problem(spec: SweepSpec, key: str, message: str, **details: Any) -> Problem
 
 
 def unmeasured(
-    spec: SweepSpec, metrics: Mapping[str, Metric], averages: Iterable[str], lengths: Sequence[int]
+    spec: SweepSpec, metrics: Mapping[str, RecordedMetric], averages: Iterable[str], lengths: Sequence[int]
 ) -> list[Problem]:
     """Return problems for metrics, averages and lengths of the objective that a configuration does not measure."""
     objective = spec.objective

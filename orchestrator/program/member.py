@@ -12,7 +12,7 @@ from orchestrator.program.command import split_command, unknown_placeholders
 from trainers.errors import Problem, nearest
 from trainers.settings.fields import Settings, setting
 from trainers.settings.identity import digest, identity, structure
-from trainers.tasks.metrics import Metric
+from trainers.tasks.metrics import RecordedMetric
 
 DIRECTIONS = ("minimize", "maximize", "none")
 RAW = "raw"
@@ -182,7 +182,7 @@ class ProgramMember(Settings):
         for name in evaluation.metrics:
             lengths = evaluation.lengths_of(name)
             known = tuple(length for length in lengths if length in trained)
-            metrics[name] = Metric(name, "", evaluation.direction_of(name), lengths, known)
+            metrics[name] = RecordedMetric(name, "", evaluation.direction_of(name), lengths, known)
         return Measured(
             lengths=self.lengths,
             averages=evaluation.averages,

@@ -24,7 +24,7 @@ from orchestrator.program.run import run_member, search_path
 from search_spaces.grammar.problems import PROGRAM_SECTIONS, lookup
 from trainers.config.slots import single_problems, slot_of
 from trainers.errors import ConfigError, Problem, nearest
-from trainers.tasks.metrics import Metric
+from trainers.tasks.metrics import RecordedMetric
 
 if TYPE_CHECKING:
     from trainers.config.slots import Slot
@@ -67,7 +67,7 @@ class ProgramTrainer:
         except (ConfigError, TypeError, AttributeError):  # perhaps no mapping
             return None
         metrics = {
-            name: Metric(name, "", evaluation.direction_of(name), evaluation.lengths_of(name), ())
+            name: RecordedMetric(name, "", evaluation.direction_of(name), evaluation.lengths_of(name), ())
             for name in evaluation.metrics
         }
         lengths = tuple(sorted({length for metric in metrics.values() for length in metric.lengths}))

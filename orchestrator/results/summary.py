@@ -21,7 +21,7 @@ from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import NOT_REACHED, counted, lengths_in_words
 from search_spaces import Objective
-from trainers.tasks.metrics import Metric
+from trainers.tasks.metrics import RecordedMetric
 
 REMEMBERED = 4  # summaries whose effects and comparisons are cached: a report reads them several times
 
@@ -153,9 +153,9 @@ class Summary:
         return {row.config_id: row for row in self.rows}
 
     @cached_property
-    def metrics(self) -> dict[str, Metric]:
+    def metrics(self) -> dict[str, RecordedMetric]:
         """Every recorded metric by name; if configurations differ, that of the first one."""
-        metrics: dict[str, Metric] = {}
+        metrics: dict[str, RecordedMetric] = {}
         for measured in self.measured.values():
             for name, metric in measured.metrics.items():
                 metrics.setdefault(name, metric)

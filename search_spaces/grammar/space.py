@@ -18,6 +18,7 @@ from search_spaces.grammar.problems import (
     within,
 )
 
+METRICS = "evaluation.metrics"
 MAX_GRID_POINTS = 100_000
 
 
@@ -57,6 +58,9 @@ def check_key(above: str, key: str, raw: dict[str, Any], sections: dict[str, Any
         example = "config.lr" if "program" in sections else "model.width"
         starts = f"a section ({', '.join(sections)}) or a dotted key inside one, such as {example}"
         findings.add(address, f"a {place} key is {starts}", nearest=nearest)
+        return False
+    if "program" not in sections and within(key, METRICS):
+        findings.add(address, "is the same for all configurations, because metrics change no result; take it out")
         return False
     steps = key.split(".")
     for depth in range(1, len(steps)):

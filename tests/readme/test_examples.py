@@ -25,8 +25,8 @@ from trainers.settings import registry
 
 QUICKSTART = ROOT / "search_spaces" / "quickstart.yaml"
 TASK, POSITION, QUOTED = '@register("task"', '@register("position"', '@register("average"'
-MODEL, OPTIMIZER = '@register("model"', '@register("optimizer"'
-METRIC = "class WithFirstMistake("
+MODEL, OPTIMIZER, METRIC = '@register("model"', '@register("optimizer"', '@register("metric"'
+FIRST_MISTAKE = "class WithFirstMistake("
 
 
 def source() -> dict[str, Any]:
@@ -141,7 +141,7 @@ def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump(whole), encoding="utf-8")
     assert load_checked(file).imports == ("my_tasks",)
     assert list(check_class("task", "running_maximum")) == []
-    (metric,) = [text for text in page("trainers/README.md").blocks("python") if METRIC in text]
+    (metric,) = [text for text in page("trainers/README.md").blocks("python") if FIRST_MISTAKE in text]
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(metric, "README.md", "exec"), names)
     measured = type("Measured", (names["WithFirstMistake"], registry.lookup("task", "running_maximum")), {})
@@ -156,12 +156,17 @@ def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("own_code_forgotten")
 @pytest.mark.parametrize(
     ("kind", "name", "marker"),
-    [("position", "windowed", POSITION), ("model", "running_sum", MODEL), ("optimizer", "sam", OPTIMIZER)],
+    [
+        ("position", "windowed", POSITION),
+        ("model", "running_sum", MODEL),
+        ("optimizer", "sam", OPTIMIZER),
+        ("metric", "right_margin", METRIC),
+    ],
 )
 def test_a_class_of_a_page_keeps_the_contract(
     kind: str, name: str, marker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pages = (page("trainers/README.md"), page("trainers/optimization/README.md"))
+    pages = [page(f"trainers/{name}README.md") for name in ("", "optimization/", "tasks/")]
     (text,) = [text for one in pages for text in one.blocks("python") if marker in text]
     (tmp_path / f"readme_{kind}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
@@ -178,7 +183,7 @@ class Silent:
 
 
 @pytest.mark.usefixtures("own_code_forgotten")
-@pytest.mark.parametrize("text", python_blocks(TASK, POSITION, MODEL, QUOTED, without=True))
+@pytest.mark.parametrize("text", python_blocks(TASK, POSITION, MODEL, METRIC, QUOTED, without=True))
 def test_python_of_a_page_runs(text: str, sandbox: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder that has the sweeps and files the examples name."""
     monkeypatch.chdir(sandbox)

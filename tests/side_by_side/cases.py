@@ -47,6 +47,7 @@ AVERAGES: tuple[dict[str, Any], ...] = (
     {"raw": {}, "ema": {"decay": 0.8}},
     {"raw": {}, "ema": {"decay": 0.5, "burn_in": 2, "update_period": 2}},
 )
+METRICS: dict[str, Any] = {"cross_entropy": {}, "calibration": {"bins": 4}, "attention_entropy": {}}
 NO_DROPOUT: dict[str, Any] = {"dropout": 0.0}
 
 
@@ -297,6 +298,7 @@ def _training() -> dict[str, list[Member]]:
         "training: float64 encoder": pack(SUM, {**ENCODER, "position": "rpe"}, {"dtype": "float64"}),
         "training: a configuration that diverges": diverging,
         "training: no evaluation but the last": pack(SIX, ATTENTION, evaluation={"every": None}),
+        "evaluation: metrics apart from the task": pack(SIX, ATTENTION, evaluation={"metrics": METRICS}),
         "training: one member": pack(SIX, ATTENTION)[:1],
     }
     return cases

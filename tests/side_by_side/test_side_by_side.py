@@ -25,6 +25,8 @@ def names_in(members: list[Member]) -> Iterator[tuple[str, str]]:
             yield "curriculum", built.training.curriculum.name
         if hasattr(built.model, "position"):
             yield "position", built.model.position.name
+        for metric in built.evaluation.added.values():
+            yield "metric", metric.name
         for average in built.training.averages.values():
             yield "average", average.name
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -14,17 +15,19 @@ from trainers.config.criterion_checks import (
     stage_problems,
 )
 from trainers.errors import ConfigError, Problem
+from trainers.metrics.recorded import recorded_metrics
 from trainers.optimization.criterion import Criterion, Stop
 from trainers.settings.fields import Settings, setting, settings_fields
 from trainers.settings.identity import digest, identity, structure
 
 if TYPE_CHECKING:
+    from trainers.metrics.metric import Metric
     from trainers.models.model import Model
     from trainers.optimization.averaging import Average
     from trainers.optimization.curricula import Curriculum
     from trainers.optimization.optimizer import Optimizer
     from trainers.optimization.schedules import Schedule
-    from trainers.tasks.metrics import Metric
+    from trainers.tasks.metrics import RecordedMetric
     from trainers.tasks.task import Task
     from trainers.tensors.parameters import Parameter
 
@@ -103,9 +106,15 @@ class EvaluationConfig(Settings):
     samples: int = setting(2000, low=1, help="inputs per length")
     lengths: str | tuple[int, ...] = setting("all", help="`all`, or a list of lengths")
     axis: str = setting("length", technical=True, help="what lengths count, for figures, such as depth or digits")
+    metrics: Mapping[str, Metric] | None = setting(
+        None, kind="metric", labelled=True, identifies=False, help="metrics beside those of the task, by label"
+    )
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Yield problems of lengths that are neither `all` nor a list of distinct lengths."""
+        """Yield problems of lengths that are neither `all` nor a list of distinct lengths, and of labels."""
+        for label in (label for label in self.added if not re.fullmatch(r"\w[\w-]*", label)):
+            message = f"{label!r} cannot name a metric"
+            yield Problem(key="metrics", given=label, message=message, allowed="letters, digits, _ and -")
         if isinstance(self.lengths, str):
             if self.lengths != "all":
                 yield Problem(
@@ -121,6 +130,11 @@ class EvaluationConfig(Settings):
                 message="must be distinct and not empty",
                 allowed="a list of lengths",
             )
+
+    @property
+    def added(self) -> Mapping[str, Metric]:
+        """The metrics beside those of the task, by label."""
+        return self.metrics or {}
 
 
 class MemberConfig(Settings):
@@ -191,6 +205,9 @@ class MemberConfig(Settings):
         if both := sorted(self.task.metrics.keys() & self.model.metrics.keys()):
             message = f"both {self.model.name} and the task {self.task.name} have metrics named {', '.join(both)}"
             yield Problem(key="model.name", given=self.model.name, message=message, allowed="other names")
+        for label, metric in self.evaluation.added.items():
+            for problem in self._metric_problems(label, metric):
+                yield problem.under(label).under("evaluation.metrics")
         averages, curriculum = self.training.averages, self.training.curriculum
         yield from criterion_problems(self.criteria, self.task, self.model, averages, self.evaluation.every)
         if curriculum is not None:
@@ -204,6 +221,16 @@ class MemberConfig(Settings):
                     message=f"the task has no length {length}",
                     allowed=allowed,
                 )
+
+    def _metric_problems(self, label: str, metric: Metric) -> Iterator[Problem]:
+        """Yield problems of a metric apart from the task: its label, its direction, and what it needs of the task."""
+        if label in {**self.task.metrics, **self.model.metrics}:
+            message = f"the task {self.task.name} or the model {self.model.name} has a metric named {label}"
+            yield Problem(key="", given=label, message=message, allowed=f"another label: {{kind: {metric.name}}}")
+        if (direction := getattr(metric, "direction", None)) not in DIRECTIONS:
+            message = f"the better direction of the metric {metric.name} is {direction!r}"
+            yield Problem(key="", given=direction, message=message, allowed=", ".join(DIRECTIONS))
+        yield from metric.task_problems(self.task)
 
     @property
     def steps(self) -> int:
@@ -250,9 +277,9 @@ class MemberConfig(Settings):
         return digest(structure(self))
 
     @cached_property
-    def metrics(self) -> dict[str, Metric]:
+    def metrics(self) -> dict[str, RecordedMetric]:
         """Every recorded metric, by name."""
-        return self.task.recorded_metrics(self.model.metrics, self.evaluated_lengths)
+        return recorded_metrics(self.task, self.model.metrics, self.evaluation.added, self.evaluated_lengths)
 
     @property
     def evaluated_lengths(self) -> tuple[int, ...]:

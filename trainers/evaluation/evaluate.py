@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.evaluation.added_metrics import AddedMetrics
 from trainers.evaluation.forward import Forward
 from trainers.evaluation.results import Validation
 from trainers.packs.evaluation_inputs import evaluation_inputs, evaluation_stream, validation_inputs
@@ -43,7 +44,8 @@ def evaluate(
     """
     names, noise = tuple(pack.metrics), evaluation_stream(pack, "dropout")
     weights = tuple(average_weights(pack, state).values())
-    values, filled = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, beat)
+    added = AddedMetrics(pack.evaluation.added, int(state.step))
+    values, filled = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, beat, added)
     given = {name for name, _ in filled}
     for distribution in pack.task.distributions:
         derived = _derive(pack, state, history, distribution, values)
@@ -66,7 +68,8 @@ def evaluate_weights(pack: Pack, weights: Sequence[Tensor]) -> tuple[tuple[str, 
     derived = pack.task.derived_metrics
     names = tuple(name for name, metric in pack.metrics.items() if metric.base not in derived)
     noise = evaluation_stream(pack, "dropout")
-    values, _ = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, lambda: None)
+    added = AddedMetrics(pack.evaluation.added, pack.training.steps)
+    values, _ = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, lambda: None, added)
     return names, values
 
 
@@ -86,7 +89,8 @@ def validate(pack: Pack, state: State, beat: Callable[[], None] = lambda: None) 
     noise = replace(inputs, step=torch.ones_like(inputs.step))  # the inputs are drawn at step 0
     weights = collect_weights(pack, state)
     averages = tuple(weights[label] for label in labels)
-    values, filled = _curves(pack, averages, validation_inputs(pack), noise, names, lengths, beat)
+    unmeasured = AddedMetrics({}, 0)
+    values, filled = _curves(pack, averages, validation_inputs(pack), noise, names, lengths, beat, unmeasured)
     if missing := [name for name in names if name not in {name for name, _ in filled}]:
         raise ValueError(f"{pack.task.name} returns no {', '.join(missing)} for its validation batches")
     values[state.failed_at.cpu().numpy() >= 0] = np.nan
@@ -102,6 +106,7 @@ def _curves(
     names: Sequence[str],
     lengths: tuple[int, ...],
     beat: Callable[[], None],
+    added: AddedMetrics,
 ) -> tuple[NDArray[np.float32], set[tuple[str, int]]]:
     """Return metrics (M, A, K, L) of the weights (M, P) of some averages, and the (metric, length) pairs measured."""
     place, column = ({name: i for i, name in enumerate(keys)} for keys in (names, lengths))
@@ -114,7 +119,7 @@ def _curves(
         rows, count = count_at_once(pack, test.batch)
         for first in range(0, len(values), count):
             some = range(first, min(first + count, len(values)))
-            scores = _scores(pack, weights, test, some, rows, noise, beat)
+            scores = _scores(pack, weights, test, some, rows, noise, beat, added)
             if first == 0:
                 _check_scores(pack, test, scores, filled)
             for name, value in scores.items():
@@ -142,7 +147,7 @@ def _check_scores(pack: Pack, test: EvaluationBatch, scores: Iterable[str], fill
             where = f"{pack.task.name} or its model"
             raise ValueError(f"{where} returns the undeclared metric {name}; declared: {declared}")
         new = {(recorded, length) for length in test.lengths}
-        if name in pack.task.metrics and new & filled:
+        if name in {**pack.task.metrics, **pack.evaluation.added} and new & filled:
             lengths = sorted(length for _, length in new & filled)
             raise ValueError(
                 f"{pack.task.name} returns {name} at lengths {lengths} for two batches, and the second would replace "
@@ -159,6 +164,7 @@ def _scores(
     rows: int,
     noise: Stream,
     beat: Callable[[], None],
+    added: AddedMetrics,
 ) -> dict[str, Tensor]:
     """Return the metrics (M, L) of some members on a batch, evaluated in pieces of `rows` rows.
 
@@ -176,16 +182,23 @@ def _scores(
     index = index if pack.index_M is None else pack.index_M[index]
     batch = test.batch.for_members(index)
     total = batch.tokens.shape[1]
-    task_rows, model_rows = list[Mapping[str, Tensor]](), list[Mapping[str, Tensor]]()
+    added = added.measured_on(pack, test)
+    task_rows, model_rows, added_rows = (list[Mapping[str, Tensor]]() for _ in range(3))
     for first in range(0, total, rows):
         piece = batch if rows >= total else batch.slice_rows(first, min(first + rows, total))
         drawn = Noise(noise, index, training=False, first=first, total=total)
         forward = Forward(pack.model, weights, pack.form, drawn, pack.training.compute_dtype, beat)
-        task_rows.append(pack.task.score_batch(forward, piece, test.lengths))
+        if added.metrics:  # the task scores logits, so that one pass serves all
+            logits = forward(piece)
+            task_rows.append(pack.task.score_rows(logits, piece, test.lengths))
+            added_rows.append(added.score_rows(pack, test, forward, piece, logits))
+        else:
+            task_rows.append(pack.task.score_batch(forward, piece, test.lengths))
         model_rows.append(pack.model.measure_rows(weights, piece, test.lengths, forward.recorded))
         beat()
     scores = pack.task.reduce(_join(task_rows), batch, test.lengths)
-    return {**scores, **pack.model.reduce(_join(model_rows), weights, test.lengths)}
+    of_model = pack.model.reduce(_join(model_rows), weights, test.lengths)
+    return {**scores, **of_model, **added.reduce(pack, test, _join(added_rows or [{}]))}
 
 
 def _join(pieces: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:

@@ -69,6 +69,11 @@ class Forward:
             )
         return self._wide(logits), cache
 
+    def attention(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Return the attention weights (M, B, H, T, K) of every layer, none for a model without them."""
+        with self._computing():
+            return self.model.compute_attention(self.weights, batch, self.noise)
+
     @property
     def _weight(self) -> Tensor:
         return next(iter(self.weights.values()))

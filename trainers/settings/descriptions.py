@@ -37,7 +37,9 @@ def describe_class(cls: type[Settings]) -> Description:
         described[item.name] = f"{item.metadata['help']} ({allowed_values(cls, item)}; {default}{mark})".strip()
     summary = (cls.__doc__ or "").strip().partition("\n")[0]
     required = any(item.default is MISSING for item in settings_fields(cls))
-    metrics = {} if required else dict(getattr(cls(), "metrics", {}))
+    metrics = {} if required else dict(getattr(cls(), "metrics", None) or {})
+    if isinstance(direction := getattr(cls, "direction", None), str):  # of a metric apart from tasks
+        metrics = {cls.name: direction}
     return Description(cls.name, summary, described, metrics)
 
 

@@ -36,6 +36,7 @@ def setting(
     labelled: bool = False,
     bare: bool = False,
     technical: bool = False,
+    identifies: bool = True,
     help: str = "",
 ) -> Any:
     """Declare a settings field.
@@ -54,6 +55,9 @@ def setting(
 
     technical: the field changes no numbers, only how they are computed, such as the width that rows are padded to. Then
     it unpairs no seeds in comparisons and has no column in tables; it is part of the `config_id` all the same.
+
+    identifies: False for a field that decides only what else is recorded, and changes no number of a member: it is no
+    part of the `config_id`. Such a field cannot be searched.
 
     absent: the first default the field ever had, which never changes: a configuration with this value has the same
     `config_id` as one without the field. By default it is `default`. Give it when the default changes, and `NOTHING`
@@ -75,6 +79,7 @@ def setting(
             "labelled": labelled,
             "bare": bare,
             "technical": technical,
+            "identifies": identifies,
             "help": help,
             "absent": absent,
         },

@@ -28,12 +28,14 @@ def digest(value: Any) -> str:
 
 def identity(settings: Settings) -> dict[str, Any]:
     """Return the values that enter the id of these settings, as plain data."""
-    return _without_absent(settings, lambda item, value: plain_value(value), identity)
+    return _without_absent(
+        settings, lambda item, value: plain_value(value), identity, lambda item: bool(item.metadata["identifies"])
+    )
 
 
 def structure(settings: Settings) -> dict[str, Any]:
     """Return the values that members of a pack must share: of member hyperparameters only their variants."""
-    return _without_absent(settings, _structural_value, structure)
+    return _without_absent(settings, _structural_value, structure, lambda item: True)
 
 
 def absent_values(cls: type[Settings]) -> dict[str, Any]:
@@ -43,14 +45,17 @@ def absent_values(cls: type[Settings]) -> dict[str, Any]:
 
 
 def _without_absent(
-    settings: Settings, entry: Callable[[Field[Any], Any], Any], nested: Callable[[Settings], dict[str, Any]]
+    settings: Settings,
+    entry: Callable[[Field[Any], Any], Any],
+    nested: Callable[[Settings], dict[str, Any]],
+    belongs: Callable[[Field[Any]], bool],
 ) -> dict[str, Any]:
-    """Return `entry` of plain fields and `nested` of nested settings, without those equal to their `absent` value."""
+    """Return `entry` of plain fields and `nested` of nested settings that belong to it and are not `absent`."""
     cls = type(settings)
     kept: dict[str, Any] = {"name": settings.name} if settings.name else {}
     if (revision := revision_of(cls)) != 1:
         kept["revision"] = revision
-    for item in settings_fields(cls):
+    for item in filter(belongs, settings_fields(cls)):
         mine: Any
         value, absent = getattr(settings, item.name), absent_value(cls, item)
         if is_nested(item):

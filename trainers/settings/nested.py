@@ -30,7 +30,7 @@ def build_nested(item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
             built[label] = cls.from_mapping(values)
         except ConfigError as error:
             problems += [problem.under(label).under(item.name) for problem in error.problems]
-    return built if item.metadata["labelled"] else built.get(""), problems
+    return (built or None) if item.metadata["labelled"] else built.get(""), problems
 
 
 def read_nested(item: Field[Any], value: Any) -> tuple[dict[str, Named], list[Problem]]:

@@ -1,4 +1,4 @@
-"""Registry of tasks, models, positions, optimizers, averages, schedules and curricula by name."""
+"""Registry of tasks, metrics, models, positions, optimizers, averages, schedules and curricula by name."""
 
 import importlib
 import pkgutil
@@ -10,10 +10,11 @@ from typing import Any, TypeVar, cast, get_type_hints
 from trainers.errors import ConfigError, Problem, nearest
 from trainers.settings.contract import contract_problems
 
-KINDS = ("task", "model", "position", "optimizer", "average", "schedule", "curriculum")
+KINDS = ("task", "metric", "model", "position", "optimizer", "average", "schedule", "curriculum")
 _classes: dict[str, dict[str, type[Any]]] = {kind: {} for kind in KINDS}
 _homes = {  # of each kind: where its classes are, and module and name of their base class
     "task": ("trainers.tasks", "trainers.tasks.task", "Task"),
+    "metric": ("trainers.metrics", "trainers.metrics.metric", "Metric"),
     "model": ("trainers.models", "trainers.models.model", "Model"),
     "position": ("trainers.positions", "trainers.positions.position", "Position"),
     "optimizer": ("trainers.optimization.optimizers", "trainers.optimization.optimizer", "Optimizer"),

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trainers.errors import Problem
 from trainers.random import Stream
+from trainers.tasks import supervised
 from trainers.tasks.evaluation_batch import EvaluationBatch
 from trainers.tasks.forward_pass import EvaluatedModel, ForwardPass
 from trainers.tasks.metrics import Evaluated
@@ -106,6 +107,22 @@ class StoredData:
     def data_problems(self) -> Iterator[Problem]:
         """Yield why its data cannot be used on this machine."""
         return iter(())
+
+
+class PrefixTargets:
+    """Batches that measure several lengths, for metrics apart from tasks."""
+
+    def counted_targets(self: Any, batch: Batch, lengths: tuple[int, ...]) -> Tensor:
+        """Return which targets count at each length a batch measures, bool (M, B, T, L).
+
+        By default those that are not masked, of a batch of one length. Raises ValueError for several lengths.
+        """
+        if len(lengths) > 1:
+            raise ValueError(
+                f"{self.name}: a batch measures lengths {list(lengths)}, and the task does not say which targets count "
+                "at each; allowed: one length per batch, or a method counted_targets"
+            )
+        return supervised.counted(batch)[..., None]
 
 
 class DerivedMetrics:

@@ -15,7 +15,7 @@ Curves = Mapping[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class Metric:
+class RecordedMetric:
     """A recorded metric: its name in the task or model, its distribution and its better direction.
 
     direction: minimize, maximize or none. lengths: the evaluated ones. trained_lengths: those of them trained on.

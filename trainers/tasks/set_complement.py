@@ -105,6 +105,10 @@ class SetComplement(Task):
         rows, log_valid, log_invalid = uniform.row_scores(uniform.classes_first(logits_MBTV, lengths), absent)
         return {**rows, "log_valid": log_valid, "log_invalid": log_invalid}
 
+    def counted_targets(self, batch: Batch, lengths: tuple[int, ...]) -> Tensor:
+        """Return the mask of the last position of each length, bool (M, B, T, L)."""
+        return uniform.last_positions(batch.tokens, lengths)
+
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return means over rows and the extremes, (M, L)."""
         s = constant(lengths, batch.tokens.device) + 0.0

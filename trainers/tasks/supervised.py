@@ -23,7 +23,7 @@ def counted(batch: Batch) -> Tensor:
 def loss(logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the weighted sum of the cross-entropy of each member's counted targets, and the sum of weights, (M,)."""
     weight = _weights(batch, logits_MBTV.dtype)
-    return -(_log_likelihoods(logits_MBTV, batch.targets) * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
+    return -(log_likelihoods(logits_MBTV, batch.targets) * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
 
 def regularize(
@@ -49,11 +49,14 @@ def _weights(batch: Batch, dtype: torch.dtype) -> Tensor:
 
 def token_losses(logits_MBTV: Tensor, targets_MBT: Tensor) -> Tensor:
     """Return the cross-entropy at every position, (M, B, T); zero where the target is IGNORED."""
-    return -(_log_likelihoods(logits_MBTV, targets_MBT) * (targets_MBT != IGNORED).to(logits_MBTV.dtype))
+    return -(log_likelihoods(logits_MBTV, targets_MBT) * (targets_MBT != IGNORED).to(logits_MBTV.dtype))
 
 
-def _log_likelihoods(logits_MBTV: Tensor, targets: Tensor) -> Tensor:
-    """Return the log likelihood of target ids, or its mean under target distributions; arbitrary where IGNORED."""
+def log_likelihoods(logits_MBTV: Tensor, targets: Tensor) -> Tensor:
+    """Return the log likelihood of target ids, or its mean under target distributions, (M, B, T).
+
+    It is arbitrary where the target is IGNORED.
+    """
     logs = torch.log_softmax(logits_MBTV, dim=-1)
     if targets.dim() == logits_MBTV.dim():
         return (logs * targets.to(logs.dtype)).sum(dim=-1)

@@ -17,14 +17,14 @@ from trainers.settings.fields import Settings, plain_value, settings_fields
 from trainers.tasks import supervised
 from trainers.tasks.evaluation_batch import Distribution as Distribution
 from trainers.tasks.evaluation_batch import EvaluationBatch as EvaluationBatch
-from trainers.tasks.extensions import Curriculum, DerivedMetrics, Generation, Layout, StoredData
+from trainers.tasks.extensions import Curriculum, DerivedMetrics, Generation, Layout, PrefixTargets, StoredData
 from trainers.tasks.metrics import Evaluated as Evaluated  # tasks of one's own may name all of these from here
-from trainers.tasks.metrics import Metric as Metric
+from trainers.tasks.metrics import RecordedMetric as RecordedMetric
 from trainers.tasks.metrics import steps_to as steps_to
 from trainers.tensors.batch import Batch as Batch
 
 
-class Task(Layout, Generation, Curriculum, StoredData, DerivedMetrics, Settings, ABC):
+class Task(Layout, Generation, Curriculum, StoredData, PrefixTargets, DerivedMetrics, Settings, ABC):
     """Base of every task: its training batches, evaluation batches, loss and metrics.
 
     A subclass is a frozen dataclass; its fields are the options of the YAML file. It needs `inputs`, `lengths`,
@@ -190,15 +190,15 @@ class Task(Layout, Generation, Curriculum, StoredData, DerivedMetrics, Settings,
         return metric if distribution in ("", self.distributions[0].name) else f"{metric}.{distribution}"
 
     @final
-    def recorded_metrics(self, others: Mapping[str, str], evaluated: Iterable[int]) -> dict[str, Metric]:
-        """Return every recorded metric by name: the task's, and the model's `others`, with their directions."""
-        wanted, metrics = set(evaluated), dict[str, Metric]()
+    def recorded_metrics(self, others: Mapping[str, str], evaluated: Iterable[int]) -> dict[str, RecordedMetric]:
+        """Return every recorded metric by name: the task's, and `others` with their directions."""
+        wanted, metrics = set(evaluated), dict[str, RecordedMetric]()
         for distribution in self.distributions:
             lengths = tuple(length for length in sorted(distribution.lengths) if length in wanted)
             trained = tuple(length for length in lengths if length in distribution.trained_lengths)
             for base, direction in {**self.metrics, **others}.items():
                 name = self.recorded_name(base, distribution.name)
-                metrics[name] = Metric(base, distribution.name, direction, lengths, trained)
+                metrics[name] = RecordedMetric(base, distribution.name, direction, lengths, trained)
         return metrics
 
     def _problem(self, key: str, message: str, allowed: str | None = None) -> Problem:

@@ -34,6 +34,12 @@ def classes_first(values_MBTV: Tensor, lengths: tuple[int, ...]) -> Tensor:
     return values_MVTB.index_select(2, constant(tuple(s - 1 for s in lengths), values_MBTV.device)).float().contiguous()
 
 
+def last_positions(tokens_MBT: Tensor, lengths: tuple[int, ...]) -> Tensor:
+    """Return the mask of the last position of each length, bool (M, B, T, L)."""
+    places_T = torch.arange(1, tokens_MBT.shape[-1] + 1, device=tokens_MBT.device)
+    return (places_T[:, None] == constant(lengths, tokens_MBT.device)).expand(*tokens_MBT.shape, len(lengths))
+
+
 def row_scores(logits_MVLB: Tensor, allowed_MVLB: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor]:
     """Return each of METRICS for every row and length, (M, B, L), and the log mass on allowed and on other tokens.
 

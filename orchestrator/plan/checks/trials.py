@@ -18,19 +18,21 @@ SECONDS = 60.0  # of CPU time; what takes longer is tried as far as it goes
 
 
 def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findings: Findings) -> None:
-    """Record what is wrong with tasks, models and encodings from `imports`; those of `trainers` are known to work.
+    """Record what is wrong with code from `imports` and with metrics apart from tasks; other shipped code works.
 
     Code that takes more than SECONDS is no mistake: a note names the line at which its trial was stopped.
     """
     members: dict[str, Member] = {}
-    for configuration in islice(configurations, CONFIGURATIONS) if spec.imports or spec.program else ():
+    tried = ", ".join(spec.imports) or ("the program" if spec.program else "")
+    tried = tried or ("evaluation.metrics" if spec.evaluation.get("metrics") else "")
+    for configuration in islice(configurations, CONFIGURATIONS) if tried else ():
         member = configuration.member(spec.seeds[0])
         members.setdefault(member.structural_key, member)
         if len(members) == STRUCTURES:
             break
     problems: dict[tuple[str, str], None] = {}
     if members:
-        trial, trainer = f"trying code of {', '.join(spec.imports) or 'the program'}", trainer_of(spec.sections)
+        trial, trainer = f"trying code of {tried}", trainer_of(spec.sections)
         try:
             with time_limit(trial, SECONDS):
                 for member in members.values():

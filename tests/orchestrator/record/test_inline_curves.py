@@ -19,7 +19,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import INLINE_SCHEMA, SCHEMA, Record, encode
 from orchestrator.record.repair import repair
 from orchestrator.record.state.state import SweepState
-from trainers.tasks.metrics import Metric
+from trainers.tasks.metrics import RecordedMetric
 
 FIRST = {"name": "s", "study": "t", "spec": {}, "spec_hash": "h", "provenance": {}}
 AVERAGES, METRICS, LENGTHS = ("raw", "ema"), ("kl", "acc"), (3, 5, 9, 40)
@@ -34,7 +34,10 @@ STEPS = (25, 50, 75, 100)
 
 def measured(lengths: tuple[int, ...]) -> dict[str, Any]:
     """What a configuration measures: `acc` only at these lengths."""
-    metrics = {"kl": Metric("kl", "", "minimize", LENGTHS, (3,)), "acc": Metric("acc", "", "maximize", lengths, (3,))}
+    metrics = {
+        "kl": RecordedMetric("kl", "", "minimize", LENGTHS, (3,)),
+        "acc": RecordedMetric("acc", "", "maximize", lengths, (3,)),
+    }
     return measured_fields(
         Measured(
             lengths=LENGTHS, averages=AVERAGES, metrics=metrics, longest_trained={}, headline=(), trained={},

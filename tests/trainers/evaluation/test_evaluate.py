@@ -20,7 +20,7 @@ from trainers.models.decoder import Decoder
 from trainers.packs import evaluation_inputs
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
-from trainers.tasks.metrics import Evaluated, Metric, steps_to
+from trainers.tasks.metrics import Evaluated, RecordedMetric, steps_to
 from trainers.tasks.task import Distribution
 from trainers.tensors.noise import Noise
 
@@ -157,9 +157,9 @@ def test_what_is_random_in_evaluation_goes_by_rows(member, monkeypatch) -> None:
 
 def test_distributions_are_recorded_by_name_at_their_own_lengths(member, recorder) -> None:
     one = replace(member(evaluation__every=25), task=Sets(), model=DECODER)
-    assert one.metrics["accuracy"] == Metric("accuracy", "iid", "maximize", (2, 4), (2, 4))
-    assert one.metrics["accuracy.few"] == Metric("accuracy", "few", "maximize", (2, 4, 8), ())
-    assert one.metrics["error.long"] == Metric("error", "long", "minimize", (8, 16), ())
+    assert one.metrics["accuracy"] == RecordedMetric("accuracy", "iid", "maximize", (2, 4), (2, 4))
+    assert one.metrics["accuracy.few"] == RecordedMetric("accuracy", "few", "maximize", (2, 4, 8), ())
+    assert one.metrics["error.long"] == RecordedMetric("error", "long", "minimize", (8, 16), ())
     train([one], recorder)
     last = recorder.evaluations[-1]
     assert last.metrics == tuple(one.metrics) and last.lengths == (2, 4, 8, 16)

@@ -1,0 +1,45 @@
+"""A sweep with metrics apart from its task: judged by one of them, with the configurations that it has without."""
+
+import numpy as np
+import pytest
+
+from orchestrator.errors import SpecChanged, UserError
+from orchestrator.plan.extension import refuse_extension
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.results.summarise import summary
+from orchestrator.sweep.specification import refuse_changed
+from search_spaces import SweepFileError, load_sweep
+
+METRICS = "evaluation.metrics={cross_entropy: {}, coarse: {kind: calibration, bins: 2}}"
+JUDGED = "objective={metric: cross_entropy, average: ema, lengths: [4]}"
+
+
+def test_a_sweep_is_judged_by_a_metric_apart_from_its_task(stage) -> None:
+    plain, added = stage("plain"), stage("added", METRICS, JUDGED)
+    before, now = plain.play(), added.play()
+    assert [*before.configurations] == [*now.configurations]  # the ids
+    result = summary(now)
+    assert result.objective.direction == "minimize"
+    assert all(row.score is not None and np.isfinite(row.score) for row in result.rows)
+    assert {"cross_entropy", "coarse"} < {*result.headline}
+    old, new = read_curves(before, final_only=True), read_curves(now, final_only=True)
+    of_task = new[~new["metric"].isin(["cross_entropy", "coarse"])]
+    keys = ["config_id", "seed", "average", "metric", "length"]
+    assert np.array_equal(*(curves.sort_values(keys)["value"].to_numpy() for curves in (old, of_task)), equal_nan=True)
+
+
+def test_metrics_are_those_that_the_sweep_began_with(stage, tiny) -> None:
+    state = stage("plain", "search.configurations=1", "seeds=1").play()
+    spec, added = (load_sweep(tiny, ["search.configurations=1", "seeds=1", *more]) for more in ([], [METRICS]))
+    refuse_changed(spec, state)
+    with pytest.raises(SpecChanged):
+        refuse_changed(added, state)
+    with pytest.raises(UserError):
+        refuse_extension(spec, added, "plain")
+
+
+@pytest.mark.parametrize("key", ["evaluation.metrics", "evaluation.metrics.coarse.bins"])
+def test_metrics_are_not_searched(tiny, key: str) -> None:
+    with pytest.raises(SweepFileError) as caught:
+        load_sweep(tiny, [METRICS, f"space.{key}={{grid: [2, 3]}}"])
+    assert [problem.key for problem in caught.value.problems] == [f"space.{key}"]

@@ -1,0 +1,66 @@
+"""The metrics of `evaluation.metrics` at one evaluation.
+
+Shapes: M members, B rows, T positions, V output tokens, L lengths.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from trainers.evaluation.forward import Forward
+from trainers.metrics.metric import EvaluatedBatch, Metric
+from trainers.packs.pack import Pack
+from trainers.tasks.task import EvaluationBatch
+from trainers.tensors.batch import Batch
+from trainers.tensors.device_constants import constant
+
+
+@dataclass(frozen=True)
+class AddedMetrics:
+    """Metrics apart from the task, by label, after `step` training steps."""
+
+    metrics: Mapping[str, Metric]
+    step: int
+
+    def measured_on(self, pack: Pack, test: EvaluationBatch) -> "AddedMetrics":
+        """Return those that are defined at a length of the batch."""
+        metrics = {label: metric for label, metric in self.metrics.items() if self._defined(pack, test, label)}
+        return AddedMetrics(metrics, self.step)
+
+    def score_rows(
+        self, pack: Pack, test: EvaluationBatch, forward: Forward, piece: Batch, logits: Tensor
+    ) -> dict[str, Tensor]:
+        """Return the scores of some rows of a batch by label, from their logits (M, B, T, V)."""
+        seen = EvaluatedBatch(
+            logits=logits,
+            batch=piece,
+            lengths=test.lengths,
+            task=pack.task,
+            weights=forward.weights,
+            step=self.step,
+            compute_attention=partial(forward.attention, piece),
+        )
+        return {label: metric.score_rows(seen) for label, metric in self.metrics.items()}
+
+    def reduce(self, pack: Pack, test: EvaluationBatch, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return each metric, (M, L), NaN where it is not defined. Raises ValueError for one of another shape."""
+        values = dict[str, Tensor]()
+        for label, metric in self.metrics.items():
+            value = metric.reduce(rows[label], test.lengths)
+            if value.shape != (shape := (len(rows[label]), len(test.lengths))):
+                raise ValueError(
+                    f"metric {label} has the shape {tuple(value.shape)} for {shape[0]} members and lengths "
+                    f"{list(test.lengths)}; allowed: {shape}"
+                )
+            known = self._defined(pack, test, label)
+            mask = constant(tuple(length in known for length in test.lengths), value.device, torch.bool)
+            values[label] = torch.where(mask, value, torch.nan)
+        return values
+
+    def _defined(self, pack: Pack, test: EvaluationBatch, label: str) -> set[int]:
+        """Return the lengths of a batch at which a metric is defined."""
+        recorded = pack.metrics[pack.task.recorded_name(label, test.distribution)]
+        return {*test.lengths}.intersection(recorded.lengths)

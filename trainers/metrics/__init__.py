@@ -1,0 +1,1 @@
+"""Metrics apart from tasks, which a sweep names under `evaluation.metrics`."""

@@ -1,0 +1,41 @@
+"""Expected calibration error (Naeini et al., AAAI 2015; Guo et al., arXiv:1706.04599, eq. 3).
+
+Shapes: M members, B rows, T positions, L lengths, K bins.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from trainers.metrics.metric import EvaluatedBatch, Metric
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
+
+
+@register("metric", "calibration")
+class Calibration(Metric):
+    """How far the confidence in the likeliest token is from its accuracy, over bins of equal width.
+
+    sum over bins k of |right_k - confidence_k| / N, with the number of right predictions and the sum of confidences in
+    the bin, over the N counted targets of all rows.
+    """
+
+    direction: ClassVar[str] = "minimize"
+
+    bins: int = setting(15, low=1, help="bins of the confidence, from 0 to 1")
+
+    def score_rows(self, seen: EvaluatedBatch) -> Tensor:
+        """Return the sum of right minus confidence in each bin, then the number of targets, (M, B, K + 1, L)."""
+        confidence_MBT = torch.softmax(seen.logits, dim=-1).amax(dim=-1)
+        gap_MBT = (~seen.mistakes).to(confidence_MBT.dtype) - confidence_MBT
+        bin_MBT = (confidence_MBT * self.bins).long().clamp(max=self.bins - 1)
+        bins_K = torch.arange(self.bins, device=gap_MBT.device)
+        gap_MBTK = torch.where(bin_MBT[..., None] == bins_K, gap_MBT[..., None], 0.0)
+        values_MBKT = torch.cat([gap_MBTK, torch.ones_like(gap_MBT)[..., None]], dim=-1).transpose(2, 3)
+        return values_MBKT @ seen.counted.to(values_MBKT.dtype)
+
+    def reduce(self, rows: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        """Return the error over all rows, (M, L); NaN without counted targets."""
+        sums_MKL = rows.double().sum(dim=1)
+        return sums_MKL[:, :-1].abs().sum(dim=1) / sums_MKL[:, -1]

@@ -1,0 +1,20 @@
+"""The cross-entropy of the targets, in nats, at every length."""
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from trainers.metrics.metric import EvaluatedBatch, Metric
+from trainers.settings.registry import register
+from trainers.tasks import supervised
+
+
+@register("metric", "cross_entropy")
+class CrossEntropy(Metric):
+    """Mean cross-entropy of the counted targets of a row, in nats, also of distributions over tokens."""
+
+    direction: ClassVar[str] = "minimize"
+
+    def score_rows(self, seen: EvaluatedBatch) -> Tensor:
+        """Return the mean over counted targets, (M, B, L)."""
+        return seen.mean_over_targets(-supervised.log_likelihoods(seen.logits, seen.batch.targets))

@@ -1,0 +1,91 @@
+"""The base class of metrics apart from tasks, and what they see of an evaluation.
+
+Shapes: M members, B rows, T positions, V output tokens, L lengths, H heads, K keys.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from trainers.errors import Problem
+from trainers.settings.fields import Settings
+from trainers.tasks import supervised
+from trainers.tasks.task import Task
+from trainers.tensors.batch import Batch
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EvaluatedBatch:
+    """A batch of an evaluation, or some of its rows, with the logits of M members.
+
+    logits: (M, B, T, V). batch: tensors (M, B, ...). lengths: those that the batch measures. weights: of the average
+    that is evaluated, (M, *shape) by name. step: training steps at the evaluation; those of the configuration if kept
+    weights are evaluated later.
+    """
+
+    logits: Tensor
+    batch: Batch
+    lengths: tuple[int, ...]
+    task: Task
+    weights: Mapping[str, Tensor]
+    step: int
+    compute_attention: Callable[[], tuple[Tensor, ...]]
+
+    @cached_property
+    def attention(self) -> tuple[Tensor, ...]:
+        """The attention weights (M, B, H, T, K) of every layer, by a second pass. Raises ValueError without any."""
+        if not (layers := self.compute_attention()):
+            raise ValueError("the model has no attention weights")
+        return layers
+
+    @cached_property
+    def counted(self) -> Tensor:
+        """The mask of targets that count at each length, bool (M, B, T, L)."""
+        return self.task.counted_targets(self.batch, self.lengths)
+
+    @cached_property
+    def mistakes(self) -> Tensor:
+        """Which counted targets are predicted wrongly, bool (M, B, T)."""
+        return supervised.mistakes(self.logits, self.batch)
+
+    def mean_over_targets(self, values_MBT: Tensor) -> Tensor:
+        """Return the mean of values over the counted targets of each row, (M, B, L); NaN for a row without any."""
+        counted_MBTL = self.counted
+        return torch.where(counted_MBTL, values_MBT[..., None], 0.0).sum(dim=2) / counted_MBTL.sum(dim=2)
+
+
+class Metric(Settings, ABC):
+    """Base of every metric that is apart from tasks; its fields are options of the sweep file.
+
+    direction: the better one, minimize, maximize or none. Values of a row that are NaN are left out of the mean. A
+    metric changes nothing but the curves that are recorded, so it is no part of `config_id`.
+    """
+
+    trial_task: ClassVar[Mapping[str, Any]] = {}  # a small task for `trainers.check`, if copy_string does not fit
+    direction: ClassVar[str]
+
+    @abstractmethod
+    def score_rows(self, seen: EvaluatedBatch) -> Tensor:
+        """Return the values of each row, (M, B, L), or of another shape (M, B, ...) that `reduce` takes.
+
+        A large batch is scored in pieces of some rows.
+        """
+
+    def reduce(self, rows: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        """Return the metric, (M, L), from `score_rows` of the whole batch: the mean over rows that are not NaN."""
+        return rows.nanmean(dim=1)
+
+    def defined_lengths(self, task: Task, lengths: tuple[int, ...]) -> tuple[int, ...]:
+        """Return those of the lengths at which it is defined: all unless overridden. The others are not recorded."""
+        return lengths
+
+    def task_problems(self, task: Task) -> Iterator[Problem]:
+        """Yield why it cannot be measured on a task: by default only that the model generates the scored texts."""
+        if type(task).score_batch is not Task.score_batch:
+            message = f"the task {task.name} scores generated texts, not logits"
+            yield Problem(key="", given=self.name, message=message, allowed="the metrics of the task")

@@ -1,0 +1,32 @@
+"""Which metrics an evaluation records, at which lengths; needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainers.metrics.metric import Metric
+    from trainers.tasks.metrics import RecordedMetric
+    from trainers.tasks.task import Task
+
+
+def recorded_metrics(
+    task: Task, of_model: Mapping[str, str], added: Mapping[str, Metric], evaluated: Iterable[int]
+) -> dict[str, RecordedMetric]:
+    """Return every recorded metric by name: those of the task and the model, and the `added` ones by their labels.
+
+    of_model: the better direction of the model's own metrics. An added metric has the lengths at which it is defined.
+    """
+    directions = {label: metric.direction for label, metric in added.items()}
+    described = task.recorded_metrics({**of_model, **directions}, evaluated)
+    for name, metric in described.items():
+        if metric.base in added:
+            defined = {*added[metric.base].defined_lengths(task, metric.lengths)}
+            lengths, trained = (
+                tuple(length for length in known if length in defined)
+                for known in (metric.lengths, metric.trained_lengths)
+            )
+            described[name] = replace(metric, lengths=lengths, trained_lengths=trained)
+    return described
