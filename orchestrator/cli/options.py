@@ -92,6 +92,15 @@ SweepFolder = Annotated[
         callback=_find_sweep,
     ),
 ]
+OptionalSweepFolder = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="DIR",
+        help="A sweep directory, its address, or its name in the storage folder; by default all sweeps there.",
+        parser=str,
+        callback=lambda ctx, named: None if named is None else _find_sweep(ctx, named),
+    ),
+]
 InStorage = Annotated[
     str | None,
     typer.Option(

@@ -8,6 +8,7 @@ import typer
 
 from orchestrator.cli import options
 from orchestrator.consoles import align_rows, make_console, say
+from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import check_storage, default_storage
 from orchestrator.running.driving.interrupts import EXIT_CODE as INTERRUPTED
 from orchestrator.wording import command
@@ -19,12 +20,22 @@ _say = partial(say, console)
 
 @app.command(rich_help_panel=options.LOOK)
 def status(
-    folder: options.SweepFolder,
+    folder: options.OptionalSweepFolder = None,
     trace: options.Trace = False,
     follow: options.Follow = False,
     storage: options.InStorage = None,
 ) -> None:
-    """Show how far a sweep is, and its best configuration so far."""
+    """Show how far a sweep is, and its best configuration so far.
+
+    Without DIR: a line for every sweep of the storage folder.
+    """
+    if folder is None:
+        if trace or follow:
+            raise UserError(f"{'--trace' if trace else '--follow'} is about one sweep: give DIR, its folder or name")
+        from orchestrator.upkeep.listing import list_sweeps
+
+        _say("\n".join(list_sweeps(default_storage())))
+        return
     from orchestrator.record.state.state import SweepState
     from orchestrator.running.watching.follow import follow as follow_sweep
     from orchestrator.running.watching.leading_curve import leading_curve_rows, undefined_rows
