@@ -48,7 +48,8 @@ def own_code_forgotten() -> Iterator[Callable[[], None]]:
             registry._classes[kind].update(known)
         for name in set(sys.modules) - modules:
             file = getattr(sys.modules[name], "__file__", None)
-            if file and not own_code.is_installed(file) and not Path(file).is_relative_to(REPOSITORY):
+            is_ours = bool(file) and Path(file).is_relative_to(REPOSITORY) and "examples" not in Path(file).parts
+            if file and not own_code.is_installed(file) and not is_ours:
                 del sys.modules[name]
         sys.path[:] = path
         importlib.invalidate_caches()

@@ -160,9 +160,9 @@ def _task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
     if not problems:
         lengths = (min(lengths),) if task.passes > 1 else lengths
         model = registry.build("model", {**SMALL["model"], "name": "decoder" if task.causal else "encoder"})
-        member = _reduce(MemberConfig.from_dict(SMALL))
+        member = MemberConfig.from_dict(SMALL)
         evaluation = replace(member.evaluation, lengths=lengths)
-        yield from _step_problems(replace(member, task=task, model=model, evaluation=evaluation))
+        yield from _step_problems(_reduce(replace(member, task=task, model=model, evaluation=evaluation)))
 
 
 def _model_problems(sections: Mapping[str, Any]) -> Iterator[str]:
@@ -209,11 +209,13 @@ def _metric_problems(member: MemberConfig) -> Iterator[str]:
 
 
 def _reduce(member: MemberConfig) -> MemberConfig:
-    """Return a member with few training rows and evaluated samples, that is not compiled."""
+    """Return a member with few training rows, evaluated with few samples of two lengths, that is not compiled."""
     rows = min(ROWS, member.training.batch_size)
+    ends = (member.evaluated_lengths[0], member.evaluated_lengths[-1])
     accumulation = min(member.training.accumulation, rows)
     training = replace(member.training, batch_size=rows, accumulation=accumulation, compile=False)
-    return replace(member, training=training, evaluation=replace(member.evaluation, samples=ROWS))
+    evaluation = replace(member.evaluation, samples=ROWS, lengths=tuple(dict.fromkeys(ends)))
+    return replace(member, training=training, evaluation=evaluation)
 
 
 def _step_problems(member: MemberConfig) -> Iterator[str]:

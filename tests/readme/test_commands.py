@@ -13,6 +13,7 @@ import yaml
 from pages import FOLDERS, PAGES, ROOT, Page, page
 
 from orchestrator.cli.main import app
+from orchestrator.code.own_code import import_for
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from orchestrator.preview import names
@@ -93,6 +94,7 @@ def build(file: str, overrides: Sequence[str] = (), name: str | None = None) -> 
     if file == "my_study/sweep.yaml":  # of `lengthwise init`, which tests/orchestrator/test_init.py runs
         return
     spec = load_sweep(ROOT / file, overrides, name)
+    import_for(spec)
     assert configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 1)])
 
 
@@ -128,7 +130,7 @@ def check_ray(words: list[str], settings: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("line", "whole"), cases())
-def test_every_command_is_one_that_exists(line: str, whole: bool) -> None:
+def test_every_command_is_one_that_exists(line: str, whole: bool, own_code_forgotten: None) -> None:
     settings, words = without_settings(line)
     program, rest = words[0], words[1:]
     if program == "lengthwise":

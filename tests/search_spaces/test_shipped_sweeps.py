@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.code.own_code import import_for
 from orchestrator.plan.configurations import configure, warnings_for
 from orchestrator.plan.search import draw_sample
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, order_statistic
@@ -25,8 +26,9 @@ def test_there_are_sweeps() -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=name_of)
-def test_a_shipped_sweep_is_good(file: Path) -> None:
+def test_a_shipped_sweep_is_good(file: Path, own_code_forgotten: None) -> None:
     spec = load_sweep(file)
+    import_for(spec)
     configurations = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 50)])
     member = configurations[0].member(spec.seeds[0])
     judged = trainer_of(spec.sections).measured(member).metrics[spec.objective.metric]

@@ -15,7 +15,7 @@ from trainers.packs.pack import Pack, State
 from trainers.tensors.parameters import ParameterLayout
 from trainers.training.step import compute_losses, learn, sample_batches, training_noise
 
-_MEASURED_OPERATIONS = 1e11  # at most, of an evaluation that generates texts: about half a minute
+_MEASURED_OPERATIONS = 3e10  # of an evaluation, at most: some seconds; larger ones are measured on fewer rows
 _PEAK = 3  # peak bytes of a step over bytes saved for the gradient: 2.7 to 3.3 measured, uncompiled encoders
 
 
@@ -92,7 +92,8 @@ def saved_for_backward(pack: Pack, rows: int) -> int:
 def calibrate(member: MemberConfig, members: int, seconds: float) -> float:
     """Measure the seconds per step of a pack of `members` members like this one, including its share of evaluations.
 
-    On one thread, as packs run, and always uncompiled to save time: an upper bound if the real run compiles.
+    On one thread, as packs run, in CPU time, so that other work does not count, and always uncompiled to save time: an
+    upper bound if the real run compiles.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -102,10 +103,10 @@ def calibrate(member: MemberConfig, members: int, seconds: float) -> float:
         lone, share = _with_some_rows(member)
         for _ in (*evaluation_inputs(lone), *(validation_inputs(lone) if lone.criteria else ())):
             pass  # inputs are drawn once per run, so outside of the measurement
-        began = time.monotonic()
+        began = time.process_time()
         evaluate(lone, State.initial(lone))
         validate(lone, State.initial(lone))
-        evaluation = members * (time.monotonic() - began) / share
+        evaluation = members * (time.process_time() - began) / share
     finally:
         torch.set_num_threads(threads)
     steps, every = member.training.steps, member.evaluation.every
@@ -113,12 +114,12 @@ def calibrate(member: MemberConfig, members: int, seconds: float) -> float:
 
 
 def _with_some_rows(member: MemberConfig) -> tuple[Pack, float]:
-    """Return a pack of this member alone, with fewer rows if it generates texts, and their share of all rows."""
+    """Return a pack of this member alone, with fewer rows if an evaluation is large, and their share of all rows."""
     task, evaluation, criteria = member.task, member.evaluation, member.criteria
     validated = [one.samples for one in criteria.values()][:1] * len(task.distributions[0].trained_lengths)
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) + sum(validated)
     operations = task.passes_with(member.model) * member.model.operations(task, rows, task.positions)
-    share = min(1.0, _MEASURED_OPERATIONS / operations) if task.passes > 1 else 1.0
+    share = min(1.0, _MEASURED_OPERATIONS / operations)
     fewer: dict[str, Any] = {
         name: replace(one, samples=max(1, int(one.samples * share))) for name, one in criteria.items()
     }
@@ -131,11 +132,11 @@ def _with_some_rows(member: MemberConfig) -> tuple[Pack, float]:
 def _seconds_per_step(pack: Pack, seconds: float) -> float:
     state, step_batches = State.initial(pack), StepBatches(pack)
     learn(pack, state, step_batches.batches(0, 1))
-    began = time.monotonic()
+    began = time.process_time()
     batches = step_batches.batches(1, 1 + step_batches.steps_at_once)
-    drawing = (time.monotonic() - began) / step_batches.steps_at_once
-    began, count = time.monotonic(), 0
-    while count == 0 or time.monotonic() - began < seconds:
+    drawing = (time.process_time() - began) / step_batches.steps_at_once
+    began, count = time.process_time(), 0
+    while count == 0 or time.process_time() - began < seconds:
         learn(pack, state, batches)
         count += 1
-    return drawing + (time.monotonic() - began) / count
+    return drawing + (time.process_time() - began) / count

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from trainers import check
 from trainers.check import check_class, check_model
 from trainers.models.decoder import Decoder
 from trainers.models.model import Recorder
@@ -165,3 +166,12 @@ def test_averages_and_schedules_are_tried_too(registered, kind: str, own: type[A
     registered(kind, "throw_away", own)
     (problem,) = check_class(kind, "throw_away")
     assert problem.startswith(said)
+
+
+def test_a_trial_evaluates_at_the_shortest_and_the_longest_length_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated: list[tuple[int, ...]] = []
+    original = check.evaluate
+    monkeypatch.setattr(check, "evaluate", lambda pack, state: evaluated.append(pack.lengths) or original(pack, state))
+    assert check_class("task", "induction") == []
+    assert check_model({**check.SMALL, "evaluation": {"lengths": [2, 3, 4, 5]}}) == []
+    assert [len(lengths) for lengths in evaluated] == [2, 2] and evaluated[1] == (2, 5)

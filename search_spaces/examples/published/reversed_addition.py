@@ -1,0 +1,97 @@
+"""Addition, units first, in three forms that helped length generalization.
+
+plain: as in "Transformers Can Do Arithmetic with the Right Embeddings" (McLeish et al., arXiv:2405.17399), whose
+abacus embeddings are the encoding `abacus`. hints: a token before each digit names its place ("What Algorithms can
+Transformers Learn?", Zhou et al., arXiv:2310.16028). coupled: digits of the same significance share a position id ("Position
+Coupling", Cho et al., arXiv:2405.20671). Both numbers have the same number of digits, with leading zeros.
+
+Shapes: S seeds, B rows, N digits of the longest number, T positions.
+"""
+
+import torch
+from torch import Tensor
+
+from trainers import Batch, Task, register, setting
+from trainers.tasks.parts import draw_below, join_parts, leading_mask
+from trainers.tasks.supervised import IGNORED
+
+PLUS, EQUALS, END, PAD, HINT = 10, 11, 12, 13, 14  # after the digits 0 to 9; HINT + 2 names place 2
+
+
+@register("task", "reversed_addition")
+class ReversedAddition(Task):
+    """Two numbers in, units first; out, the digits of their sum, units first, and an end token.
+
+    In `hints` and `coupled` the places of a row start at a random number, so that those of longer rows are trained.
+
+    >>> task, digits = ReversedAddition(train_digits=2, test_digits=(3,)), torch.tensor([[[[7, 1], [5, 9]]]])
+    >>> batch = task.batch_of(digits, torch.tensor([[2]]), torch.tensor([[0]]))  # 17 + 95 = 112
+    >>> batch.tokens.tolist()
+    [[[7, 1, 10, 5, 9, 11, 2, 1, 1]]]
+    >>> batch.targets.tolist()
+    [[[-100, -100, -100, -100, -100, 2, 1, 1, 12]]]
+    >>> ReversedAddition(form="coupled").batch_of(digits, torch.tensor([[2]]), torch.tensor([[4]])).ids.tolist()
+    [[[5, 6, 4, 5, 6, 4, 5, 6, 7]]]
+    >>> ReversedAddition(form="hints").batch_of(digits, torch.tensor([[2]]), torch.tensor([[0]])).tokens.tolist()
+    [[[14, 7, 15, 1, 10, 14, 5, 15, 9, 11, 14, 2, 15, 1, 16, 1]]]
+    """
+
+    train_digits: int = setting(10, low=1, help="trained on numbers of 1..train_digits digits")
+    test_digits: tuple[int, ...] = setting((12, 14, 16, 20), help="digits of longer test numbers")
+    form: str = setting("plain", choices=("plain", "hints", "coupled"), help="what tells the places of digits")
+
+    digits = 10  # input ids below are digits, as `abacus` asks
+    trained_lengths = property(lambda self: tuple(range(1, self.train_digits + 1)))
+    lengths = property(lambda self: tuple(sorted({*self.trained_lengths, *self.test_digits})))
+    places = property(lambda self: max(self.lengths) + 1)  # of the longest sum
+    inputs = property(lambda self: HINT + self.places if self.form == "hints" else HINT)
+    positions = property(lambda self: self.width(max(self.lengths)))
+    train_positions = property(lambda self: self.width(self.train_digits))
+    position_ids = property(lambda self: self.places + 2 if self.form == "coupled" else self.positions)
+
+    def width(self, longest: int) -> int:
+        """Return T, the positions of a row of numbers of up to `longest` digits; its end token is a target alone."""
+        return (2 if self.form == "hints" else 1) * (3 * longest + 1) + 2
+
+    def sample(self, stream, rows):
+        """Draw a training batch in which each row has its own number of digits."""
+        return self.draw(stream, rows, 1 + stream.integers(1, (rows,), self.train_digits), self.train_digits)
+
+    def draw_rows(self, stream, rows, length):
+        """Draw a test batch of numbers of `length` digits."""
+        return self.draw(stream, rows, torch.full_like(stream.integers(1, (rows,), 1), length), length)
+
+    def draw(self, stream, rows: int, count_SB: Tensor, longest: int) -> Batch:
+        """Draw numbers of `count_SB` of at most `longest` digits, and the place at which each row starts."""
+        start_SB = draw_below(stream, 2, (rows,), self.places - count_SB)
+        return self.batch_of(stream.integers(0, (rows, 2, longest), 10), count_SB, start_SB)
+
+    def batch_of(self, digits_SB2N: Tensor, count_SB: Tensor, start_SB: Tensor) -> Batch:
+        """Return the batch of pairs of numbers, of which `count_SB` digits are used."""
+        longest = digits_SB2N.shape[-1]
+        digits_SB2N = digits_SB2N * leading_mask(longest, count_SB)[:, :, None]
+
+        # The sum, digit by digit; a digit more than the numbers have.
+        carry, sums = torch.zeros_like(count_SB), []
+        for total in (*digits_SB2N.sum(dim=2).unbind(dim=-1), torch.zeros_like(count_SB)):
+            sums.append((total + carry) % 10)
+            carry = (total + carry) // 10
+        numbers = [(digits_SB2N[:, :, 0], count_SB), (digits_SB2N[:, :, 1], count_SB)]
+        numbers.append((torch.stack(sums, dim=-1), count_SB + 1))
+
+        # Tokens, the place of each, and whether it is part of the answer, joined alike: a PLUS b EQUALS sum END.
+        tokens, ids, answers = [], [], []
+        for (number, count), mark, is_answer in zip(numbers, (PLUS, EQUALS, END), (0, 0, 1), strict=True):
+            place = start_SB[..., None] + torch.arange(number.shape[-1], device=number.device)
+            if self.form == "hints":
+                number, count = torch.stack([HINT + place, number], dim=-1).flatten(-2), 2 * count
+            mark_SB1, single_SB = torch.full_like(count, mark)[..., None], torch.ones_like(count)
+            tokens += [(number + 1, count), (mark_SB1 + 1, single_SB)]  # 0 is left for the pads of `join_parts`
+            ids += [(place + 1, count), (start_SB[..., None], single_SB)]
+            answers += [(torch.full_like(number, is_answer), count), (torch.full_like(mark_SB1, is_answer), single_SB)]
+        width = self.width(longest) + 1
+        row_SBT = join_parts(tokens, width) - 1
+        row_SBT = torch.where(row_SBT < 0, PAD, row_SBT)
+        target_SBT = torch.where(join_parts(answers, width) > 0, row_SBT, IGNORED)
+        id_SBT = join_parts(ids, width)[..., :-1] if self.form == "coupled" else None
+        return Batch(row_SBT[..., :-1], target_SBT[..., 1:], ids=id_SBT)
