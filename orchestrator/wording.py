@@ -148,8 +148,12 @@ def describe_deaths(deaths: Sequence[tuple[str, str]], folder: Path) -> str:
     groups = group_errors((error, pack_id) for pack_id, error in deaths)
     texts = [f"{error} ({len(alike)} alike)" if len(alike) > 1 else error for error, alike in groups.items()]
     texts[MOST_ERRORS:] = [f"{len(texts) - MOST_ERRORS} other errors"] if len(texts) > MOST_ERRORS else []
-    more = f"details: {command('status', folder)} --trace; try them again: {command('resume', folder)} --retry-failed"
-    return f"{counted(len(deaths), 'pack')} died: {'; '.join(texts)}; {more}"
+    return f"{counted(len(deaths), 'pack')} died: {'; '.join(texts)}; {retry_advice(folder)}"
+
+
+def retry_advice(folder: Path) -> str:
+    """Return the commands that show why packs were given up, and try them again."""
+    return f"details: {command('status', folder)} --trace; try them again: {command('resume', folder)} --retry-failed"
 
 
 def spans(numbers: Sequence[int]) -> str:

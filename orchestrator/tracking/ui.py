@@ -78,7 +78,7 @@ def running_server(
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Yield the address and the process of an MLflow server on a SQLite file, and leave no process behind.
 
-    Leaves the block when SIGTERM or SIGHUP arrives. Raises UiServerError if the server does not answer in a minute.
+    Leaves the block when SIGTERM or SIGHUP arrives. Raises UiServerError if the server does not answer in 3 minutes.
     """
     port = _choose_port(host, port)
     url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
@@ -144,7 +144,7 @@ def _choose_port(host: str, port: int | None) -> int:
     )
 
 
-def _wait_for_answer(url: str, server: "subprocess.Popen[bytes]", log: Path, seconds: float = 60.0) -> None:
+def _wait_for_answer(url: str, server: "subprocess.Popen[bytes]", log: Path, seconds: float = 180.0) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy cannot reach this machine
     deadline = time.monotonic() + seconds
     while True:

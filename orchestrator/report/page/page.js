@@ -241,6 +241,7 @@ function drawFocus() {
   }
   names.sort((one, other) => one.y - other.y);
   for (let n = 1; n < names.length; n++) names[n].y = Math.max(names[n].y, names[n - 1].y + 14);
+  for (const [n, name] of names.entries()) name.y = Math.min(name.y, height - bottom - 14 * (names.length - 1 - n));
   for (const name of names)
     focus.append("text").attr("class", "name").attr("x", width - right + 6).attr("y", name.y + 4).style("fill", name.tint).text(marker(name.c) + all[name.c].label);
 }
@@ -381,6 +382,14 @@ function rows(head, body) {
   wide.append(table);
   return wide;
 }
+// As orchestrator/report/tables/seed_comparisons.py begins `lengthwise compare`.
+function verdict({group, lengths, difference, low, high, level, n, reason}, first, second) {
+  const names = [all[first].label, all[second].label], where = `at the ${group} length${lengths.length > 1 ? "s" : ""} ${spans(lengths)}`, evidence = `${(100 * level).toFixed(1)} % interval, ${n} pairs of seeds`;
+  if (Number.isNaN(difference)) return `Inconclusive ${where}: ${reason}.`;
+  if (!(low > 0 || high < 0)) return `Inconclusive ${where}: ${names[0]} minus ${names[1]} is ${signed(difference)}${Number.isNaN(low) ? `: ${reason}` : ` [${signed(low)}, ${signed(high)}] (${evidence})`}.`;
+  const {direction} = page.metrics[state.m], [better, other] = (low > 0) === (direction === "maximize") ? names : names.toReversed(), ends = [low, high].map(Math.abs).sort((x, y) => x - y);
+  return `${better} is ${direction === "none" ? "lower" : "better"} than ${other} ${where}, by ${digits(Math.abs(difference))} [${ends.map(digits).join(", ")}] (${evidence}).`;
+}
 function drawComparison() {
   const box = $("comparison"), {first, second} = state;
   box.replaceChildren(make("h2", "Two configurations over their seeds"));
@@ -389,6 +398,7 @@ function drawComparison() {
   const found = GROUPS.map(group => compared(first, second, group)).filter(one => one !== null);
   const most = d3.max(found.flatMap(one => [one.low, one.high, one.difference, ...one.differences]).filter(Number.isFinite), Math.abs) || 1;
   const sign = {minimize: "below 0 A is better", maximize: "above 0 A is better"}[page.metrics[state.m].direction];
+  if (found.length) box.append(make("p", verdict(found[0], first, second), {class: "verdict"}));
   box.append(
     make("p", `A is ${all[first].label} (${describe(first)}). B is ${all[second].label} (${describe(second)}).`),
     rows(["at lengths", "median A", "median B", "A - B", "95 % interval", "each seed", "pairs", "p"], found.map(one => [

@@ -25,7 +25,16 @@ from orchestrator.report.tables.race import race_section
 from orchestrator.results.analysis import shows_effects
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import command, describe_deaths, first_few, format_values, group_errors, label, spans
+from orchestrator.wording import (
+    command,
+    counted,
+    first_few,
+    format_values,
+    group_errors,
+    label,
+    retry_advice,
+    spans,
+)
 
 MOST_FAILURES, MOST_NAMED = 20, 12  # reasons that are listed, configurations that are named with one
 _INTERVAL = re.compile(r"\[[^\[\]]{,40}\]")
@@ -120,7 +129,8 @@ def _failures(result: Summary) -> Iterator[str]:
     ]
     cells = {name: [line[name] for line in lines[:MOST_FAILURES]] for name in (lines[0] if lines else ())}
     more = [f"{len(lines) - MOST_FAILURES} more reasons are in the ledger."] if len(lines) > MOST_FAILURES else []
-    died = [describe_deaths(result.state.deaths, result.folder)] if result.state.deaths else []
+    deaths = counted(len(result.state.deaths), "pack")
+    died = [f"{deaths} died; {retry_advice(result.folder)}"] if result.state.deaths else []
     yield _section(Section(heading="What failed", cells=cells, paragraphs=died, notes=more))
 
 

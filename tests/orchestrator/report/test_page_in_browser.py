@@ -110,6 +110,10 @@ def test_clicking_two_configurations_compares_them_as_python_does(page, built, p
     result = summary(SweepState.load(built.folder))
     first, second = (Side(result, result.rows[c]) for c in pair)
     assert [one["group"] for one in shown] == list(GROUPS)
+    tested = compare_sides(first, second, make_question(first, second, GROUPS[0]), "")
+    said = page.read("document.querySelector('#comparison .verdict').textContent")
+    names = {"first": f"#{first.row.number} ", "second": f"#{second.row.number} "}
+    assert said.startswith(names.get(tested.verdict, "Inconclusive"))
     for one, group in zip(shown, GROUPS, strict=True):
         outcome = compare_sides(first, second, make_question(first, second, group), "").outcome
         assert int(one["n"]) == outcome.n
