@@ -2,8 +2,8 @@
 
 plain: as in "Transformers Can Do Arithmetic with the Right Embeddings" (McLeish et al., arXiv:2405.17399), whose
 abacus embeddings are the encoding `abacus`. hints: a token before each digit names its place ("What Algorithms can
-Transformers Learn?", Zhou et al., arXiv:2310.16028). coupled: digits of the same significance share a position id ("Position
-Coupling", Cho et al., arXiv:2405.20671). Both numbers have the same number of digits, with leading zeros.
+Transformers Learn?", Zhou et al., arXiv:2310.16028). coupled: digits of the same significance share a position id
+("Position Coupling", Cho et al., arXiv:2405.20671). Both numbers have the same number of digits, with leading zeros.
 
 Shapes: S seeds, B rows, N digits of the longest number, T positions.
 """
