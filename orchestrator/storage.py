@@ -63,7 +63,7 @@ class Store:
             if self.sizes():  # which raises where the address cannot be used
                 raise
             return []
-        return sorted(PurePosixPath(one["name"]).name for one in found if one["type"] == "directory")
+        return sorted(PurePosixPath(entry["name"]).name for entry in found if entry["type"] == "directory")
 
     def has(self, name: str) -> bool:
         """Return whether there is an object of this name."""

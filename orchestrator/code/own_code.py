@@ -115,7 +115,7 @@ def _copies(module: str, folder: Path) -> list[Path]:
     top = module.partition(".")[0]
     found = sorted(path.parent for path in folder.glob(f"code/*/{top}.py"))
     found += sorted(path.parent.parent for path in folder.glob(f"code/*/{top}/__init__.py"))
-    if len(found) > 1 and not any(_has_module(one, top) for one in (folder, Path.cwd())):
+    if len(found) > 1 and not any(_has_module(root, top) for root in (folder, Path.cwd())):
         listed = ", ".join(map(str, found))
         raise OwnCodeError(f"{module}: the sweep has kept several versions ({listed}); run it where the module is")
     return found[:1]

@@ -98,10 +98,10 @@ def _against_number(axes: Axes, key: str, panel: Panel, domain: str, worst: floa
     if domain == "int_uniform":
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     bins = binned_medians(x, [dot.outcome.median for dot in panel.dots], worst)
-    bins = [one for one in bins if math.isfinite(one.median)]
+    bins = [point for point in bins if math.isfinite(point.median)]
     if len(bins) > 1:
-        centre, median = [one.x for one in bins], [one.median for one in bins]
-        low, high = ([_finite(getattr(one, edge), one.median) for one in bins] for edge in ("q25", "q75"))
+        centre, median = [point.x for point in bins], [point.median for point in bins]
+        low, high = ([_finite(getattr(point, edge), point.median) for point in bins] for edge in ("q25", "q75"))
         axes.fill_between(centre, low, high, color=TREND_COLOUR, alpha=0.12, linewidth=0, zorder=1)
         axes.plot(centre, median, color=TREND_COLOUR, linewidth=1.8, zorder=4, label="trend")
     axes.set_xlabel(printable(f"{key} (logarithmic in 1 − value)" if complement else key))

@@ -22,7 +22,7 @@ def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Pat
     first = comparisons[0]
     question = first.by_length[0].question
     groups = first.first.groups(first.matching.pairs[0][0].row, question.metric)
-    band = ", with simultaneous 95 % band" if any(one.has_band for one in comparisons) else ""
+    band = ", with simultaneous 95 % band" if any(comparison.has_band for comparison in comparisons) else ""
     title = f"mean over the matched configurations, median over seeds{band}"
 
     def draw() -> Figure:
@@ -30,30 +30,36 @@ def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Pat
         axes = figure.subplots()
         shade_groups(axes, groups, labels=True)
         axes.axhline(0, color="#333333", linewidth=1, zorder=2)
-        lines = [_draw_difference(axes, one, PALETTE[place % len(PALETTE)]) for place, one in enumerate(comparisons)]
-        lengths = [point.question.lengths[0] for one in comparisons for point in one.by_length]
+        lines = [
+            _draw_difference(axes, comparison, PALETTE[place % len(PALETTE)])
+            for place, comparison in enumerate(comparisons)
+        ]
+        lengths = [point.question.lengths[0] for comparison in comparisons for point in comparison.by_length]
         axes.set_xlim(min(lengths) - 0.5, max(lengths) + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
         axes.set_xlabel(printable(first.first.axis))
         axes.set_ylabel(printable(f"difference of {question.metric} ({question.average})"))
         axes.set_title(title, fontsize=10, loc="left", pad=16)
-        labels = [_label(one) for one in comparisons]
+        labels = [_label(comparison) for comparison in comparisons]
         figure.legend(lines, labels, loc="outside lower center", fontsize=8, frameon=False)
         frame_axes(axes)
         return figure
 
-    points = [[_label(one), one.has_band, [_point(point.outcome) for point in one.by_length]] for one in comparisons]
-    lengths = [[point.question.lengths for point in one.by_length] for one in comparisons]
+    points = [
+        [_label(comparison), comparison.has_band, [_point(point.outcome) for point in comparison.by_length]]
+        for comparison in comparisons
+    ]
+    lengths = [[point.question.lengths for point in comparison.by_length] for comparison in comparisons]
     return drawing.save(path, draw, question, groups, title, points, lengths)
 
 
-def _draw_difference(axes: Axes, one: SweepComparison, colour: str) -> Line2D:
-    lengths = [point.question.lengths[0] for point in one.by_length]
-    values = np.array([_point(point.outcome) for point in one.by_length])
+def _draw_difference(axes: Axes, comparison: SweepComparison, colour: str) -> Line2D:
+    lengths = [point.question.lengths[0] for point in comparison.by_length]
+    values = np.array([_point(point.outcome) for point in comparison.by_length])
     finite = values[np.isfinite(values)]
     line = with_gaps(values[:, 0])  # infinite where failed seeds decide
     (drawn,) = axes.plot(lengths, line, color=colour, linewidth=1.8, marker="o", markersize=3, zorder=4)
-    if one.has_band and len(finite):
+    if comparison.has_band and len(finite):
         low, high = np.clip(values[:, 1:], finite.min(), finite.max()).T
         axes.fill_between(lengths, low, high, color=colour, alpha=0.18, linewidth=0, zorder=3)
     return drawn
@@ -63,14 +69,13 @@ def _point(outcome: Any) -> list[float]:
     return [outcome.difference, outcome.low, outcome.high]
 
 
-def _label(one: SweepComparison) -> str:
-    seeds = one.by_length[0]
+def _label(comparison: SweepComparison) -> str:
+    seeds = comparison.by_length[0]
     failed = seeds.first_failed + seeds.second_failed
     outcome = seeds.outcome
     unpaired = f"{outcome.n} and {outcome.n_second} seeds, not paired"
     how = counted(outcome.n, "paired seed") if outcome.paired else unpaired
     lost = f", {counted(failed, 'member')} failed" if failed else ""
-    band = "" if one.has_band else ", no band"
-    return printable(
-        f"{one.first.name} - {one.second.name} ({counted(len(one.matching.pairs), 'configuration')}, {how}{lost}{band})"
-    )
+    band = "" if comparison.has_band else ", no band"
+    configurations = counted(len(comparison.matching.pairs), "configuration")
+    return printable(f"{comparison.first.name} - {comparison.second.name} ({configurations}, {how}{lost}{band})")

@@ -71,7 +71,7 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
     code = rows["configuration"].to_numpy() * len(seeds) + seed
     at_last = rows["step"].to_numpy() == last[rows["configuration"].to_numpy()]
     there, counts = np.unique(code[at_last], return_counts=True)
-    wanted = np.array([len(one.averages) * sum(map(len, one.lengths.values())) for one in curves])[kinds]
+    wanted = np.array([len(curve.averages) * sum(map(len, curve.lengths.values())) for curve in curves])[kinds]
     if (partial := counts < wanted[there // len(seeds)]).any():
         configuration, place = divmod(int(there[int(np.argmax(partial))]), len(seeds))
         raise UserError(
@@ -89,11 +89,11 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
     rows = rows.assign(code=code)
     for is_complete, codes in ((True, there), (False, left)):
         packs: dict[tuple[int, int], list[int]] = {}
-        for one in codes.tolist():
-            configuration = one // len(seeds)
-            packs.setdefault((int(kinds[configuration]), int(last[configuration])), []).append(one)
+        for index in codes.tolist():
+            configuration = index // len(seeds)
+            packs.setdefault((int(kinds[configuration]), int(last[configuration])), []).append(index)
         for (kind, steps), of_pack in packs.items():
-            members = tuple((one // len(seeds), int(seeds[one % len(seeds)])) for one in of_pack)
+            members = tuple((index // len(seeds), int(seeds[index % len(seeds)])) for index in of_pack)
             own = _rows_of(rows, np.array(of_pack))
             groups.append(Group(members=members, curves=curves[kind], steps=steps, is_complete=is_complete, rows=own))
     return Members(
@@ -182,9 +182,9 @@ def _describe_gap(results: Results, rows: pd.DataFrame, configuration: int, seed
 
 def _describe_lacking(results: Results, lacking: Codes, code: Codes, seeds: Codes, last: Codes) -> str:
     known, lines = set(code.tolist()), []
-    for one in lacking[:SHOWN].tolist():
-        configuration, place = divmod(one, len(seeds))
-        why = f"no row at its last step, {last[configuration]}" if one in known else "no row"
+    for index in lacking[:SHOWN].tolist():
+        configuration, place = divmod(index, len(seeds))
+        why = f"no row at its last step, {last[configuration]}" if index in known else "no row"
         lines.append(f"{results.describe(configuration)}, seed {seeds[place]}: {why}")
     more = [f"and {len(lacking) - SHOWN:,} more"] if len(lacking) > SHOWN else []
     count = f"{len(lacking):,} of {len(last) * len(seeds):,} members have no value at the last step"

@@ -83,9 +83,9 @@ def read_wandb(path: Path, naming: Naming, step_column: str | None = None) -> Ro
     paths = sorted([*path.glob("*.csv"), *path.glob("*.parquet")]) if path.is_dir() else [path]
     if not paths:
         raise UserError(f"{path}: has no file that ends with .csv or .parquet")
-    tables = [read_table(one) for one in paths]
-    frame = pd.concat([one.frame for one in tables], ignore_index=True)
-    places = [(one.place, row) for one in tables for row in range(len(one.frame))]
+    tables = [read_table(path) for path in paths]
+    frame = pd.concat([table.frame for table in tables], ignore_index=True)
+    places = [(table.place, row) for table in tables for row in range(len(table.frame))]
     step = step_column or WANDB_STEP
     _refuse_missing(str(path), step, frame.columns)
     names = [name for name in frame.columns if _pattern(naming).fullmatch(name)] or [step]

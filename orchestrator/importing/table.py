@@ -147,10 +147,12 @@ def check_rows(
     # Settings that all configurations share are fixed.
     keys = dict(zip(chosen, _keys(raw.source, chosen), strict=True))
     first = settings[0]
-    shared = {name for name in chosen if all(name in one and _same(one[name], first.get(name)) for one in settings)}
+    shared = {
+        name for name in chosen if all(name in given and _same(given[name], first.get(name)) for given in settings)
+    }
     results = Results(
         rows=rows,
-        configurations=tuple({keys[k]: v for k, v in one.items() if k not in shared} for one in settings),
+        configurations=tuple({keys[k]: v for k, v in given.items() if k not in shared} for given in settings),
         fixed={keys[name]: first[name] for name in chosen if name in shared},
         averages=averages,
         metrics=metrics,
@@ -286,8 +288,8 @@ def _is_blank(value: Any) -> bool:
     return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value))
 
 
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)
+def _same(value: Any, other: Any) -> bool:
+    return type(value) is type(other) and bool(value == other)
 
 
 def _refuse_repeated(raw: Rows, results: Results) -> None:
@@ -302,7 +304,8 @@ def _refuse_repeated(raw: Rows, results: Results) -> None:
         is_first = np.zeros(len(code), dtype=bool)
         is_first[first] = True
         row = int(np.argmax(~is_first))
-        before, one = int(np.argmax(code == code[row])), {name: int(results.rows[name].iloc[row]) for name in columns}
-        cell = f"{results.metrics[one['metric']]} of {results.averages[one['average']]} at length {one['length']}"
-        member = f"{results.describe(one['configuration'])}, seed {one['seed']}, step {one['step']}"
+        before = int(np.argmax(code == code[row]))
+        at = {name: int(results.rows[name].iloc[row]) for name in columns}
+        cell = f"{results.metrics[at['metric']]} of {results.averages[at['average']]} at length {at['length']}"
+        member = f"{results.describe(at['configuration'])}, seed {at['seed']}, step {at['step']}"
         raise UserError(f"{raw.place(row)}: repeats {raw.place(before)}: {member}, {cell}; allowed: one value each")

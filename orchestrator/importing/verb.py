@@ -62,7 +62,7 @@ def read_directions(given: Sequence[str]) -> dict[str, str]:
         name, _, direction = text.rpartition(":") if ":" in text else (text, "", "")
         if not name or direction not in DIRECTIONS:
             hint = nearest(direction, DIRECTIONS)
-            allowed = " or ".join(f"{name or 'NAME'}:{one}" for one in DIRECTIONS)
+            allowed = " or ".join(f"{name or 'NAME'}:{direction}" for direction in DIRECTIONS)
             raise UserError(f"--metric {text}: allowed: {allowed}" + (f"; did you mean {name}:{hint}?" if hint else ""))
         directions[name] = direction
     return directions
@@ -114,7 +114,7 @@ def import_rows(
     metric, average = next(iter(judging.directions)), _judged_average(results, judging)
     members = group_members(results, metric, average, missing)
     lengths = _judged_lengths(results, members, metric, judging)
-    if unknown := [one for one in judging.directions if one not in results.metrics]:
+    if unknown := [metric for metric in judging.directions if metric not in results.metrics]:
         known = ", ".join(results.metrics)
         raise UserError(f"--metric {unknown[0]}: {results.source} has no such metric; it has: {known}")
     objective = {

@@ -32,7 +32,9 @@ def gpus_here() -> list[float]:
 
 def mig_parts() -> list[str]:
     """Return the parts of cards (MIG) that CUDA_VISIBLE_DEVICES names."""
-    return [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one.strip().startswith("MIG-")]
+    return [
+        device for device in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if device.strip().startswith("MIG-")
+    ]
 
 
 def smallest_share(found: list[float], gpus: float) -> float:

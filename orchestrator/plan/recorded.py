@@ -38,8 +38,8 @@ def names_today(recorded: Iterable[Recorded]) -> dict[str, str]:
     Raises UserError for a configuration that today's code cannot build.
     """
     names: dict[str, str] = {}
-    for one in recorded:
-        names.setdefault(member_of(one).config_id, one.config_id)
+    for configuration in recorded:
+        names.setdefault(member_of(configuration).config_id, configuration.config_id)
     return names
 
 
@@ -50,8 +50,10 @@ def refuse_corrected(recorded: Iterable[Recorded], what: str) -> None:
     """
     found = [
         sentence
-        for one in recorded
-        for sentence in _build(one, partial(trainer_of(one.resolved).corrections, one.resolved))
+        for configuration in recorded
+        for sentence in _build(
+            configuration, partial(trainer_of(configuration.resolved).corrections, configuration.resolved)
+        )
     ]
     if found:
         raise UserError(
@@ -71,18 +73,18 @@ def refuse_without_data(recorded: Iterable[Recorded], what: str) -> None:
 
 def refuse_too_large(recorded: Iterable[Recorded], what: str) -> None:
     """Raise UserError if a seed of a configuration takes more memory than `run` allows; `what` begins the message."""
-    for one in recorded:
-        for problem in trainer_of(one.resolved).too_large(member_of(one)):
+    for configuration in recorded:
+        for problem in trainer_of(configuration.resolved).too_large(member_of(configuration)):
             raise UserError(f"{what}: {problem.key}: {problem.message}; allowed: {problem.allowed}")
 
 
-def changed_defaults(spec: SweepSpec, one: Recorded) -> dict[str, Any]:
+def changed_defaults(spec: SweepSpec, configuration: Recorded) -> dict[str, Any]:
     """Return fields that today's defaults would change in a recorded configuration: `section.field` -> recorded value.
 
     Raises UserError when today's code does not build it any more.
     """
-    then, trainer = member_of(one), trainer_of(one.resolved)
-    now = _build(one, lambda: trainer.build(assigned(spec, one.values), recorded=True))
+    then, trainer = member_of(configuration), trainer_of(configuration.resolved)
+    now = _build(configuration, lambda: trainer.build(assigned(spec, configuration.values), recorded=True))
     if now.config_id == then.config_id:
         return {}
     before, today = then.to_dict(), now.to_dict()
@@ -99,15 +101,15 @@ def with_recorded_defaults(spec: SweepSpec, recorded: Sequence[Recorded]) -> Swe
 
     Those are the values that are the same in all of them; where that is not enough, see `list_recorded_values`.
     """
-    changed = {key: value for one in recorded for key, value in changed_defaults(spec, one).items()}
-    then = [member_of(one).to_dict() for one in recorded] if changed else []
-    shared = {key: value for key, value in changed.items() if all(lookup(one, key) == value for one in then)}
+    changed = {key: value for configuration in recorded for key, value in changed_defaults(spec, configuration).items()}
+    then = [member_of(configuration).to_dict() for configuration in recorded] if changed else []
+    shared = {key: value for key, value in changed.items() if all(lookup(member, key) == value for member in then)}
     return spec.model_copy(update=assigned(spec, shared)) if shared else spec
 
 
 def refuse_changed(spec: SweepSpec, recorded: Iterable[Recorded], what: str) -> None:
     """Raise UserError if a changed default makes today's code build other configurations from the recorded values."""
-    keys = dict.fromkeys(key for one in recorded for key in changed_defaults(spec, one))
+    keys = dict.fromkeys(key for configuration in recorded for key in changed_defaults(spec, configuration))
     if keys:
         raise UserError(
             f"{what}: the default of {', '.join(keys)} has changed since, and its configurations had different values; "
@@ -118,10 +120,10 @@ def refuse_changed(spec: SweepSpec, recorded: Iterable[Recorded], what: str) -> 
 def list_recorded_values(spec: SweepSpec, recorded: Sequence[Recorded]) -> list[dict[str, Any]]:
     """Return the values of recorded configurations, with those written out that today's defaults would change."""
     listed = []
-    for one in recorded:
-        more = changed_defaults(spec, one)
+    for configuration in recorded:
+        more = changed_defaults(spec, configuration)
         within = tuple(f"{key}." for key in more)
-        values = {key: value for key, value in one.values.items() if not key.startswith(within)}
+        values = {key: value for key, value in configuration.values.items() if not key.startswith(within)}
         for key, value in more.items():
             section, _, field = key.partition(".")
             whole = values.get(section)
@@ -133,19 +135,19 @@ def list_recorded_values(spec: SweepSpec, recorded: Sequence[Recorded]) -> list[
     return listed
 
 
-def member_of(one: Recorded) -> Any:
+def member_of(configuration: Recorded) -> Any:
     """Return a member of a recorded configuration; raises UserError if today's code cannot build it."""
-    return _build(one, partial(trainer_of(one.resolved).rebuild, one.resolved, 0))
+    return _build(configuration, partial(trainer_of(configuration.resolved).rebuild, configuration.resolved, 0))
 
 
-def _build(one: Recorded, build: Callable[[], Built]) -> Built:
+def _build(configuration: Recorded, build: Callable[[], Built]) -> Built:
     """Return what is built of a recorded configuration; raises UserError if today's code cannot build it."""
     try:
         return build()
     except ConfigError as error:
         raise UserError(
-            f"configuration {one.number} ({one.config_id}) was written by a version that accepted a value which "
-            "this one rejects:\n  "
+            f"configuration {configuration.number} ({configuration.config_id}) was written by a version that accepted "
+            "a value which this one rejects:\n  "
             + "\n  ".join(map(str, error.problems))
             + "\ncontinue with the version that its sweep was begun with"
         ) from None

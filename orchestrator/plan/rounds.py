@@ -68,7 +68,7 @@ def planned_bytes(spec: SweepSpec, built: Sequence[Configuration]) -> int:
 
     `built` is its first generation; the configurations of later ones count as the mean of these.
     """
-    members = [one.member(spec.seeds[0]) for one in built if one.duplicate_of is None]
+    members = [configuration.member(spec.seeds[0]) for configuration in built if configuration.duplicate_of is None]
     sizes = [trainer_of(spec.sections).kept_bytes(member) for member in members]
     planned = sum(len(part.seeds) * sum(sizes[: part.configurations]) for part in plan_rounds(spec, len(sizes)))
     return round(total(spec) / len(built) * planned)

@@ -114,7 +114,7 @@ class ProgramTrainer:
         warnings = []
         for words in commands:
             files = [_root(folder) / name for name in find_files(words, _root(folder))]
-            keys = ["seed", *(f"config.{key}" for key in _varied_keys([one.config for one in members]))]
+            keys = ["seed", *(f"config.{key}" for key in _varied_keys([member.config for member in members]))]
             lacking = [key for key in keys if not hands_over(words, key, files)]
             if lacking:
                 message = f"the program is not given {', '.join(lacking)}; add ${{args}}, "
@@ -197,7 +197,7 @@ def _varied_keys(configs: list[Mapping[str, Any]]) -> list[str]:
     keys = dict.fromkeys(key for config in configs for key in dotted_keys(config))
     values = {key: [lookup(config, key) for config in configs] for key in keys}
     return [
-        key for key, given in values.items() if any(one != given[0] for one in given) and type(given[0]) is not dict
+        key for key, given in values.items() if any(value != given[0] for value in given) and type(given[0]) is not dict
     ]
 
 

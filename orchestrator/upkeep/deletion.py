@@ -63,7 +63,7 @@ class Deletion:
         """What would be deleted, in a line."""
         sizes = [size for entry in self.entries for size in _file_sizes(entry)]
         foreign = [f"these stay, which lengthwise has not written: {', '.join(self.foreign)}"] if self.foreign else []
-        stays = "".join(f"; {one}" for one in (*foreign, *self.relations))
+        stays = "".join(f"; {sentence}" for sentence in (*foreign, *self.relations))
         what = " of checkpoints" if self.checkpoints_only else ""
         copy = f"{self.folder}: {len(sizes)} files{what}, {readable_size(sum(sizes))}"
         if self.address is None:
@@ -106,19 +106,25 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
     except LengthwiseError:  # a damaged sweep can be deleted, too
         return planned
     own = relative(folder)
-    alike = [one for one in read_relatives(folder.resolve().parent, strict=False) if one.identity == own.identity]
-    copies = [one.folder.name for one in alike if one.folder.resolve() != folder.resolve()]
+    alike = [
+        relative
+        for relative in read_relatives(folder.resolve().parent, strict=False)
+        if relative.identity == own.identity
+    ]
+    copies = [relative.folder.name for relative in alike if relative.folder.resolve() != folder.resolve()]
     relations = [f"{name} is the same sweep, with the same MLflow runs, and stays with them" for name in copies]
-    relations += [f"its confirmation {one.folder.name} stays" for one in confirmations_of(state)]
+    relations += [f"its confirmation {relative.folder.name} stays" for relative in confirmations_of(state)]
     relations += _describe_continuing(folder)
-    relations += [f"the report of {one.folder.name} loses these confirmed scores" for one in searches_of(state)]
+    relations += [
+        f"the report of {relative.folder.name} loses these confirmed scores" for relative in searches_of(state)
+    ]
     return replace(planned, relations=tuple(relations), copies=tuple(copies), published_at=tuple(state.published_at))
 
 
 def _describe_continuing(folder: Path) -> list[str]:
     """Return a sentence for each sweep beside `folder` that trains its members further."""
     beside = read_relatives(folder.resolve().parent, strict=False)
-    names = [one.folder.name for one in beside if one.continues == folder.resolve().name]
+    names = [relative.folder.name for relative in beside if relative.continues == folder.resolve().name]
     return [f"what {name} has not begun to train further would start from step 0 there" for name in names]
 
 

@@ -76,19 +76,23 @@ def evaluate_later(
     state = SweepState.load(folder)
     refuse_imported(state)
     refuse_program(state.spec, "evaluate")
-    found = list({(one := find_configuration(state, name)).config_id: one for name in configurations}.values())
+    found = list(
+        {
+            (configuration := find_configuration(state, name)).config_id: configuration for name in configurations
+        }.values()
+    )
     import_recorded(state)
     refuse_corrected(found, "kept weights cannot be evaluated again")
-    requests = [_request(state, one, lengths, samples, task) for one in found]
+    requests = [_request(state, configuration, lengths, samples, task) for configuration in found]
     if missing := [request for request in requests if not _is_recorded(state, request)]:
         with open_ledger(folder) as ledger:  # and no driver begins meanwhile
-            for request, (curves, table) in [(one, _evaluate(state, one)) for one in missing]:
+            for request, (curves, table) in [(request, _evaluate(state, request)) for request in missing]:
                 members = [(request.found.config_id, seed) for seed in request.members]
                 file, sha256 = write_part(folder, f"later-{request.found.config_id}", members, curves)
                 ledger.append("later_evaluation", **request.fields, environment=table, file=file, sha256=sha256)
         if ledger.problem is not None:
             raise StorageError(ledger.problem)
-    return [evaluation_key(one.fields) for one in requests]
+    return [evaluation_key(request.fields) for request in requests]
 
 
 def _evaluate(state: SweepState, request: Request) -> tuple["StoredCurves", dict[str, Any]]:
@@ -137,7 +141,7 @@ def _request(
             continue
         stored_weights(state, found, seed, "raw")  # raises what is wrong with them
         members[seed] = _build_member(found, resolved, seed, lengths)
-    alive = [one for one in members.values() if one is not None]
+    alive = [member for member in members.values() if member is not None]
     if not alive:
         raise UserError(f"configuration {label(found.number)} has no weights: all of its seeds failed")
     first = alive[0]
@@ -225,7 +229,7 @@ def _find_option(task: "Task", lengths: Sequence[int]) -> str | None:
             value += max(lengths) - max(task.lengths)
         with suppress(ConfigError):
             other = replace(task, **{item.name: value})
-            tokens = [(one.inputs, one.outputs, one.trained_lengths) for one in (task, other)]
+            tokens = [(version.inputs, version.outputs, version.trained_lengths) for version in (task, other)]
             if tokens[0] == tokens[1] and {*lengths} <= {*other.lengths}:
                 return f"these lengths need another setting of the task: --task '{item.name}={value}'"
     return None

@@ -66,7 +66,7 @@ def readable_size(count: int) -> str:
 def _row(folder: Path) -> tuple[str, ...]:
     state = SweepState.load(folder)
     age = max(0.0, time.time() - (state.started or time.time()))
-    done = sum(one.is_done for one in state.configurations.values())
+    done = sum(configuration.is_done for configuration in state.configurations.values())
     return (
         folder.name,
         state.study,

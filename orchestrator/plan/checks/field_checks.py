@@ -45,7 +45,10 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     always = [key for key, domain in spec.space.items() if not domain.when]
     problems = trainer_of(spec.sections).single_problems(fixed)
     unused = [problem for problem in problems if problem.key in names and problem.key in always]
-    found = [*(one for section in spec.sections for one in _section_problems(spec, section, names, example)), *unused]
+    found = [
+        *(problem for section in spec.sections for problem in _section_problems(spec, section, names, example)),
+        *unused,
+    ]
     incomplete = findings.doubts("space") or findings.doubts("search")
     for problem in found:
         given: Any = lookup(fixed, problem.key)
@@ -170,8 +173,8 @@ def situations(spec: SweepSpec, keys: Sequence[str], *, active: str | None = Non
         candidate = dict(zip(drawn, combination, strict=True)) | ({active: None} if active else {})
         held = active_values(spec, candidate)
         if active is None or active in held:
-            one = {key: held[key] for key in keys if key in held}
-            found.setdefault(value_key(one), one)
+            relevant_values = {key: held[key] for key in keys if key in held}
+            found.setdefault(value_key(relevant_values), relevant_values)
     return list(found.values())
 
 
@@ -193,7 +196,7 @@ def _values(spec: SweepSpec, key: str, relevant: Iterable[str], *, every: bool) 
     sets = [{value_key(value) for value in values} for values in tested]
     kinds: dict[tuple[bool, ...], Any] = {}
     for value in domain.values:
-        kinds.setdefault(tuple(value_key(value) in one for one in sets), value)
+        kinds.setdefault(tuple(value_key(value) in values for values in sets), value)
     return list(kinds.values())
 
 
@@ -213,10 +216,10 @@ def _join_cases(found: Sequence[Mapping[Any, T]], cases: Sequence[Mapping[str, A
     """Yield each problem once, with the first case that has it; without a case if all have it."""
     first: dict[Any, T] = {}
     for each in found:
-        first |= {same: one for same, one in each.items() if same not in first}
-    for same, one in first.items():
+        first |= {same: problem for same, problem in each.items() if same not in first}
+    for same, problem in first.items():
         where = [index for index, each in enumerate(found) if same in each]
-        yield one, "" if len(where) == len(cases) else _describe_case(cases[where[0]])
+        yield problem, "" if len(where) == len(cases) else _describe_case(cases[where[0]])
 
 
 def _describe_case(case: Mapping[str, Any]) -> str:

@@ -75,7 +75,7 @@ def _declared(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -
 
 def _sample(spec: SweepSpec) -> list[tuple[int, Mapping[str, Any]]]:
     """Draw every grid point, with as many draws as make SAMPLES configurations."""
-    return [(one.number, one.values) for one in draw_sample(spec, SAMPLES)]
+    return [(draw.number, draw.values) for draw in draw_sample(spec, SAMPLES)]
 
 
 def _plainly_named(spec: SweepSpec) -> SweepSpec:
@@ -84,7 +84,7 @@ def _plainly_named(spec: SweepSpec) -> SweepSpec:
     accuracy.iid -> accuracy, where `iid` is the distribution that is trained on.
     """
     base, dot, distribution = spec.objective.metric.rpartition(".")
-    draws = ((one.number, one.values) for one in (draw_sample(spec, 1)[:1] if dot else ()))
+    draws = ((draw.number, draw.values) for draw in (draw_sample(spec, 1)[:1] if dot else ()))
     for declared in _declared(spec, draws):
         if distribution == declared.distribution:
             return spec.model_copy(update={"objective": spec.objective.model_copy(update={"metric": base})})
@@ -123,7 +123,7 @@ def build_sample(spec: SweepSpec) -> Sample:
     member = built[0].member(spec.seeds[0])
     measured = trainer_of(spec.sections).measured(member)
     evaluated = evaluated_sets(measured) if further_distributions(measured) else None
-    warnings = warnings_for(spec, [one.member(spec.seeds[0]) for one in built])
+    warnings = warnings_for(spec, [configuration.member(spec.seeds[0]) for configuration in built])
     return Sample(built=len(built), warnings=warnings, evaluated=evaluated)
 
 
@@ -162,7 +162,7 @@ def check(spec: SweepSpec) -> list[Configuration]:
     if spec.search.sampler == "tpe":
         drawn_configurations(spec)
     drawn = draw(spec, generations(spec)[0])
-    built = configurations_of(spec, [(one.number, one.values) for one in drawn])
+    built = configurations_of(spec, [(draw.number, draw.values) for draw in drawn])
     check_data(spec, built)
     return built
 
@@ -170,7 +170,9 @@ def check(spec: SweepSpec) -> list[Configuration]:
 def check_data(spec: SweepSpec, built: Iterable[Configuration]) -> None:
     """Raise SweepFileError where data that the tasks of these configurations depend on cannot be used here."""
     findings = spec.findings()
-    for problem in trainer_of(spec.sections).problems_here(one.member(spec.seeds[0]) for one in built):
+    for problem in trainer_of(spec.sections).problems_here(
+        configuration.member(spec.seeds[0]) for configuration in built
+    ):
         findings.report(problem, problem.key, place=spec.place(problem.key))
     findings.raise_any()
 

@@ -96,7 +96,11 @@ class Packer:
 
     def _capacity(self, member: Member) -> int:
         memory = self._cluster.bytes_per_worker
-        short = [one.most_members(memory) for one in self._shortages if one.structural_key == member.structural_key]
+        short = [
+            shortage.most_members(memory)
+            for shortage in self._shortages
+            if shortage.structural_key == member.structural_key
+        ]
         if not self._even:
             return min([int(self._resources.pack), *short])
         cost = self._cost(member)
