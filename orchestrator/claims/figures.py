@@ -27,11 +27,16 @@ COLOURS = 64  # of a PNG: a third of the bytes of one with all colours
 DRAWN = ("difference", "equivalence", "ratio", "bound")  # the others ask for shares of seeds, or of a search
 
 
-def draw_claim(judgement: Judgement) -> Figure | None:
-    """Return the figure of a claim, None if it has none or its sweep is missing."""
+def is_drawable(judgement: Judgement) -> bool:
+    """Return whether a claim has a figure: its sweep is there, and its question compares values."""
+    has_values = judgement.members is not None and judgement.arms is not None
+    return has_values and judgement.claim.figure != "none" and judgement.claim.question in DRAWN
+
+
+def draw_claim(judgement: Judgement) -> Figure:
+    """Return the figure of a claim that `is_drawable`."""
     members, claim = judgement.members, judgement.claim
-    if members is None or judgement.arms is None or claim.figure == "none" or claim.question not in DRAWN:
-        return None
+    assert members is not None and judgement.arms is not None, "only drawable claims are drawn"
     arms = [judgement.arms[name] for name in claim.compare]
     figure = Figure(figsize=(5.6, 3.6), layout="constrained")
     axes = figure.subplots()

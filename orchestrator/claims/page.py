@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from orchestrator.claims.askings import changed_keys, group_askings
-from orchestrator.claims.figures import draw_claim, write_small_png
+from orchestrator.claims.figures import draw_claim, is_drawable, write_small_png
 from orchestrator.claims.judgement import HELD, Judgement
 from orchestrator.claims.members import Members
 from orchestrator.claims.registration import changes_since, describe_registration
@@ -63,10 +63,8 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
     closing, written = copy_pictures(file, page)
     links = []
     for judgement in choose_figures(file, judgements):
-        figure = draw_claim(judgement)
-        assert figure is not None, "chosen because it can be drawn"
         picture = page.parent / f"{page.stem}_figures" / f"{judgement.claim.id}.png"
-        write_small_png(figure, picture)
+        write_small_png(draw_claim(judgement), picture)
         written.append(picture)
         links.append(f"![{_picture_words(judgement.claim)}]({picture.relative_to(page.parent).as_posix()})\n")
     counts = (count_words(count_verdicts(judgements, source), source) for source in SOURCES)
@@ -97,7 +95,7 @@ def choose_figures(file: ClaimsFile, judgements: Sequence[Judgement]) -> list[Ju
     headlines = [headline.claim for headline in file.headlines if headline.claim is not None]
     names = file.figures or [*headlines, *(judgement.claim.id for judgement in judgements)]
     chosen = {judged[name].claim.id: judged[name] for name in names}
-    return [judgement for judgement in chosen.values() if draw_claim(judgement) is not None][:FIGURES]
+    return [judgement for judgement in chosen.values() if is_drawable(judgement)][:FIGURES]
 
 
 def _judged_askings(judgements: Sequence[Judgement]) -> dict[str, Judgement]:

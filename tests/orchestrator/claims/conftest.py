@@ -19,6 +19,7 @@ from orchestrator.record.kept.curves import write_part
 from orchestrator.record.ledger.ledger import Ledger
 from search_spaces import load_sweep
 from search_spaces.grammar.claims import load_claims
+from tests.startup.sitecustomize import blank
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation
 
@@ -44,7 +45,7 @@ def pretended_sweep(
     numbers = {one.config_id: one.number for one in configurations.values()}
     folder, known = storage / spec.name, set[str]()
     first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
-    packs: dict[tuple[object, ...], list[MemberConfig]] = {}
+    packs: dict[tuple[object, ...], list[tuple[str, MemberConfig]]] = {}
     with pytest.MonkeyPatch.context() as patch, Ledger.create(folder, {**first, "provenance": {}}) as ledger:
         patch.setattr(os, "fsync", lambda descriptor: None)
         for one in sorted(configurations.values(), key=lambda one: one.number):
@@ -62,13 +63,13 @@ def pretended_sweep(
                 tuple(members[0].training.averages),
                 members[0].training.steps,
             )
-            packs.setdefault(alike, []).extend(members)
+            packs.setdefault(alike, []).extend((one.config_id, member) for member in members)
         for number, ((metrics, lengths, averages, steps), members) in enumerate(packs.items()):
-            pairs = [(member.config_id, member.seed) for member in members]
+            pairs = [(config_id, member.seed) for config_id, member in members]
             ledger.append("pack", pack_id=f"p{number}", structural_key="k", members=pairs, steps=steps)
             every = steps // evaluations if evaluations else spec.evaluation["every"]
             for step in range(steps, 0, -every)[::-1]:
-                values = [invent(member, numbers[member.config_id], metrics, step) for member in members]
+                values = [invent(member, numbers[config_id], metrics, step) for config_id, member in members]
                 failed = [0 if step == steps and np.isnan(one).any() else -1 for one in values]
                 evaluation = Evaluation(
                     step=step, final=step == steps, averages=averages, metrics=metrics, lengths=lengths,
@@ -127,6 +128,13 @@ def write_claims(path: Path, claims: Sequence[Mapping[str, Any]], closing: str =
     )  # copies: YAML anchors are refused
     path.write_text(yaml.safe_dump(written, sort_keys=False), encoding="utf-8")
     return path
+
+
+@pytest.fixture
+def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the pictures of pages blank: drawing them takes longer than all the rest."""
+    monkeypatch.setattr("orchestrator.claims.page.draw_claim", lambda judgement: None)
+    monkeypatch.setattr("orchestrator.claims.page.write_small_png", lambda figure, path: blank(path, None))
 
 
 Put = Callable[..., dict[str, Judgement]]

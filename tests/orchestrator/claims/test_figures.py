@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orchestrator.claims.figures import draw_claim
+from orchestrator.claims.figures import draw_claim, is_drawable
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.page import arm_rows, what_would_decide
 from orchestrator.claims.verdicts import count_enough
@@ -21,6 +21,7 @@ def by_seed_and_rate(member: MemberConfig, metric: str, average: str, length: in
 
 
 def axes_of(one: Judgement):
+    assert is_drawable(one)
     figure = draw_claim(one)
     return figure.axes[0], figure.get_suptitle()
 
@@ -65,7 +66,7 @@ def test_against_length_the_paired_difference_has_a_band(put: Put) -> None:
 def test_shares_of_seeds_have_no_figure(put: Put, question: str) -> None:
     arms = ARMS["arms"] if question == "fisher" else {"pre": POOLED}
     asked = claim(arms=arms, compare=list(arms), question=question, success={"most": 0.8}, expect="larger")
-    assert draw_claim(put(norm_differs, asked)["pre_norm"]) is None
+    assert not is_drawable(put(norm_differs, asked)["pre_norm"])
 
 
 def test_an_equivalence_shows_the_range_that_is_allowed(put: Put) -> None:

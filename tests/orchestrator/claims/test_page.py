@@ -97,7 +97,7 @@ def add_keys(path: Path, **keys: object) -> None:
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **keys}, sort_keys=False))
 
 
-def test_headlines_begin_the_page_with_the_verdict_and_the_fresh_seeds(claims_file: Path, says) -> None:
+def test_headlines_begin_the_page_with_the_verdict_and_the_fresh_seeds(claims_file: Path, says, blank_figures) -> None:
     headlines = [
         {"says": "Norms help.", "claim": "pre_norm", "size": "a tenth"},
         {"says": "Nothing else does.", "reason": "It takes a year."},
@@ -112,7 +112,7 @@ def test_headlines_begin_the_page_with_the_verdict_and_the_fresh_seeds(claims_fi
     assert re.findall(r"page_figures/(\w+)", text) == ["opposite"]
 
 
-def test_of_ours_all_but_twelve_are_folded_and_grouped_by_sweep(claims_file: Path, says) -> None:
+def test_of_ours_all_but_twelve_are_folded_and_grouped_by_sweep(claims_file: Path, says, blank_figures) -> None:
     others = [claim(id=f"c{k}", source="ours", sweep="elsewhere" if k == 1 else "made_up") for k in range(14)]
     write_claims(claims_file, others)
     page = claims_file.with_name("page.md")
@@ -123,7 +123,9 @@ def test_of_ours_all_but_twelve_are_folded_and_grouped_by_sweep(claims_file: Pat
     assert visible.rindex("| c1 |") > visible.rindex("| c11 |"), "of another sweep"
 
 
-def test_removed_claims_stay_in_the_correction_and_the_page_says_why_they_went(claims_file: Path, says) -> None:
+def test_removed_claims_stay_in_the_correction_and_the_page_says_why_they_went(
+    claims_file: Path, says, blank_figures
+) -> None:
     write_claims(claims_file, [claim()])
     page = claims_file.with_name("page.md")
     p_values = []
@@ -135,7 +137,7 @@ def test_removed_claims_stay_in_the_correction_and_the_page_says_why_they_went(c
     assert "- gone, lost: Nobody asked." in page.read_text(encoding="utf-8").splitlines()
 
 
-def test_all_askings_of_a_claim_are_in_one_row(claims_file: Path, says) -> None:
+def test_all_askings_of_a_claim_are_in_one_row(claims_file: Path, says, blank_figures) -> None:
     again = claim(id="again", lengths=[9])
     write_claims(claims_file, [claim(expect="larger", asked_again="again"), again])
     page = claims_file.with_name("page.md")
@@ -149,7 +151,7 @@ def test_all_askings_of_a_claim_are_in_one_row(claims_file: Path, says) -> None:
     assert [file.stem for file in page.parent.glob("page_figures/*")] == ["again"], "the one that is judged"
 
 
-def test_a_page_has_the_reasons_of_its_bounds_and_the_means(claims_file: Path, says) -> None:
+def test_a_page_has_the_reasons_of_its_bounds_and_the_means(claims_file: Path, says, blank_figures) -> None:
     bound = {"metric": "total_variation", "within": 0.2, "because": "nobody would notice it"}
     add_keys(write_claims(claims_file, [claim()]), no_effect=[bound])
     page = claims_file.with_name("page.md")
@@ -177,7 +179,7 @@ def test_the_same_ledgers_give_the_same_page(claims_file: Path, says) -> None:
     assert first == second and len(first) == 5
 
 
-def test_pictures_of_the_closing_words_are_copied_beside_the_page(claims_file: Path, says) -> None:
+def test_pictures_of_the_closing_words_are_copied_beside_the_page(claims_file: Path, says, blank_figures) -> None:
     words = "More: ![sums](drawn/sums.png), ![web](https://example.org/x.png), ![again](drawn/sums.png 'a title')."
     write_claims(claims_file, CLAIMS, closing=words)
     page = claims_file.parent / "pages" / "made_up.md"

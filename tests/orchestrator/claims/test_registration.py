@@ -39,6 +39,7 @@ objective: {metric: total_variation, average: raw, lengths: [4], direction: mini
 resources: {scheduler: inline, checkpoint_seconds: null}
 tracking: {enabled: false}
 """
+pytestmark = pytest.mark.usefixtures("blank_figures")
 ARMS = {"post": {"where": {"model.norm": "post"}}, "none": {"where": {"model.norm": "none"}}}
 ASKED = claim(sweep="tiny", arms=ARMS, compare=["post", "none"])
 
