@@ -24,9 +24,11 @@ REPOSITORY = Path(__file__).parents[1]
 def pytest_configure() -> None:
     """What is imported stays: looking through it for garbage, again and again, would take a third of collecting.
 
-    Sweeps that tests begin are remembered in a folder that ends with this process.
+    Sweeps that tests begin are remembered in a folder that ends with this process. Programs are run by this Python:
+    that of a version manager is a script, which takes longer than a program of three steps.
     """
     gc.disable()
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="lengthwise-tests-")
     atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
