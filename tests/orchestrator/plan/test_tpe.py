@@ -60,7 +60,13 @@ def test_startup_says_from_when_on_results_count() -> None:
         assert one.search.informed(16) == 16 - first
 
 
-@pytest.mark.parametrize("budget", [("search.configurations=16", "search.generation=4"), ("search.configurations=32",)])
+@pytest.mark.parametrize(
+    "budget",
+    [
+        ("search.configurations=16", "search.generation=4"),
+        pytest.param(("search.configurations=32",), marks=pytest.mark.slow),
+    ],
+)
 def test_tpe_beats_random_search_on_a_planted_function(budget: tuple[str, ...]) -> None:
     """Twenty repetitions of four generations: the median of the second half, paired by the seed of the search."""
 

@@ -34,9 +34,8 @@ def test_masked_softmax() -> None:
     own = values_and_gradients(_MaskedSoftmax.apply, logits, dropped)
     assert all(torch.equal(one, other) for one, other in zip(plain, own, strict=True))
     assert own[0][0, 1, 0, 7].abs().max() == own[1][0, 1, 0, 7].abs().max() == 0
-    assert torch.autograd.gradcheck(
-        lambda x: _MaskedSoftmax.apply(x, dropped), draw(2, 3, 1, 20, 20, dtype=torch.float64).requires_grad_(True)
-    )
+    few, small = dropped[:1, 1:2, :, 5:10, :6], draw(1, 1, 1, 5, 6, dtype=torch.float64)  # with the query without keys
+    assert torch.autograd.gradcheck(lambda x: _MaskedSoftmax.apply(x, few), small.requires_grad_(True))
 
 
 @pytest.mark.parametrize("pairs", [1, 2000, 2**18])

@@ -122,6 +122,7 @@ def test_integers_cover_their_range() -> None:
     assert scipy.stats.chisquare(np.bincount(drawn, minlength=9)).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_compiled_numbers_are_the_eager_ones() -> None:
     """Compiled C++ may take signed overflow as impossible: words drawn from every kind of counter and key."""
 
