@@ -13,6 +13,7 @@ Its hyperparameters may differ between members: they arrive as tensors of shape 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 import torch
@@ -83,6 +84,18 @@ def _apply_due(moved: Tensor, past: Tensor, theta: Tensor, step: Tensor, h: Mapp
 def _count_updates(average: "Ema | Bema", steps: int) -> int:
     """Return how many updates an average has had after `steps`, those of the burn-in not counted."""
     return max(0, steps - average.burn_in) // average.update_period
+
+
+@lru_cache(maxsize=256)
+def _log_start_share(kappa: float, rho: float, gamma: float, update_period: int, updates: int) -> float:
+    """Return the logarithm of the product of 1 - beta_t over the updates of BEMA; every configuration is asked."""
+    log = 0.0
+    for first, last in ((1, min(updates, _EXACT)), (_EXACT + 1, updates)):
+        if (count := last - first + 1) > 0:
+            after = update_period * torch.linspace(first, last, min(count, _EXACT), dtype=torch.float64)
+            beta = (rho + gamma * after) ** -kappa if kappa >= 0 else torch.ones_like(after)
+            log += count * float(torch.log1p(-beta).mean())
+    return log
 
 
 def _explain_no_update(average: "Ema | Bema", steps: int) -> str:
@@ -176,12 +189,7 @@ class Bema(Average):
             return 0.0
         if (updates := _count_updates(self, steps)) == 0:
             return 1.0
-        log = 0.0
-        for first, last in ((1, min(updates, _EXACT)), (_EXACT + 1, updates)):
-            if (count := last - first + 1) > 0:
-                after = self.update_period * torch.linspace(first, last, min(count, _EXACT), dtype=torch.float64)
-                beta = (self.rho + self.gamma * after) ** -self.kappa if self.kappa >= 0 else torch.ones_like(after)
-                log += count * float(torch.log1p(-beta).mean())
+        log = _log_start_share(self.kappa, self.rho, self.gamma, self.update_period, updates)
         alpha = (self.rho + self.gamma * updates * self.update_period) ** -self.eta if self.eta >= 0 else 0.0
         return max(0.0, math.exp(log) - alpha)
 
