@@ -23,6 +23,13 @@ COMMAND = get_command(cli.app)  # made once: typer makes it anew in each call
 STARTUP = Path(__file__).resolve().parent / "startup"
 
 
+def refused(done: subprocess.CompletedProcess[str], *texts: str) -> subprocess.CompletedProcess[str]:
+    """Return a verb that has ended with exit code 2 and a message that has all of these texts."""
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done
+    assert not [text for text in texts if text not in done.stderr], done.stderr
+    return done
+
+
 class CommandLine:
     """`lengthwise` with a home folder of its own: called, it runs in this process; `start` and `process` begin another.
 
@@ -67,9 +74,7 @@ class CommandLine:
 
     def refuses(self, *arguments: Any, said: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a verb here, which must end with exit code 2 and a message in which this is said."""
-        done = self(*arguments, **options)
-        assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done
-        return done
+        return refused(self(*arguments, **options), said)
 
     def start(
         self, *arguments: Any, cwd: Path = REPOSITORY, program: str | None = None, anew: bool = False, **more: str

@@ -4,10 +4,13 @@ import math
 import re
 from pathlib import Path
 
+import pytest
+
 import orchestrator
 from orchestrator.wording import (
     compact_pair,
     compact_value,
+    duration,
     group_errors,
     read_numbers,
     short_keys,
@@ -65,3 +68,10 @@ def test_numbers_are_read_as_they_are_shown():
     numbers = (1, 2, 3, 7)
     assert read_numbers(spans(numbers)) == numbers and read_numbers("7,1-2") == (7, 1, 2)
     assert [read_numbers(text) for text in ("", "a", "3-1", "1,1-2", "-1", "0-9999999999", "²")] == [()] * 7
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (59.6, "1 min 00 s"), (3600, "1 h 00 min"), (7500, "2 h 05 min")]
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.record.state.state import SweepState
+from orchestrator.running.driving.interrupts import Interrupts
 from tests.orchestrator.running.ledgers import records, wait_for
 
 PROGRAM = """
@@ -121,3 +122,16 @@ def test_a_terminal_that_is_closed_interrupts_its_sweep(lengthwise, tiny, tmp_pa
     finally:
         driver.kill()
     assert SweepState.load(folder).ended == "interrupted"
+
+
+def test_a_signal_waits_for_the_record_that_is_being_written():
+    with Interrupts() as interrupts:
+        done = []
+        with pytest.raises(KeyboardInterrupt), interrupts.held(), interrupts.held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            done.append("written")
+        assert done == ["written"]
+        with interrupts.held():  # the end record, after the interruption
+            done.append("end")
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()

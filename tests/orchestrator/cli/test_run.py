@@ -1,0 +1,173 @@
+"""`run`: what is refused before anything is written, and what a sweep leaves behind however it ends."""
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator.record.ledger import folders as places
+from orchestrator.record.ledger.lock import SweepLock
+from orchestrator.record.ledger.records import LEDGER_FILE, read_records
+from orchestrator.record.state.state import SweepState
+from tests.command_line import refused
+
+
+def test_a_sweep_that_exists_or_runs_is_refused_before_torch_is_imported(lengthwise, tiny, tmp_path):
+    tiny.write_text(tiny.read_text().replace(", direction: minimize", ""))
+    assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
+    program = "import sys, orchestrator.cli.main as one\ntry: one.main()\n"
+    program += "except SystemExit as end: print(end.code, 'torch' in sys.modules)"
+    with SweepLock(tmp_path / "tiny"):
+        for words, named in (
+            (("run", tiny, "--storage", tmp_path), f"lengthwise report {tmp_path / 'tiny'}"),
+            (("resume", tmp_path / "tiny"), str(os.getpid())),
+            (("extend", tmp_path / "tiny", "--seeds", "3"), str(os.getpid())),
+        ):
+            done = lengthwise.process(*words, program=program, anew=True)
+            assert done.stdout == "2 False\n" and named in done.stderr
+
+
+def test_invalid_key_is_reported_before_spec_mismatch(lengthwise, tiny, tmp_path):
+    assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
+    again = ("run", tiny, "--storage", tmp_path, "--set")
+    lengthwise.refuses(*again, "seeds=1", said="seeds")
+    (line,) = lengthwise.refuses(*again, "seeds=1", "--set", "model.widht=3", said="model.widht").stderr.splitlines()
+    assert "seeds" not in line
+
+
+def test_bad_input_is_one_message_and_nothing_is_written(lengthwise, tiny, tmp_path):
+    storage = tmp_path / "storage"
+    for verb in ("validate", "plan", "run"):
+        where = () if verb == "validate" else ("--storage", storage)
+        refused(
+            lengthwise(verb, tiny, *where, "--set", "model.name=attention_olny"), "attention_only", "--set model.name"
+        )
+    text = tiny.read_text()
+    tiny.write_text(text.replace("average: ema", "average: bema"))
+    refused(lengthwise("run", tiny, "--storage", storage), "tiny.yaml:17: objective.average", "did you mean ema?")
+    tiny.write_text(text.replace("metric: total", "metric: totl"))
+    refused(lengthwise("run", tiny, "--storage", storage), "tiny.yaml:17: objective.metric", "total_variation?")
+    tiny.write_text(text.replace("width: 8,", "width: -8,").replace("steps: 60", "steps: 0"))
+    refused(lengthwise("run", tiny, "--storage", storage), "tiny.yaml:4: model.width", "tiny.yaml:6: training.steps")
+    refused(lengthwise("run", tmp_path / "absent.yaml", "--storage", storage), "absent.yaml")
+    refused(lengthwise("run", tiny, "--name", "../evil", "--storage", storage), "--name")
+    for words in (("run", tiny), ("publish", "tiny")):
+        done = lengthwise(*words, "--storage", storage, "--tracking-uri", "mlruns")
+        refused(done, "--tracking-uri", "'mlruns'", "allowed: sqlite:///FILE, http://HOST:PORT")
+    (tmp_path / "notes.db").write_text("not a database")
+    at_notes = ("--tracking-uri", f"sqlite:///{tmp_path / 'notes.db'}")
+    refused(lengthwise("run", tiny, "--storage", storage, *at_notes), *at_notes)
+    refused(lengthwise("ui", *at_notes), *at_notes)
+    refused(lengthwise("ui", "--tracking-uri", f"sqlite:///{tmp_path}"), f"sqlite:///{tmp_path}'", "folder")
+    tiny.write_text(text.replace("{enabled: false}", f"{{uri: {at_notes[1]}}}"))
+    refused(lengthwise("run", tiny, "--storage", storage), "tracking.uri: ", at_notes[1])
+    tiny.write_text(text.replace("{enabled: false}", "{uri: file:///mlruns}"))
+    refused(lengthwise("run", tiny, "--storage", storage), "tracking.uri: ", "given 'file:")
+    refused(lengthwise("resume", tmp_path / "nothing"), str(tmp_path / "nothing"))
+    refused(lengthwise("status", tmp_path / "nothing"), str(tmp_path / "nothing"))
+    refused(lengthwise("list", "taks"), "did you mean task?")
+    assert not storage.exists() and not (tmp_path / "nothing").exists()
+
+
+def test_run_resume_begins_a_sweep_or_resumes_the_one_it_has_begun(lengthwise, tiny, tmp_path):
+    sets = ("resources.scheduler=inline", "space={training.batch_size: {choice: [8, 16]}}", "search.configurations=5")
+    words = ["run", tiny, "--resume", "--storage", tmp_path, "--name", "mine", *(f"--set={one}" for one in sets)]
+    assert lengthwise(*words).returncode == 0
+    ledger = (tmp_path / "mine" / LEDGER_FILE).read_bytes()
+    again = lengthwise(*words)
+    assert again.returncode == 0 and "2 of 2" in again.stdout  # three draws are duplicates
+    assert (tmp_path / "mine" / LEDGER_FILE).read_bytes().startswith(ledger)
+    refused(lengthwise(*words, "--set", "training.steps=61"), "training.steps")
+    refused(lengthwise(*(word for word in words if word != "--resume")), "resume")
+    assert not any(record.kind == "resume" for record in read_records(tmp_path / "mine"))  # it was finished
+
+
+@pytest.mark.slow
+def test_a_name_in_unicode_one_seed_and_a_configuration_that_diverges(lengthwise, tiny, tmp_path):
+    """Everything at once: the sweep succeeds with what succeeded, publishes, and reads back."""
+    space = "space={training.learning_rate: {grid: [0.003, 1.0e+30]}}"
+    settings = ("--set", space, "--set", "search={sampler: grid}", "--set", "seeds=1", "--set", "tracking.enabled=true")
+    storage = tmp_path / "Größe 1"
+    done = lengthwise.succeeds("run", tiny, "--storage", storage, "--name", "Länge über alles", *settings)
+    assert "1 of 2" in done.stdout and "Traceback" not in done.stderr
+    folder = storage / "Länge über alles"
+    state = SweepState.load(folder)
+    good, bad = (found.members[0].status for found in state.configurations.values())
+    assert (good, bad) == ("complete", "failed") and state.published_at
+    stored = yaml.safe_load((folder / "sweep.yaml").read_text())
+    assert stored["name"] == "Länge über alles" and stored["seeds"] == [0]
+    status = lengthwise("status", folder).stdout
+    assert "seeds failed" in status and "1 of 2" in status
+    before = (folder / "report.html").read_bytes()
+    (folder / "report.html").unlink()
+    assert lengthwise("report", folder).returncode == 0 and (folder / "report.html").read_bytes() == before
+    published = lengthwise("publish", folder)
+    assert published.returncode == 0 and "0 new points were sent" in published.stdout
+
+
+def test_no_success_is_exit_code_one(lengthwise, tiny, tmp_path):
+    settings = (
+        "--set",
+        "space={}",
+        "--set",
+        "search={}",
+        "--set",
+        "seeds=1",
+        "--set",
+        "training.learning_rate=1.0e+30",
+    )
+    done = lengthwise("run", tiny, "--storage", tmp_path, "--name", "hopeless", *settings)
+    assert done.returncode == 1 and "0 of 1" in done.stdout, done.stdout + done.stderr
+    assert SweepState.load(tmp_path / "hopeless").ended == "failed"
+
+
+def test_storage_that_cannot_be_written_names_the_path(lengthwise, tiny, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    done = lengthwise("run", tiny, "--storage", tmp_path / "file")
+    refused(done, str(tmp_path / "file"))
+    full, (soft, hard) = tmp_path / "full" / "tiny", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # too little for the ledger's first record
+    try:
+        done = lengthwise("run", tiny, "--storage", full.parent)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert done.returncode == 1 and "File too large" in done.stderr and str(full) in done.stderr
+    assert not (full / "events.jsonl").exists() and not (full / "sweep.yaml").exists()
+
+
+@pytest.mark.parametrize(("words", "storage"), [(("--storage", "out"), ""), ((), "out")])
+def test_a_job_refuses_a_storage_in_its_temporary_folder(lengthwise, tiny, tmp_path, monkeypatch, words, storage):
+    monkeypatch.setitem(lengthwise.environment, "RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
+    monkeypatch.setitem(lengthwise.environment, places.STORAGE_VARIABLE, storage)
+    lengthwise.refuses("run", tiny, *words, said="storage out ", cwd=tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_characters_that_an_output_lacks_are_replaced(lengthwise, study):
+    """Those of lengthwise in this process, those of a user's own code in workers."""
+    with (study / "my_tasks.py").open("a", encoding="utf-8") as file:
+        file.write("\nprint('length \u2264 8')\n")
+    words = ("run", study / "own.yaml", "--storage", study, "--set", "resources.scheduler=local")
+    ran = lengthwise.process(*words, cwd=study, anew=True, PYTHONIOENCODING="ascii")
+    assert ran.returncode == 0 and not ran.stderr, ran.stderr
+    assert "length ? 8" in ran.stdout and "complete: 4 of 4" in ran.stdout
+    assert lengthwise.process("--help", anew=True, PYTHONIOENCODING="ascii").returncode == 0
+
+
+@pytest.mark.slow
+def test_a_sweep_outlives_its_output(lengthwise, tiny, tmp_path):
+    """An output that is full is one sentence and exit code 1; a closed pipe is no fault."""
+    for sink, name, code in (("> /dev/full", "full", 1), ("| head -1", "piped", 0)):
+        line = f'set -o pipefail; "{sys.executable}" -m orchestrator run "$@" {sink}'
+        words = ["bash", "-c", line, "run", tiny, "--storage", tmp_path, "--name", name, "--set", "training.steps=2"]
+        where = Path(__file__).parents[3]
+        ran = subprocess.run(words, env=lengthwise.environment, cwd=where, capture_output=True, text=True)
+        assert ran.returncode == code, ran.stderr
+        assert ran.stderr.count("\n") == code and ("No space left on device" in ran.stderr) == bool(code)
+        state = SweepState.load(tmp_path / name)
+        assert state.ended == "complete" and (tmp_path / name / "report.html").exists()

@@ -1,0 +1,96 @@
+"""`validate`: every problem in one round, at its line, and a trial of what was built."""
+
+import subprocess
+
+import pytest
+
+from tests.command_line import refused
+
+
+def lines(done: subprocess.CompletedProcess[str]) -> tuple[int, list[str], list[str]]:
+    """The exit code, and the lines of stdout and stderr."""
+    return done.returncode, done.stdout.splitlines(), done.stderr.splitlines()
+
+
+def test_validate_builds_what_the_space_can_draw(lengthwise, tiny):
+    good = lengthwise("validate", tiny, "search_spaces/quickstart.yaml")
+    assert good.returncode == 0 and good.stdout.count(": good;") == 2
+    tiny.write_text(tiny.read_text().replace("{choice: [8, 16]}", "{choice: [8, 0]}"))
+    both = lengthwise("validate", tiny, "search_spaces/quickstart.yaml")
+    refused(both, "tiny.yaml:13: space.training.batch_size.choice[1]: ")
+    assert "quickstart.yaml: good" in both.stdout  # the other file is still looked at
+
+
+@pytest.mark.parametrize("verb", ["validate", "plan", "data", "run"])
+def test_a_model_that_no_memory_holds_is_refused_at_once(lengthwise, tiny, tmp_path, verb):
+    text = tiny.read_text()
+    for changed, message in (
+        (("width: 8", "width: 10000000000"), "GiB of memory"),
+        (("y: 6", "y: 5000000"), "<= 100000"),
+        (("[8, 16]", "[8, 1000000000000]"), "training.batch_size: "),
+    ):
+        assert changed[0] in text
+        tiny.write_text(text.replace(*changed))
+        refused(lengthwise(verb, tiny, *(["--storage", tmp_path] if verb == "run" else [])), message)
+    assert not (tmp_path / "tiny").exists()
+
+
+def test_grammar_and_values_are_reported_in_one_round(lengthwise, tiny, tmp_path):
+    good = tiny.read_text()
+    tiny.write_text(good.replace(" width: 8", " widht: 8").replace("direction: minimize", "direction: down"))
+    for verb in ("validate", "plan", "data", "run"):
+        where = ("--storage", tmp_path / "storage") if verb in ("plan", "run") else ()
+        code, out, (first, second) = lines(lengthwise(verb, tiny, *where))
+        assert code == 2 and not out
+        assert first.startswith(f"{tiny}:4: model.widht: ") and "; given 8; allowed: width, value_width" in first
+        assert second.startswith(f"{tiny}:17: objective.direction: ") and "; given 'down'" in second
+    assert not (tmp_path / "storage").exists()
+    tiny.write_text(good + "more: [")
+    code, _, (first, second) = lines(lengthwise("validate", tiny))
+    assert code == 2 and first.startswith(f"{tiny}:") and "YAML" in first and not second.startswith(str(tiny))
+    assert len(lines(lengthwise("validate", tiny.with_name("absent.yaml")))[2]) == 1
+
+
+def test_what_could_be_drawn_is_refused_before_anything_is_written(lengthwise, tiny, tmp_path):
+    """The four draws of this sweep would all be below 1 and run to the end."""
+    tiny.write_text(
+        tiny.read_text()
+        .replace("training.batch_size: {choice: [8, 16]}", "model.dropout: {uniform: [0.0, 1.01]}")
+        .replace("dropout: 0.1", "dropout: 7")
+    )
+    code, out, expected = lines(lengthwise("run", tiny, "--storage", tmp_path / "storage"))
+    value, end = expected
+    assert (code, out) == (2, []) and value.startswith(f"{tiny}:4: model.dropout: 7 ")
+    assert end.startswith(f"{tiny}:13: space.model.dropout.uniform[1]: ") and "; given 1.01; " in end
+    assert all("allowed: a number >= 0 and < 1" in line for line in expected) and end.endswith("did you mean 0.99999?")
+    for verb in ("validate", "plan", "data"):
+        assert lines(lengthwise(verb, tiny)) == (2, [], expected)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny.yaml"]
+
+
+def test_a_program_is_no_sweep_file(lengthwise, tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text("import argparse\n")
+    for verb in ("validate", "plan", "run", "data"):
+        said = lengthwise.refuses(verb, program, said=f"{program}: ").stderr
+        assert len(said.splitlines()) == 1 and "program:" in said
+
+
+@pytest.mark.slow
+def test_validate_tries_a_sweep_and_shows_the_lines_of_a_fault(lengthwise, study, own_code_forgotten):
+    good = lengthwise("validate", study / "own.yaml", "--smoke")
+    assert (good.returncode, good.stderr) == (0, "")
+    assert "4 configurations" in good.stdout and "2 structures" in good.stdout
+    shipped = lengthwise("validate", "search_spaces/quickstart.yaml")
+    assert shipped.returncode == 0 and "structure" not in shipped.stdout
+
+
+def test_a_fault_that_validate_finds_by_trying_is_a_failure_and_no_bad_input(lengthwise, study, own_code_forgotten):
+    with (study / "my_tasks.py").open("a") as file:
+        file.write("\n    def loss(self, logits_MBTV, batch):\n        raise ValueError('no loss')\n")
+    done = lengthwise("validate", study / "own.yaml", "--smoke")
+    assert done.returncode == 1 and done.stdout == "" and "Traceback" not in done.stderr
+    first, place, line = done.stderr.splitlines()
+    assert "#0" in first and "ValueError: no loss" in first
+    assert place.startswith('  File "') and "my_tasks.py" in place and line.strip() == "raise ValueError('no loss')"
+    assert sorted(path.suffix for path in study.iterdir() if path.is_file()) == [".py", ".py", ".yaml"]

@@ -1,0 +1,52 @@
+"""Progress: a line a minute in a log, a table on a terminal."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from orchestrator.consoles import say
+from orchestrator.running.watching.progress import Progress
+
+
+def test_progress_in_a_log_is_a_line_that_says_something_new(capsys):
+    progress = Progress(Console(), "plain")
+    with progress.showing():
+        for failed in ("3", "3", "4"):
+            progress.show([("configurations", "1/6"), ("seeds failed", failed)])
+            assert not progress.due
+    assert capsys.readouterr().out.splitlines() == [f"configurations 1/6 · failed {failed}" for failed in "34"]
+
+
+@pytest.mark.parametrize("large", [1, 10**6])
+def test_progress_in_a_log_is_one_short_line_a_minute(capsys, monkeypatch, large):
+    now = 1000.0
+    monkeypatch.setattr("orchestrator.running.watching.progress.time.monotonic", lambda: now)
+    progress, shown = Progress(Console(), "plain"), []
+    for second in range(180):
+        now += 1.0
+        if progress.due:
+            shown.append(second)
+            counts = f"{second + large}/{12 * large}"
+            progress.show(
+                [
+                    *(("round of the race", "3"), ("configurations", counts), ("seeds", counts), ("seeds failed", "0")),
+                    *(("packs", counts), ("first evaluation", "begins in about 3 h 12 min")),
+                    *(("best so far", "0.0262 (#1234567)"), ("member-steps", f"43 %, {large:,} per second")),
+                    *(("elapsed", "5 h 03 min"), ("time left", "about 12 h 10 min"), ("phase", "compiling, training")),
+                ]
+            )
+    lines = capsys.readouterr().out.splitlines()
+    assert shown == [0, 60, 120] and len(lines) == 3
+    assert all(len(line) < 100 for line in lines)
+    assert all("43 %" in line and "time left about 12 h 10 min" in line for line in lines)
+
+
+def test_progress_on_a_terminal_is_a_table():
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    progress = Progress(console, "live [sweep]")
+    with progress.showing():
+        progress.show([("seeds failed", "3"), ("time left", "-")])
+        say(console, "pack abc: the worker died")
+    text = console.file.getvalue()
+    assert all(shown in text for shown in ("live [sweep]", "seeds failed", "time left", "the worker died"))
