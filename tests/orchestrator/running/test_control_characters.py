@@ -13,7 +13,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
 from orchestrator.redaction import remove_controls
 from orchestrator.report.page.render import escape as escape_html
-from orchestrator.sweep import sweep
+from orchestrator.sweep import extend, sweep
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
 TITLE, CLIPBOARD, RAW = "\x1b]0;title\x07", "\x1b]52;c;aGk=\x07", "\x9b31m\r\x7f\b"
@@ -39,7 +39,8 @@ def foreign(tmp_path: Path) -> Path:
 
 def test_every_verb_shows_texts_of_a_ledger_without_control_characters(lengthwise, foreign, monkeypatch):
     ended = Outcome(folder=foreign, status="complete", exit_code=0)
-    monkeypatch.setattr(sweep, "train_missing", lambda *arguments, **more: ended)
+    for module in (sweep, extend):
+        monkeypatch.setattr(module, "train_missing", lambda *arguments, **more: ended)
     finished, interrupted = foreign / "finished", foreign / "interrupted_eager"
     with Ledger.open(interrupted) as ledger:
         pack_id = next(record.fields["pack_id"] for record in read_records(interrupted) if record.kind == "pack")
