@@ -121,6 +121,7 @@ def test_what_the_gradient_needs_is_a_line_in_rows(member) -> None:
         assert grown == pytest.approx(counted, rel=0.05)
 
 
+@pytest.mark.slow  # and by import-linter
 def test_trainers_need_only_torch_and_numpy() -> None:
     foreign = ["ray", "optuna", "mlflow", "pydantic", "matplotlib", "pandas", "scipy", "search_spaces", "orchestrator"]
     program = (
