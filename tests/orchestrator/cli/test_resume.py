@@ -90,6 +90,11 @@ def test_a_sweep_of_the_storage_folder_is_found_by_its_name(lengthwise, tiny, tm
     for verb in ("status", "resume"):
         done = lengthwise(verb, "tiny")
         assert done.returncode == 0 and str(storage / "tiny") in done.stdout, done.stderr
+    for words in ((), ("--storage", storage)):  # without a sweep: all of the storage folder
+        listed = lengthwise("status", *words, cwd=tmp_path)
+        assert [line.split()[0] for line in listed.stdout.splitlines()] == ["name", "tiny"], listed
+    for words in (("--trace",), ("--follow",), ("--storage", tmp_path / "absent")):
+        assert lengthwise("status", *words, cwd=tmp_path).returncode == 2
     wrong = lengthwise("status", "tinny")
     refused(wrong, "tinny", f"did you mean {storage / 'tiny'}?")
     here = Path(__file__).parents[3]
