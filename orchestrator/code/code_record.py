@@ -169,11 +169,11 @@ def _imported_files(roots: Sequence[Path], own: Iterable[Path]) -> dict[Path, di
         file = getattr(loaded, "__file__", None)
         if module.partition(".")[0] in OURS or not isinstance(file, str) or not file.endswith(".py"):
             continue
-        path = Path(file).absolute()
-        path = _real_folder(path.parent) / path.name
-        path = path.resolve() if path.is_symlink() else path
+        path = _real_path(file if file.startswith(os.sep) else str(Path(file).absolute()))
+        if path is None or path in skipped:
+            continue
         around = [root for root in roots if str(path).startswith(f"{root}{os.sep}")]
-        if not around or is_installed(path) or path in skipped:
+        if not around:
             continue
         root = max(around, key=lambda root: len(root.parts))
         *folders, last = path.relative_to(root).parts
@@ -183,6 +183,15 @@ def _imported_files(roots: Sequence[Path], own: Iterable[Path]) -> dict[Path, di
             except OSError:
                 continue  # was removed after its import
     return files
+
+
+@cache
+def _real_path(file: str) -> Path | None:
+    """Return an imported file without symbolic links, None if it is an installed one; cached: they are thousands."""
+    path = Path(file)
+    path = _real_folder(path.parent) / path.name
+    path = path.resolve() if path.is_symlink() else path
+    return None if is_installed(path) else path
 
 
 @cache
