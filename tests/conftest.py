@@ -25,9 +25,11 @@ def pytest_configure() -> None:
     """What is imported stays: looking through it for garbage, again and again, would take a third of collecting.
 
     Sweeps that tests begin are remembered in a folder that ends with this process. Programs are run by this Python:
-    that of a version manager is a script, which takes longer than a program of three steps.
+    that of a version manager is a script, which takes longer than a program of three steps. Nothing waits for the disk:
+    no sweep of a test need outlive a power cut, and a tiny one would wait for as long as it trains.
     """
     gc.disable()
+    os.fsync = lambda descriptor: None
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="lengthwise-tests-")
     atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)

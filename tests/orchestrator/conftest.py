@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import copy
 import io
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -70,7 +68,6 @@ def set_key(tree: dict[str, Any], key: str, value: Any) -> None:
     tree[last] = value
 
 
-@mock.patch.object(os, "fsync", lambda descriptor: None)
 def build_sweep(
     folder: Path,
     configurations: Sequence[Mapping[str, Any]],
@@ -91,7 +88,7 @@ def build_sweep(
     died: numbers of configurations whose pack died in its middle; their later evaluations are missing.
     spec: dotted keys that override SPEC, e.g. {"objective.lengths": [6]}.
     ended: False leaves out scores, pack ends and the end; stop_after_step leaves out later evaluations.
-    One pack per configuration. Nothing waits for the disk: such a sweep need not outlive a power cut.
+    One pack per configuration.
     """
     resolved_spec = copy.deepcopy(SPEC) | {"name": folder.name}
     for key, value in (spec or {}).items():

@@ -1,8 +1,8 @@
 """Imported by every Python that has this folder in PYTHONPATH: leaves figures blank and lets packs wait.
 
-FIGURES=drawn draws the figures. While the file HOLD exists, every pack waits when an evaluation of its has been
-recorded, except the packs that the file names; if it says `until N`, once the ledger has N evaluations. A test can
-signal or kill a sweep that is sure to be in its middle.
+Nothing waits for the disk. FIGURES=drawn draws the figures. While the file HOLD exists, every pack waits when an
+evaluation of its has been recorded, except the packs that the file names; if it says `until N`, once the ledger has
+N evaluations. A test can signal or kill a sweep that is sure to be in its middle.
 With PRETENDED_GPUS packs that need a GPU train on the CPU: in that file is a line for each, its pack_id, what Ray put
 into CUDA_VISIBLE_DEVICES and its node. With ROOM such a GPU has room for so many members.
 With RUNS_OUT="2 20" packs of more than 2 members run out of memory once their evaluation at step 20 is recorded.
@@ -123,6 +123,7 @@ class Finder:
 
 
 def begin():
+    os.fsync = lambda descriptor: None  # as in tests/conftest.py
     if os.environ.get("FIGURES") != "drawn":
         sys.meta_path.insert(0, Finder("orchestrator.figures.drawing", leave_blank))
     known = {"HOLD": hold, "PRETENDED_GPUS": pretend_gpus, "RUNS_OUT": run_out}

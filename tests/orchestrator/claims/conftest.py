@@ -1,7 +1,6 @@
 """Ledgers of sweeps whose members never trained, with invented curves, and claims that are put to them."""
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,8 +45,7 @@ def pretended_sweep(
     folder, known = storage / spec.name, set[str]()
     first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
     packs: dict[tuple[object, ...], list[tuple[str, MemberConfig]]] = {}
-    with pytest.MonkeyPatch.context() as patch, Ledger.create(folder, {**first, "provenance": {}}) as ledger:
-        patch.setattr(os, "fsync", lambda descriptor: None)
+    with Ledger.create(folder, {**first, "provenance": {}}) as ledger:
         for one in sorted(configurations.values(), key=lambda one: one.number):
             members = [one.member(seed) for seed in spec.seeds]
             fields = measured_fields(measured_by(members[0]), known)
