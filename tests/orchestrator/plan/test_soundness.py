@@ -276,10 +276,10 @@ def test_what_is_let_pass_is_built_whatever_is_drawn(space: dict[str, Any]) -> N
         domains[key] = {**domain, **({"when": {"model.name": name}} if name else {})}
     text = FILE[: FILE.index("space:")].replace("  layers: 1\n", "").replace("  heads: 2\n", "")
     try:
-        spec = parse_sweep(text.replace("configurations: 4", "configurations: 12") + dump_yaml({"space": domains}), "a")
+        spec = parse_sweep(text.replace("configurations: 4", "configurations: 30") + dump_yaml({"space": domains}), "a")
     except SweepFileError:
         return  # equal numbers in a choice
-    draws = [(one.number, one.values) for one in draw_sample(spec, 12)]
+    draws = [(one.number, one.values) for one in draw_sample(spec, 30)]
     try:
         configure(spec, draws)
         drawn_well = True
