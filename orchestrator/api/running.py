@@ -54,7 +54,7 @@ def _spec(
     else:
         reading = read_sweep(find_sweep_file(file), overrides, name, imports)
     from orchestrator.plan.checks.soundness import checked  # brings the registries
-    from orchestrator.record.kept.code import use_recorded_program
+    from orchestrator.record.kept.code import use_recorded_files
 
-    use_recorded_program(reading.spec)
+    use_recorded_files(reading.spec)
     return checked(reading)

@@ -287,9 +287,9 @@ def _checked(reading: Reading) -> Any:
     if reading.spec is None:
         reading.sound()
     from orchestrator.plan.checks.soundness import checked
-    from orchestrator.record.kept.code import use_recorded_program
+    from orchestrator.record.kept.code import use_recorded_files
 
-    use_recorded_program(reading.spec)
+    use_recorded_files(reading.spec)
     spec = checked(reading)
     for note in spec.notes:
         _say(f"note: {note}")

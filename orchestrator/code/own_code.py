@@ -27,6 +27,7 @@ from typing import Any, Self
 from orchestrator.code.time_limit import time_limit
 from orchestrator.errors import UserError
 from search_spaces import Problem, SweepFileError, SweepSpec
+from trainers.files.data_folders import search_first
 from trainers.settings import registry
 
 OURS = frozenset({"trainers", "orchestrator", "search_spaces", "cluster", "lengthwise"})
@@ -40,7 +41,10 @@ class OwnCodeError(UserError):
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The Python files of a module: path below `root` -> SHA-256. If not `installed`, workers import a copy."""
+    """The Python files of a module: path below `root` -> SHA-256. If not `installed`, workers import a copy.
+
+    Files of a program and of data are kept alike; data that are too large for a copy count as `installed`.
+    """
 
     module: str
     root: Path
@@ -70,16 +74,20 @@ class Source:
         )
 
 
-PROGRAM = "(program)"  # the name of the files of a program among the modules; they are copied and never imported
+# Names among the modules of files that are copied and never imported: those of a program, and those of data.
+PROGRAM, DATA = "(program)", "(data)"
 _loaded: dict[str, Source] = {}
 
 
 def import_for(spec: SweepSpec) -> tuple[Source, ...]:
     """Import every module under `imports`; one that is already imported must have the same files.
 
-    Raises SweepFileError with one problem for each module that cannot be found or imported.
+    Data are searched beside the sweep file from then on. Raises SweepFileError with one problem for each module that
+    cannot be found or imported.
     """
     sources, problems = [], []
+    if spec.folder is not None:
+        search_first(spec.folder)
     for index, module in enumerate(spec.imports):
         try:
             source = _choose(module, [spec.folder, Path.cwd(), *_copies(module, spec.folder)] if spec.folder else [])
@@ -96,11 +104,12 @@ def import_for(spec: SweepSpec) -> tuple[Source, ...]:
 
 
 def program_files(root: Path, names: Iterable[str]) -> Source:
-    """Return the files of a program as they are now below `root`. Raises OwnCodeError if one cannot be read."""
+    """Return the files of a program, or of data, as they are now in `root`. Raises OwnCodeError for missing ones."""
     files = {}
     for name in names:
         try:
-            files[name] = hashlib.sha256((root / name).read_bytes()).hexdigest()
+            with (root / name).open("rb") as file:
+                files[name] = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise OwnCodeError(f"{root / name} cannot be read: {error.strerror}") from error
     return Source(module=PROGRAM, root=root, installed=False, files=files)
@@ -149,8 +158,10 @@ def find_module(module: str, folders: Iterable[Path]) -> Source:
 
 
 def load_module(source: Source) -> None:
-    """Import a module from its root. Raises OwnCodeError with the line that failed."""
-    if source.module == PROGRAM:
+    """Import a module from its root, or search data there. Raises OwnCodeError with the line that failed."""
+    if source.module == DATA:
+        search_first(source.root)
+    if source.module in (PROGRAM, DATA):
         return
     known = _loaded.get(source.module)
     if known is not None and known.sha256 == source.sha256:

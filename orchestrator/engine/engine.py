@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.code.own_code import Source
+from orchestrator.code.own_code import DATA, Source
 from orchestrator.engine.environment import environment
 from orchestrator.engine.start_shares import StartShares, describe_start_shares
 from orchestrator.errors import UserError
@@ -47,6 +47,7 @@ LEAST_BYTES_GPU = 8 * 2**20  # for each member, however small: temporary memory 
 STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 4e8
 EVALUATED = 0.1  # cost of an evaluated row over that of a trained one: it has no gradient, and much of it is shared
 LARGEST_MEMBER = 64 * 2**30  # bytes; several times what a small transformer takes
+LARGEST_COPY = 64 * 2**20  # bytes of files of data that a sweep keeps copies of
 
 
 class Engine:
@@ -128,8 +129,16 @@ class Engine:
         return [("model.name", f"model {names}: {problem}") for problem in check_model(member.to_dict())]
 
     def sources(self, members: Iterable[MemberConfig], folder: Path | None) -> list[Source]:
-        """Return nothing: code of the user's own is in the modules of `imports`."""
-        return []
+        """Return the files of data; those up to LARGEST_COPY bytes are copied, others are read where they are."""
+        files: dict[Path, dict[str, str]] = {}
+        for task in dict.fromkeys(member.task for member in members):
+            root, stored = task.stored_files()
+            files.setdefault(root, {}).update(stored)
+        return [
+            Source(module=DATA, root=root, installed=not _can_be_copied(root, stored), files=stored)
+            for root, stored in files.items()
+            if stored
+        ]
 
     def warnings(self, members: Iterable[MemberConfig], folder: Path | None) -> list[tuple[str, str]]:
         """Warn of members trained one after another, of unused settings, and of averages that barely moved."""
@@ -322,6 +331,12 @@ def _model_metrics(section: Any) -> Mapping[str, str]:
 def _as_section(value: Any) -> Any:
     """Return a section that the space draws, which a plain name may stand for, as a mapping."""
     return {"name": value} if isinstance(value, str) else value
+
+
+def _can_be_copied(root: Path, names: Iterable[str]) -> bool:
+    paths = [Path(name) for name in names]
+    is_below = not any(path.is_absolute() or ".." in path.parts for path in paths)
+    return is_below and sum((root / path).stat().st_size for path in paths) <= LARGEST_COPY
 
 
 def _is_users_own(settings: Settings) -> bool:

@@ -14,6 +14,7 @@ from orchestrator.trainer import trainer_of
 from orchestrator.wording import spans
 from search_spaces import Problem, SweepFileError, SweepSpec
 from trainers.errors import ConfigError, nearest
+from trainers.files.data_folders import search_first
 from trainers.tasks.metrics import RecordedMetric
 
 
@@ -43,6 +44,8 @@ def configure(
     `known` are earlier ones: the config_id that each has, by the one that today's code gives its values.
     Raises SweepFileError with one problem per wrong key of the sweep file, whichever draws met it.
     """
+    if spec.folder is not None:
+        search_first(spec.folder)
     trainer, names = trainer_of(spec.sections), dict(known or {})
     configurations: list[Configuration] = []
     problems: dict[tuple[str, str], Problem] = {}

@@ -17,7 +17,8 @@ from orchestrator.plan.checks.soundness import SAMPLES, configurations_of
 from orchestrator.plan.search import draw_sample
 from search_spaces import SweepSpec
 from trainers.errors import CorpusError
-from trainers.tasks.language.corpus import SPLITS, data_folder, open_corpus, write_corpus
+from trainers.files.data_folders import data_folder
+from trainers.tasks.language.corpus import SPLITS, open_corpus, write_corpus
 
 LINES = 1000  # tokenized at once
 

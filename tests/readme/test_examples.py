@@ -34,12 +34,12 @@ def source() -> dict[str, Any]:
 
 
 def yaml_blocks() -> list[Any]:
-    """Those of sweep files that need no module of one's own."""
+    """Those of sweep files that need no module and no data of one's own."""
     return [
         pytest.param(text, id=f"{one.name} {n}")
         for one in PAGES
         for n, text in enumerate(one.blocks("yaml"))
-        if "imports:" not in text and "\nclaims:" not in text
+        if not any(marker in text for marker in ("imports:", "\nclaims:", "name: dataset"))
     ]
 
 
@@ -172,6 +172,20 @@ def test_a_class_of_a_page_keeps_the_contract(
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module(f"readme_{kind}")
     assert list(check_class(kind, name)) == []
+
+
+def test_rows_from_files_are_trained_on_as_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = page("trainers/tasks/README.md")
+    (part,) = [text for text in tasks.blocks("yaml") if "name: dataset" in text]
+    (writes,) = [text for text in tasks.blocks("python") if "csv.writer" in text]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(writes, "README.md", "exec"), {"__name__": "example"})
+    file = tmp_path / "sums.yaml"
+    file.write_text(yaml.safe_dump({**source(), **yaml.safe_load(part), "space": {}, "search": {}}), encoding="utf-8")
+    spec = load_checked(file)
+    member = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 1)])[0].member(0)
+    assert (member.task.trained_lengths, member.task.lengths) == ((1, 2, 3), (1, 2, 3, 4, 5))
+    assert member.task.data.words == ("+", *"0123456789", "=") and spec.objective.direction == "maximize"
 
 
 class Silent:

@@ -30,6 +30,9 @@ def criterion_problems(
         if not task.distributions[0].trained_lengths:
             message = f"the task {task.name} has no trained lengths to validate at"
             yield Problem(key=key, message=message, allowed="null")
+        if not task.has_validation:
+            message = f"the task {task.name} has no validation rows, and test rows must not decide when training stops"
+            yield Problem(key=key, message=message, allowed="null, or a file of validation rows in `task.validation`")
     if len({criterion.samples for criterion in criteria.values()}) > 1:
         given, other = criteria["curriculum"].samples, criteria["stop"].samples
         message = f"{given} samples, but training.stop has {other}, and both use the same inputs"

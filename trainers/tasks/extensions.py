@@ -4,6 +4,7 @@ A task overrides those it needs; the defaults mean that it has none of it. Shape
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -99,6 +100,15 @@ class StoredData:
     def corpora(self) -> tuple[str, ...]:
         """Names of the text corpora it reads."""
         return ()
+
+    @property
+    def has_validation(self) -> bool:
+        """Whether `validation_batches` has rows; without them early stopping is refused."""
+        return True
+
+    def stored_files(self) -> tuple[Path, dict[str, str]]:
+        """Return the folder of its files, and the SHA-256 of each by its path there; by default it has none."""
+        return Path(), {}
 
     def pin_data(self) -> Self:
         """Return this task with the hash of its data in its settings, or unchanged if the data are missing."""

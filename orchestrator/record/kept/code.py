@@ -7,11 +7,13 @@ unless the user accepts a change, which the next `resume` record then has.
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from orchestrator.code.code_record import changed_code, copy_folder, version_change
 from orchestrator.code.own_code import (
+    DATA,
     PROGRAM,
     OwnCodeError,
     Source,
@@ -33,11 +35,20 @@ def import_recorded(state: SweepState) -> None:
     Raises OwnCodeError if this process has imported other code of the same name, or if files are missing, UntrustedCode
     for a sweep that is not trusted.
     """
+    search_recorded_data(state)
     sources = [source for fields in state.modules if not _is_loaded(source := Source.from_recorded(fields))]
+    sources = [source for source in sources if source.module != DATA]
     files = [_describe_files(source, _copy_path(state.folder, source)) for source in sources]
     refuse_untrusted(state, [*files, *_describe_programs(state)])
     for source in sources:
         load_module(_find_copy(state.folder, source))
+
+
+def search_recorded_data(state: SweepState) -> None:
+    """Search data where they were if they are unchanged, else in their copies. Raises OwnCodeError without any."""
+    for fields in state.modules:
+        if fields["module"] == DATA:
+            load_module(_find_unchanged(state.folder, Source.from_recorded(fields)))
 
 
 def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[Source, ...], list[str]]:
@@ -51,6 +62,9 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[S
     accept = f"accept it, which is recorded: {again}"
     for fields in state.modules:
         then = Source.from_recorded(fields)
+        if then.module == DATA:
+            sources.append(_find_unchanged(state.folder, then))
+            continue
         try:
             now, change = _find_again(state.folder.resolve(), then), ""
         except OwnCodeError as error:
@@ -74,7 +88,8 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[S
         problems += [] if accept_change else [f"{change}; undo the change{_describe_commits(state)}, or {accept}"]
     if problems:
         raise OwnCodeError("\n".join(problems))
-    started = [_describe_files(source, source.root) for source in sources if not _is_loaded(source)]
+    code = [source for source in sources if source.module != DATA and not _is_loaded(source)]
+    started = [_describe_files(source, source.root) for source in code]
     refuse_untrusted(state, [*started, *_describe_programs(state)])
     for source in sources:
         load_module(source)
@@ -87,19 +102,19 @@ def find_program(state: SweepState) -> Path | None:
     None for models of the engine. Raises OwnCodeError if the copies are damaged.
     """
     for then in (Source.from_recorded(fields) for fields in state.modules if fields["module"] == PROGRAM):
-        with suppress(OwnCodeError):
-            return _check_same(program_files(then.root, then.files), then).root
-        return _find_copy(state.folder, then).root
+        return _find_unchanged(state.folder, then).root
     return None
 
 
-def use_recorded_program(spec: SweepSpec | None) -> None:
-    """Let `spec` find the files of its program if it was read from the recorded copy in a sweep folder.
+def use_recorded_files(spec: SweepSpec | None) -> None:
+    """Let `spec` find the files of its program and its data if it was read from the recorded copy in a sweep folder.
 
     Raises OwnCodeError if the recorded copies are damaged.
     """
-    if spec is not None and spec.program and spec.folder is not None and has_ledger(spec.folder):
-        spec.in_folder(find_program(SweepState.load(spec.folder)) or spec.folder)
+    if spec is not None and spec.folder is not None and has_ledger(spec.folder):
+        state = SweepState.load(spec.folder)
+        search_recorded_data(state)
+        spec.in_folder(find_program(state) or spec.folder)
 
 
 def read_program(state: SweepState) -> dict[str, bytes]:
@@ -122,6 +137,9 @@ def import_on_worker(code: Iterable[Mapping[str, Any]]) -> None:
     """Import `modules_for_worker`. Raises OwnCodeError if this machine does not have the same files."""
     for fields in code:
         wanted = Source.from_recorded(fields)
+        if wanted.module == DATA:  # its tasks compare the hash when they read it
+            load_module(wanted)
+            continue
         if wanted.module == PROGRAM:
             _check_same(program_files(wanted.root, wanted.files), wanted)
             continue
@@ -170,8 +188,15 @@ def _find_again(folder: Path, then: Source) -> Source:
     return now
 
 
+def _find_unchanged(folder: Path, then: Source) -> Source:
+    """Find the files of a program or of data where they were if they are unchanged, else their copies."""
+    with suppress(OwnCodeError):
+        return replace(then, root=_check_same(program_files(then.root, then.files), then).root)
+    return replace(then, root=_find_copy(folder, then).root)
+
+
 def _find_copy(folder: Path, source: Source) -> Source:
-    if source.module == PROGRAM:
+    if source.module in (PROGRAM, DATA):
         return _check_same(program_files(_copy_path(folder.resolve(), source), source.files), source)
     return _check_same(find_module(source.module, [_copy_path(folder.resolve(), source)]), source)
 

@@ -45,6 +45,7 @@ FLIPS: dict[str, Any] = {"name": "flip_flop", "pairs": 6, "test_pairs": [12], "m
         (4, {"name": "induction", **STRINGS}),
         (4, {"name": "multi_instruction", **STRINGS}),
         (4, {"name": "language", "train_window": 8, "test_windows": [16]}),
+        (4, {"name": "dataset", **registry.lookup("task", "dataset").trial_settings}),
         (4, {"name": "parity", "canvas": 4, "train_bits": 2, "slices": 2}),
     ],
     ids=str,

@@ -7,9 +7,7 @@ validation and test. This module comes with one: Paradise Lost by John Milton (1
 the public domain.
 """
 
-import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,24 +22,14 @@ from torch import Tensor
 
 from trainers.errors import CorpusError, nearest
 from trainers.files.atomic_file import write_atomic
-from trainers.files.cache_folder import cache_folder
+from trainers.files.data_folders import DATA_VARIABLE, data_folder
+from trainers.files.file_digest import file_digest
 
-DATA_VARIABLE = "LENGTHWISE_DATA"
 SPLITS = ("train", "validation", "test")
 _SHIPPED = Path(__file__).parent
 _FORMAT, _BLOCK = 1, 64
 _TYPES = {"<u1": torch.uint8, "<u2": torch.int16, "<i4": torch.int32}  # of the file: what torch reads it as
 _SHARES = (18, 1, 1)  # of the splits of a plain text
-
-
-def data_folder() -> Path:
-    """Return the folder of corpora, made if missing. Raises CorpusError if it cannot be made."""
-    if chosen := os.environ.get(DATA_VARIABLE):
-        return Path(chosen)
-    try:
-        return cache_folder("data")
-    except OSError as error:
-        raise CorpusError(f"the data folder cannot be made: {error}; set another one in {DATA_VARIABLE}") from error
 
 
 @dataclass(frozen=True)
@@ -92,7 +80,7 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
             + (f"; did you mean {close}?" if close else "")
         )
     try:
-        hashes = {path: _hash(path, *_stamp(path)) for path in found}
+        hashes = {path: file_digest(path) for path in found}
     except OSError as error:
         raise CorpusError(f"{error.filename}: cannot be read: {error.strerror}") from error
     path = next((path for path in found if hashes[path] == sha256), found[0])
@@ -114,18 +102,6 @@ def write_corpus(
     line = json.dumps(head).encode()
     line = line + b" " * (-(len(line) + 1) % _BLOCK) + b"\n"
     write_atomic(path, [line, *(np.ascontiguousarray(splits[split], dtype=dtype).tobytes() for split in SPLITS)])
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    about = path.stat()
-    return about.st_size, about.st_mtime_ns
-
-
-@lru_cache(maxsize=64)
-def _hash(path: Path, size: int, changed: int) -> str:
-    """Return the SHA-256 of a file, cached for its size and modification time."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @lru_cache(maxsize=16)

@@ -1,0 +1,1 @@
+"""Training and test rows from files."""

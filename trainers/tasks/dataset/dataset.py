@@ -1,0 +1,224 @@
+"""Training and test rows that are stored in files: the fixed training set epoch by epoch, the test set by length.
+
+Shapes: S seeds, B rows, T positions.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from torch import Tensor
+
+from trainers.errors import ConfigError, CorpusError, Problem, nearest
+from trainers.files.data_folders import DATA_VARIABLE, search_folders
+from trainers.files.file_digest import file_digest
+from trainers.random import Stream
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
+from trainers.tasks.dataset.readers import FORMATS, data_files
+from trainers.tasks.dataset.rows import PAD, Data, Form, on_device, read_data
+from trainers.tasks.fixed_set import visited_samples
+from trainers.tasks.supervised import IGNORED
+from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task
+
+_SHIPPED = Path(__file__).parent
+_KEYS = ("train", "test", "validation")
+_SIGNS = str.maketrans(" \n\t", "␣¶→")  # in place of blanks and line ends
+
+
+@register("task", "dataset")
+class Dataset(Task):
+    """Rows of files in; out, the next token, the tokens of an answer, or a target for every token.
+
+    An epoch has every training row once, in an order of its own for each seed and epoch. Length is a column, or the
+    number of tokens. Rows are padded at their end to the widest one of their file or length; pads have no targets.
+
+    >>> task = Dataset(train="sums.csv", test="sums.csv", tokens="question", answer="sum", tokenizer="characters")
+    >>> task.trained_lengths, task.inputs
+    ((4, 6), 12)
+    >>> stream = Stream(torch.tensor([1]), "data", torch.tensor(1))
+    >>> sorted("".join(task.format_row(task.sample(stream, 4), row)[1]) for row in range(4))
+    ['___13', '___8', '_____132', '_____140']
+    """
+
+    trial_settings: ClassVar[Mapping[str, Any]] = {
+        **{"train": "sums.csv", "test": "sums.csv", "validation": "sums.csv"},
+        **{"tokens": "question", "answer": "sum", "tokenizer": "characters"},
+    }
+
+    train: str = setting(help=f"file of the training rows, beside the sweep file: {FORMATS}")
+    test: str = setting(help="file of the test rows")
+    validation: str | None = setting(None, help="file of the rows for early stopping")
+    tokens: str = setting("tokens", help="column of the input tokens")
+    targets: str | None = setting(None, help="column with a target for every input token, -100 for a masked one")
+    answer: str | None = setting(
+        None, help="column of the tokens after the input, which alone are targets; without both: the next token"
+    )
+    length: str | None = setting(None, help="column of the lengths; null: the number of tokens in the column `tokens`")
+    tokenizer: str = setting(
+        "none",
+        choices=("none", "characters", "words"),
+        help="how texts become tokens: columns have ids, or characters or words between blanks are tokens",
+    )
+    vocabulary: int | str | None = setting(
+        None, low=1, help="number of ids, or a text with all tokens; null: those of the training file, sorted"
+    )
+    sha256: str | None = setting(None, help="hash of the files; null: the hash of those found when it is planned")
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """Yield the first mistake in settings or files."""
+        if self.targets is not None and self.answer is not None:
+            yield self._problem("answer", "excludes `targets`", "null")
+        elif isinstance(self.vocabulary, str) and self.tokenizer == "none":
+            yield self._problem("vocabulary", "is a text, and the tokenizer is none", "a number of ids, or null")
+        elif self.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
+            yield self._problem("sha256", "is not a SHA-256", "64 hexadecimal digits, or null")
+        else:
+            try:
+                _ = self.data
+            except ConfigError as error:
+                yield from error.problems
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The path of each file as it is written, by its setting."""
+        return {key: path for key in _KEYS if (path := getattr(self, key)) is not None}
+
+    @property
+    def folder(self) -> Path:
+        """The folder that has the files, with the pinned hash if there is one. Raises ConfigError."""
+        try:
+            folders = [*search_folders(), _SHIPPED]
+        except CorpusError as error:
+            raise ConfigError([self._problem("train", str(error))]) from error
+        complete = [folder for folder in folders if all((folder / path).exists() for path in self.files.values())]
+        if not complete:
+            most = max(folders, key=lambda folder: sum((folder / path).exists() for path in self.files.values()))
+            key, path = next((key, most / path) for key, path in self.files.items() if not (most / path).exists())
+            beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+            message = f"there is no file {path}; paths begin at the sweep file or in {DATA_VARIABLE}"
+            raise ConfigError([replace(self._problem(key, message), nearest=nearest(path.name, beside))])
+        chosen = next((folder for folder in complete if self.sha256 in (None, self._digest(folder))), None)
+        if chosen is None:
+            message = f"the files in {complete[0]} have the SHA-256 {self._digest(complete[0])}, not the recorded one"
+            raise ConfigError([self._problem("sha256", message, "the recorded files, or null for other ones")])
+        return chosen
+
+    def _digest(self, folder: Path) -> str:
+        """Return the hash of the contents of all files. Raises ConfigError if one cannot be read."""
+        try:
+            contents = [[key, *map(file_digest, data_files(folder / path))] for key, path in sorted(self.files.items())]
+        except OSError as error:
+            raise ConfigError(
+                [self._problem("train", f"{error.filename}: cannot be read: {error.strerror}")]
+            ) from error
+        return hashlib.sha256(json.dumps(contents).encode()).hexdigest()
+
+    @property
+    def data(self) -> Data:
+        """The rows of all files, read once in a process. Raises ConfigError."""
+        data = _read(self if self.sha256 is not None else self.pin_data())
+        if isinstance(data, ConfigError):
+            raise data.with_traceback(None)
+        return data
+
+    def pin_data(self) -> Self:
+        """Return this task with the hash of its files; unchanged if one is set."""
+        return self if self.sha256 is not None else replace(self, sha256=self._digest(self.folder))
+
+    def stored_files(self) -> tuple[Path, dict[str, str]]:
+        """Return the folder of its files, and the SHA-256 of each by its path there. Raises ConfigError."""
+        folder = self.folder
+        paths = [(path, folder / path) for path in self.files.values()]
+        files = [(path, whole, file) for path, whole in paths for file in data_files(whole)]
+        return folder, {str(Path(path) / file.relative_to(whole)): file_digest(file) for path, whole, file in files}
+
+    @property
+    def has_validation(self) -> bool:
+        """Whether there is a file of validation rows."""
+        return self.validation is not None
+
+    @property
+    def inputs(self) -> int:
+        """Number of token ids."""
+        return self.data.vocabulary
+
+    @property
+    def trained_lengths(self) -> tuple[int, ...]:
+        """The lengths of the training rows."""
+        return self.data.rows["train"].distinct_lengths
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The lengths of the test rows."""
+        return self.data.rows["test"].distinct_lengths
+
+    @property
+    def distributions(self) -> tuple[Distribution, ...]:
+        """The test rows."""
+        return (Distribution("", self.lengths, self.trained_lengths),)
+
+    @property
+    def positions(self) -> int:
+        """Positions of the widest row."""
+        return max(rows.tokens.shape[1] for rows in self.data.rows.values())
+
+    @property
+    def train_positions(self) -> int:
+        """Positions of a training row."""
+        return self.data.rows["train"].tokens.shape[1]
+
+    def sample(self, stream: Stream, rows: int) -> Batch:
+        """Return the next rows of the epoch of every seed of the stream."""
+        train = self.data.rows["train"]
+        index_SB = visited_samples(stream, rows, len(train.lengths))
+        tokens_NT, targets_NT = on_device(train, index_SB.device)
+        return Batch(tokens_NT[index_SB].long(), targets_NT[index_SB].long())
+
+    def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
+        """Yield the first test rows of every length, at most `samples`; they are the same for every seed."""
+        return self._batches("test", stream, samples, lengths)
+
+    def validation_batches(self, stream: Stream, samples: int) -> Iterator[EvaluationBatch]:
+        """Yield the first validation rows of every trained length."""
+        return self._batches("validation", stream, samples, self.trained_lengths)
+
+    def _batches(self, key: str, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
+        stored, seeds = self.data.rows[key], stream.seeds_S
+        tokens_NT, targets_NT = on_device(stored, seeds.device)
+        for length in lengths:
+            rows, width = stored.find_length(length, samples)
+            tokens, targets = (_for_seeds(table[rows, :width], len(seeds)) for table in (tokens_NT, targets_NT))
+            yield EvaluationBatch(Batch(tokens, targets), (length,))
+
+    def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
+        """Return tokens and targets of a row of the first seed as text, without pads; _ for a masked target."""
+        tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
+        end = 1 + max(i for i, pair in enumerate(zip(tokens, targets, strict=True)) if pair != (PAD, IGNORED))
+        words = [str(number) for number in range(self.inputs)] if self.data.words is None else self.data.words
+        names = {number: word.translate(_SIGNS) for number, word in enumerate(words)} | {IGNORED: "_"}
+        return [names[token] for token in tokens[:end]], [names[target] for target in targets[:end]]
+
+
+@lru_cache(maxsize=8)
+def _read(task: Dataset) -> Data | ConfigError:
+    """Return the rows of a task whose hash is set, or the first mistake in its files; ConfigError if they are missing.
+
+    They stay as they are if the files change.
+    """
+    folder = task.folder
+    form = Form(**{item.name: getattr(task, item.name) for item in fields(Form)})
+    try:
+        return read_data(folder, task.files, form)
+    except ConfigError as error:
+        return error
+
+
+def _for_seeds(rows_BT: Tensor, seeds: int) -> Tensor:
+    """Return the same rows for every seed, int64 (S, B, T)."""
+    return rows_BT.long().expand(seeds, -1, -1)

@@ -1,0 +1,257 @@
+"""Rows of tokens and targets, padded at their end, from the columns of files.
+
+Shapes: N rows, T positions of the widest row, K values of all rows.
+"""
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.errors import ConfigError, Problem, nearest
+from trainers.tasks.dataset.readers import Cells, Ragged, open_columns
+from trainers.tasks.supervised import IGNORED
+
+PAD = 0  # at the end of rows, where no target counts
+_INTEGER = re.compile(r"-?\d+")
+_LARGEST = 2**31  # above all ids and lengths
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """How rows are made of columns: their names, the tokenizer, and the vocabulary if it is given."""
+
+    tokens: str
+    targets: str | None
+    answer: str | None
+    length: str | None
+    tokenizer: str
+    vocabulary: int | str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of a file: tokens and targets (N, T), PAD and IGNORED at their end; lengths and numbers of tokens (N,)."""
+
+    tokens: Tensor
+    targets: Tensor
+    lengths: NDArray[np.int64]
+    widths: NDArray[np.int64]
+
+    @cached_property
+    def distinct_lengths(self) -> tuple[int, ...]:
+        """The distinct lengths, ascending."""
+        return tuple(np.unique(self.lengths).tolist())
+
+    def sorted_by_length(self) -> "Rows":
+        """Return the rows in the order of their lengths, those of a length in the order of the file."""
+        order = np.argsort(self.lengths, kind="stable")
+        index = torch.from_numpy(order)
+        return Rows(self.tokens[index], self.targets[index], self.lengths[order], self.widths[order])
+
+    def find_length(self, length: int, most: int) -> tuple[slice, int]:
+        """Return the first rows of a length, at most `most`, and their width; the rows are sorted by length."""
+        first, last = np.searchsorted(self.lengths, [length, length + 1])
+        rows = slice(int(first), int(min(last, first + most)))
+        return rows, int(self.widths[rows].max())
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """The rows of each file by its key (train, test, validation), and the tokens of text in the order of their ids."""
+
+    rows: Mapping[str, Rows]
+    vocabulary: int
+    words: tuple[str, ...] | None
+
+
+@lru_cache(maxsize=4)
+def on_device(rows: Rows, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return tokens and targets on a device, copied there once."""
+    return rows.tokens.to(device), rows.targets.to(device)
+
+
+def read_data(folder: Path, files: Mapping[str, str], form: Form) -> Data:
+    """Read files by their keys, train first. Raises ConfigError with file, column and row of the first mistake."""
+    tables = {key: _Table(key, file, form, _read_cells(folder, key, file, form)) for key, file in files.items()}
+    words, vocabulary = tables["train"].vocabulary()
+    rows = {key: table.rows(words, vocabulary) for key, table in tables.items()}
+    lacking = {*rows["train"].distinct_lengths}.difference(rows.get("validation", rows["train"]).distinct_lengths)
+    if lacking:
+        raise tables["validation"].error(f"has no row of length {min(lacking)}, which train has")
+    ordered = {key: one if key == "train" else one.sorted_by_length() for key, one in rows.items()}
+    return Data(ordered, vocabulary, words)
+
+
+def _read_cells(folder: Path, key: str, file: str, form: Form) -> dict[str, Cells]:
+    """Return the columns that are used, by their role."""
+    roles = {role: name for role in ("tokens", "targets", "answer", "length") if (name := getattr(form, role))}
+    try:
+        columns = open_columns(folder / file)
+        for role, name in roles.items():
+            if name not in columns:
+                close, message = nearest(name, columns), f"{name!r} is no column of {file}"
+                raise ConfigError([
+                    Problem(key=role, given=name, message=message, allowed=", ".join(columns), nearest=close)
+                ])  # fmt: skip
+        return {role: columns[name]() for role, name in roles.items()}
+    except ConfigError:
+        raise
+    except Exception as error:  # damaged files raise errors of zipfile, zlib and pyarrow, too
+        cause = str(error) if isinstance(error, (ValueError, csv.Error)) else f"cannot be read: {error}"
+        raise ConfigError([Problem(key=key, given=file, message=f"{file!r} {cause}")]) from error
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The columns of a file by their role, first as cells, then as integers or tokens of text."""
+
+    key: str
+    file: str
+    form: Form
+    cells: Mapping[str, Cells]
+    columns: dict[str, Ragged | list[Sequence[str]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for role, cells in self.cells.items():
+            is_text = self.form.tokenizer != "none" and role != "length"
+            self.columns[role] = self._texts(role, cells) if is_text else self._integers(role, cells)
+
+    def error(
+        self, message: str, role: str | None = None, row: int | None = None, allowed: str | None = None
+    ) -> ConfigError:
+        """Return the error of the file, of the column of a role, or of a row of it, counted from 0."""
+        where = [f"column {getattr(self.form, role)}"] if role else []
+        where += [f"row {row + 1}"] if row is not None else []
+        text = f"{self.file!r} {', '.join(where)}{': ' if where else ''}{message}"
+        return ConfigError([Problem(key=self.key, given=self.file, message=text, allowed=allowed)])
+
+    def _refuse_rows(self, is_wrong: NDArray[np.bool_], message: str, role: str, allowed: str | None = None) -> None:
+        if is_wrong.any():
+            raise self.error(message, role, int(is_wrong.argmax()), allowed)
+
+    def _texts(self, role: str, cells: Cells) -> list[Sequence[str]]:
+        """Return the tokens of every text of a column."""
+        if isinstance(cells, Ragged):
+            raise self.error("has lists of ids", role, allowed="texts, or the tokenizer none")
+        values = cells.tolist() if isinstance(cells, np.ndarray) else cells
+        for row, value in enumerate(values):
+            if type(value) not in (str, int):
+                raise self.error(f"{value!r} is no text", role, row)
+        return [str(value).split() if self.form.tokenizer == "words" else str(value) for value in values]
+
+    def _integers(self, role: str, cells: Cells) -> Ragged:
+        """Return the integers of a column, any number of them in a row."""
+        if isinstance(cells, np.ndarray):
+            return Ragged(cells, np.ones(len(cells), np.int64))
+        return (
+            cells if isinstance(cells, Ragged) else _ragged([self._numbers(role, *pair) for pair in enumerate(cells)])
+        )
+
+    def _numbers(self, role: str, row: int, cell: Any) -> list[int]:
+        numbers = cell if isinstance(cell, list) else [cell]
+        if isinstance(cell, str):
+            words = cell.strip(" []").replace(",", " ").split()
+            numbers = [int(word) if _INTEGER.fullmatch(word) else word for word in words]
+        if any(type(number) is not int or abs(number) > _LARGEST for number in numbers):
+            allowed = "integers, or text with the tokenizer characters or words"
+            raise self.error(f"{cell!r} is neither an integer nor a list of integers", role, row, allowed)
+        return numbers
+
+    def vocabulary(self) -> tuple[tuple[str, ...] | None, int]:
+        """Return the tokens of text in the order of their ids, None for ids, and the number of ids."""
+        columns, given = {role: self.columns[role] for role in self.columns if role != "length"}, self.form.vocabulary
+        if self.form.tokenizer == "none":
+            largest = max(int(self._ids(role, None, _LARGEST).values.max(initial=0)) for role in columns)
+            return None, given if isinstance(given, int) else 1 + largest
+        tokens = {token for column in columns.values() for row in column for token in row}
+        if isinstance(given, str):
+            tokens = {*(given.split() if self.form.tokenizer == "words" else given)}
+        if isinstance(given, int) and given < len(tokens):
+            message, allowed = f"{given} is less than the {len(tokens)} distinct tokens", f">= {len(tokens)}, or null"
+            raise ConfigError([Problem(key="vocabulary", given=given, message=message, allowed=allowed)])
+        return tuple(sorted(tokens)), given if isinstance(given, int) else len(tokens)
+
+    def _ids(self, role: str, words: Sequence[str] | None, vocabulary: int) -> Ragged:
+        """Return the ids of a column, after a check of their range; targets may be IGNORED."""
+        column = self.columns[role]
+        if not isinstance(column, Ragged):
+            ids = {word: number for number, word in enumerate(words or ())}
+            for row, tokens in enumerate(column):
+                if unknown := [token for token in tokens if token not in ids]:
+                    allowed = "tokens of the training file, or of `vocabulary`"
+                    raise self.error(f"has the unknown token {unknown[0]!r}", role, row, allowed)
+            return _ragged([[ids[token] for token in tokens] for tokens in column])
+        is_masked = (column.values == IGNORED) & (role == "targets")
+        is_wrong = ((column.values < 0) | (column.values >= vocabulary)) & ~is_masked
+        if is_wrong.any():
+            position = is_wrong.argmax()
+            allowed = f"0 to {vocabulary - 1}" + (f", {IGNORED} for a masked target" if role == "targets" else "")
+            row = int((column.counts.cumsum() <= position).sum())
+            raise self.error(f"has the id {column.values[position]}", role, row, allowed)
+        return column
+
+    def rows(self, words: Sequence[str] | None, vocabulary: int) -> Rows:
+        """Return the padded rows."""
+        tokens, form = self._ids("tokens", words, vocabulary), self.form
+        if not len(tokens.counts):
+            raise self.error("has no rows")
+        least = 2 if form.targets is None and form.answer is None else 1
+        self._refuse_rows(tokens.counts < least, "has too few tokens", "tokens", f"at least {least}")
+
+        # Inputs and targets with their widths: as they are, or a text and the same text one token later.
+        if form.targets is not None:
+            targets = self._ids("targets", words, vocabulary)
+            message = "has another number of targets than there are tokens"
+            self._refuse_rows(targets.counts != tokens.counts, message, "targets")
+            inputs, outputs, widths = _pad(tokens, PAD), _pad(targets, IGNORED), tokens.counts
+            self._refuse_rows((outputs == IGNORED).all(axis=1), "has only masked targets", "targets")
+        else:
+            text, start = tokens, np.zeros_like(tokens.counts)
+            if form.answer is not None:
+                answer = self._ids("answer", words, vocabulary)
+                self._refuse_rows(answer.counts < 1, "has no token", "answer")
+                text, start = _join(tokens, answer), tokens.counts - 1
+            padded, widths = _pad(text, PAD), text.counts - 1
+            position = np.arange(padded.shape[1] - 1)
+            is_input = position < widths[:, None]
+            inputs = np.where(is_input, padded[:, :-1], PAD)
+            outputs = np.where(is_input & (position >= start[:, None]), padded[:, 1:], IGNORED)
+
+        lengths = self.columns.get("length", Ragged(tokens.counts, np.ones_like(tokens.counts)))
+        assert isinstance(lengths, Ragged)
+        self._refuse_rows(lengths.counts != 1, "has no single number", "length")
+        self._refuse_rows(lengths.values < 1, f"has the length {lengths.values.min()}", "length", ">= 1")
+        dtype = torch.int16 if vocabulary < 2**15 else torch.int32
+        stored = [torch.from_numpy(values).to(dtype) for values in (inputs, outputs)]
+        return Rows(stored[0], stored[1], lengths.values, widths)
+
+
+def _ragged(rows: Sequence[Sequence[int]]) -> Ragged:
+    counts = np.array([len(row) for row in rows], np.int64)
+    return Ragged(np.array([value for row in rows for value in row], np.int64), counts)
+
+
+def _pad(ids: Ragged, fill: int) -> NDArray[np.int64]:
+    """Return rows of equal width, (N, T), with `fill` at their end."""
+    padded = np.full((len(ids.counts), ids.counts.max()), fill)
+    padded[np.arange(padded.shape[1]) < ids.counts[:, None]] = ids.values
+    return padded
+
+
+def _join(first: Ragged, second: Ragged) -> Ragged:
+    """Return rows with the values of the second after those of the first."""
+    counts = first.counts + second.counts
+    position = np.arange(counts.max())
+    is_second = (position >= first.counts[:, None])[position < counts[:, None]]
+    values = np.empty(len(is_second), np.int64)
+    values[~is_second], values[is_second] = first.values, second.values
+    return Ragged(values, counts)
