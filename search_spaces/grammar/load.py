@@ -249,7 +249,8 @@ def _varies_labels(data: dict[str, Any], averages: str, labels: list[str]) -> bo
     keys = [str(key) for table in tables if isinstance(table, dict) for key in table]
     known = [child(averages, label) for label in labels]
     return any(
-        within(averages, key) or (within(key, averages) and not any(within(key, one) for one in known)) for key in keys
+        within(averages, key) or (within(key, averages) and not any(within(key, average) for average in known))
+        for key in keys
     )
 
 

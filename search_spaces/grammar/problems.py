@@ -228,7 +228,7 @@ class Findings:
         return address in self._anchors
 
     def _doubted_above(self, address: str) -> bool:
-        return address in self._doubtful or any(one in self._doubtful for one in above(address))
+        return address in self._doubtful or any(outer in self._doubtful for outer in above(address))
 
     def note(self, place: Place, text: str) -> None:
         """Record a message for the user that is not a problem, without repetitions."""

@@ -210,7 +210,7 @@ def drawn_sections(data: dict[str, Any]) -> set[str]:
     search, space = data.get("search"), data.get("space")
     listed = search.get("listed") if isinstance(search, dict) else None
     given = [space, *(listed if isinstance(listed, list) else [])]
-    keys = [{str(key).removesuffix(".name") for key in one} if isinstance(one, dict) else set() for one in given]
+    keys = [{str(key).removesuffix(".name") for key in entry} if isinstance(entry, dict) else set() for entry in given]
     return keys[0].union(set.intersection(*keys[1:]) if keys[1:] else ()) & {*SECTIONS}
 
 

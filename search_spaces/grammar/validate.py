@@ -330,7 +330,7 @@ def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findin
     varied = [lookup(data, "space"), *(listed if isinstance(listed, list) else ())]
     for name in ("training.steps", "evaluation.every"):
         section = name.partition(".")[0]
-        if any(isinstance(one, dict) and (name in one or section in one) for one in varied):
+        if any(isinstance(given, dict) and (name in given or section in given) for given in varied):
             findings.add(key, f"its rungs are steps of every configuration, and {name} is searched")
             return
     first, every, last = rungs.get("first"), lookup(data, "evaluation.every"), lookup(data, "training.steps")

@@ -54,7 +54,7 @@ def compute_input_attention(
         raise ConfigError([problem])
     pack = Pack([member], torch.device("cpu"))
     first, tests = member.task.distributions[0].name, evaluation_inputs(pack)
-    test = next(one for one in tests if length in one.lengths and (one.distribution or first) == name)
+    test = next(test for test in tests if length in test.lengths and (test.distribution or first) == name)
     rows = test.batch.tokens.shape[1]
     if not 0 <= row < rows:
         allowed = f"0..{rows - 1}, the rows evaluated at length {length}"
@@ -74,12 +74,12 @@ def compute_input_attention(
 
 def _problem(member: MemberConfig, name: str, length: int) -> Problem | None:
     """Return why a distribution or length was not evaluated, None if it was."""
-    named = {one.name: one for one in member.task.distributions}
+    named = {distribution.name: distribution for distribution in member.task.distributions}
     if name not in named:
         allowed = ", ".join(map(repr, named)) if len(named) > 1 else "no name, since this task has only one"
         message, near = f"the task has no distribution {name!r}", nearest(name, named)
         return Problem(key="distribution", given=name, message=message, allowed=allowed, nearest=near)
-    evaluated = [one for one in member.evaluated_lengths if one in named[name].lengths]
+    evaluated = [length for length in member.evaluated_lengths if length in named[name].lengths]
     if length not in evaluated:
         message = f"{length} was not evaluated" + (f" in {name}" if name else "")
         return Problem(key="length", given=length, message=message, allowed=", ".join(map(str, evaluated)))

@@ -82,7 +82,7 @@ def validate(pack: Pack, state: State, beat: Callable[[], None] = lambda: None) 
     """
     if not pack.criteria:
         return None
-    decided = tuple(dict.fromkeys((one.metric, one.average) for one in pack.criteria))
+    decided = tuple(dict.fromkeys((criterion.metric, criterion.average) for criterion in pack.criteria))
     names, labels = (tuple(dict.fromkeys(column)) for column in zip(*decided, strict=True))
     lengths = tuple(sorted(pack.task.distributions[0].trained_lengths))
     inputs = evaluation_stream(pack, "validation")
@@ -129,13 +129,13 @@ def _curves(
 
 
 def _check_lengths(pack: Pack, test: EvaluationBatch, lengths: Sequence[int]) -> None:
-    named = {one.name: one for one in pack.task.distributions}
-    one = named.get(test.distribution or pack.task.distributions[0].name)
-    if one is None:
+    named = {distribution.name: distribution for distribution in pack.task.distributions}
+    distribution = named.get(test.distribution or pack.task.distributions[0].name)
+    if distribution is None:
         raise ValueError(f"{pack.task.name} has no distribution {test.distribution!r}; allowed: {[*named]}")
-    allowed = [length for length in lengths if length in one.lengths]
+    allowed = [length for length in lengths if length in distribution.lengths]
     if wrong := [length for length in test.lengths if length not in allowed]:
-        where = f"distribution {one.name!r}" if one.name else "evaluation"
+        where = f"distribution {distribution.name!r}" if distribution.name else "evaluation"
         raise ValueError(f"{pack.task.name}: a batch measures lengths {wrong} of its {where}; allowed: {allowed}")
 
 
@@ -237,7 +237,10 @@ def _derive(
     now = Evaluated(int(state.step), {base: values[:, :, k][..., columns] for base, (k, _) in names.items()})
     unknown = np.full_like(values[:, :, 0], np.nan)  # metrics that an older version has not recorded
     recorded = {base: name for base, (_, name) in names.items()}
-    past = [Evaluated(one.step, _DistributionCurves(one.curves, recorded, columns, unknown)) for one in history]
+    past = [
+        Evaluated(evaluation.step, _DistributionCurves(evaluation.curves, recorded, columns, unknown))
+        for evaluation in history
+    ]
     derived = pack.task.derive_metrics([*past, now], lengths)
     for base, curves in derived.items():
         if base not in names:

@@ -151,7 +151,7 @@ def _decode(path: Path) -> tuple[Snapshot, list[str]]:
         raise ValueError(f"its header lists evaluations of {ends[-1]} bytes, and the file has {len(data)}")
     members, parameters = header["members"], header["parameters"]
     if type(parameters) is not list or not all(
-        type(one) is list and type(one[0]) is str and all(map(is_count, one[1:])) for one in parameters
+        type(entry) is list and type(entry[0]) is str and all(map(is_count, entry[1:])) for entry in parameters
     ):
         raise ValueError("its header lists parameters without a shape")
     if type(members) is not list or not is_count(header["step"]) or type(header["compiled"]) is not bool:

@@ -79,21 +79,21 @@ def elements_per_row(task: Task, staged: bool = False) -> int | None:
         together = task.training_batches(Stream(seeds.repeat(len(steps)), "data", step_S), _ROWS, repeated)
     except Exception:  # any type: it is the user's code, and other errors were raised by the draws above
         return None
-    for k, one in enumerate(alone):
-        if not same_batches([batch.slice_seeds(k * len(seeds), (k + 1) * len(seeds)) for batch in together], one):
+    for k, batches in enumerate(alone):
+        if not same_batches([batch.slice_seeds(k * len(seeds), (k + 1) * len(seeds)) for batch in together], batches):
             return None
     return -(-sum(tensor.numel() for batch in together for tensor in batch.tensors()) // (len(step_S) * _ROWS))
 
 
 def same_batches(some: Sequence[Batch], others: Sequence[Batch]) -> bool:
     """Whether batches have the same types and the same values, bit by bit."""
-    if [type(one) for one in some] != [type(one) for one in others]:
+    if [type(batch) for batch in some] != [type(batch) for batch in others]:
         return False
     values = [[value for batch in batches for value in vars(batch).values()] for batches in (some, others)]
     return all(_same(*pair) for pair in zip(*values, strict=True))
 
 
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
-    return bool(one == other)
+def _same(value: Any, other: Any) -> bool:
+    if isinstance(value, Tensor) and isinstance(other, Tensor):
+        return value.dtype == other.dtype and torch.equal(value, other)
+    return bool(value == other)

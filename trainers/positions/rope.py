@@ -37,5 +37,5 @@ class Rope(Position):
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    one, two = x.chunk(2, dim=-1)
-    return torch.cat([one * cos - two * sin, one * sin + two * cos], dim=-1).to(x.dtype)
+    even, odd = x.chunk(2, dim=-1)
+    return torch.cat([even * cos - odd * sin, even * sin + odd * cos], dim=-1).to(x.dtype)

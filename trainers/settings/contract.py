@@ -66,5 +66,5 @@ def _override_problem(meant: Any, own: Any) -> str | None:
 def _argument_names(method: Signature) -> str:
     """Return the names of the arguments without self, as in a call."""
     empty = Parameter.empty
-    bare = [one.replace(annotation=empty, default=empty) for one in [*method.parameters.values()][1:]]
+    bare = [parameter.replace(annotation=empty, default=empty) for parameter in [*method.parameters.values()][1:]]
     return str(Signature(bare))

@@ -54,7 +54,7 @@ def as_yaml(value: Any) -> str:
     if isinstance(value, Enum):
         return as_yaml(value.value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {as_yaml(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {as_yaml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(as_yaml, value)) + "]"
     return str(value)

@@ -175,7 +175,9 @@ def absent_value(cls: type, item: Field[Any]) -> Any:
     return _cached_on_class(cls, f"_absent_{item.name}", lambda: convert_value(type_hints(cls)[item.name], absent))
 
 
-def plain_value(value: Any, of_settings: Callable[[Settings], dict[str, Any]] = lambda one: one.to_dict()) -> Any:
+def plain_value(
+    value: Any, of_settings: Callable[[Settings], dict[str, Any]] = lambda settings: settings.to_dict()
+) -> Any:
     """Return a value of a field as plain JSON types; nested settings as `of_settings` returns them."""
     if isinstance(value, Settings):
         return of_settings(value)
@@ -183,8 +185,8 @@ def plain_value(value: Any, of_settings: Callable[[Settings], dict[str, Any]] = 
         return value.value
     if isinstance(value, Mapping):  # labelled settings: beside a label, the registered name is called kind
         return {
-            label: _rename_key(of_settings(one), "name", "kind") if isinstance(one, Settings) else plain_value(one)
-            for label, one in value.items()
+            label: _rename_key(of_settings(item), "name", "kind") if isinstance(item, Settings) else plain_value(item)
+            for label, item in value.items()
         }
     return [plain_value(item) for item in value] if isinstance(value, tuple) else value
 
@@ -241,7 +243,7 @@ def check_value(cls: type, item: Field[Any], value: Any) -> tuple[Any, list[Prob
     if isinstance(value, Settings):
         return value, []
     if is_nested(item):
-        built = isinstance(value, Mapping) and value and all(isinstance(one, Settings) for one in value.values())
+        built = isinstance(value, Mapping) and value and all(isinstance(item, Settings) for item in value.values())
         return (value, []) if built else build_nested(item, value)
     try:
         converted = convert_value(type_hints(cls)[item.name], value)

@@ -79,7 +79,7 @@ def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
     if problems := class_problems(kind, cast(Hashable, known[name])):
         module = known[name].__module__
         raise ConfigError(
-            Problem(key=key, given=name, message=f"{kind} {name!r} of {module}: {one}") for one in problems
+            Problem(key=key, given=name, message=f"{kind} {name!r} of {module}: {problem}") for problem in problems
         )
     return known[name]
 

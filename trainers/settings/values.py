@@ -35,7 +35,7 @@ def convert_value(hint: Any, value: Any) -> Any:
         return tuple(convert_value(kind, entry) for kind, entry in zip(arguments, value, strict=True))
     if origin is Literal or _is_enum(hint):
         by_value = {(type(plain), plain): plain for plain in arguments}
-        by_value |= {(type(one.value), one.value): one for one in (hint if _is_enum(hint) else ())}
+        by_value |= {(type(member.value), member.value): member for member in (hint if _is_enum(hint) else ())}
         plain = value.value if isinstance(value, Enum) else value
         if isinstance(value, (list, dict)) or (type(plain), plain) not in by_value:
             raise ValueError("is not one of the choices")
@@ -64,9 +64,10 @@ def choices_in(hint: Any) -> tuple[Any, ...] | None:
     if origin is Literal:
         return arguments
     if _is_enum(hint):
-        return tuple(one.value for one in hint)
+        return tuple(member.value for member in hint)
     if origin is tuple:
-        return choices_in(arguments[0]) if len({one for one in arguments if one is not Ellipsis}) == 1 else None
+        entries = {argument for argument in arguments if argument is not Ellipsis}
+        return choices_in(arguments[0]) if len(entries) == 1 else None
     if origin in (types.UnionType, typing.Union):
         options = [(None,) if option is type(None) else choices_in(option) for option in arguments]
         return None if None in options else tuple(choice for option in options for choice in option or ())
@@ -136,7 +137,7 @@ def describe_values(item: Field[Any], hint: Any) -> str:
         article = "an" if str(kind)[0] in "aeiou" else "a"
         return f"{article} {kind}" if isinstance(kind, str) else "a mapping of keys to values"
     if (choices := field_choices(item, hint)) is not None:
-        names = ", ".join(_YAML_NAMES.get(str(one), str(one)) for one in choices)
+        names = ", ".join(_YAML_NAMES.get(str(choice), str(choice)) for choice in choices)
         return f"a list of {names}" if typing.get_origin(hint) is tuple else names
     signs = {"low": ">=", "above": ">", "high": "<=", "below": "<"}
     limits = [

@@ -31,22 +31,22 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def product(one: Tensor, other: Tensor) -> Tensor:
+def product(matrix: Tensor, other: Tensor) -> Tensor:
     """Return `torch.matmul` in the precision of the pass.
 
     On a CPU bfloat16 factors are multiplied and summed in float32 and the sums rounded, as on a GPU: torch chooses its
     bfloat16 kernels on a CPU by the number of matrices, so the bits would depend on the pack. For the same reason the
     product of a lone member with a single row or column is taken twice: torch sums it in another order.
     """
-    if len(one) == len(other) == 1 and one.dim() == other.dim() == 3 and 1 in (one.shape[1], other.shape[2]):
-        return product(one.expand(2, -1, -1), other.expand(2, -1, -1))[:1]
-    multiply = torch.bmm if one.dim() == other.dim() == 3 else torch.matmul
-    device = one.device.type
+    if len(matrix) == len(other) == 1 and matrix.dim() == other.dim() == 3 and 1 in (matrix.shape[1], other.shape[2]):
+        return product(matrix.expand(2, -1, -1), other.expand(2, -1, -1))[:1]
+    multiply = torch.bmm if matrix.dim() == other.dim() == 3 else torch.matmul
+    device = matrix.device.type
     if device != "cpu" or not torch.is_autocast_enabled(device):
-        return multiply(one, other)
+        return multiply(matrix, other)
     narrow = torch.get_autocast_dtype(device)
     with torch.autocast(device, enabled=False):
-        return multiply(one.to(narrow).float(), other.to(narrow).float()).to(narrow)
+        return multiply(matrix.to(narrow).float(), other.to(narrow).float()).to(narrow)
 
 
 def sigmoid(values_M: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ def estimate(member: MemberConfig) -> Cost:
     width = 8 if member.training.dtype == "float64" else 4
     buffers = sum(len(average.start(torch.zeros(1, 1))) for average in pack.sources)
     rows = -(-member.training.batch_size // member.training.accumulation)
-    one, two = (saved_for_backward(pack, few) for few in (1, 2))
+    one_row, two_rows = (saved_for_backward(pack, few) for few in (1, 2))
     positions = member.evaluation.samples * member.task.positions
     evaluated = 6 * min(LOGITS_PER_MEMBER, positions * member.task.outputs)
     kept = (
@@ -52,7 +52,7 @@ def estimate(member: MemberConfig) -> Cost:
         parameters=pack.layout.size,
         bytes_per_member=trained_bytes(member)
         + width * pack.layout.size * buffers
-        + _PEAK * (one + (rows - 1) * (two - one))  # linear in rows, with a constant part in table form
+        + _PEAK * (one_row + (rows - 1) * (two_rows - one_row))  # linear in rows, with a constant part in table form
         + evaluated // 2
         + kept,
         flops_per_step=member.training.optimizer.operations(3.0 * forward, pack.layout.parameters),
@@ -116,12 +116,12 @@ def calibrate(member: MemberConfig, members: int, seconds: float) -> float:
 def _with_some_rows(member: MemberConfig) -> tuple[Pack, float]:
     """Return a pack of this member alone, with fewer rows if an evaluation is large, and their share of all rows."""
     task, evaluation, criteria = member.task, member.evaluation, member.criteria
-    validated = [one.samples for one in criteria.values()][:1] * len(task.distributions[0].trained_lengths)
+    validated = [criterion.samples for criterion in criteria.values()][:1] * len(task.distributions[0].trained_lengths)
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) + sum(validated)
     operations = task.passes_with(member.model) * member.model.operations(task, rows, task.positions)
     share = min(1.0, _MEASURED_OPERATIONS / operations)
     fewer: dict[str, Any] = {
-        name: replace(one, samples=max(1, int(one.samples * share))) for name, one in criteria.items()
+        name: replace(criterion, samples=max(1, int(criterion.samples * share))) for name, criterion in criteria.items()
     }
     samples = max(1, int(evaluation.samples * share))
     training = replace(member.training, **fewer)

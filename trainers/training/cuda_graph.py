@@ -85,4 +85,6 @@ class CudaGraphStep:
 def _shape(batch: Batch) -> Hashable:
     """Return the key that batches of one graph share: everything but the numbers in their tensors."""
     values = [getattr(batch, item.name) for item in fields(batch)]
-    return type(batch), tuple((one.shape, one.dtype) if isinstance(one, Tensor) else repr(one) for one in values)
+    return type(batch), tuple(
+        (value.shape, value.dtype) if isinstance(value, Tensor) else repr(value) for value in values
+    )

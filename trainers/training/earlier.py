@@ -49,7 +49,8 @@ def join_earlier(
     compiled: whether the pack is compiled, as the earlier packs must have been. most: the steps of the longer training.
     """
     rows, notices = list[tuple[Snapshot, int]](), list(notices)
-    newest = {folder: Checkpoints(folder=folder).read_newest() for folder in dict.fromkeys(one for one, _ in earlier)}
+    folders = dict.fromkeys(folder for folder, _ in earlier)
+    newest = {folder: Checkpoints(folder=folder).read_newest() for folder in folders}
     for folder, name in earlier:
         snapshot, names, damaged = newest[folder]
         notices += [text for text in damaged if text not in notices]
@@ -57,16 +58,17 @@ def join_earlier(
         if snapshot is None or own not in names or snapshot.compiled != compiled or snapshot.step > most:
             return None, [*notices, f"{folder} has no usable state of {own}: the pack starts from step 0"]
         rows.append((snapshot, names.index(own)))
-    if len({(one.step, len(one.evaluations), tuple(one.parameters)) for one, _ in rows}) > 1:
+    states = {(checkpoint.step, len(checkpoint.evaluations), tuple(checkpoint.parameters)) for checkpoint, _ in rows}
+    if len(states) > 1:
         return None, [*notices, "the kept states of its members are of different steps: the pack starts from step 0"]
     first = rows[0][0]
     arrays = {
-        name: np.stack([one.arrays[name][place] for one, place in rows]) if value.ndim else value
+        name: np.stack([checkpoint.arrays[name][place] for checkpoint, place in rows]) if value.ndim else value
         for name, value in first.arrays.items()
     }
-    read = {id(one): [Evaluation.from_bytes(data) for data in one.evaluations] for one, _ in rows}
+    read = {id(checkpoint): [Evaluation.from_bytes(data) for data in checkpoint.evaluations] for checkpoint, _ in rows}
     evaluations = [
-        _join([(read[id(one)][place], member) for one, member in rows]).to_bytes()
+        _join([(read[id(checkpoint)][place], member) for checkpoint, member in rows]).to_bytes()
         for place in range(len(first.evaluations))
     ]
     return replace(first, arrays=arrays, evaluations=evaluations), notices
@@ -84,10 +86,11 @@ def _join(parts: Sequence[tuple[Evaluation, int]]) -> Evaluation:
     first = parts[0][0]
 
     def stack(read: Callable[[Evaluation], Any]) -> Any:
-        return None if read(first) is None else np.stack([read(one)[member] for one, member in parts])
+        return None if read(first) is None else np.stack([read(checkpoint)[member] for checkpoint, member in parts])
 
     arrays: dict[str, Any] = {name: stack(attrgetter(name)) for name in ARRAYS}
     validation = first.validation and replace(
-        first.validation, values_MDL=stack(lambda one: one.validation and one.validation.values_MDL)
+        first.validation,
+        values_MDL=stack(lambda checkpoint: checkpoint.validation and checkpoint.validation.values_MDL),
     )
     return replace(first, seconds=0.0, weights=(), validation=validation, **arrays)

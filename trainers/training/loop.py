@@ -251,9 +251,11 @@ class _Run:
     def history(self) -> list[Evaluated]:
         """Return the earlier evaluations of active members, cached until members finish."""
         rows = self.active.pack_rows
-        for one in self.evaluations[len(self.past) :]:
-            values = one.values_MAKL if rows == list(range(len(self.pack))) else one.values_MAKL[rows]
-            self.past.append(Evaluated(one.step, {name: values[:, :, k] for k, name in enumerate(one.metrics)}))
+        for evaluation in self.evaluations[len(self.past) :]:
+            values = evaluation.values_MAKL if rows == list(range(len(self.pack))) else evaluation.values_MAKL[rows]
+            self.past.append(
+                Evaluated(evaluation.step, {name: values[:, :, k] for k, name in enumerate(evaluation.metrics)})
+            )
         return self.past
 
     def write_weights_files(self) -> tuple[WeightsFile | None, ...]:

@@ -35,7 +35,7 @@ def compute_losses(pack: Pack, theta: Tensor, batch: Batch, noise: Noise | None)
     with computing(pack.training.compute_dtype, theta.device.type):
         logits = pack.model.logits(pack.layout.views(theta), batch, noise, pack.form)
     loss = pack.task.loss(logits.to(theta.dtype), batch)
-    if not isinstance(loss, tuple) or any(one.shape != theta.shape[:1] for one in loss):  # a tensor (2,) unpacks, too
+    if not isinstance(loss, tuple) or any(part.shape != theta.shape[:1] for part in loss):  # a tensor (2,) unpacks, too
         raise ValueError(
             f"{pack.task.name}: loss must return a tuple of a sum and its weight, each of shape (members,)"
         )
@@ -169,11 +169,11 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
 
 def _sum_entries(theta: Tensor, state: Sequence[Tensor]) -> Tensor:
     """Return a sum for each member, (M,), that is not finite if an entry of the weights or the state is not."""
-    total, others = theta.abs(), [one for one in state if one.shape != theta.shape]
-    for one in state:
-        if one.shape == theta.shape:
-            total.add_(one)
-    return total.sum(dim=1) + sum(one.flatten(1).sum(dim=1) if one.dim() > 1 else one for one in others)
+    total, others = theta.abs(), [buffer for buffer in state if buffer.shape != theta.shape]
+    for buffer in state:
+        if buffer.shape == theta.shape:
+            total.add_(buffer)
+    return total.sum(dim=1) + sum(buffer.flatten(1).sum(dim=1) if buffer.dim() > 1 else buffer for buffer in others)
 
 
 def _all_known_alive(alive_M: Tensor) -> bool:

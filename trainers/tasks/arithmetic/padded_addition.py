@@ -157,7 +157,7 @@ class PaddedAddition(PaddedNumbers):
         batch, place = pairs[0].shape[1], torch.arange(self.train_digits, device=pairs[0].device)
         most = (draws.bits(_DIGITS, (batch, 2)) * self.train_digits) >> 32
         most = most if rows is None else torch.where(rows[..., None], most, self.train_digits)
-        first, second = (torch.where(place <= most[..., one, None], pairs[one], 0) for one in (0, 1))
+        first, second = (torch.where(place <= most[..., number, None], pairs[number], 0) for number in (0, 1))
         return first, second
 
     def _uniform_pairs(self, draws: Draws, site: int, batch: int, digits: int) -> tuple[Tensor, Tensor]:

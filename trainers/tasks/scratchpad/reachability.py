@@ -139,10 +139,10 @@ class Reachability(GraphTask):
 
     def probe_text(self, draws: Draws, site: int, length: int, label_SB: Tensor) -> Text:
         """Draw questions on graphs of cycles with these labels; takes two sites."""
-        device, one = label_SB.device, label_SB[..., None] > 0
+        device, is_one = label_SB.device, label_SB[..., None] > 0
         (first_0, size_0), (first_1, size_1) = map(_cycle_of_nodes, self.cycles_of(length))
-        first = torch.where(one, constant(first_1, device), constant(first_0, device))
-        size = torch.where(one, constant(size_1, device), constant(size_0, device))
+        first = torch.where(is_one, constant(first_1, device), constant(first_0, device))
+        size = torch.where(is_one, constant(size_1, device), constant(size_0, device))
         nodes = torch.full_like(label_SB, self.nodes)
         target = torch.full_like(label_SB, length)  # label 0: the first node of the second cycle
         graph = cycle_graph(first, size, nodes, torch.zeros_like(label_SB), target)

@@ -192,7 +192,7 @@ class ScratchpadTask(Task):
         """Return a training batch for every seed of the stream, in slices of one width each."""
         law = tuple((length, self.length_weight(length) * self.examples(length)) for length in self.trained_lengths)
         slices = split_batch(law, rows, self.slices)
-        return tuple(self.training_rows(one, one.draws(stream, rows, self.fixed_set)) for one in slices)
+        return tuple(self.training_rows(part, part.draws(stream, rows, self.fixed_set)) for part in slices)
 
     def training_rows(self, part: Slice, draws: Draws) -> Batch:
         """Return the rows of one slice of a training batch, in the form of the task."""
