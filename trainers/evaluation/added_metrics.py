@@ -20,10 +20,10 @@ from trainers.tensors.device_constants import constant
 
 @dataclass(frozen=True)
 class AddedMetrics:
-    """Metrics apart from the task, by label, after `step` training steps."""
+    """Metrics apart from the task, by label, after `step` training steps, int64 ()."""
 
     metrics: Mapping[str, Metric]
-    step: int
+    step: Tensor
 
     def measured_on(self, pack: Pack, test: EvaluationBatch) -> "AddedMetrics":
         """Return those that are defined at a length of the batch."""

@@ -44,7 +44,7 @@ def evaluate(
     """
     names, noise = tuple(pack.metrics), evaluation_stream(pack, "dropout")
     weights = tuple(average_weights(pack, state).values())
-    added = AddedMetrics(pack.evaluation.added, int(state.step))
+    added = AddedMetrics(pack.evaluation.added, state.step)
     values, filled = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, beat, added)
     given = {name for name, _ in filled}
     for distribution in pack.task.distributions:
@@ -68,7 +68,8 @@ def evaluate_weights(pack: Pack, weights: Sequence[Tensor]) -> tuple[tuple[str, 
     derived = pack.task.derived_metrics
     names = tuple(name for name, metric in pack.metrics.items() if metric.base not in derived)
     noise = evaluation_stream(pack, "dropout")
-    added = AddedMetrics(pack.evaluation.added, pack.training.steps)
+    steps = torch.full((), pack.training.steps, dtype=torch.int64, device=pack.device)
+    added = AddedMetrics(pack.evaluation.added, steps)
     values, _ = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, lambda: None, added)
     return names, values
 
@@ -89,7 +90,7 @@ def validate(pack: Pack, state: State, beat: Callable[[], None] = lambda: None) 
     noise = replace(inputs, step=torch.ones_like(inputs.step))  # the inputs are drawn at step 0
     weights = collect_weights(pack, state)
     averages = tuple(weights[label] for label in labels)
-    unmeasured = AddedMetrics({}, 0)
+    unmeasured = AddedMetrics({}, state.step)
     values, filled = _curves(pack, averages, validation_inputs(pack), noise, names, lengths, beat, unmeasured)
     if missing := [name for name in names if name not in {name for name, _ in filled}]:
         raise ValueError(f"{pack.task.name} returns no {', '.join(missing)} for its validation batches")

@@ -24,8 +24,8 @@ class EvaluatedBatch:
     """A batch of an evaluation, or some of its rows, with the logits of M members.
 
     logits: (M, B, T, V). batch: tensors (M, B, ...). lengths: those that the batch measures. weights: of the average
-    that is evaluated, (M, *shape) by name. step: training steps at the evaluation; those of the configuration if kept
-    weights are evaluated later.
+    that is evaluated, (M, *shape) by name. step: training steps at the evaluation, int64 (); those of the configuration
+    if kept weights are evaluated later.
     """
 
     logits: Tensor
@@ -33,7 +33,7 @@ class EvaluatedBatch:
     lengths: tuple[int, ...]
     task: Task
     weights: Mapping[str, Tensor]
-    step: int
+    step: Tensor
     compute_attention: Callable[[], tuple[Tensor, ...]]
 
     @cached_property

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from tests.trainers.own_tasks import Sets
 from tests.trainers.runs import Recorder, stepped
+from tests.trainers.training.test_waits import waits
 from trainers import Checkpoints, train
 from trainers.check import check_class, check_metrics
 from trainers.config.member import MemberConfig
@@ -147,7 +148,7 @@ class Watching(Metric):
 
     def score_rows(self, seen: EvaluatedBatch) -> Tensor:
         self.seen.append(seen)
-        rows = seen.logits.new_full((*seen.logits.shape[:2], len(seen.lengths)), float(seen.step))
+        rows = seen.logits.new_ones(*seen.logits.shape[:2], len(seen.lengths)) * seen.step
         rows[:, 0] = torch.nan  # a row without a value
         return rows
 
@@ -250,3 +251,9 @@ def test_a_trial_says_what_is_wrong_with_a_metric(registered) -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_metrics_keep_the_contract(name: str) -> None:
     assert check_class("metric", name) == []
+
+
+def test_nothing_waits_for_a_metric() -> None:
+    pack = Pack(members(2, SHIPPED), CPU)
+    state = State.initial(pack)
+    assert waits(lambda: evaluate(pack, state)) == set()
