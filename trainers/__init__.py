@@ -40,6 +40,7 @@ _MODULES = {
     "Task": "trainers.tasks.task",
     "Vmapped": "trainers.models.vmapped",
     "register": "trainers.settings.registry",
+    "dropout": "trainers.models.keyed_dropout",
     "setting": "trainers.settings.fields",
     "steps_to": "trainers.tasks.metrics",
     "train": "trainers.training.loop",

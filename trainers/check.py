@@ -314,6 +314,12 @@ def _row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Iterator[s
         yield f"{kind} tokens are not in 0..{task.inputs - 1}, as declared by `inputs`"
     if (widest := max((batch.tokens.shape[2] for batch in batches), default=0)) > task.positions:
         yield f"{kind} rows have up to {widest} tokens, but `positions` is {task.positions}"
+    for batch in batches:
+        rows, width, lengths = batch.tokens.shape[:2], batch.tokens.shape[2], batch.lengths
+        if lengths is not None and lengths.shape != rows:
+            yield f"{kind} batches have lengths of shape {tuple(lengths.shape)}; allowed: {tuple(rows)}"
+        elif lengths is not None and (int(lengths.min()) < 1 or int(lengths.max()) > width):
+            yield f"{kind} rows have lengths {int(lengths.min())}..{int(lengths.max())}; allowed: 1..{width}"
     if not task.has_groups and any(batch.groups is not None for batch in batches):
         yield f"{kind} rows have groups, but `has_groups` is false"
 

@@ -158,7 +158,7 @@ def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
     ("kind", "name", "marker"),
     [
         ("position", "windowed", POSITION),
-        ("model", "running_sum", MODEL),
+        ("model", "running_mean", MODEL),
         ("optimizer", "sam", OPTIMIZER),
         ("metric", "right_margin", METRIC),
     ],

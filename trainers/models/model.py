@@ -178,7 +178,12 @@ class Cache:
         return replace(self, batch=replace(self.batch, tokens=tokens, targets=tokens, ids=ids))
 
     def append(self, tokens_MBT: Tensor, ids_MBT: Tensor | None) -> "Cache":
-        """Return the cache with more tokens. Raises ValueError beyond its width, or if only some tokens have ids."""
+        """Return the cache with more tokens.
+
+        Raises ValueError beyond its width, if only some tokens have ids, or if the batch has padded rows.
+        """
+        if self.batch.lengths is not None:
+            raise ValueError("a batch with lengths cannot be continued: tokens would follow its padding")
         if self.length + tokens_MBT.shape[-1] > self.width:
             raise ValueError(f"{self.length} + {tokens_MBT.shape[-1]} tokens do not fit into a cache of {self.width}")
         if (ids_MBT is None) != (self.batch.ids is None):

@@ -233,7 +233,8 @@ class Transformer(Model):
     def _full_pass(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None, **more: Any) -> Pass:
         m, b, t = batch.tokens.shape
         ids = self.position.assign_ids(batch.ids, (m, b, t), noise)
-        return self._pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups, **more)
+        real = None if self._caches else batch.real_mask()  # without later tokens there is no padding to mask
+        return self._pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups, visible=real, **more)
 
     def _pass(
         self,

@@ -6,10 +6,12 @@ one member after another.
 Shapes: M members, B rows, T positions, V output tokens.
 """
 
+import inspect
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -17,64 +19,123 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trainers.errors import place_in_user_code
-from trainers.models.keyed_dropout import DropoutDraws, dropout_of
+from trainers.models.keyed_dropout import DropoutDraws, WatchedDropout, dropout_of
+from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
 
 _MEMBERS, _FEW = 2, 8  # members of a trial, and positions, or fewer if the task has fewer
 _DRAWS = (
-    "draws random numbers, which all members would share; allowed: nn.Dropout as a layer of its own, so write it for "
-    "functional.dropout, and give a dropout of 0 to nn.MultiheadAttention, nn.GRU and other layers that drop within"
+    "draws random numbers, which all members would share; allowed: nn.Dropout as a layer of its own, or "
+    "trainers.dropout in place of functional.dropout; give a dropout of 0 to nn.MultiheadAttention, nn.GRU and other "
+    "layers that drop within"
 )
+ASKED = ("ids", "groups", "lengths")  # parameters of `forward` behind the tokens that get tensors of the batch
 
 
 class Trial(NamedTuple):
-    """Result of a trial: problems that prevent training, and why vmap cannot run the module (None if it can)."""
+    """Result of a trial: problems that prevent training, and why vmap cannot run the module (None if it can).
+
+    has_dropout: whether the module drops anything.
+    """
 
     problems: tuple[str, ...]
     gap: str | None = None
+    has_dropout: bool = False
+
+
+@lru_cache(maxsize=32)
+def asked_names(module: nn.Module) -> Mapping[str, bool]:
+    """Return the names of ASKED among the parameters of `forward`, and whether each is required."""
+    parameters = [*inspect.signature(module.forward).parameters.values()][1:]
+    return {one.name: one.default is one.empty for one in parameters if one.name in ASKED}
+
+
+def asked_tensors(module: nn.Module, batch: Batch) -> dict[str, Tensor]:
+    """Return what `forward` asks of a batch by name: ids and groups (M, B, T), lengths (M, B).
+
+    A batch without it gives ids 0..T-1, groups of zeros and lengths T to a required parameter, and nothing to one with
+    a default.
+    """
+    tokens = batch.tokens
+    absent = {
+        "ids": lambda: torch.arange(tokens.shape[-1], device=tokens.device).expand(tokens.shape),
+        "groups": lambda: torch.zeros_like(tokens),
+        "lengths": lambda: tokens.new_full(tokens.shape[:-1], tokens.shape[-1]),
+    }
+    given = {name: (getattr(batch, name), required) for name, required in asked_names(module).items()}
+    return {
+        name: absent[name]() if value is None else value
+        for name, (value, required) in given.items()
+        if required or value is not None
+    }
 
 
 def call_members(
     module: nn.Module,
     weights: Mapping[str, Tensor],
     buffers: Mapping[str, Tensor],
-    tokens_MBT: Tensor,
+    batch: Batch,
     noise: Noise | None = None,
     *,
     stacked: bool = True,
 ) -> Tensor:
     """Return the logits (M, B, T, V) of a module with the weights of each member; all members share the buffers.
 
+    The module gets the tokens, and what else of the batch its `forward` asks for.
+
     noise: of a pass with dropout, None without. stacked: whether torch.func.vmap computes all members at once;
     otherwise one is computed after another.
     """
     from torch.func import functional_call, vmap  # importing it takes more than a second
 
-    count, rows = tokens_MBT.shape[:2]
-    places_M1 = torch.arange(count, device=tokens_MBT.device)[:, None]
+    count, rows = batch.tokens.shape[:2]
+    places_M1 = torch.arange(count, device=batch.tokens.device)[:, None]
+    asked = asked_tensors(module, batch)
     draws = None if noise is None else DropoutDraws(noise, count, rows, places_M1[0])
 
-    def call_one(own: dict[str, Tensor], tokens_BT: Tensor, draws: DropoutDraws | None) -> Any:
-        with dropout_of(draws):
-            return functional_call(module, (own, dict(buffers)), (tokens_BT,))
+    def call_one(
+        of_member: dict[str, Tensor], tokens_BT: Tensor, asked: dict[str, Tensor], draws: DropoutDraws | None
+    ) -> Any:
+        with dropout_of(draws) if draws else nullcontext():
+            return functional_call(module, (of_member, dict(buffers)), (tokens_BT,), asked)
 
-    def call_stacked(own: dict[str, Tensor], tokens_BT: Tensor, place_1: Tensor) -> Any:
-        return call_one(own, tokens_BT, draws and replace(draws, member=place_1))
+    def call_stacked(of_member: dict[str, Tensor], tokens_BT: Tensor, asked: dict[str, Tensor], place_1: Tensor) -> Any:
+        return call_one(of_member, tokens_BT, asked, draws and replace(draws, member=place_1))
 
     with sdpa_kernel(SDPBackend.MATH):  # the only backend that vmap can batch
         if stacked:
-            logits: Tensor = vmap(call_stacked, randomness="error")(dict(weights), tokens_MBT, places_M1)
+            logits: Tensor = vmap(call_stacked, randomness="error")(dict(weights), batch.tokens, asked, places_M1)
             return logits
         # Copies, because the bits of a product may depend on the alignment of its factors in memory.
         members = [{name: own_M[m].clone() for name, own_M in weights.items()} for m in range(count)]
-        return torch.stack([call_one(own, tokens_MBT[m], draws and draws.select(m)) for m, own in enumerate(members)])
+        return torch.stack(
+            [
+                call_one(
+                    of_member,
+                    batch.tokens[m],
+                    {name: value[m] for name, value in asked.items()},
+                    draws and draws.select(m),
+                )
+                for m, of_member in enumerate(members)
+            ]
+        )
 
 
-def try_module(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int], causal: bool) -> Trial:
+def try_module(
+    module: nn.Module, other: nn.Module, sizes: tuple[int, int, int], causal: bool, has_rate: bool = False
+) -> Trial:
     """Call a module on a few random tokens with the weights of two members, by vmap, or one by one if vmap fails.
 
-    `other` is the same module built with another seed. sizes: input tokens, output tokens, positions.
+    `other` is the same module built with another seed. sizes: input tokens, output tokens, positions. has_rate: whether
+    the model has a dropout rate of every member.
     """
+    watched = WatchedDropout(has_rate)
+    with dropout_of(watched):
+        trial = _try_calls(module, other, sizes, causal)
+    return trial._replace(has_dropout=watched.has_dropout)
+
+
+def _try_calls(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int], causal: bool) -> Trial:
     if problems := tuple(_declaration_problems(module, other)):
         return Trial(problems)
     inputs, _, positions = sizes
@@ -102,6 +163,13 @@ def try_module(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int],
 
 
 def _declaration_problems(module: nn.Module, other: nn.Module) -> Iterator[str]:
+    behind = [*inspect.signature(module.forward).parameters.values()][1:]
+    unknown = [
+        one.name
+        for one in behind
+        if one.name not in ASKED and one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    yield from (f"asks for {name}; allowed: forward(self, tokens), then {', '.join(ASKED)}" for name in unknown)
     frozen = [name for name, own in module.named_parameters() if not (own.requires_grad and own.is_floating_point())]
     yield from (f"the parameter {name} is not trained; make it a buffer" for name in frozen)
     buffers, others = dict(module.named_buffers()), dict(other.named_buffers())
@@ -112,7 +180,7 @@ def _declaration_problems(module: nn.Module, other: nn.Module) -> Iterator[str]:
 def _differentiated(module: nn.Module, tokens: Tensor, *, stacked: bool) -> Tensor:
     """Return the logits of members that have the weights of the module, after computing a gradient."""
     weights = {name: torch.stack([own.detach()] * _MEMBERS).requires_grad_() for name, own in module.named_parameters()}
-    logits = call_members(module, weights, dict(module.named_buffers()), tokens, stacked=stacked)
+    logits = call_members(module, weights, dict(module.named_buffers()), Batch(tokens, tokens), stacked=stacked)
     torch.autograd.grad(logits.sum(), list(weights.values()), allow_unused=True)
     return logits.detach()
 

@@ -1,7 +1,8 @@
 """Models of your own as plain torch modules, called for all members at once by torch.func.vmap where it can.
 
 A module takes tokens (B, T) and returns logits (B, T, V) of one member. A module that vmap cannot run, such as nn.GRU,
-is called for one member after another. nn.Dropout draws keyed random numbers; a module that draws torch's, which
+is called for one member after another. It may ask for more of the batch by the names of the parameters of `forward`:
+ids, groups, lengths. nn.Dropout and `trainers.dropout` draw keyed random numbers; a module that draws torch's, which
 members would share, is refused before training.
 Shapes: S seeds, M members, B rows, T positions, V output tokens.
 """
@@ -15,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from trainers.errors import Problem
-from trainers.models.keyed_dropout import has_dropout, replace_dropout
+from trainers.models.keyed_dropout import replace_dropout
 from trainers.models.model import Model
-from trainers.models.vmap_trial import Trial, call_members, try_module
+from trainers.models.vmap_trial import Trial, asked_names, call_members, try_module
 from trainers.positions.context import Recorder
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
@@ -34,11 +35,12 @@ class Vmapped(Model):
     """Base of models that are a torch module; a subclass declares settings, and `build` makes the module.
 
     A member starts with the weights of the module built after `torch.manual_seed(seed)`. Weight decay acts on matrices
-    except those of torch.nn.Embedding. Every nn.Dropout drops at its own rate, or, if the subclass has the field
+    except those of torch.nn.Embedding. Every dropout drops at its own rate, or, if the subclass has the field
     `dropout`, declared with `trainers.models.dropout.dropout_rate()`, at the rate of the member.
     """
 
     compiling = "never"  # a module may have graph breaks
+    supports_groups = True  # if the module asks for them, which `task_problems` checks
     supports_bfloat16 = False  # the module chooses its dtypes itself
 
     @abstractmethod
@@ -56,17 +58,22 @@ class Vmapped(Model):
     def task_problems(self, task: Task) -> Iterator[Problem]:
         """Yield problems of the module for this task, found by calling it on a few tokens."""
         key = "module" if "module" in type(self).__dataclass_fields__ else "name"
-        problems = _try_build(self, _sizes(task), task.causal).problems
-        for message in problems:
-            yield Problem(key=key, given=getattr(self, key, None), message=message)
+        given, trial = getattr(self, key, None), _try_build(self, _sizes(task), task.causal)
+        for message in trial.problems:
+            yield Problem(key=key, given=given, message=message)
+        if trial.problems:
+            return
+        if task.has_groups and "groups" not in asked_names(_build_template(self, _sizes(task))):
+            message = f"does not ask for token groups, which the task {task.name} has"
+            yield Problem(key=key, given=given, message=message, allowed="forward(self, tokens, groups)")
         rate = getattr(self, "dropout", 0.0) if self._has_rate else 0.0
-        if rate > 0.0 and not problems and not has_dropout(_build_template(self, _sizes(task))):
-            message = f"is {rate:g}, but the module has no nn.Dropout"
-            yield Problem(key="dropout", given=rate, message=message, allowed="0, or a module with nn.Dropout")
+        if rate > 0.0 and not trial.has_dropout:
+            message, allowed = f"is {rate:g}, but the module drops nothing", "0, or a module with nn.Dropout"
+            yield Problem(key="dropout", given=rate, message=message, allowed=allowed)
 
     @property
     def draws_random_numbers(self) -> bool:
-        """Whether an nn.Dropout may draw at its own rate."""
+        """Whether a dropout may draw at its own rate."""
         return not self._has_rate
 
     @property
@@ -101,15 +108,19 @@ class Vmapped(Model):
         form: str,
         record: Recorder | None = None,
     ) -> Tensor:
-        """Return logits (M, B, T, V) at every position. Raises ValueError for a batch with groups."""
-        if batch.groups is not None:
-            raise ValueError(f"{self.name} does not support batches with groups; use a decoder")
-        one = next(iter(weights.values()))
+        """Return logits (M, B, T, V) at every position.
+
+        Raises ValueError for a batch with groups if the module does not ask for them.
+        """
         inputs, outputs, positions = map(int, form.split()[1:])
         sizes = (inputs, outputs, positions)
-        module, buffers = _build_template(self, sizes), _buffers(self, sizes, one.device, one.dtype)
+        module = _build_template(self, sizes)
+        if batch.groups is not None and "groups" not in asked_names(module):
+            raise ValueError(f"{self.name} does not ask for groups, which the batch has; use a decoder")
+        weight = next(iter(weights.values()))
+        buffers = _buffers(self, sizes, weight.device, weight.dtype)
         noise = noise if noise is not None and noise.training else None
-        return call_members(module, weights, buffers, batch.tokens, noise, stacked=form.startswith(_STACKED))
+        return call_members(module, weights, buffers, batch, noise, stacked=form.startswith(_STACKED))
 
 
 @register("model", "vmapped")
@@ -157,5 +168,5 @@ def _try_build(model: Vmapped, sizes: Sizes, causal: bool) -> Trial:
         module, other = _build_template(model, sizes), _build_seeded(model, sizes, 1)
     except (Exception, SystemExit) as error:  # any error of the user's code
         return Trial((f"the module cannot be built: {type(error).__name__}: {error}",))
-    trial = try_module(module, other, sizes, causal)
+    trial = try_module(module, other, sizes, causal, model._has_rate)
     return trial._replace(problems=tuple(f"{type(module).__name__}: {one}" for one in trial.problems))

@@ -14,8 +14,9 @@ class Batch:
 
     tokens: inputs, int64 (S, B, T). targets: token ids, int64 (S, B, T), or distributions (S, B, T, V). ids: position
     ids, int64 (S, B, T); None means 0..T-1. groups: int64 (S, B, T); a token of group 0 sees every group, any other
-    token its own group and group 0. weight: weights of the targets in the loss, (S, B, T). A task with more tensors
-    adds fields in a subclass.
+    token its own group and group 0. weight: weights of the targets in the loss, (S, B, T). lengths: numbers of real
+    tokens, int64 (S, B), at least 1; the tokens behind them are padding, which no real token sees. None means T. A task
+    with more tensors adds fields in a subclass.
     """
 
     tokens: Tensor
@@ -23,6 +24,13 @@ class Batch:
     ids: Tensor | None = None
     groups: Tensor | None = None
     weight: Tensor | None = None
+    lengths: Tensor | None = None
+
+    def real_mask(self) -> Tensor | None:
+        """Return the mask of the real tokens, bool (S, B, T); None if all are."""
+        if self.lengths is None:
+            return None
+        return torch.arange(self.tokens.shape[-1], device=self.tokens.device) < self.lengths[..., None]
 
     def for_members(self, index_M: Tensor | None) -> Self:
         """Return the batch of every member: `index_M` is the index of its seed; None if members and seeds are equal."""

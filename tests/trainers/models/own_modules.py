@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainers.models.dropout import dropout_rate
+from trainers.models.keyed_dropout import dropout
 from trainers.models.vmapped import Vmapped
 from trainers.settings.fields import setting
 
@@ -165,3 +166,67 @@ WithTimeFirst = _net_with(nn.GRU, 8, 8, name="WithTimeFirst")  # reads the rows 
 WithDeepGru = _net_with(nn.GRU, 8, 8, num_layers=2, dropout=0.5, batch_first=True)
 WithCounts, WithRemembers, WithSteps = map(_net_with, (Counts, Remembers, Steps))
 WithConv = _net_with(nn.Conv1d, 8, 8, 1)
+
+
+class Pooled(Net):
+    """Adds the mean embedding of the real tokens of a row: padding changes nothing."""
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        x = self.table(tokens)
+        real = (torch.arange(tokens.shape[-1]) < lengths[:, None])[..., None]
+        mean = torch.where(real, x, 0.0).sum(dim=-2, keepdim=True) / lengths[:, None, None]
+        return self.head(self.inner(x + mean))
+
+
+class Grouped(Net):
+    """Sums of embeddings within the group of a token, and its position id."""
+
+    def forward(self, tokens: Tensor, ids: Tensor, groups: Tensor) -> Tensor:
+        same = (groups[:, :, None] == groups[:, None, :]).tril().float()
+        return self.head(self.inner(same @ self.table(tokens) + ids[..., None] / 10))
+
+
+class MayAsk(Net):
+    """Asks for lengths, which may be None."""
+
+    def forward(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
+        logits = super().forward(tokens)
+        return logits if lengths is None else logits * lengths[:, None, None]
+
+
+class Masked(Net):
+    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        return super().forward(tokens * mask)
+
+
+class MixesAsked(Net):
+    """Mixes rows through what it is given."""
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        return super().forward(tokens) + self.table(tokens).mean() * lengths[:, None, None]
+
+
+class Functional(Net):
+    """Drops by the function, at the rate of the member or its own."""
+
+    def __init__(self, inputs: int, outputs: int, positions: int, rate: float | None = 0.25) -> None:
+        super().__init__(inputs, outputs, positions)
+        self.rate = rate
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = dropout(self.table(tokens), self.rate).cumsum(dim=-2) / self.counts[: tokens.shape[-1], None]
+        return self.head(dropout(self.inner(x), self.rate))
+
+
+class WithoutRate(Functional):
+    def __init__(self, *sizes: int) -> None:
+        super().__init__(*sizes, rate=None)
+
+
+class DroppingFunction(Vmapped):
+    """Its members have rates of their own, which the function takes."""
+
+    dropout: float = dropout_rate()
+
+    def build(self, inputs: int, outputs: int, positions: int) -> nn.Module:
+        return WithoutRate(inputs, outputs, positions)
