@@ -130,7 +130,6 @@ def publish(
     storage: options.InStorage = None,
 ) -> None:
     """Send the results that MLflow lacks; may be repeated at any time."""
-    from orchestrator.report import artifacts
     from orchestrator.tracking.publish import publish as publish_sweep
     from orchestrator.tracking.publish import record_address
 
@@ -138,15 +137,14 @@ def publish(
         published = publish_sweep(
             folder,
             tracking_uri,
-            artifacts=artifacts,
             on_progress=lambda done, total: shown.update(f"publishing: {done} of {total} configurations are sent"),
         )
     record_address(folder, published.uri)
     _say(
         f"{published.uri}: {published.completed} configurations are published; {published.points} new points were sent"
     )
-    for what, link in published.links:
-        _say(f"{what}: {link}")
+    for name, link in published.links:
+        _say(f"{name}: {link}")
 
 
 @app.command(rich_help_panel=options.MAINTENANCE)
@@ -181,7 +179,7 @@ def ui(
     storage = storage or default_storage()
     fetch_storage(storage)
     if tracking_uri is None:
-        from orchestrator.tracking.variable import uri_of_variable
+        from orchestrator.tracking.address import uri_of_variable
 
         tracking_uri = uri_of_variable()
     if not tracking_uri:

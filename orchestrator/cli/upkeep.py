@@ -136,7 +136,7 @@ def delete(
     def delete_its_runs() -> None:
         if not mlflow or planned.copies:
             return
-        from orchestrator.tracking.deletion import delete_runs
+        from orchestrator.tracking.publish import delete_runs
 
         deleted.update(delete_runs(folder, tracking_uri))
         for uri, count in deleted.items():

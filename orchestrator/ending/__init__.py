@@ -1,1 +1,1 @@
-"""How a sweep ends: its record, its printed report, its figures and MLflow, and the child process that makes them."""
+"""How a sweep ends: its record, its printed report and its last publishing; the page while it runs."""

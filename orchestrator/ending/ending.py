@@ -12,7 +12,6 @@ from rich.console import Console
 
 from orchestrator.consoles import say
 from orchestrator.ending.notice import Notice
-from orchestrator.ending.publisher import Attempt, Publisher
 from orchestrator.errors import LedgerError, LengthwiseError
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.ledger.ledger import Ledger
@@ -23,6 +22,7 @@ from orchestrator.running.driving.budget import Limit
 from orchestrator.running.driving.equal_failures import EqualFailures
 from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts, last_words
 from orchestrator.shortages import out_of_memory, out_of_space
+from orchestrator.tracking.publisher import Attempt, Publisher
 from orchestrator.wording import command, describe_deaths
 from search_spaces import SweepSpec
 

@@ -1,7 +1,7 @@
 """The child processes of a sweep's driver, started before the sweep is checked: they import while the driver does."""
 
-from orchestrator.ending.publisher import Publisher
 from orchestrator.running.children.worker_host import WorkerHost
+from orchestrator.tracking.publisher import Publisher
 
 
 class SweepChildren:

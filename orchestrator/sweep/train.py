@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 
 from orchestrator.ending.ending import Outcome, Session, finish, record_end
-from orchestrator.ending.publisher import Publisher
 from orchestrator.ending.running_page import RunningPage
 from orchestrator.interface import Member
 from orchestrator.mirror.mirrored import wait_for_copy
@@ -20,6 +19,7 @@ from orchestrator.running.watching.meter import Meter
 from orchestrator.running.watching.progress import Progress
 from orchestrator.sweep.children import SweepChildren
 from orchestrator.sweep.specification import with_store
+from orchestrator.tracking.publisher import Publisher
 from orchestrator.wording import counted
 from search_spaces import SweepSpec
 
@@ -45,8 +45,8 @@ class _Display:
         if not self.progress.due:
             return
         self.progress.show(self._meter.rows(driver.state, driver.running))
-        for notice in self._publisher.read_notices() if self._publisher is not None else ():
-            self._session.say("; training continues; ".join(f"not published: {notice}".splitlines()))
+        for refusal in self._publisher.read_refusals() if self._publisher is not None else ():
+            self._session.say("; training continues; ".join(f"not published: {refusal}".splitlines()))
 
 
 def train_missing(

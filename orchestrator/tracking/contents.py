@@ -1,170 +1,193 @@
-"""The contents of a sweep's MLflow runs as plain data: one run for the sweep and one for each configuration.
+"""The MLflow runs of a sweep as plain data: one for the sweep, and one for each configuration as its child.
 
-MLflow cannot replace a point, and a second value at the same step would draw a zigzag. So only final values are sent:
-the curve of a seed when that seed has ended, a median when all seeds of the configuration have ended, a rank at the end
-of the sweep. Times come from the ledger, so that sending a point twice adds nothing.
+MLflow cannot replace a point, and a second value at the same step draws a zigzag. So only final values are sent: curves
+and score of a configuration when all its seeds have ended, its rank at the end of the sweep. Times come from the
+ledger, so that the same ledger always gives the same runs.
 """
 
+import hashlib
+import json
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
-import numpy as np
 import pandas as pd
 
 from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.parts import STOPPED, ConfigurationState
-from orchestrator.record.state.state import SweepState
-from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.confirmed import match_search
-from orchestrator.results.scoring.evaluation_choice import select_steps
-from orchestrator.results.scoring.objective import choose_evaluations, is_judged
+from orchestrator.results.scoring.objective import judged_values
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.failed_seeds import over_seeds
-from orchestrator.tracking.names import (
-    EvaluationTimes,
-    flatten,
-    make_key_part,
-    milliseconds,
-    run_name,
-    sweep_id,
-    unique_names,
-)
-from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, description
-from orchestrator.tracking.run_contents import Point, RunContents
+from orchestrator.tracking.names import flatten, make_key_part, run_name, sweep_id, unique_names
+from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, write_note
 from search_spaces.grammar.problems import sections_of
 
+MAX_PARAM, MAX_TAG, MAX_KEY = 6000, 8000, 250
+STATUSES = {"complete": "FINISHED", "failed": "FAILED", "interrupted": "KILLED", STOPPED: "KILLED"}
 
-class ContentsOfSweep:
-    """The runs of one sweep, from its ledger and summary; `sentences` are part of the note on its page."""
 
-    def __init__(
-        self,
-        state: SweepState,
-        summary: Summary,
-        records: Sequence[Record],
-        curves: pd.DataFrame,
-        sentences: Sequence[str] = (),
-    ) -> None:
-        self.state, self.summary, self.records, self.sentences = state, summary, records, sentences
+class Point(NamedTuple):
+    """One value of one metric; `step` is a length, or a training step under `progress/`, or 0 for a summary."""
+
+    key: str
+    step: int
+    value: float
+    time_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContents:
+    """Everything in one MLflow run except its artifacts, within MLflow's limits."""
+
+    name: str
+    status: str
+    start_ms: int
+    end_ms: int | None
+    params: dict[str, str]
+    tags: dict[str, str]
+    points: Sequence[Point]
+
+    @classmethod
+    def within_limits(cls, *, points: list[Point], params: dict[str, str], tags: dict[str, str], **more: Any) -> Self:
+        """Return contents with texts cut, and without infinite values, which MLflow would store as 1.8e308."""
+        return cls(
+            params={key[:MAX_KEY]: text[:MAX_PARAM] for key, text in params.items()},
+            tags={key[:MAX_KEY]: text[:MAX_TAG] for key, text in tags.items()},
+            points=sorted(point for point in points if math.isfinite(point.value)),
+            **more,
+        )
+
+    def digest(self, *more: str) -> str:
+        """Return a digest of everything that is published."""
+        points = [(point.key, point.step, point.value) for point in self.points]
+        facts = [self.status, self.end_ms, self.params, self.tags, points, more]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
+
+
+class SweepRuns:
+    """The runs of one sweep; `summary` and `curves` (all of them) are those of its `records`."""
+
+    def __init__(self, summary: Summary, records: Sequence[Record], curves: pd.DataFrame) -> None:
+        self.summary, self.state, self.records = summary, summary.state, records
         self.sweep_id = sweep_id(records)
-        self.label = unique_names([*summary.headline, *summary.averages])
-        self.times = EvaluationTimes(records)
-        self.curves = curves
-        judged = curves[is_judged(curves, summary.objective)]
-        self.chosen = judged[select_steps(judged, choose_evaluations(judged, summary.objective))]
+        self._names = unique_names([*summary.headline, *summary.averages])
+        self._searched = {name: recorded["score"][0] for recorded, name in match_search(summary.state)}
 
-    def parent(self) -> RunContents:
+        # When each evaluation was recorded, and under step None the last record of each pack.
+        self._times_ms: dict[tuple[str, int | None], int] = {}
+        for record in records:
+            if record.kind in ("evaluation", "pack_end"):
+                pack_id, time_ms = record.fields["pack_id"], _milliseconds(record.time)
+                self._times_ms.setdefault((pack_id, record.fields.get("step")), time_ms)
+                self._times_ms[pack_id, None] = time_ms
+
+        # The judged value of every seed, by configuration and training step.
+        self._judged: dict[tuple[str, int], list[float]] = defaultdict(list)
+        judged = judged_values(curves, summary.objective)
+        for config_id, step, value in zip(*(judged[name] for name in ("config_id", "step", "value")), strict=True):
+            self._judged[config_id, step].append(value)
+
+    def sweep_run(self) -> RunContents:
         """Return the run of the sweep itself."""
-        summary, provenance = self.summary, self.state.provenance
-        started = self.state.codes[0]["folders"] if self.state.codes else []
-        git = next((folder for folder in started if folder["commit"]), dict[str, str]())
-        confirmed = read_confirmations(summary) if summary.finished else ()
+        summary, state = self.summary, self.state
         tags = self._tags("sweep") | {
-            "lengthwise.study": summary.state.study,
             "lengthwise.status": summary.status,
-            "lengthwise.message": self.state.message or "",
-            "lengthwise.git_commit": str(git.get("commit")),
-            "lengthwise.git_dirty": str(git.get("dirty")).lower(),
-            "lengthwise.python": str(provenance.get("python")),
-            "lengthwise.hostname": str(provenance.get("hostname")),
             "mlflow.source.name": "lengthwise",
             "mlflow.source.type": "LOCAL",
-            NOTE_TAG: description(summary, self.sentences, confirmed),
-            **{f"lengthwise.version.{make_key_part(n)}": str(v) for n, v in provenance.get("versions", {}).items()},
+            NOTE_TAG: write_note(summary),
         }
-        if git:
-            tags["mlflow.source.git.commit"] = git["commit"]
-        ends = [milliseconds(record.time) for record in self.records if record.kind == "end"]
-        end_ms = ends[-1] if self.state.ended else None
-        points: list[Point] = []
+        folders = state.codes[0]["folders"] if state.codes else []
+        if commit := next((folder["commit"] for folder in folders if folder["commit"]), None):
+            tags["mlflow.source.git.commit"] = commit
+        sections = (*sections_of(state.spec), "space", "search", "objective")
+        ends = [_milliseconds(record.time) for record in self.records if record.kind == "end"]
+        end_ms, points = ends[-1] if state.ended else None, []
         if summary.finished and end_ms is not None:
-            numbers: dict[str, float] = {
+            first = next((row for row in summary.rows if row.rank == 1), None)
+            values = {
                 "configurations": len(summary.rows),
                 "seeds_run": summary.seeds_run,
                 "seeds_failed": summary.seeds_failed,
+                "seeds_stopped": len(summary.stopped_at) if summary.may_stop else None,
+                "first_score": first.score if first else None,
+                "first_test": first.test.median if first and first.test else None,
             }
-            if summary.may_stop:
-                numbers["seeds_stopped"] = len(summary.stopped_at)
-            first = next((row for row in summary.rows if row.rank == 1 and row.score is not None), None)
-            if first is not None and first.score is not None:
-                numbers |= {"first_score": first.score, "first_test": first.test.median if first.test else math.nan}
-            points = [Point(key, 0, float(value), end_ms) for key, value in numbers.items()]
-        sections = (*sections_of(self.state.spec), "space", "search", "objective")
-        params = {key: text for section in sections for key, text in flatten(self.state.spec.get(section), section)}
-        status = {"complete": "FINISHED", "failed": "FAILED", "interrupted": "KILLED", STOPPED: "KILLED"}.get(
-            self.state.ended or "", "RUNNING"
-        )
-        return RunContents(
+            points = _points(values, end_ms)
+        return RunContents.within_limits(
             name=summary.name,
-            status=status,
-            start_ms=milliseconds(self.records[0].time),
+            status=STATUSES.get(state.ended or "", "RUNNING"),
+            start_ms=_milliseconds(self.records[0].time),
             end_ms=end_ms,
-            params=params,
+            params={key: text for section in sections for key, text in flatten(state.spec.get(section), section)},
             tags=tags,
             points=points,
-        ).within_limits()
+        )
 
-    def children(self) -> Iterator[tuple[Row, RunContents]]:
-        """Yield the runs of the configurations, by number."""
+    def configuration_runs(self, parent_run_id: str = "") -> Iterator[tuple[Row, RunContents]]:
+        """Yield the run of each configuration, by number, as a child of the run of the sweep."""
         begun = {r.fields["config_id"]: r.time for r in reversed(self.records) if r.kind == "configuration"}
-        by_configuration = dict(tuple(self.curves.groupby("config_id", observed=True)))
         for row in sorted(self.summary.rows, key=lambda row: row.number):
             configuration = self.state.configurations[row.config_id]
-            curves = by_configuration.get(row.config_id, self.curves.iloc[:0])
-            yield row, self._child(row, configuration, curves, begun[row.config_id])
+            packs = {member.pack_id for member in configuration.members.values()}
+            end_ms = max((self._times_ms.get((pack_id, None), 0) for pack_id in packs), default=0)
+            status = "FAILED" if row.failed else "FINISHED"
+            if not row.complete:
+                status = "KILLED" if self.state.ended or row.pruned_at is not None else "RUNNING"
+            points = list(self._progress_points(configuration))
+            if row.complete:
+                points += [*self._curve_points(row, end_ms), *self._summary_points(row, end_ms)]
+            values = {make_key_part(key): text for key, value in row.values.items() for _, text in flatten(value, key)}
+            resolved = {key: value for key, value in configuration.resolved.items() if key != "seed"}
+            yield (
+                row,
+                RunContents.within_limits(
+                    name=run_name(row)[:MAX_KEY],
+                    status=status,
+                    start_ms=_milliseconds(begun[row.config_id]),
+                    end_ms=end_ms if status != "RUNNING" else None,
+                    params=dict(flatten(resolved)) | values,
+                    tags=self._configuration_tags(row, configuration) | {"mlflow.parentRunId": parent_run_id},
+                    points=points,
+                ),
+            )
 
-    def _child(self, row: Row, configuration: ConfigurationState, curves: pd.DataFrame, begun: float) -> RunContents:
-        ended_ms = self.times.end_ms(configuration)
-        points = [*self._seed_points(row, configuration), *self._progress_points(configuration, curves)]
-        if row.complete:
-            points += [*self._band_points(row, ended_ms), *self._summary_points(row, ended_ms)]
-        values = {make_key_part(key): text for key, value in row.values.items() for _, text in flatten(value, key)}
-        params = dict(flatten({k: v for k, v in configuration.resolved.items() if k != "seed"})) | values
-        failed = {s: m.failed_at for s, m in sorted(configuration.members.items()) if m.status == "failed"}
+    def _configuration_tags(self, row: Row, configuration: ConfigurationState) -> dict[str, str]:
+        failed = [member for _, member in sorted(configuration.members.items()) if member.status == "failed"]
+        steps = [f"{m.seed}" + (f" (at step {m.failed_at})" if m.failed_at is not None else "") for m in failed]
         tags = self._tags("configuration") | {
             "lengthwise.config_id": row.config_id,
             "lengthwise.number": str(row.number),
             "lengthwise.seeds": f"{row.seeds_run} of {row.seeds_planned}",
-            "lengthwise.failed_seeds": ", ".join(
-                f"{s} (at step {at})" if at is not None else str(s) for s, at in failed.items()
-            ),
-            "lengthwise.form": row.form,
+            "lengthwise.failed_seeds": ", ".join(steps),
         }
-        if self.summary.finished and row.rank is not None and row.rank <= len(COLORS):
-            tags[COLOR_TAG] = COLORS[row.rank - 1]
         if row.pruned_at is not None:
             tags["lengthwise.pruned_at"] = str(row.pruned_at)
-        if self.summary.may_stop:
-            stopped = {s: m.stopped_at for s, m in sorted(configuration.members.items()) if m.stopped_at is not None}
-            tags["lengthwise.stopped_seeds"] = ", ".join(f"{s} (at step {at})" for s, at in stopped.items())
-        if not row.complete:
-            status = "KILLED" if self.state.ended or row.pruned_at is not None else "RUNNING"
-        else:
-            status = "FAILED" if row.failed else "FINISHED"
-        return RunContents(
-            name=run_name(row),
-            status=status,
-            start_ms=milliseconds(begun),
-            end_ms=ended_ms if status != "RUNNING" else None,
-            params=params,
-            tags=tags,
-            points=points,
-        ).within_limits()
+        if self.summary.finished and row.rank is not None and row.rank <= len(COLORS):
+            tags[COLOR_TAG] = COLORS[row.rank - 1]
+        return tags
 
-    def _band_points(self, row: Row, time_ms: int) -> Iterator[Point]:
+    def _curve_points(self, row: Row, time_ms: int) -> Iterator[Point]:
+        """Yield the curves against length: quartiles over seeds, and of the judged one every seed."""
         for metric in self.summary.headline:
             for average in self.summary.averages:
                 band = self.summary.bands.get((row.config_id, metric, average))
-                for statistic in ("median", "q25", "q75") if band else ():
-                    for length, value in zip(band.lengths, getattr(band, statistic), strict=True) if band else ():
-                        yield Point(self._key(metric, average, statistic), length, value, time_ms)
+                if band is None:
+                    continue
+                curves = {"median": band.median, "q25": band.q25, "q75": band.q75}
+                if (metric, average) == self.summary.objective_curve:
+                    curves |= {f"seed_{seed}": values for seed, values in band.seeds.items()}
+                for statistic, values in curves.items():
+                    key = f"{self._names[metric]}/{self._names[average]}/{statistic}"
+                    yield from (Point(key, *pair, time_ms) for pair in zip(band.lengths, values, strict=True))
 
-    def _summary_points(self, row: Row, time_ms: int) -> Iterator[Point]:
-        searched = {name: one["score"][0] for one, name in match_search(self.state)}
+    def _summary_points(self, row: Row, time_ms: int) -> list[Point]:
         values = {
             "score": row.score,
-            "search_score": searched.get(row.config_id),
+            "search_score": self._searched.get(row.config_id),
             "generalization_length": row.generalization_length,
             "area_beyond": row.area_beyond,
             "seeds_run": row.seeds_run,
@@ -174,54 +197,27 @@ class ContentsOfSweep:
             "seeds_stopped": len(row.stopped_at) if self.summary.may_stop else None,
             "stopped_at_median": statistics.median(row.stopped_at) if row.stopped_at else None,
         }
-        yield from (Point(key, 0, float(value), time_ms) for key, value in values.items() if value is not None)
+        return _points(values, time_ms)
 
-    def _seed_points(self, row: Row, configuration: ConfigurationState) -> Iterator[Point]:
-        metric, average = self.summary.objective_curve
-        mine = self.chosen[self.chosen["config_id"] == row.config_id]
-        for seed, rows in mine.groupby("seed"):
-            member = configuration.members[int(str(seed))]
-            if member.status in ("complete", "failed"):
-                time_ms = self.times.pack_end_ms(member.pack_id)
-                for length, value in zip(rows["length"], rows["value"], strict=True):
-                    yield Point(self._key(metric, average, f"seed_{seed}"), int(length), float(value), time_ms)
-
-    def _progress_points(self, configuration: ConfigurationState, curves: pd.DataFrame) -> Iterator[Point]:
+    def _progress_points(self, configuration: ConfigurationState) -> Iterator[Point]:
         """Yield medians over seeds at the training steps that every seed of the configuration has reached."""
-        packs = {member.pack_id: self.state.packs[member.pack_id] for member in configuration.members.values()}
-        if not packs:
-            return
-        end = math.inf if configuration.pruned_at is None else configuration.pruned_at
-        evaluated = set.intersection(*(set(pack.evaluations) for pack in packs.values()))
-        steps = sorted(step for step in evaluated if step <= end)
+        names = dict.fromkeys(member.pack_id for member in configuration.members.values())
+        packs = [self.state.packs[name] for name in names]
+        last = math.inf if configuration.pruned_at is None else configuration.pruned_at
+        shared = set.intersection(*(set(pack.evaluations) for pack in packs)) if packs else set()
         metric, average = self.summary.objective_curve
-        mine = curves[(curves["metric"] == metric) & (curves["average"] == average)]
-        mine = mine[mine["length"].isin(self.summary.objective.lengths)]
-        values: dict[int, dict[int, list[float]]] = {}  # by step and seed
-        for step, seed, value in zip(*(mine[name].tolist() for name in ("step", "seed", "value")), strict=True):
-            values.setdefault(step, {}).setdefault(seed, []).append(value)
-        for step in steps:
-            time_ms = max(self.times.evaluations[pack_id, step] for pack_id in packs)
+        objective, key = self.summary.objective, f"progress/{self._names[metric]}/{self._names[average]}"
+        for step in sorted(step for step in shared if step <= last):
+            time_ms = max(self._times_ms[name, step] for name in names)
             losses = [
                 loss
-                for pack in packs.values()
+                for pack in packs
                 for (config_id, _), loss in zip(pack.members, pack.evaluations[step]["loss"], strict=True)
                 if config_id == configuration.config_id
             ]
-            yield Point("progress/loss", step, self._median(losses, "minimize"), time_ms)
-            seeds = [float(np.mean(of_seed)) for of_seed in values.get(step, {}).values()]
-            yield Point(self._progress_key(), step, self._median(seeds, self.summary.objective.direction), time_ms)
-
-    def _median(self, values: Iterable[float], direction: str) -> float:
-        """Return the median over seeds (NaN for failed ones) by the objective's policy."""
-        return over_seeds(values, self.summary.objective.failed_seeds, direction).median
-
-    def _key(self, metric: str, average: str, statistic: str) -> str:
-        return f"{self.label[metric]}/{self.label[average]}/{statistic}"
-
-    def _progress_key(self) -> str:
-        metric, average = self.summary.objective_curve
-        return f"progress/{self.label[metric]}/{self.label[average]}"
+            judged = self._judged.get((configuration.config_id, step), ())
+            for name, values, direction in (("progress/loss", losses, "minimize"), (key, judged, objective.direction)):
+                yield Point(name, step, over_seeds(values, objective.failed_seeds, direction).median, time_ms)
 
     def _tags(self, kind: str) -> dict[str, str]:
         return {
@@ -230,3 +226,12 @@ class ContentsOfSweep:
             "lengthwise.sweep_id": self.sweep_id,
             "lengthwise.spec_hash": self.state.spec_hash,
         }
+
+
+def _points(values: dict[str, Any], time_ms: int) -> list[Point]:
+    """Return a point of each value that is not None, at step 0."""
+    return [Point(key, 0, float(value), time_ms) for key, value in values.items() if value is not None]
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)

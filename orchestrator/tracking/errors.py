@@ -46,32 +46,32 @@ def raising_tracking_error(uri: str, later: str = "", given: str | None = None) 
     try:
         yield
     except (OSError, MlflowException, SQLAlchemyError, ImportError) as error:  # requests' errors are OSErrors
-        named = f" --tracking-uri {shlex.quote(given)}" if given is not None else ""
-        kind, problem = TrackingError, _first_line(error)
-        if refusal := _refusal(error):
-            kind, problem = TrackingRefused, refusal
-        complete = f"\ncomplete it later with: {later}{named}" if later else ""
-        raise kind(f"MLflow at {uri}: {problem}{complete}") from error
+        refusal = _describe_refusal(error)
+        message = f"MLflow at {uri}: {refusal or _describe(error)}"
+        if later:
+            named = f" --tracking-uri {shlex.quote(given)}" if given is not None else ""
+            message += f"\ncomplete it later with: {later}{named}"
+        raise (TrackingRefused if refusal else TrackingError)(message) from error
 
 
-def _refusal(error: Exception) -> str | None:
-    """Return why a server refused a request, and what to do; None for any other error."""
+def _describe_refusal(error: Exception) -> str:
+    """Return why a server refused a request, and what to do; "" for any other error."""
     status = None
     if isinstance(error, MlflowException):
         status = error.get_http_status_code()
     elif isinstance(error, requests.HTTPError) and error.response is not None:  # of an upload
         status = error.response.status_code
     if status == 401:
-        variables = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
-        return f"this server rejects the user or the password, or asks for them; set {variables} to those of a user"
+        return "user or password rejected; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
     if status == 403 and "Invalid Host header" in str(error):
-        return "this server is not addressed by this name; ask its administrator to add it to --allowed-hosts"
+        return "host name rejected; the server's administrator must add it to --allowed-hosts"
     if status == 403:
-        return "this user lacks a permission: MANAGE on this experiment; ask the administrator of the server for it"
-    return None
+        return "permission denied; the server's administrator must give this user MANAGE on this experiment"
+    return ""
 
 
-def _first_line(error: Exception) -> str:
+def _describe(error: Exception) -> str:
+    """Return what failed and what to do about it; of an unknown error its first line."""
     text = str(error).strip()
     if type(error.__context__ or error) in (requests.ConnectionError, requests.ConnectTimeout):  # the text is urllib3's
         return "no MLflow server answers at this address; start one with: lengthwise ui, or correct the address"

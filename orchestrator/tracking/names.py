@@ -1,4 +1,4 @@
-"""Names that MLflow accepts, and times from the ledger."""
+"""Names that MLflow accepts, for metrics, parameters and runs."""
 
 import hashlib
 import json
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.record.ledger.records import Record
-from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.results.summary import Row
 from orchestrator.wording import format_values, label
 
@@ -19,11 +18,6 @@ def sweep_id(records: Sequence[Record]) -> str:
     first = records[0]
     facts = [first.time, first.fields["name"], first.fields["spec_hash"]]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
-
-
-def milliseconds(seconds: float) -> int:
-    """Return Unix seconds as milliseconds."""
-    return round(seconds * 1000)
 
 
 def make_key_part(text: str) -> str:
@@ -62,27 +56,3 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 def run_name(row: Row) -> str:
     """Return the name of a configuration's run, without its rank, which may change: `#3: lr 0.00316, dropout 0.3`."""
     return f"{label(row.number)}: {format_values(row.values) or row.config_id}"
-
-
-class EvaluationTimes:
-    """The times of evaluations and ends of packs in the ledger, in milliseconds; of repeated ones the first."""
-
-    def __init__(self, records: Iterable[Record]) -> None:
-        self.evaluations: dict[tuple[str, int], int] = {}  # by pack_id and step
-        self.last: dict[str, int] = {}  # the latest of each pack
-        self.ends: dict[str, int] = {}
-        for record in records:
-            if record.kind == "evaluation":
-                pack_id, step = record.fields["pack_id"], record.fields["step"]
-                time_ms = self.evaluations.setdefault((pack_id, step), milliseconds(record.time))
-                self.last[pack_id] = max(time_ms, self.last.get(pack_id, 0))
-            if record.kind == "pack_end":
-                self.ends.setdefault(record.fields["pack_id"], milliseconds(record.time))
-
-    def pack_end_ms(self, pack_id: str) -> int:
-        """Return when the pack's end was recorded, else its last evaluation; 0 without either."""
-        return self.ends.get(pack_id, self.last.get(pack_id, 0))
-
-    def end_ms(self, configuration: ConfigurationState) -> int:
-        """Return when the last pack of a configuration ended."""
-        return max((self.pack_end_ms(member.pack_id) for member in configuration.members.values()), default=0)

@@ -4,10 +4,11 @@ MLflow opens an experiment on an empty GenAI page and folds child runs under the
 the links contain the workflow and a filter, which unfolds the children: the ten best are drawn.
 """
 
-from collections.abc import Sequence
 from urllib.parse import quote
 
-from orchestrator.results.confirmed import Confirmed
+from orchestrator.report.sentences import answers, order_sentence
+from orchestrator.results.confirmations import read_confirmations
+from orchestrator.results.race_rounds import race_sentence
 from orchestrator.results.summary import Summary
 from orchestrator.wording import lengths_in_words
 
@@ -35,17 +36,22 @@ def sweep_links(server: str, experiment_id: str, parent_id: str) -> tuple[tuple[
     )
 
 
-def description(summary: Summary, sentences: Sequence[str] = (), confirmed: Sequence[Confirmed] = ()) -> str:
-    """Return the note on the page of the sweep's run (Markdown), with the report's `sentences` about its results."""
+def write_note(summary: Summary) -> str:
+    """Return the note on the page of the sweep's run (Markdown): the results in sentences, and how to read MLflow."""
     state = "finished" if summary.finished else f"**{summary.status}**"
+    race = [f"{race_sentence(summary.race)}."] if summary.race else []
+    confirmed = read_confirmations(summary) if summary.finished else ()
     lines = [
         f"Sweep `{summary.name}`, {state}: {summary.configurations_finished} of {summary.planned} configurations, "
         f"{summary.seeds_run} seeds run, {summary.seeds_failed} failed.",
+        *answers(summary),
+        *order_sentence(summary),
+        *race,
+        *(f"{confirmation.sentence}." for confirmation in confirmed),
         f"Ranked by the median over seeds of {summary.judged_name} at {lengths_in_words(summary.objective.lengths)}; "
         "lengths beyond these were not used for selection.",
         "In `<metric>/<average>/...` the step is the **length**; under `progress/` it is the training step.",
         "Runs are named by the label of the configuration, `#` and its number in drawn order; `rank` is a metric.",
         "The report (`report.html`) and every curve (`curves.parquet`) are among the artifacts.",
     ]
-    lines[1:1] = [*sentences, *(f"{one.sentence}." for one in confirmed)]
     return "\n\n".join(lines)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from orchestrator.errors import UserError
+from orchestrator.tracking.address import sqlite_file
 from orchestrator.tracking.errors import raising_tracking_error
-from orchestrator.tracking.sqlite_store import sqlite_file
 from orchestrator.tracking.store import every_page, open_client
 from trainers.errors import nearest
 
@@ -31,7 +31,7 @@ def read_runs(uri: str, experiment: str, is_asked: Callable[[str], bool]) -> Ite
         raise UserError(f"{uri}: there is no such file")  # MLflow would make it
     with raising_tracking_error(uri):
         client = open_client(uri)
-        known = {one.name: one.experiment_id for one in every_page(client.search_experiments)}
+        known = {logged.name: logged.experiment_id for logged in every_page(client.search_experiments)}
         if experiment not in known:
             hint = nearest(experiment, known)
             text = f"--experiment {experiment}: {uri} has no such experiment; it has: {', '.join(known) or 'none'}"

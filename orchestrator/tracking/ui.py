@@ -14,15 +14,17 @@ from pathlib import Path
 from mlflow.tracking import MlflowClient
 
 from orchestrator.errors import LengthwiseError, UserError
+from orchestrator.running.driving.interrupts import Interrupts
+from orchestrator.tracking.address import artifact_folder, default_uri, is_database, server_command, sqlite_file
 from orchestrator.tracking.errors import raising_tracking_error
 from orchestrator.tracking.pages import sweep_links
-from orchestrator.tracking.sqlite_store import artifact_folder, default_uri, initialise, sqlite_file
-from orchestrator.tracking.store import is_database, search_tagged, server_command
+from orchestrator.tracking.store import initialise, search_tagged
 from orchestrator.wording import counted
 from search_spaces.grammar.values import store_problem
 
 SHOWN_SWEEPS = 20
 PORTS = range(5000, 5100)  # MLflow's own and those after it
+START_SECONDS = 180.0  # of a busy machine; a server that has ended is noticed at once
 
 
 class UiServerError(LengthwiseError):
@@ -56,18 +58,16 @@ def serve(
         raise UserError(f"{uri}: there is no such file; publishing a sweep there makes it")
     if problem := store_problem(uri):
         raise UserError(f"{uri} {problem}; put a copy of the database there, or remove the file and publish again")
-    port = _choose_port(host, port)
+    port = choose_port(host, port)
     with raising_tracking_error(uri):
         initialise(uri)
-    with running_server(database, host, port, allowed_hosts) as (url, server):
-        found = sweeps_in(uri, url)
-        lines = [
-            f"{title}\n" + "\n".join(f"  {what}: {link}" for what, link in links)
-            for title, links in found[:SHOWN_SWEEPS]
-        ]
-        if older := len(found[SHOWN_SWEEPS:]):
-            lines.append(f"and {counted(older, 'older sweep')}, among the experiments of MLflow")
-        say("\n".join([f"MLflow runs at {url} (Ctrl-C ends it)", *lines]))
+    with suppress(KeyboardInterrupt), running_server(database, host, port, allowed_hosts) as (url, server):
+        sweeps = sweeps_in(uri, url)
+        say(f"MLflow runs at {url} (Ctrl-C ends it)")
+        for title, links in sweeps[:SHOWN_SWEEPS]:
+            say("\n".join([title, *(f"  {name}: {link}" for name, link in links)]))
+        if older := len(sweeps[SHOWN_SWEEPS:]):
+            say(f"and {counted(older, 'older sweep')}, among the experiments of MLflow")
         code = server.wait()
         raise UiServerError(f"the MLflow server ended by itself with exit code {code}; see {_log_file(database)}")
 
@@ -75,14 +75,13 @@ def serve(
 @contextmanager
 def running_server(
     database: Path, host: str = "127.0.0.1", port: int | None = None, allowed_hosts: str | None = None
-) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
     """Yield the address and the process of an MLflow server on a SQLite file, and leave no process behind.
 
-    Leaves the block when SIGTERM or SIGHUP arrives. Raises UiServerError if the server does not answer in 3 minutes.
+    A signal ends the block by KeyboardInterrupt. Raises UiServerError if the server does not answer in START_SECONDS.
     """
-    port = _choose_port(host, port)
-    url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
-    log = _log_file(database)
+    port = choose_port(host, port)
+    url, log = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}", _log_file(database)
     words = [
         *(sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"),
         *("--backend-store-uri", f"sqlite:///{database.resolve()}"),
@@ -95,40 +94,22 @@ def running_server(
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # it would start four more processes that are not needed
     }
-
-    is_starting, early = True, list[int]()  # a signal waits until the process is known, or nothing would end it
-
-    def leave(number: int, frame: object) -> None:
-        if is_starting:
-            early.append(number)
-        else:
-            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(0)
-
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
-        numbers.append(signal.SIGHUP)
-    previous = {number: signal.signal(number, leave) for number in numbers}
-    try:
-        with log.open("ab") as sink:  # MLflow's workers outlive a killed parent: a process group of their own
-            server = subprocess.Popen(
-                words, start_new_session=True, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
-            )
+    with Interrupts() as interrupts, log.open("ab") as sink:
+        server = None
         try:
-            is_starting = False
-            if early:
-                leave(early[0], None)
+            with interrupts.held():  # MLflow's workers outlive a killed parent: a process group of their own
+                server = subprocess.Popen(
+                    words, start_new_session=True, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
+                )
             _wait_for_answer(url, server, log)
             yield url, server
         finally:
-            for number in numbers:
-                signal.signal(number, signal.SIG_IGN)  # nothing interrupts the end
-            _end_group(server)
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+            if server is not None:
+                with interrupts.held():
+                    _end_group(server)
 
 
-def _choose_port(host: str, port: int | None) -> int:
+def choose_port(host: str, port: int | None) -> int:
     """Return `port`, or without one the first of PORTS that is free; raises UserError if it cannot be used."""
     for candidate in PORTS if port is None else [port]:
         with socket.socket() as probe:
@@ -137,16 +118,16 @@ def _choose_port(host: str, port: int | None) -> int:
                 probe.bind((host, candidate))
                 return candidate
             except (OSError, UnicodeError) as error:
-                problem = error
+                problem = getattr(error, "strerror", None) or error
     raise UserError(
-        f"--host {host} --port {candidate}: {getattr(problem, 'strerror', None) or problem}; allowed: a free port above"
-        " 1023; 127.0.0.1 (this machine alone), 0.0.0.0 (others, too), or another name or address of it"
+        f"--host {host} --port {candidate}: {problem}; allowed: a free port above 1023; 127.0.0.1 (this machine "
+        "alone), 0.0.0.0 (others, too), or another name or address of it"
     )
 
 
-def _wait_for_answer(url: str, server: "subprocess.Popen[bytes]", log: Path, seconds: float = 180.0) -> None:
+def _wait_for_answer(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy cannot reach this machine
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + START_SECONDS
     while True:
         with suppress(OSError), opener.open(f"{url}/health", timeout=2):
             return
@@ -172,11 +153,11 @@ def _log_file(database: Path) -> Path:
 def sweeps_in(uri: str, server: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     """Return the sweeps published at `uri`, newest first, as (study / sweep, links to their pages on `server`)."""
     client = MlflowClient(uri)
-    experiments = {experiment.experiment_id: experiment.name for experiment in client.search_experiments()}
-    runs = search_tagged(client, list(experiments), "kind", "sweep")
+    studies = {experiment.experiment_id: experiment.name for experiment in client.search_experiments()}
+    runs = search_tagged(client, "kind", "sweep", list(studies))
     return [
         (
-            f"{experiments[run.info.experiment_id]} / {run.data.tags['lengthwise.sweep']}",
+            f"{studies[run.info.experiment_id]} / {run.data.tags['lengthwise.sweep']}",
             sweep_links(server, run.info.experiment_id, run.info.run_id),
         )
         for run in sorted(runs, key=lambda run: -run.info.start_time)

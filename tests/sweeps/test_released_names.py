@@ -21,7 +21,6 @@ from orchestrator.record.kept.weights import kept_weights, load
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
-from orchestrator.report import artifacts
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summarise import summary
 from orchestrator.sweep.confirm import confirm, plan_confirmation
@@ -151,7 +150,7 @@ def test_a_sweep_and_its_confirmation_are_published_under_their_names(tmp_path: 
     folders = [copied(name, tmp_path) for name in ("finished", "finished-confirm")]
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     for folder in folders:
-        done, state = publish(folder, uri, artifacts=artifacts), SweepState.load(folder)
+        done, state = publish(folder, uri), SweepState.load(folder)
         client = MlflowClient(uri)
         parent = client.get_run(done.parent_run_id)
         assert parent.data.tags["lengthwise.spec_hash"] == state.spec_hash
@@ -162,7 +161,7 @@ def test_a_sweep_and_its_confirmation_are_published_under_their_names(tmp_path: 
         assert set(by_name) == set(state.configurations)
         for config_id, run in by_name.items():
             assert run.data.metrics["score"] == pytest.approx(state.configurations[config_id].score)
-        again = publish(folder, uri, artifacts=artifacts)
+        again = publish(folder, uri)
         assert (again.created, again.points) == (0, 0)
     then = state.provenance["confirms"]["configurations"]
     assert {name: run.data.metrics["search_score"] for name, run in by_name.items()} == {

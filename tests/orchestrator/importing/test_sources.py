@@ -19,7 +19,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.tracking.publish import publish
-from orchestrator.tracking.sqlite_store import initialise
+from orchestrator.tracking.store import initialise
 from tests.orchestrator.importing.conftest import make_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
@@ -49,10 +49,8 @@ def wide(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_the_runs_of_imported_results_have_their_settings(rows: pd.DataFrame, imported: Import, tmp_path: Path):
-    from orchestrator.report import artifacts
-
     uri = f"sqlite:///{tmp_path / 'store.db'}"
-    publish(imported(rows, study="sums").folder, uri, experiment="", artifacts=artifacts, sweep_files=False)
+    publish(imported(rows, study="sums").folder, uri, experiment="", sweep_files=False)
     client = mlflow.MlflowClient(uri)
     runs = client.search_runs([client.get_experiment_by_name("sums").experiment_id])
     params = {run.data.tags.get("lengthwise.number", "sweep"): run.data.params for run in runs}
@@ -62,10 +60,8 @@ def test_the_runs_of_imported_results_have_their_settings(rows: pd.DataFrame, im
 
 
 def test_own_results_in_mlflow_have_the_same_medians(own: Sweep, imported: Import, tmp_path: Path):
-    from orchestrator.report import artifacts
-
     uri = f"sqlite:///{tmp_path / 'store.db'}"
-    publish(own.folder, uri, experiment="", artifacts=artifacts, sweep_files=False)
+    publish(own.folder, uri, experiment="", sweep_files=False)
     pattern = r"(?P<metric>total_variation)/(?P<average>ema)/seed_(?P<seed>\d+)"
     sweep = imported(
         f"mlflow:{uri}", pattern=pattern, experiment="tests", step=6, metrics={"total_variation": "minimize"},

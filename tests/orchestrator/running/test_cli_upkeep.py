@@ -68,7 +68,7 @@ def test_mlflow_runs_are_deleted_with_their_sweep_and_no_others(lengthwise, tmp_
 
 def test_a_sweep_that_is_being_run_keeps_its_mlflow_runs(lengthwise, tmp_path, monkeypatch):
     folder, asked = shutil.copytree(RELEASED / "grid", tmp_path / "grid"), []
-    monkeypatch.setattr("orchestrator.tracking.deletion.delete_runs", lambda *given: asked.append(given) or {"a": 1})
+    monkeypatch.setattr("orchestrator.tracking.publish.delete_runs", lambda *given: asked.append(given) or {"a": 1})
     with SweepLock(folder):
         lengthwise.refuses("delete", folder, "--yes", "--mlflow", said="is being run by")
         assert not asked

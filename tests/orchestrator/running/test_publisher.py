@@ -1,7 +1,7 @@
 """A child process publishes a sweep; if it dies, the driver publishes the end. A thread writes the running page."""
 
 import os
-import signal
+import queue
 import time
 from multiprocessing import Pipe
 from pathlib import Path
@@ -10,9 +10,9 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from mlflow.tracking import MlflowClient
 
-from orchestrator.ending import publisher_process
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
+from orchestrator.tracking import publisher_process
 from tests.orchestrator.running.deaths import finish, with_words
 from tests.orchestrator.running.ledgers import records, wait_for
 
@@ -64,8 +64,7 @@ def test_a_process_exits_with_its_driver_though_a_request_waits():
     child = os.fork()
     if child == 0:
         mine.close()
-        publisher_process._exit_with_driver(theirs)
-        signal.pause()
+        publisher_process.receive(theirs, queue.SimpleQueue())
     theirs.close()
     mine.send_bytes(b"a request")
     time.sleep(0.3)

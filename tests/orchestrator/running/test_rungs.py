@@ -24,7 +24,7 @@ from orchestrator.results.scoring.rung_decision import decide_rung, scores_at_st
 from orchestrator.results.summarise import summary
 from orchestrator.running.schedulers import inline
 from orchestrator.statistics.effects.design import SURVIVORS
-from orchestrator.tracking.contents import ContentsOfSweep
+from orchestrator.tracking.contents import SweepRuns
 from search_spaces import Objective, Rungs, load_sweep
 from tests.orchestrator.running.deaths import INLINE, kill
 from tests.orchestrator.running.ledgers import (
@@ -417,8 +417,8 @@ def test_workers_of_ray_decide_alike(lengthwise, tiny, stage):
 @pytest.mark.slow
 def test_mlflow_shows_a_pruned_configuration_up_to_its_rung(stage):
     state = stage("race", *RATES, HALVING, pack=32).play()
-    contents = ContentsOfSweep(state, summary(state), read_records(state.folder), read_curves(state))
-    for row, run in contents.children():
+    contents = SweepRuns(summary(state), read_records(state.folder), read_curves(state))
+    for row, run in contents.configuration_runs():
         assert max(point.step for point in run.points if point.key == "progress/loss") == (row.pruned_at or 40)
 
 

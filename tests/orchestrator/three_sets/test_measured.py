@@ -17,13 +17,12 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report import artifacts
 from orchestrator.report.csv_tables import csv_tables
 from orchestrator.report.files import present, write_report
 from orchestrator.results.summarise import summary
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep.sweep import resume_sweep
-from orchestrator.tracking.contents import ContentsOfSweep
+from orchestrator.tracking.contents import SweepRuns
 from orchestrator.tracking.publish import publish
 from search_spaces import load_sweep
 from trainers.config.member import MemberConfig
@@ -103,7 +102,7 @@ def test_everything_is_read_when_the_task_is_gone_and_its_copy_cannot_be_importe
     present(folder, Console(width=400))
     assert "8 seeds ran" in capsys.readouterr().out
     assert dict(status_rows(state))["seeds"] == "8/8"
-    published = publish(folder, f"sqlite:///{tmp_path / 'm.db'}", artifacts=artifacts)
+    published = publish(folder, f"sqlite:///{tmp_path / 'm.db'}")
     assert published.completed == 4
 
 
@@ -132,8 +131,8 @@ def test_a_metric_that_a_task_has_got_since_is_no_part_of_a_sweep_that_is_gone_o
         assert [list(line) for line in lines] == [list(line) for line in csv_tables(whole)[name]], name
     write_report(folder)
     state = SweepState.load(folder)
-    contents = ContentsOfSweep(state, again, read_records(folder), read_curves(state))
-    points = [point.key for _, run in contents.children() for point in run.points]
+    contents = SweepRuns(again, read_records(folder), read_curves(state))
+    points = [point.key for _, run in contents.configuration_runs() for point in run.points]
     assert points and not any("steps_to" in key for key in points)
 
 

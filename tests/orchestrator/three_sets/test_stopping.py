@@ -13,14 +13,13 @@ from orchestrator.errors import DamagedLedger
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report import artifacts
 from orchestrator.report.csv_tables import csv_tables
 from orchestrator.report.files import write_report
 from orchestrator.results.scoring.validation_scores import read_validation_scores
 from orchestrator.results.summarise import summary
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep.sweep import resume_sweep
-from orchestrator.tracking.contents import ContentsOfSweep
+from orchestrator.tracking.contents import SweepRuns
 from tests.orchestrator.running.ledgers import same_curves
 
 STOPPING = (
@@ -74,15 +73,13 @@ def test_a_sweep_in_which_members_stop(ran, short_text):
     assert f"{count} stopped early" in page.read_text()
     assert pd.read_csv(table)["seeds_stopped"].sum() == count and (folder / "validation.csv").exists()
 
-    contents = ContentsOfSweep(state, result, read_records(folder), curves, artifacts.sentences(result))
-    runs = {row.config_id: run for row, run in contents.children()}
+    contents = SweepRuns(result, read_records(folder), curves)
+    runs = {row.config_id: run for row, run in contents.configuration_runs()}
     for row in result.rows:
         points = {point.key: point.value for point in runs[row.config_id].points}
         assert points["seeds_stopped"] == len(row.stopped_at)
         assert ("stopped_at_median" in points) == bool(row.stopped_at)
-        said = runs[row.config_id].tags.get("lengthwise.stopped_seeds", "")
-        assert said.count("at step") == len(row.stopped_at)
-    assert {point.key for point in contents.parent().points} >= {"seeds_stopped"}
+    assert {point.key for point in contents.sweep_run().points} >= {"seeds_stopped"}
 
 
 def test_a_sweep_without_stopping_says_nothing_of_it(ran, short_text):
@@ -163,6 +160,6 @@ def test_packs_that_end_at_different_evaluations_make_one_report(ran):
         assert mine.test == other.test and not mine.failed
     write_report(one, results[one])
     state = SweepState.load(one)
-    contents = ContentsOfSweep(state, results[one], read_records(one), read_curves(state))
-    for _, run in contents.children():
+    contents = SweepRuns(results[one], read_records(one), read_curves(state))
+    for _, run in contents.configuration_runs():
         assert any(point.key == "progress/loss" and point.step == 60 for point in run.points)

@@ -1,8 +1,7 @@
-"""A sweep with an empty MLflow store beside it, artifacts that cost nothing, and what a store should hold of it."""
+"""A sweep with an empty MLflow store beside it, reports that cost nothing, and what a store should hold of it."""
 
 import shutil
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,38 +10,31 @@ import pytest
 
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Summary
+from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.publish import publish as publish_sweep
-from orchestrator.tracking.sqlite_store import default_uri, initialise
+from orchestrator.tracking.store import initialise
 
 SPEC = {"task.vocabulary": 8, "objective.lengths": [6]}
 DRAWS = [{"training.learning_rate": 10.0**-k, "training.batch_size": 16 * k} for k in (2, 3, 4)]
 
 
-class Handed:
-    """Artifacts of a few bytes; counts how often they were asked for."""
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The folders whose report was written; it is a page of a few bytes."""
+    written: list[Path] = []
 
-    def __init__(self) -> None:
-        self.asked = 0
+    def write(folder: Path, result: Summary, curves: pd.DataFrame) -> None:
+        written.append(folder)
+        (folder / "report.html").write_bytes(b"<p>The page.</p>")
 
-    def sentences(self, result: Summary) -> list[str]:
-        return [f"{result.name} is *well*."]
-
-    def sweep_files(self, result: Summary, curves: pd.DataFrame) -> dict[Path, str]:
-        self.asked += 1
-        page = result.folder / "report.html"
-        page.write_bytes(b"<p>The page.</p>")
-        return {page: ""}
+    monkeypatch.setattr("orchestrator.tracking.publish.write_report", write)
+    return written
 
 
 @pytest.fixture
-def artifacts() -> Handed:
-    return Handed()
-
-
-@pytest.fixture
-def publish(artifacts: Handed) -> Callable[..., Any]:
-    """`publish`, with `artifacts` handed over."""
-    return partial(publish_sweep, artifacts=artifacts)
+def publish(reports: list[Path]) -> Callable[..., Any]:
+    """`publish` with such reports."""
+    return publish_sweep
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.tracking.sqlite_store import default_uri
+from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.ui import running_server, sweeps_in
 
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")

@@ -4,6 +4,7 @@ import json
 import os
 import threading
 import time
+from dataclasses import asdict
 from functools import partial
 from multiprocessing import Pipe
 from types import SimpleNamespace
@@ -12,14 +13,13 @@ import psutil
 import pytest
 from mlflow.tracking import MlflowClient
 
-from orchestrator.ending import publisher_process
-from orchestrator.ending.publisher import LONGEST_SECONDS, Attempt, Publisher
-from orchestrator.ending.publisher_process import attempt, follow
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.errors import OUTAGE
 from orchestrator.tracking.publish import publish
-from orchestrator.tracking.sqlite_store import default_uri
+from orchestrator.tracking.publisher import LONGEST_SECONDS, Attempt, Publisher
+from orchestrator.tracking.publisher_process import follow, try_to_publish
 from orchestrator.wording import command
 from search_spaces import Tracking
 from tests.mlflow_points import assert_complete
@@ -30,62 +30,50 @@ SENT = SimpleNamespace(uri="uri", links=())
 
 
 @pytest.mark.slow
-def test_a_dead_server_is_a_problem_in_words_within_seconds(sweep, artifacts, monkeypatch):
+def test_a_dead_server_is_a_problem_in_words_within_seconds(sweep, monkeypatch):
     for key in OUTAGE:
         monkeypatch.delenv(key, raising=False)
     address = f"http://127.0.0.1:{free_ports(1)[0]}"
-    result = attempt(sweep.folder, partial(publish, sweep.folder, address, artifacts=artifacts))
+    result = try_to_publish(sweep.folder, partial(publish, sweep.folder, address))
     assert {key: os.environ.get(key) for key in OUTAGE} == OUTAGE  # by MLflow's own settings it would take minutes
     assert address in result.problem and command("publish", sweep.folder) in result.problem
 
 
-class Ledger:
-    """A ledger that grows, seen by `follow`: each pass and each wait without one takes the next content."""
+class Growing:
+    """A ledger that grows as `follow` waits, and what is published and sent of it."""
 
-    def __init__(self, folder, contents):
-        self.file, self.contents, self.passes, self.sent = folder / LEDGER_FILE, iter(contents), [], []
+    def __init__(self, folder, contents, problems=()):
+        self.file, self.contents, self.problems = folder / LEDGER_FILE, iter(contents), iter(problems)
+        self.published, self.sent = [], []
+        follow(folder, self.publish, self.has_ended, lambda attempt: self.sent.append(attempt.problem))
 
-    def poll(self, seconds):
-        try:
-            self.file.write_bytes(next(self.contents))
-        except StopIteration:
-            return True
-        return False
-
-    def recv_bytes(self): ...
-
-    def send_bytes(self, answer):
-        self.sent.append(json.loads(answer)["problem"])
+    def has_ended(self, seconds):
+        content = next(self.contents, None)
+        self.file.write_bytes(content or b"")
+        return content is None
 
     def publish(self):
-        self.passes.append(self.file.read_bytes())
-        return SENT
-
-
-def test_a_pass_comes_at_once_and_after_new_scores(tmp_path):
-    ledger = Ledger(tmp_path, [EVALUATION, EVALUATION * 2, EVALUATION + SCORE, EVALUATION + SCORE, SCORE * 9])
-    follow(ledger, tmp_path, ledger.publish)
-    assert ledger.passes == [EVALUATION, EVALUATION + SCORE, SCORE * 9]
-
-
-def test_a_pass_that_failed_is_repeated_and_a_refusal_is_sent_once(tmp_path):
-    ledger, problems = Ledger(tmp_path, [SCORE] * 5), iter([OSError("down"), UserError("no such user")] * 2)
-
-    def fail():
-        ledger.publish()
-        if problem := next(problems, None):
+        self.published.append(self.file.read_bytes())
+        if problem := next(self.problems, None):
             raise problem
         return SENT
 
-    follow(ledger, tmp_path, fail)
-    assert len(ledger.passes) == 5 and ledger.sent == ["no such user"]
+
+def test_it_is_published_at_once_and_after_new_scores(tmp_path):
+    grown = Growing(tmp_path, [EVALUATION, EVALUATION * 2, EVALUATION + SCORE, EVALUATION + SCORE, SCORE * 9])
+    assert grown.published == [EVALUATION, EVALUATION + SCORE, SCORE * 9]
+
+
+def test_what_failed_is_repeated_and_a_refusal_is_sent_once(tmp_path):
+    grown = Growing(tmp_path, [SCORE] * 5, [OSError("down"), UserError("no such user")] * 2)
+    assert len(grown.published) == 5 and grown.sent == ["no such user"]
 
 
 def test_even_an_unexpected_error_is_a_problem_in_words(tmp_path):
     def broken():
         raise RuntimeError("no such luck")
 
-    problem = attempt(tmp_path, broken).problem
+    problem = try_to_publish(tmp_path, broken).problem
     assert problem is not None and "RuntimeError: no such luck" in problem and "lengthwise publish" in problem
 
 
@@ -97,32 +85,36 @@ def publisher(tmp_path):
     return made
 
 
+def send(publisher, attempt):
+    publisher.theirs.send_bytes(json.dumps(asdict(attempt)).encode())
+
+
 def test_the_end_waits_for_the_last_pass_so_long_and_no_longer(publisher, tmp_path):
-    publisher_process._send(publisher.theirs, Attempt(problem="refused", is_refused=True), is_last=False)
+    send(publisher, Attempt(problem="refused", is_refused=True))
     began = time.monotonic()
     late = publisher.wait(0.5)
     assert 0.5 <= time.monotonic() - began < 5 and command("publish", tmp_path) in late.problem
-    publisher_process._send(publisher.theirs, Attempt("uri", (("name", "link"),)), is_last=True)
-    assert publisher.wait(60) == Attempt("uri", [["name", "link"]])
+    send(publisher, Attempt("uri", (("name", "link"),), is_last=True))
+    assert publisher.wait(60) == Attempt("uri", [["name", "link"]], is_last=True)
     publisher.theirs.close()
     assert command("publish", tmp_path) in publisher.wait(60).problem
     assert LONGEST_SECONDS == 30
 
 
 def test_refusals_are_read_while_the_sweep_runs(publisher):
-    assert publisher.read_notices() == []
-    publisher_process._send(publisher.theirs, Attempt(problem="no such user", is_refused=True), is_last=False)
-    assert publisher.read_notices() == ["no such user"] and publisher.read_notices() == []
+    assert publisher.read_refusals() == []
+    send(publisher, Attempt(problem="no such user", is_refused=True))
+    assert publisher.read_refusals() == ["no such user"] and publisher.read_refusals() == []
 
 
-def test_a_pass_waits_for_another_one(sweep, artifacts):
+def test_publishing_waits_for_another_process(sweep, reports):
     """Two at once could create a run twice."""
     entered, leave, results = threading.Event(), threading.Event(), []
-    first = {"artifacts": artifacts, "on_progress": lambda *_: (entered.set(), leave.wait(60))}
+    first = {"on_progress": lambda *_: (entered.set(), leave.wait(60))}
     live = threading.Thread(target=publish, args=[sweep.folder], kwargs=first)
     live.start()
     assert entered.wait(60)
-    last = threading.Thread(target=lambda: results.append(publish(sweep.folder, artifacts=artifacts)))
+    last = threading.Thread(target=lambda: results.append(publish(sweep.folder)))
     last.start()
     last.join(0.5)
     assert last.is_alive()

@@ -16,8 +16,8 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.tracking import ui
+from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.errors import TrackingError
-from orchestrator.tracking.sqlite_store import default_uri
 from orchestrator.tracking.ui import serve
 from tests.mlflow_points import artifact
 from tests.ports import free_ports

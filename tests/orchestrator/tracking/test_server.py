@@ -13,8 +13,8 @@ from mlflow.tracking import MlflowClient
 
 from orchestrator.errors import UserError
 from orchestrator.tracking import ui
+from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.errors import TrackingError
-from orchestrator.tracking.sqlite_store import default_uri
 from orchestrator.tracking.ui import PORTS, UiServerError, running_server, serve
 from tests.mlflow_points import artifact, assert_complete, rows_of
 from tests.ports import free_ports
@@ -75,4 +75,4 @@ def test_the_port_is_the_first_that_is_free():
     with socket.socket() as taken:
         with suppress(OSError):
             taken.bind(("127.0.0.1", PORTS.start))
-        assert ui._choose_port("127.0.0.1", None) in PORTS[1:]
+        assert ui.choose_port("127.0.0.1", None) in PORTS[1:]

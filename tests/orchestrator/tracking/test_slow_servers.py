@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.tracking.deletion import delete_runs
+from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.errors import OUTAGE, TrackingError, TrackingRefused
-from orchestrator.tracking.sqlite_store import default_uri
+from orchestrator.tracking.publish import delete_runs
 from orchestrator.wording import command
 from tests.ports import free_ports
 

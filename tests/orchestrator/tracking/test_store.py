@@ -8,6 +8,7 @@ from mlflow.entities import Metric
 from mlflow.store.tracking.abstract_store import AbstractStore
 from mlflow.tracking import MlflowClient
 
+from orchestrator.tracking import pages
 from orchestrator.tracking.errors import TrackingError
 from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG
 from orchestrator.tracking.store import Store
@@ -62,7 +63,7 @@ def test_an_extended_sweep_keeps_its_runs_and_what_a_user_gave_them(
     lengthwise.succeeds("extend", trained_sweep, "--seeds", "3", "--configurations", "4")
     fresh = publish(trained_sweep, f"sqlite:///{trained_sweep.parent}/fresh.db", sweep_files=False)
     if not deletes:
-        monkeypatch.setattr("orchestrator.tracking.store.sqlite_file", lambda uri: None)
+        monkeypatch.setattr("orchestrator.tracking.store.is_database", lambda uri: False)
     again = publish(trained_sweep, sweep_files=False)
     assert (again.parent_run_id, again.created) == (done.parent_run_id, 1)
     after = {run.info.run_id: run for run in children(client, done.parent_run_id)}
@@ -95,12 +96,12 @@ def points_of(client: MlflowClient, run_id: str, key: str) -> dict[int, float]:
     return {point.step: point.value for point in history}
 
 
-def test_the_note_of_the_sweep_is_written_again_until_a_user_changes_it(sweep, artifacts, publish):
+def test_the_note_of_the_sweep_is_written_again_until_a_user_changes_it(sweep, publish, monkeypatch):
     done = publish(sweep.folder, sweep_files=False)
     client = MlflowClient(done.uri)
 
     def publish_note(sentence: str) -> str:
-        artifacts.sentences = lambda result: [sentence]
+        monkeypatch.setattr(pages, "answers", lambda result: [sentence])
         publish(sweep.folder, sweep_files=False)
         return client.get_run(done.parent_run_id).data.tags[NOTE_TAG]
 

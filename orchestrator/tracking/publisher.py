@@ -25,12 +25,14 @@ class Attempt:
     """The address and the links of what was published, or the problem in words.
 
     `is_refused`: whether the problem stays until the user acts: true for a wrong password, false for an outage.
+    `is_last`: whether it was the one after the end of the sweep.
     """
 
     uri: str = ""
     links: tuple[tuple[str, str], ...] = ()
     problem: str | None = None
     is_refused: bool = False
+    is_last: bool = False
 
 
 class Publisher:
@@ -39,34 +41,33 @@ class Publisher:
     def __init__(self) -> None:
         self._connection, theirs = Pipe()
         with theirs:
-            self._process = start_child("orchestrator.ending.publisher_process", theirs.fileno())
+            self._process = start_child("orchestrator.tracking.publisher_process", theirs.fileno())
 
     def follow(self, folder: Path, tracking: Tracking) -> None:
         """Let it publish the running sweep in `folder` after new scores."""
         self._folder = folder
         self._send(folder=str(folder), uri=tracking.uri or "", experiment=tracking.experiment or "")
 
-    def read_notices(self) -> list[str]:
+    def read_refusals(self) -> list[str]:
         """Return why MLflow rejected the user since the last call; each reason comes once."""
-        notices = list[str]()
+        refusals = list[str]()
         with suppress(EOFError, OSError):
             while self._connection.poll(0):
-                notices.append(str(json.loads(self._connection.recv_bytes())["problem"]))
-        return notices
+                refusals.append(str(self._receive().problem))
+        return refusals
 
     def begin_end(self) -> None:
         """Let it publish the sweep, which has ended, for the last time."""
         self._send()
 
     def wait(self, seconds: float = LONGEST_SECONDS) -> Attempt:
-        """Return the result of the last pass, or that there is none after so many seconds."""
+        """Return the last attempt, or that there is none after so many seconds."""
         deadline = time.monotonic() + seconds
         problem = f"publishing to MLflow did not end in {seconds:.0f} s"
         try:
             while self._connection.poll(max(0.0, deadline - time.monotonic())):
-                answer = json.loads(self._connection.recv_bytes())
-                if answer.pop("is_last"):
-                    return Attempt(**answer)
+                if (attempt := self._receive()).is_last:
+                    return attempt
         except (EOFError, OSError):
             problem = "the process that publishes to MLflow has died"
         return Attempt(problem=f"{problem}; complete it with: {command('publish', self._folder)}")
@@ -83,3 +84,6 @@ class Publisher:
     def _send(self, **request: str) -> None:
         with suppress(OSError):  # it has died: `wait` will find the connection closed
             self._connection.send_bytes(json.dumps(request).encode())
+
+    def _receive(self) -> Attempt:
+        return Attempt(**json.loads(self._connection.recv_bytes()))

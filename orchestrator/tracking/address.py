@@ -1,0 +1,93 @@
+"""Addresses of MLflow stores: which of them a sweep is published to, and the files of a SQLite store.
+
+Imports neither MLflow nor anything that is slow: commands that begin a sweep ask for its address.
+"""
+
+import os
+import shlex
+import socket
+from pathlib import Path
+
+from orchestrator.errors import UserError
+from orchestrator.record.state.state import SweepState
+from orchestrator.redaction import URI_VARIABLE, without_password
+from orchestrator.wording import command
+from search_spaces.grammar.values import STORES, make_store_absolute, store_problem
+
+
+def uri_of_variable() -> str | None:
+    """Return the address in MLFLOW_TRACKING_URI, without password and for any current folder, None without one.
+
+    Raises UserError if lengthwise cannot publish there.
+    """
+    uri = without_password(os.environ.get(URI_VARIABLE, ""))
+    if not uri:
+        return None
+    if problem := store_problem(uri):
+        raise UserError(
+            f"{URI_VARIABLE}={uri} {problem}; allowed: {STORES}; "
+            "--tracking-uri '' publishes to a SQLite file in the storage folder"
+        )
+    return make_store_absolute(uri)
+
+
+def tracking_uri_of(state: SweepState, uri: str | None = None) -> str:
+    """Return the address that a sweep is published to, without password.
+
+    That is `uri`, else the one that its file names, else that of the variable; "" is SQLite beside the sweep. The file
+    of a sweep from another machine is not trusted, because the user's token would be sent to the address in it:
+    UserError, unless the variable names one. A machine is known by its host name.
+    """
+    if uri is None:
+        named = (state.spec.get("tracking") or {}).get("uri")
+        is_trusted = named is not None and is_from_this_machine(state)
+        uri = named if is_trusted else uri_of_variable()
+        if uri is None and named is not None:
+            raise UserError(
+                f"{state.folder}: written on {' and '.join(_hosts(state))}, and names the MLflow at {named}; if you "
+                f"trust it: {command('publish', state.folder)} --tracking-uri {shlex.quote(named)}"
+            )
+    return make_store_absolute(without_password(uri or default_uri(state.folder.resolve().parent)))
+
+
+def is_from_this_machine(state: SweepState) -> bool:
+    """Return whether a sweep was begun or resumed on this machine, so that the addresses it names can be trusted."""
+    return socket.gethostname() in _hosts(state)
+
+
+def _hosts(state: SweepState) -> list[str]:
+    return list(dict.fromkeys(str(origin.get("hostname")) for origin in (state.provenance, *state.resumes)))
+
+
+def default_uri(storage: Path) -> str:
+    """Return the URI of the SQLite store of a storage folder."""
+    return f"sqlite:///{(storage / 'mlflow.db').resolve()}"
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """Return the absolute path of a `sqlite:///` URI; None for any other."""
+    return Path(uri.removeprefix("sqlite:///")).resolve() if uri.startswith("sqlite:///") else None
+
+
+def is_server(uri: str) -> bool:
+    """Return whether a store is a server of MLflow."""
+    return uri.startswith(("http://", "https://"))
+
+
+def is_database(uri: str) -> bool:
+    """Return whether a store is a database, whose values can be deleted: a SQLite file, or PostgreSQL and its like."""
+    return uri.startswith(("sqlite", "postgresql", "mysql", "mssql"))
+
+
+def artifact_folder(storage: Path, uri: str = "") -> Path:
+    """Return the folder of artifacts: beside a SQLite file, for another database in the storage folder."""
+    database = sqlite_file(uri)
+    return (storage if database is None else database.parent).resolve() / "mlartifacts"
+
+
+def server_command(uri: str, storage: Path) -> str:
+    """Return the command that starts a server of MLflow on a store."""
+    if sqlite_file(uri) or not is_database(uri):
+        return f"lengthwise ui --tracking-uri {shlex.quote(uri)}"
+    artifacts = str(artifact_folder(storage))
+    return shlex.join(["mlflow", "server", "--backend-store-uri", uri, "--default-artifact-root", artifacts])

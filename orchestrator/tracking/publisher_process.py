@@ -1,0 +1,93 @@
+"""A child process of the driver that publishes a sweep to MLflow: while it runs, after new scores, and at its end."""
+
+import json
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import LengthwiseError
+from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.redaction import mask_log_records
+from orchestrator.running.children.child import load
+from orchestrator.tracking.publisher import Attempt
+from orchestrator.wording import command
+
+PAUSE = 5.0  # seconds between two looks at the ledger; after publishing at least four times its duration
+_SCORE = b'"kind":"score"'  # as `records.encode` writes it
+
+_log = logging.getLogger(__name__)
+
+
+def serve(descriptor: int) -> None:
+    """Publish the sweep that the driver names over this connection, until the driver says that it has ended."""
+    mask_log_records()
+    connection: Connection[bytes, bytes] = Connection(descriptor)
+    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=receive, args=[connection, requests], daemon=True).start()  # so this must not fork
+    load("orchestrator.tracking.publish")  # imports MLflow while the driver checks the sweep
+    from orchestrator.tracking.publish import publish
+
+    request = json.loads(requests.get())
+    folder = Path(request["folder"])
+    publish_sweep = partial(publish, folder, request["uri"], experiment=request["experiment"])
+
+    def has_ended(seconds: float) -> bool:
+        try:
+            return requests.get(timeout=seconds) is not None
+        except queue.Empty:
+            return False
+
+    def send(attempt: Attempt) -> None:
+        connection.send_bytes(json.dumps(asdict(attempt)).encode())
+
+    follow(folder, partial(publish_sweep, sweep_files=False), has_ended, send)
+    send(replace(try_to_publish(folder, publish_sweep), is_last=True))
+
+
+def receive(connection: "Connection[bytes, bytes]", requests: "queue.SimpleQueue[bytes]") -> None:
+    """Put requests of the driver into a queue; end the process when the driver dies, whatever it is waiting for."""
+    try:
+        while True:
+            requests.put(connection.recv_bytes())
+    except (EOFError, OSError):
+        os._exit(1)
+
+
+def follow(
+    folder: Path, publish: Callable[[], Any], has_ended: Callable[[float], bool], send: Callable[[Attempt], None]
+) -> None:
+    """Call `publish` at once and after new scores, until `has_ended` (seconds to wait); send each refusal once."""
+    published, pause, refusals = -1, 0.0, set[str]()
+    while not has_ended(pause):
+        began, pause = time.monotonic(), PAUSE
+        scores = (folder / LEDGER_FILE).read_bytes().count(_SCORE)
+        if scores == published:
+            continue
+        attempt = try_to_publish(folder, publish)
+        if attempt.problem is None:
+            published = scores
+        elif attempt.is_refused and attempt.problem not in refusals:
+            refusals.add(attempt.problem)
+            send(attempt)
+        pause = max(PAUSE, 4 * (time.monotonic() - began))
+
+
+def try_to_publish(folder: Path, publish: Callable[[], Any]) -> Attempt:
+    """Call `publish` for the sweep in `folder` and return its result or its problem; never raises."""
+    try:
+        published = publish()
+        return Attempt(published.uri, published.links)
+    except LengthwiseError as error:
+        return Attempt(problem=str(error), is_refused=error.exit_code == 2)
+    except Exception as error:
+        _log.debug("publishing %s failed", folder, exc_info=True)
+        failed = f"publishing to MLflow failed ({type(error).__name__}: {error})"
+        return Attempt(problem=f"{failed}; complete it with: {command('publish', folder)}")
