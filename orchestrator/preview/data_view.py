@@ -52,7 +52,7 @@ def examples(member: MemberConfig, count: int) -> list[Example]:
     rows = member.training.batch_size
     for step in range(1, -(-count // rows) + 1):
         inputs = ((batch, row) for batch in _batches(member, step) for row in range(batch.tokens.shape[1]))
-        shown += [_show(member.task, *where) for where in itertools.islice(inputs, count - len(shown))]
+        shown += [_format_example(member.task, *pair) for pair in itertools.islice(inputs, count - len(shown))]
     return shown[:1] if all(example == shown[0] for example in shown) else shown
 
 
@@ -63,27 +63,23 @@ def annotations(member: MemberConfig) -> list[str]:
 
 
 def example_lines(shown: Sequence[Example], named: Sequence[str] = ()) -> list[str]:
-    """Return tokens above their targets and the `named` values, aligned if all have the same number of words.
+    """Return tokens above their targets and the `named` values, in columns if all have the same number of words.
 
     Single characters have no blanks between them.
     """
     below = " and ".join(", ".join(["their targets", *named]).rsplit(", ", 1))
     lines = [f"the first inputs it trains on, above {below}:", ""] if shown else []
     for rows in shown:
-        if len({len(words) for words in rows}) > 1:
-            lines += [*(" ".join(words) for words in rows), ""]
-            continue
-        widths = [max(map(len, words)) for words in zip(*rows, strict=True)]
-        several = any(" " in word for words in rows for word in words)
-        blank = "  " if several else "" if max(widths) == 1 else " "
-        for words in rows:
-            aligned = (word.ljust(width) for word, width in zip(words, widths, strict=True))
-            lines.append(blank.join(aligned).rstrip())
-        lines.append("")
+        blank, widths = " ", [0] * max(map(len, rows))
+        if len({len(words) for words in rows}) == 1:
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            has_several = any(" " in word for words in rows for word in words)
+            blank = "  " if has_several else "" if max(widths) == 1 else " "
+        lines += [blank.join(map(str.ljust, words, widths)).rstrip() for words in rows] + [""]
     return lines
 
 
-def _show(task: Task, batch: Batch, row: int) -> Example:
+def _format_example(task: Task, batch: Batch, row: int) -> Example:
     """Return a row of a batch as text: tokens, targets, annotations."""
     tokens, targets = task.format_row(batch, row)
     values: list[Any] = [getattr(batch, name) for name in ANNOTATIONS]

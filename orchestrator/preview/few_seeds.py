@@ -19,23 +19,23 @@ def warn_of_few_seeds(spec: SweepSpec) -> Iterator[str]:
     """
     racing = spec.search.racing
     seeds = len(spec.seeds) if racing is None else min(racing.first, len(spec.seeds))
-    which = "" if racing is None else " of the first round of the race, which are all that a configuration surely has,"
+    which = "" if racing is None else " of the first round of the race"
     for key, values in _categories(spec).items():
         tests = comb(len(values), 2)
         needed = fewest_pairs(tests)
         if seeds < needed:
             corrected = f" after Holm's correction for {tests} pairs of values" if tests > 1 else ""
             yield (
-                f"{seeds} seeds{which} cannot tell the {len(values)} values of {key} apart: no p can be below "
-                f"{ALPHA:g}{corrected}; that takes {needed} seeds"
+                f"{key}: {seeds} seeds{which} are too few to tell its {len(values)} values apart at p < "
+                f"{ALPHA:g}{corrected}; needed: {needed} seeds"
             )
 
 
 def _categories(spec: SweepSpec) -> dict[str, tuple[Any, ...]]:
     """Return the values of every searched key that has two or more and not numbers alone."""
-    found = {key: domain.values for key, domain in spec.space.items() if isinstance(domain, Choice | Grid)}
+    categories = {key: domain.values for key, domain in spec.space.items() if isinstance(domain, Choice | Grid)}
     listed, fixed = spec.search.listed or (), {section: getattr(spec, section) for section in spec.sections}
     for key in dict.fromkeys(key for values in listed for key in values):
         given = (values.get(key, lookup(fixed, key)) for values in listed)
-        found[key] = tuple({value_key(value): value for value in given if value is not ABSENT}.values())
-    return {key: values for key, values in found.items() if len(values) > 1 and not is_numeric(values)}
+        categories[key] = tuple({value_key(value): value for value in given if value is not ABSENT}.values())
+    return {key: values for key, values in categories.items() if len(values) > 1 and not is_numeric(values)}

@@ -17,7 +17,7 @@ from orchestrator.plan.packing.cutting import makespan
 from orchestrator.plan.packing.packs import Cluster, Pack, Packer
 from orchestrator.plan.rounds import SMALL_WEIGHTS, PlannedRound, plan_rounds, planned_bytes
 from orchestrator.preview.few_seeds import warn_of_few_seeds
-from orchestrator.preview.program import run_to_first_report
+from orchestrator.preview.smoke import run_to_first_report
 from orchestrator.running.schedulers import inline, local
 from orchestrator.running.schedulers.choice import (
     choose_scheduler,
@@ -94,33 +94,31 @@ def _forecast_engine(
     here = find_cluster(spec, workers)
     packer = Packer(spec, here)
     packs_of_rounds = [
-        packer([(configuration, part.seeds) for configuration in distinct[: part.configurations]]) for part in rounds
+        packer([(configuration, planned.seeds) for configuration in distinct[: planned.configurations]])
+        for planned in rounds
     ]
-    packs = [pack for round_packs in packs_of_rounds for pack in round_packs]
+    packs = [pack for packs_of_round in packs_of_rounds for pack in packs_of_round]
     by_id = {configuration.config_id: configuration for configuration in configurations}
     examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
     costs = {key: cost_of(member) for key, member in examples.items()}
     step_seconds = _measure_steps(packs, examples, costs)
 
-    # Later generations of a search are taken to cost as much as the first.
+    # The member-steps of every pack by round; later generations of a search are taken to cost as much as the first.
     growth = search.total(spec) / len(configurations)
-    gpus = spec.resources.gpus
-    may_stop = any(member.training.stop is not None for member in examples.values())
-    most = "at most " if may_stop else ""
-    member_steps = growth * sum(
-        part.share * pack.steps * len(pack.members)
-        for part, run in zip(rounds, packs_of_rounds, strict=True)
-        for pack in run
-    )
-    uses: dict[str, float | None] = {"member_steps": round(member_steps)}
-    time = "not measured: a step is too large for this machine"
+    member_steps = [
+        [(pack.structural_key, planned.share * pack.steps * len(pack.members)) for pack in packs_of_round]
+        for planned, packs_of_round in zip(rounds, packs_of_rounds, strict=True)
+    ]
+    total_steps = growth * sum(steps for of_round in member_steps for _, steps in of_round)
+    most = "at most " if any(member.training.stop is not None for member in examples.values()) else ""
+    uses: dict[str, float | None] = {"member_steps": round(total_steps)}
+
+    # Packs of a round run side by side, rounds one after the other.
+    gpus, time = spec.resources.gpus, "not measured: a step is too large for this machine"
     if step_seconds:
-        runs = [
-            [part.share * step_seconds[pack.structural_key] * len(pack.members) * pack.steps for pack in run]
-            for part, run in zip(rounds, packs_of_rounds, strict=True)
-        ]
-        total = START_SECONDS[scheduler] + growth * sum(makespan(run, here.workers) for run in runs)
-        uses |= {"hours": total / 3600, "gpu_hours": growth * sum(map(sum, runs)) * gpus / 3600}
+        seconds = [[step_seconds[key] * steps for key, steps in of_round] for of_round in member_steps]
+        total = START_SECONDS[scheduler] + growth * sum(makespan(of_round, here.workers) for of_round in seconds)
+        uses |= {"hours": total / 3600, "gpu_hours": growth * sum(map(sum, seconds)) * gpus / 3600}
         note = ", measured on a CPU core of this machine; the GPU is not measured" if gpus else ""
         time = f"{most}about {duration(total)} with {counted(here.workers, 'pack')} at once{note}"
     sizes = sorted(Counter(len(pack.members) for pack in packs).items(), reverse=True)
@@ -136,7 +134,7 @@ def _forecast_engine(
         ("parameters", f"{parameters} per member"),
         ("memory", f"about {_mebibytes(memory)} for the largest pack"),
         ("weights", f"{_mebibytes(weights)} will be kept" if is_kept else f"{_mebibytes(weights)}, not kept"),
-        ("member-steps", f"{most}{member_steps:,.0f}"),
+        ("member-steps", f"{most}{total_steps:,.0f}"),
         *([("one step", _describe_steps(step_seconds))] if step_seconds else []),
         ("time", time),
     ]
@@ -161,10 +159,8 @@ def _forecast_program(
     # A member's time: measured, or as the sweep file says.
     minutes, how = example.program.member_minutes, "by program.member_minutes"
     if measured:
-        first = run_to_first_report(spec, distinct[0])
-        step = first.evaluations[0].step
-        minutes = first.seconds / 60 * example.steps / step
-        how = f"one member was run to step {step}, its start included"
+        step, seconds = run_to_first_report(spec, distinct[0])
+        minutes, how = seconds / 60 * example.steps / step, f"one member was run to step {step}, its start included"
     time = "not measured: give program.member_minutes, or --measure"
     uses: dict[str, float | None] = {"member_steps": round(members * example.steps)}
     if minutes is not None:
@@ -173,7 +169,7 @@ def _forecast_program(
         time = f"about {duration(3600 * hours / at_once)} with {counted(at_once, 'member')} at once ({how})"
     rows = [
         ("program", example.program.description),
-        ("steps", spans(sorted({one.member(spec.seeds[0]).steps for one in distinct}))),
+        ("steps", spans(sorted({configuration.member(spec.seeds[0]).steps for configuration in distinct}))),
         ("reports", f"every {example.every} steps" if example.every else "at the end"),
         ("GPUs", describe_hidden_gpus(spec, scheduler)),
         ("time", time),
@@ -220,7 +216,10 @@ def _describe_rounds(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> list[Ro
     """Return the rounds of a race and its rungs; nothing without a race."""
     if spec.search.racing is None:
         return []
-    parts = [f"{counted(len(one.seeds), 'seed')} of {counted(one.configurations, 'configuration')}" for one in rounds]
+    parts = [
+        f"{counted(len(planned.seeds), 'seed')} of {counted(planned.configurations, 'configuration')}"
+        for planned in rounds
+    ]
     rungs = [f"{counted(left, 'configuration')} to step {step:,}" for step, left in rounds[0].rungs]
     return [("race", ", then ".join(parts)), *([("rungs", ", ".join(rungs))] if rungs else [])]
 

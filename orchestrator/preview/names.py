@@ -39,10 +39,9 @@ KINDS = (*registry.KINDS, *SECTIONS, "space")
 def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
     """Return a line for each name of a kind, or of ALL kinds, or for a section, followed by a line for each field.
 
-    Of EXAMPLES: two lines for each shipped sweep file, its name and path, and its description. Every verb on a sweep
-    file finds it by its name.
-    Without a kind: a line for everything that `lengthwise list` can list. Names of the modules `imports` are included.
-    Raises UserError for an unknown kind, OwnCodeError for a module that cannot be imported.
+    Of EXAMPLES: name and path of each shipped sweep file, and its description. Without a kind: a line for everything
+    that `lengthwise list` can list. Names of the modules `imports` are included. Raises UserError for an unknown kind,
+    OwnCodeError for a module that cannot be imported.
     """
     if kind == EXAMPLES:
         return [line for name, path in shipped_sweeps().items() for line in (f"{name}  {path}", _describe_file(path))]
@@ -53,20 +52,21 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
     for module in imports:
         load_module(find_module(module, [Path.cwd()]))
     if kind is None:
-        names = [(f"lengthwise list {one}", first_few(sorted(registry.classes(one)))) for one in registry.KINDS]
+        names = [(f"lengthwise list {name}", first_few(sorted(registry.classes(name)))) for name in registry.KINDS]
         rows = [("lengthwise list sweeps", "the sweeps of the storage folder")]
         rows += [(f"lengthwise list {EXAMPLES}", "the sweep files that come with lengthwise"), *names]
         rows += [(f"lengthwise list {section}", f"the keys of {section}") for section in SECTIONS]
         rows += [("lengthwise list space", "the domains of searched keys")]
         return align_rows([*rows, (f"lengthwise list {ALL}", "all of these but sweeps and examples")]).splitlines()
-    found = []
-    for one in KINDS if kind == ALL else [kind]:
-        for title, named in _describe(one):
-            found.append(f"{title}: {named.summary}")
-            found += [f"    {field}: {text}" for field, text in named.fields.items()]
-            if named.metrics:
-                found.append("    metrics: " + ", ".join(f"{metric} ({way})" for metric, way in named.metrics.items()))
-    return found
+    lines = []
+    for listed in KINDS if kind == ALL else [kind]:
+        for title, described in _describe(listed):
+            lines.append(f"{title}: {described.summary}")
+            lines += [f"    {field}: {text}" for field, text in described.fields.items()]
+            if described.metrics:
+                metrics = (f"{metric} ({direction})" for metric, direction in described.metrics.items())
+                lines.append(f"    metrics: {', '.join(metrics)}")
+    return lines
 
 
 def _describe(kind: str) -> list[tuple[str, Description]]:

@@ -1,25 +1,38 @@
-"""Try a sweep in this process: every structure trains one step and is evaluated once. Nothing is written.
+"""Try a sweep in this process: a step and an evaluation of every structure, or a program up to its first report.
 
-Errors appear in seconds, with the lines of the user's own code, and breakpoints in a task work.
+Errors appear in seconds, with the lines of the user's own code, and breakpoints in a task work. Nothing is written.
 
 SmokeFailed (a LengthwiseError)    a structure cannot be trained or evaluated
 """
 
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from orchestrator.code.own_code import import_for
+from orchestrator.errors import LengthwiseError
 from orchestrator.plan.checks.soundness import build_sample, configurations_of, drawn_configurations
-from orchestrator.preview.program import SmokeFailed, smoke_program
+from orchestrator.plan.configurations import Configuration
+from orchestrator.program.ends import ProgramEnded
+from orchestrator.record.kept.code import modules_for_worker
+from orchestrator.running.driving.work import solo_work
 from orchestrator.running.pack.protocol import describe_exception
 from orchestrator.running.schedulers.choice import find_missing_resources
-from orchestrator.wording import counted, label
+from orchestrator.trainer import trainer_of
+from orchestrator.wording import counted, duration, label
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
+from trainers.evaluation.results import Evaluation, Progress
 
 SEEDS = 2  # per structure, at most
+
+
+class SmokeFailed(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
+    """A structure of a sweep cannot be trained or evaluated; the message ends with lines of code, or of a log."""
 
 
 def validate_sweep(spec: SweepSpec, *, smoked: bool) -> list[str]:
@@ -28,8 +41,10 @@ def validate_sweep(spec: SweepSpec, *, smoked: bool) -> list[str]:
     Raises SweepFileError with every problem found, and what `smoke` raises.
     """
     tried = ""
-    if smoked and spec.program:
-        tried = f"; {smoke_program(spec, configurations_of(spec, [(0, drawn_configurations(spec)[0].values)]))}"
+    if smoked and spec.program:  # the program is that of the sweep: one member tries it
+        (first,) = configurations_of(spec, [(0, drawn_configurations(spec)[0].values)])
+        step, seconds = run_to_first_report(spec, first)
+        tried = f"; 1 program run to the first report (step {step} after {duration(seconds)})"
     elif smoked:
         tried = f"; {counted(smoke(spec), 'structure')} trained for a step and evaluated"
     sample = build_sample(spec)
@@ -47,45 +62,85 @@ def smoke(spec: SweepSpec) -> int:
     The structures are those of every grid point and of the draws that `validate` builds. Raises SweepFileError for a
     sweep that cannot be built, SmokeFailed for the first structure that fails.
     """
-    structures: dict[str, int] = {}
-    own = frozenset(str(source.root / name) for source in import_for(spec) for name in source.files)
+    structures = set[str]()
+    files = frozenset(str(source.root / name) for source in import_for(spec) for name in source.files)
     for configuration in drawn_configurations(spec):
         first = configuration.member(spec.seeds[0])
-        if first.structural_key in structures:
-            continue
-        structures[first.structural_key] = configuration.number
-        sections = {**first.to_dict(), "training": {**first.to_dict()["training"], "compile": False}}
-        members = [MemberConfig.from_dict({**sections, "seed": seed}) for seed in spec.seeds[:SEEDS]]
-        _try(members, label(configuration.number), own)
+        if first.structural_key not in structures:
+            structures.add(first.structural_key)
+            sections = {**first.to_dict(), "training": {**first.to_dict()["training"], "compile": False}}
+            members = [MemberConfig.from_dict({**sections, "seed": seed}) for seed in spec.seeds[:SEEDS]]
+            _try(members, label(configuration.number), files)
     return len(structures)
 
 
-def _try(members: list[MemberConfig], which: str, own: frozenset[str]) -> None:
+def _try(members: list[MemberConfig], name: str, files: frozenset[str]) -> None:
     import torch
 
     from trainers.evaluation.evaluate import evaluate
     from trainers.packs.pack import Pack, State
     from trainers.training.step import step_once
 
-    with _explained(f"{which} cannot be begun", own):
+    with _raising_smoke_failed(f"{name} cannot be begun", files):
         pack = Pack(members, torch.device("cpu"))
         state = State.initial(pack)
-    with _explained(f"{which} cannot take a training step", own):
+    with _raising_smoke_failed(f"{name} cannot take a training step", files):
         step_once(pack, state)
     if int(state.failed_at.max()) >= 0:
-        raise SmokeFailed(f"configuration {which}: its loss or its weights are not finite after one step")
-    with _explained(f"{which} cannot be evaluated", own):
+        raise SmokeFailed(f"configuration {name}: its loss or its weights are not finite after one step")
+    with _raising_smoke_failed(f"{name} cannot be evaluated", files):
         evaluate(pack, state)
 
 
 @contextmanager
-def _explained(what: str, own: frozenset[str]) -> Iterator[None]:
-    """Raise an exception as SmokeFailed, with its frames in the user's own files if there are any."""
+def _raising_smoke_failed(what: str, files: frozenset[str]) -> Iterator[None]:
+    """Raise an exception as SmokeFailed, with its frames in the user's `files` if there are any."""
     try:
         yield
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
-        mine: list[Any] = [frame for frame in frames if frame.filename in own] or list(frames)[1:]
-        text = describe_exception(error, [(frame.filename, frame.lineno) for frame in mine])
-        lines = "".join(traceback.format_list(mine)).rstrip()
+        shown: list[Any] = [frame for frame in frames if frame.filename in files] or list(frames)[1:]
+        text = describe_exception(error, [(frame.filename, frame.lineno) for frame in shown])
+        lines = "".join(traceback.format_list(shown)).rstrip()
         raise SmokeFailed(f"configuration {what}: {text}\n{lines}") from error
+
+
+class _FirstReport:
+    """The reporter of a member that stops at its first report."""
+
+    step = 0
+
+    def report(self, evaluation: Evaluation) -> bool:
+        self.step = self.step or evaluation.step
+        return True
+
+    def progress(self, progress: Progress) -> None: ...
+
+    def notice(self, text: str) -> None: ...
+
+
+def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[int, float]:
+    """Run the first member of a configuration up to its first report; return the step, 0 without one, and seconds.
+
+    It runs in a temporary folder, from copies of its files as in a sweep. Raises SmokeFailed with the last lines of its
+    log.
+    """
+    trainer, member = trainer_of(spec.sections), configuration.member(spec.seeds[0])
+    with TemporaryDirectory(prefix="lengthwise-") as name:
+        folder = Path(name)
+        sources = [*import_for(spec), *trainer.sources([member], spec.folder)]
+        modules = [source.recorded() for source in sources]
+        for source, fields in zip(sources, modules_for_worker(folder, modules), strict=True):
+            for file in source.files if not source.installed else ():
+                target = Path(fields["root"]) / file
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes((source.root / file).read_bytes())
+        work = solo_work(spec.resources, folder, configuration, spec.seeds[0], modules)
+        work |= {"pause_at": min(member.every or member.steps, member.steps), "objective": spec.objective.model_dump()}
+        began, report = time.monotonic(), _FirstReport()
+        try:
+            trainer.run(work, [member], report, None)
+        except ProgramEnded as error:
+            lines = "\n".join(f"  {line}" for line in (error.trace or "its log is empty").splitlines())
+            raise SmokeFailed(f"configuration {label(configuration.number)}: {error.message}\n{lines}") from error
+        return report.step, time.monotonic() - began

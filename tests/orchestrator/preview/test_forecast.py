@@ -78,4 +78,4 @@ def test_in_a_race_the_seeds_of_the_first_round_are_counted(first: int, warned: 
     norms = ("space={model.norm: {grid: [none, pre, post]}}", "seeds=16")
     race = f"search={{sampler: grid, racing: {{first: {first}, keep: 0.5}}}}"
     warnings = list(warn_of_few_seeds(load_sweep(QUICKSTART, (*norms, race))))
-    assert [(warning[:7], warning.endswith("7 seeds")) for warning in warnings] == warned * [("4 seeds", True)]
+    assert [("4 seeds" in warning, warning.endswith("7 seeds")) for warning in warnings] == warned * [(True, True)]
