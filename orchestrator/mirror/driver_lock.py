@@ -25,7 +25,7 @@ class DriverLock:
     """The lock of one sweep at its address, from `acquire` to `release`; whoever has it calls `beat` now and then."""
 
     def __init__(self, store: Store, folder: Path) -> None:
-        self.number, self.taken_by = 0, ""  # who drives the sweep now, if this driver was taken over
+        self.number, self._taken_by = 0, ""  # who drives the sweep now, if this driver was taken over
         self._store, self._file, self._started, self._beaten = store, folder / NUMBER_FILE, time.time(), 0.0
 
     def acquire(self, *, locked: bool = True) -> None:
@@ -38,14 +38,14 @@ class DriverLock:
         if last and not is_ours:
             self._refuse_alive(last)
 
-        # the next number, which only one driver gets
+        # The next number, which only one driver gets; a second write shows whether the storage knows conditions.
         name, mine = f"{DRIVERS}/{_number(last) + 1:06d}.json", self._heartbeat()
         if self._store.create(name, mine) != mine:
             raise self._locked()
         if self._store.create(name, ENDED) != mine:
             raise StorageRefused(
-                f"{self._store.address} cannot be used: it has no conditional writes (If-None-Match), so it overwrites "
-                "an object that exists, and could not keep two drivers apart"
+                f"{self._store.address} cannot be used: it has no conditional writes (If-None-Match), which keep two "
+                "drivers apart"
             )
         self.number = _number(name)
 
@@ -57,16 +57,16 @@ class DriverLock:
         """Show that this driver is alive, if that is due; raises TakenLedger if another one has taken over."""
         if time.monotonic() - self._beaten > HEARTBEAT_SECONDS:
             if _number(_last_driver(self._store)) != self.number:
-                self.taken_by = describe_driver(self._store)
+                self._taken_by = describe_driver(self._store)
                 self.refuse_taken()
             self._store.write(f"{DRIVERS}/{self.number:06d}.json", self._heartbeat())
             self._beaten = time.monotonic()
 
     def refuse_taken(self) -> None:
         """Raise TakenLedger if another driver was seen to have taken over."""
-        if self.taken_by:
+        if self._taken_by:
             address = self._store.address
-            raise TakenLedger(f"{address} is continued by {self.taken_by}; one driver is enough, so this one stops")
+            raise TakenLedger(f"{address} is continued by {self._taken_by}; one driver is enough, so this one stops")
 
     def release(self) -> None:
         """Stop being the driver; does nothing for one who is not."""

@@ -61,7 +61,7 @@ def fetch_sweep(folder: Path) -> None:
         driver = read_driver(store)  # before the records: one that has ended has written all of them
         newer = read_newer(store, folder)
 
-        # the files that the records name, then the records
+        # The files that the records name, then the records.
         sizes = store.sizes()
         lacking = [name for name in sizes if not (folder / name).exists()]
         names = [name for name in lacking if name.startswith(("curves/", "code/"))]

@@ -15,14 +15,15 @@ from orchestrator.addresses import address_of
 from orchestrator.errors import LengthwiseError, StorageError, StorageRefused, SweepLocked, TakenLedger
 from orchestrator.mirror.driver_lock import DriverLock
 from orchestrator.mirror.fetch import LEDGERS, fetch_sweep, last_ledger, ledger_name, ledger_size, read_newer
+from orchestrator.record.kept.curves import CURVES_FOLDER
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode
+from orchestrator.record.ledger.records import LEDGER_FILE, Record
 from orchestrator.storage import Store
 from orchestrator.wording import command
 
 PAUSE = 1.0  # seconds between two copies, or longer if a copy takes long
-PATIENCE = 5.0  # seconds for which a copy repeats a failed request, and training waits for the first records
+PATIENCE = 5.0  # seconds for which a copy repeats a failed request; the last one repeats it for longer
 _log = logging.getLogger(__name__)
 
 
@@ -63,9 +64,9 @@ def open_ledger(folder: Path) -> Ledger:
         raise
 
 
-def wait_for_copy(ledger: Ledger) -> str | None:
-    """Wait a few seconds until a sweep is at its address; return a sentence if it has one and is not there yet."""
-    if not isinstance(ledger, MirroredLedger) or ledger.is_copied(PATIENCE):
+def copy_now(ledger: Ledger) -> str | None:
+    """Copy a sweep to its address before training begins; return a sentence if that failed for seconds."""
+    if not isinstance(ledger, MirroredLedger) or ledger.try_to_copy():
         return None
     return (
         f"the first records are not at {ledger.address} yet, which answers late or with errors; training begins, and "
@@ -80,14 +81,15 @@ class MirroredLedger(Ledger):
 
     def mirror_to(self, store: Store, driver: DriverLock) -> "MirroredLedger":
         """Copy to a store from now on."""
-        self.address, self._driver = store.address, driver
-        self._patient, self._store = store, store.with_patience(PATIENCE)
+        self.address, self._driver, self._store = store.address, driver, store
         self._ledgers, self._copied = list(store.sizes(LEDGERS)), ledger_size(last_ledger(store))
-        self._sent = dict[str, tuple[int, int]]()  # changed and size of files as they are at the address
+        sizes = {name: size for name, size in store.sizes(CURVES_FOLDER).items() if (self.folder / name).exists()}
+        self._curves = {name for name, size in sizes.items() if (self.folder / name).stat().st_size == size}
+        self._sent = dict[str, tuple[int, int]]()  # changed and size of other files as they are at the address
         self._is_stopped: bool | None = None  # not known: a driver that was killed may have left the object
-        self._passed, self._failing, self._ending, self._wake = 0.0, False, False, threading.Event()
+        self._is_failing, self._ending, self._copying = False, threading.Event(), threading.Lock()
         driver.write_number()
-        self._thread = threading.Thread(target=self._keep_copying, args=[driver], daemon=True)
+        self._thread = threading.Thread(target=self._keep_copying, daemon=True)
         self._thread.start()
         return self
 
@@ -97,25 +99,15 @@ class MirroredLedger(Ledger):
             self._driver.refuse_taken()
         return super().append_all(kind, entries)
 
-    def is_copied(self, seconds: float) -> bool:
-        """Copy now, and return whether everything so far is at the address within so many seconds."""
-        began = time.monotonic()
-        self._wake.set()
-        while self._passed < began and time.monotonic() < began + seconds:
-            time.sleep(0.01)
-        return self._passed >= began
-
     def close(self) -> None:
         """Copy missing records and files, then close the ledger; `problem` is set if not everything could be copied."""
         driver, self._driver = self._driver, None
         if driver is not None:
-            self._ending = True
-            self._wake.set()
+            self._ending.set()
             self._thread.join()
-            self._store = self._patient
             try:
                 driver.refuse_taken()
-                self._copy(driver, self._files(everything=True))
+                self._copy(driver, self._store, everything=True)
             except (LengthwiseError, OSError) as error:
                 self.problem = f"not everything was copied to {self.address}: {error}; it is in {self.folder}"
                 if not isinstance(error, TakenLedger):
@@ -123,55 +115,58 @@ class MirroredLedger(Ledger):
             driver.release()
         super().close()
 
-    def _keep_copying(self, driver: DriverLock) -> None:
-        while True:
-            self._wake.clear()
-            if self._ending:
-                return
+    def _keep_copying(self) -> None:
+        pause = 0.0
+        while not self._ending.wait(pause):
             began = time.monotonic()
+            self.try_to_copy()
+            pause = max(PAUSE, 4 * (time.monotonic() - began))
+
+    def try_to_copy(self) -> bool:
+        """Copy what is new, and return whether it is there; the beginning of an outage is logged."""
+        with self._copying:
+            if (driver := self._driver) is None:
+                return True  # `close` copies the rest
             try:
                 driver.beat()
-                self._copy(driver, self._files())
-                self._passed, self._failing = began, False
+                self._copy(driver, self._store.with_patience(PATIENCE))
+                self._is_failing = False
             except TakenLedger:
-                return
+                self._ending.set()
             except (StorageError, StorageRefused, OSError) as error:
-                if not self._failing:
+                if not self._is_failing:
                     _log.warning(f"{error}; training continues, and what is missing there is copied later")
-                self._failing = True
-            self._wake.wait(max(PAUSE, 4 * (time.monotonic() - began)))
+                self._is_failing = True
+        return not self._is_failing
 
-    def _copy(self, driver: DriverLock, files: Iterable[Path]) -> None:
-        """Copy files that have changed and those that new records name, then the ledger."""
-        self._copy_stop_file()
-        content, size = b"", self._size  # up to the last record that was acknowledged
-        if size > self._copied:
-            with (self.folder / LEDGER_FILE).open("rb") as file:
-                content = file.read(size)
-        records = [decode(line) for line in content[self._copied :].split(b"\n")[:-1]]
-        named = (self.folder / record.fields["file"] for record in records if "file" in record.fields)
-        states = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in chain(files, named)}
-        changed = {str(path.relative_to(self.folder)): state for path, state in states.items()}
-        changed = {name: state for name, state in changed.items() if self._sent.get(name) != state}
-        self._store.send(self.folder, changed)
-        self._sent |= changed
-
-        # the ledger before this one stays, for whoever has just listed it
-        if records:
-            self._store.write(name := ledger_name(driver.number, content), content)
-            self._copied, self._ledgers = len(content), [*self._ledgers, name]
-            self._store.delete(self._ledgers[:-2])
-            self._ledgers = self._ledgers[-2:]
-
-    def _copy_stop_file(self) -> None:
-        """Let the packs of other machines see the stop file, by which the driver stops them."""
+    def _copy(self, driver: DriverLock, store: Store, *, everything: bool = False) -> None:
+        """Copy changed files, with `everything` the page too, then the ledger up to the last acknowledged record."""
+        size = self._size  # before the files are listed: those that its records name are among them
         is_stopped = (self.folder / STOP_FILE).exists()
-        if is_stopped != self._is_stopped:
-            self._store.write(STOP_FILE, b"") if is_stopped else self._store.delete([STOP_FILE])
+        if is_stopped != self._is_stopped:  # packs of other machines look for it
+            store.write(STOP_FILE, b"") if is_stopped else store.delete([STOP_FILE])
             self._is_stopped = is_stopped
 
-    def _files(self, *, everything: bool = False) -> list[Path]:
-        """Return the files that another driver needs and no record names, at the end also the page and the figures."""
+        # Curves that are not there, and other files that have changed.
+        curves = {f"{CURVES_FOLDER}/{path.name}" for path in (self.folder / CURVES_FOLDER).glob("*.parquet")}
+        states = {str(path.relative_to(self.folder)): path.stat() for path in self._files(everything)}
+        changed = {name: (state.st_mtime_ns, state.st_size) for name, state in states.items()}
+        changed = {name: state for name, state in changed.items() if self._sent.get(name) != state}
+        store.send(self.folder, [*(curves - self._curves), *changed])
+        self._curves |= curves
+        self._sent |= changed
+
+        # The ledger before this one stays, for whoever has just listed it.
+        if size > self._copied:
+            with self.path.open("rb") as file:
+                content = file.read(size)
+            store.write(name := ledger_name(driver.number, content), content)
+            self._copied, self._ledgers = size, [*self._ledgers, name]
+            store.delete(self._ledgers[:-2])
+            self._ledgers = self._ledgers[-2:]
+
+    def _files(self, everything: bool) -> list[Path]:
+        """Return the files beside curves that another driver needs; with `everything` also the page and the figures."""
         top = self.folder.glob("*" if everything else "*.yaml")
         below = [(self.folder / name).rglob("*") for name in (("code", "figures") if everything else ("code",))]
         files = [path for path in chain(top, *below) if path.is_file() and path.name != LEDGER_FILE]

@@ -6,7 +6,7 @@ from contextlib import ExitStack, nullcontext
 from orchestrator.ending.ending import Outcome, Session, finish, record_end
 from orchestrator.ending.running_page import RunningPage
 from orchestrator.interface import Member
-from orchestrator.mirror.mirrored import wait_for_copy
+from orchestrator.mirror.mirrored import copy_now
 from orchestrator.plan.checks.soundness import check
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.packs import Packer
@@ -94,7 +94,7 @@ def train_missing(
                     say=session.say,
                     tick=display.tick,
                 )
-                if late := wait_for_copy(session.ledger):
+                if late := copy_now(session.ledger):
                     session.say(f"warning: {late}")
                 page = RunningPage(session.folder) if name != "inline" else nullcontext()
                 with page, display.progress.showing(), session.interruption_recorded(state):

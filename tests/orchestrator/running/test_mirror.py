@@ -126,8 +126,7 @@ def test_a_driver_that_was_taken_over_overwrites_nothing(machine, monkeypatch):
     with machine("a") as folder:
         hung = create_ledger(folder, FIRST)
         wait_for(lambda: copied_bytes(machine("a").bucket))
-        hung._ending = True  # its thread ends, as if it hung before its next copy
-        hung._wake.set()
+        hung._ending.set()  # its thread ends, as if it hung before its next copy
         hung._thread.join()
     with machine("b") as other:
         with open_ledger(other) as ledger:
@@ -135,7 +134,7 @@ def test_a_driver_that_was_taken_over_overwrites_nothing(machine, monkeypatch):
         content = (other / "events.jsonl").read_bytes()
     with machine("a"):
         hung.append("publish", uri=None, ok=True, message="much later" * 1000)
-        hung._copy(hung._driver, [])
+        hung._copy(hung._driver, hung._store)
         assert copied_bytes(machine("a").bucket) > len(content)
         hung._driver = None
         hung.close()

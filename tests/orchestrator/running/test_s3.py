@@ -38,7 +38,7 @@ def append_and_die(self, kind, entries):
     if evaluations == 2:
         while self._copied < self._size:
             time.sleep(0.01)
-        mirrored.MirroredLedger._copy = lambda self, driver, files: None
+        mirrored.MirroredLedger._copy = lambda *_, **more: None
     if evaluations == 4:
         os.kill(os.getpid(), signal.SIGKILL)
     return records
