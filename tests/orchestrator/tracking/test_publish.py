@@ -209,8 +209,8 @@ def test_a_sweep_in_a_folder_that_cannot_be_written_is_no_fault_of_mlflow(sweep,
     monkeypatch.setattr(FileLock, "acquire", acquire)
     with pytest.raises(TrackingError) as refused:
         publish(sweep.folder)
-    said = "cannot be written: Permission denied; publish a copy of the folder"
-    assert str(refused.value) == f"{sweep.folder / '.publish.lock'}: {said}"
+    assert str(refused.value).startswith(f"{sweep.folder / '.publish.lock'}: ")
+    assert "Permission denied" in str(refused.value)
 
 
 def test_a_store_in_a_folder_with_a_question_mark_is_refused(tmp_path, build, publish):

@@ -120,8 +120,7 @@ def test_a_file_that_is_no_store_is_named_and_left_as_it_is(tmp_path, fresh_stor
         store.execute("UPDATE alembic_version SET version_num = 'of another version'")
     with pytest.raises(TrackingError) as refused:
         serve(tmp_path)
-    said = "another version of MLflow wrote this database; back it up and run `mlflow db upgrade` with its address"
-    assert str(refused.value) == f"MLflow at {default_uri(tmp_path)}: {said}"
+    assert default_uri(tmp_path) in str(refused.value) and "mlflow db upgrade" in str(refused.value)
 
 
 def test_more_sweeps_than_are_shown_are_counted(

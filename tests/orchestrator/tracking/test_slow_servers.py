@@ -63,16 +63,15 @@ def test_a_busy_server_is_not_waited_for_as_long_as_it_asks(sweep, publish, busy
     assert busy.asked == 2
 
 
-def test_an_address_without_a_server_is_one_sentence(sweep, publish, quick) -> None:
+def test_an_address_without_a_server_is_named_with_the_command_that_repeats(sweep, publish, quick) -> None:
     address = f"http://127.0.0.1:{free_ports(1)[0]}"
-    with pytest.raises(TrackingError) as found:
-        publish(sweep.folder, address)
-    said = "no MLflow server answers at this address; start one with: lengthwise ui, or correct the address"
-    assert str(found.value).splitlines()[0] == f"MLflow at {address}: {said}"
-    with pytest.raises(TrackingError) as found:
-        delete_runs(sweep.folder, address)
-    again = f"{command('delete', sweep.folder)} --mlflow --tracking-uri {address}"
-    assert str(found.value) == f"MLflow at {address}: {said}\ncomplete it later with: {again}"
+    again = {publish: command("publish", sweep.folder), delete_runs: f"{command('delete', sweep.folder)} --mlflow"}
+    for call, repeated in again.items():
+        with pytest.raises(TrackingError) as error:
+            call(sweep.folder, address)
+        first, second = str(error.value).splitlines()
+        assert first.startswith(f"MLflow at {address}: ") and "lengthwise ui" in first and "urllib3" not in first
+        assert second.endswith(f"{repeated} --tracking-uri {address}")
 
 
 @pytest.mark.parametrize(
@@ -97,10 +96,10 @@ def test_a_refused_user_is_told_what_to_do(sweep, publish, busy, quick, monkeypa
     assert first.startswith(f"MLflow at {address}: ") and named in first
     assert found.value.exit_code == 2 and busy.asked == 1
     again = f"{command('publish', sweep.folder)} --tracking-uri {address}"
-    assert second == f"complete it later with: {again}" and "sesame" not in first
+    assert second.endswith(again) and "sesame" not in first
 
 
-def test_a_locked_database_is_one_sentence(sweep, publish, quick, capfd, monkeypatch) -> None:
+def test_a_locked_database_is_named(sweep, publish, quick, capfd, monkeypatch) -> None:
     uri = default_uri(sweep.folder.parent)
     monkeypatch.setenv("MLFLOW_SQLALCHEMYSTORE_POOL_SIZE", "1")
     connection = sqlite3.connect(uri.removeprefix("sqlite:///"), isolation_level=None)
@@ -113,8 +112,8 @@ def test_a_locked_database_is_one_sentence(sweep, publish, quick, capfd, monkeyp
     finally:
         connection.close()
     first, second = str(found.value).splitlines()
-    assert first == f"MLflow at {uri}: another process has locked this database; end the process that writes to it"
-    assert second == f"complete it later with: {command('publish', sweep.folder)} --tracking-uri {uri}"
+    assert first.startswith(f"MLflow at {uri}: ") and "locked" in first
+    assert second.endswith(f"{command('publish', sweep.folder)} --tracking-uri {uri}")
     assert "Traceback" not in "".join(capfd.readouterr())
 
 
