@@ -121,6 +121,22 @@ def test_a_copy_that_was_cut_short_does_not_count(machine):
         assert (other / "events.jsonl").read_bytes() == whole.read_bytes()
 
 
+def test_curves_that_were_cut_short_at_the_address_are_copied_again(machine):
+    with machine("a") as folder:
+        create_ledger(folder, FIRST).close()
+        (folder / "curves").mkdir()
+        names = {name: folder / "curves" / f"{name}.parquet" for name in ("whole", "torn", "new")}
+        there = {name: machine("a").bucket / "curves" / path.name for name, path in names.items()}
+        there["whole"].parent.mkdir()
+        for path in names.values():
+            path.write_bytes(b"0123456789")
+        there["whole"].write_bytes(b"9876543210")  # of the same size: taken for the same, since names have checksums
+        there["torn"].write_bytes(b"0123")
+        open_ledger(folder).close()
+        copied = {name: path.read_bytes() for name, path in there.items()}
+    assert copied == {"whole": b"9876543210", "torn": b"0123456789", "new": b"0123456789"}
+
+
 def test_a_driver_that_was_taken_over_overwrites_nothing(machine, monkeypatch):
     monkeypatch.setattr(driver_lock, "SILENCE", 0.1)
     with machine("a") as folder:
