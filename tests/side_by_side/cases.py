@@ -47,6 +47,10 @@ AVERAGES: tuple[dict[str, Any], ...] = (
     {"raw": {}, "ema": {"decay": 0.8}},
     {"raw": {}, "ema": {"decay": 0.5, "burn_in": 2, "update_period": 2}},
 )
+SUMS: dict[str, Any] = {
+    **{"train": "sums.csv", "test": "sums.csv"},
+    **{"tokens": "question", "answer": "sum", "tokenizer": "characters"},
+}
 METRICS: dict[str, Any] = {"cross_entropy": {}, "calibration": {"bins": 4}, "attention_entropy": {}}
 NO_DROPOUT: dict[str, Any] = {"dropout": 0.0}
 
@@ -126,6 +130,7 @@ def _tasks() -> dict[str, list[Member]]:
         "othello: board of eight": pack({**BOARD, "board": 8}, DECODER, evaluation={"samples": 4}),
         "flip_flop: fresh rows": pack(FLIPS, DECODER),
         "flip_flop: fixed set, by distance": pack({**FLIPS, "fixed_set": 20, "measured_distances": [1, 3]}, DECODER),
+        "dataset": pack({"name": "dataset", **SUMS}, DECODER),
         "copy_string": pack({"name": "copy_string", **STRINGS}, DECODER),
         "induction": pack({"name": "induction", **STRINGS}, DECODER),
         "language": pack({"name": "language", "train_window": 6, "test_windows": [12]}, DECODER),
