@@ -21,7 +21,7 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.dataset.readers import FORMATS, data_files
-from trainers.tasks.dataset.rows import PAD, Data, Form, on_device, read_data
+from trainers.tasks.dataset.rows import Data, Form, on_device, read_data
 from trainers.tasks.fixed_set import visited_samples
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task
@@ -36,7 +36,8 @@ class Dataset(Task):
     """Rows of files in; out, the next token, the tokens of an answer, or a target for every token.
 
     An epoch has every training row once, in an order of its own for each seed and epoch. Length is a column, or the
-    number of tokens. Rows are padded at their end to the widest one of their file or length; pads have no targets.
+    number of tokens. Rows are padded at their end to the widest one of their file or length; pads have no targets, and
+    batches have the numbers of tokens as `lengths`.
 
     >>> task = Dataset(train="sums.csv", test="sums.csv", tokens="question", answer="sum", tokenizer="characters")
     >>> task.trained_lengths, task.inputs
@@ -177,8 +178,8 @@ class Dataset(Task):
         """Return the next rows of the epoch of every seed of the stream."""
         train = self.data.rows["train"]
         index_SB = visited_samples(stream, rows, len(train.lengths))
-        tokens_NT, targets_NT = on_device(train, index_SB.device)
-        return Batch(tokens_NT[index_SB].long(), targets_NT[index_SB].long())
+        tokens_NT, targets_NT, widths_N = on_device(train, index_SB.device)
+        return Batch(tokens_NT[index_SB].long(), targets_NT[index_SB].long(), lengths=widths_N[index_SB])
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield the first test rows of every length, at most `samples`; they are the same for every seed."""
@@ -190,16 +191,18 @@ class Dataset(Task):
 
     def _batches(self, key: str, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         stored, seeds = self.data.rows[key], stream.seeds_S
-        tokens_NT, targets_NT = on_device(stored, seeds.device)
+        tokens_NT, targets_NT, widths_N = on_device(stored, seeds.device)
         for length in lengths:
             rows, width = stored.find_length(length, samples)
-            tokens, targets = (_for_seeds(table[rows, :width], len(seeds)) for table in (tokens_NT, targets_NT))
-            yield EvaluationBatch(Batch(tokens, targets), (length,))
+            tokens, targets, widths = (
+                _for_seeds(table[rows], len(seeds)) for table in (tokens_NT[:, :width], targets_NT[:, :width], widths_N)
+            )
+            yield EvaluationBatch(Batch(tokens, targets, lengths=widths), (length,))
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return tokens and targets of a row of the first seed as text, without pads; _ for a masked target."""
         tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
-        end = 1 + max(i for i, pair in enumerate(zip(tokens, targets, strict=True)) if pair != (PAD, IGNORED))
+        end = len(tokens) if batch.lengths is None else int(batch.lengths[0, row])
         words = [str(number) for number in range(self.inputs)] if self.data.words is None else self.data.words
         names = {number: word.translate(_SIGNS) for number, word in enumerate(words)} | {IGNORED: "_"}
         return [names[token] for token in tokens[:end]], [names[target] for target in targets[:end]]
@@ -219,6 +222,6 @@ def _read(task: Dataset) -> Data | ConfigError:
         return error
 
 
-def _for_seeds(rows_BT: Tensor, seeds: int) -> Tensor:
-    """Return the same rows for every seed, int64 (S, B, T)."""
-    return rows_BT.long().expand(seeds, -1, -1)
+def _for_seeds(rows: Tensor, seeds: int) -> Tensor:
+    """Return the same rows (B, ...) for every seed, int64 (S, B, ...)."""
+    return rows.long().expand(seeds, *rows.shape)

@@ -74,9 +74,9 @@ class Data:
 
 
 @lru_cache(maxsize=4)
-def on_device(rows: Rows, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return tokens and targets on a device, copied there once."""
-    return rows.tokens.to(device), rows.targets.to(device)
+def on_device(rows: Rows, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return tokens, targets and numbers of tokens on a device, copied there once."""
+    return rows.tokens.to(device), rows.targets.to(device), torch.from_numpy(rows.widths).to(device)
 
 
 def read_data(folder: Path, files: Mapping[str, str], form: Form) -> Data:

@@ -74,8 +74,8 @@ def write(path: Path, rows: Sequence[Row], kind: str) -> str:
     return file.name
 
 
-def padded(rows: Sequence[Row], form: str) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens and targets of rows, padded at their end, cell by cell."""
+def padded(rows: Sequence[Row], form: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tokens and targets of rows, padded at their end, cell by cell, and their numbers of tokens."""
     pairs = []
     for row in rows:
         text = row["tokens"] + (row["answer"] if form == "answer" else [])
@@ -85,7 +85,7 @@ def padded(rows: Sequence[Row], form: str) -> tuple[np.ndarray, np.ndarray]:
     width = max(len(tokens) for tokens, _ in pairs)
     tokens = [tokens + [0] * (width - len(tokens)) for tokens, _ in pairs]
     targets = [targets + [-100] * (width - len(targets)) for _, targets in pairs]
-    return np.array(tokens), np.array(targets)
+    return np.array(tokens), np.array(targets), np.array([len(tokens) for tokens, _ in pairs])
 
 
 def stream(step: int, seeds: Sequence[int] = (5, 6), name: str = "data") -> Stream:
@@ -105,11 +105,12 @@ def test_batches_are_those_of_a_plain_reading(study: Path, kind: str, form: str)
     assert task.trained_lengths == tuple(sorted({row["size"] for row in rows}))
     assert task.lengths == tuple(sorted({row["size"] for row in tests}))
 
-    tokens, targets = padded(rows, form)
+    tokens, targets, widths = padded(rows, form)
     assert task.train_positions == tokens.shape[1] <= task.positions == padded(rows + tests, form)[0].shape[1]
     for step in (1, 4):
         batch, index = task.sample(stream(step), 8), visited_samples(stream(step), 8, len(rows))
         assert np.array_equal(batch.tokens, tokens[index]) and np.array_equal(batch.targets, targets[index])
+        assert np.array_equal(batch.lengths, widths[index])
         assert batch.tokens.dtype == batch.targets.dtype == torch.int64
 
     for samples in (2, 100):
@@ -117,8 +118,9 @@ def test_batches_are_those_of_a_plain_reading(study: Path, kind: str, form: str)
         assert [test.lengths for test in measured] == [(length,) for length in task.lengths]
         for test in measured:
             chosen = [row for row in tests if row["size"] == test.lengths[0]][:samples]
-            for found, expected in zip((test.batch.tokens, test.batch.targets), padded(chosen, form), strict=True):
-                assert np.array_equal(found[0], expected) and np.array_equal(found[1], expected)
+            given = (test.batch.tokens, test.batch.targets, test.batch.lengths)
+            for of_seeds, expected in zip(given, padded(chosen, form), strict=True):
+                assert np.array_equal(of_seeds[0], expected) and np.array_equal(of_seeds[1], expected)
 
 
 def test_text_is_read_by_characters_and_by_words(study: Path) -> None:
