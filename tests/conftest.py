@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
 from orchestrator.code import own_code
@@ -26,9 +27,11 @@ def pytest_configure() -> None:
 
     Sweeps that tests begin are remembered in a folder that ends with this process. Programs are run by this Python:
     that of a version manager is a script, which takes longer than a program of three steps. Nothing waits for the disk:
-    no sweep of a test need outlive a power cut, and a tiny one would wait for as long as it trains.
+    no sweep of a test need outlive a power cut, and a tiny one would wait for as long as it trains. Torch has one
+    thread, as in a worker: a second one would take the core of another process and wait there for the next product.
     """
     gc.disable()
+    torch.set_num_threads(1)
     os.fsync = lambda descriptor: None
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="lengthwise-tests-")

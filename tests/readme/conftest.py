@@ -3,11 +3,9 @@
 import io
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from rich.console import Console
 
 from orchestrator.sweep.sweep import run_sweep
@@ -37,15 +35,6 @@ INDUCTION = (
     "training.steps=2",
     "evaluation={every: 2, samples: 4}",
 )
-
-
-@pytest.fixture(autouse=True, scope="session")
-def one_thread() -> Iterator[None]:
-    """Train with one thread, as a worker does."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

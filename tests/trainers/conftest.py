@@ -15,11 +15,6 @@ from trainers.settings import registry
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-@pytest.fixture(autouse=True)
 def _nothing_compiled_is_left() -> Iterator[None]:
     """A size that differs from one test to the next is not taken for one that varies: that takes far longer to compile.
 
