@@ -39,10 +39,10 @@ class DriverLock:
             self._refuse_alive(last)
 
         # The next number, which only one driver gets; a second write shows whether the storage knows conditions.
-        name, mine = f"{DRIVERS}/{_number(last) + 1:06d}.json", self._heartbeat()
-        if self._store.create(name, mine) != mine:
+        name, heartbeat = f"{DRIVERS}/{_number(last) + 1:06d}.json", self._heartbeat()
+        if self._store.create(name, heartbeat) != heartbeat:
             raise self._locked()
-        if self._store.create(name, ENDED) != mine:
+        if self._store.create(name, ENDED) != heartbeat:
             raise StorageRefused(
                 f"{self._store.address} cannot be used: it has no conditional writes (If-None-Match), which keep two "
                 "drivers apart"

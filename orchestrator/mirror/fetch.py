@@ -38,8 +38,8 @@ def find_sweep(named: str | Path) -> Path:
     if is_address(named) and not has_ledger(folder):
         storage = shlex.quote(str(address_of(folder.parent)))
         raise NotASweep(
-            f"{address_of(folder)} holds no sweep: there is no ledger below it; lengthwise list sweeps --storage "
-            f"{storage} shows those that are there"
+            f"{address_of(folder)} holds no sweep: there is no ledger below it; to see its sweeps: lengthwise list "
+            f"sweeps --storage {storage}"
         )
     return find_in_storage(named)
 
@@ -98,17 +98,16 @@ def read_newer(store: Store, folder: Path) -> bytes:
     """
     path, name = folder / LEDGER_FILE, last_ledger(store)
     content = path.read_bytes() if path.exists() else b""
-    here = content[: content.rfind(b"\n") + 1]
-    if not name or name.endswith(ledger_name(0, here).partition("-")[2]):  # the same one
+    local = content[: content.rfind(b"\n") + 1]
+    if not name or name.endswith(ledger_name(0, local).partition("-")[2]):  # the same one
         return b""
-    there = store.read([name])[name]
-    if not here.startswith(there) and not there.startswith(here):
+    remote = store.read([name])[name]
+    if not local.startswith(remote) and not remote.startswith(local):
         raise DivergedLedger(
-            f"{folder} is a copy of {store.address}, and both have records that the other lacks, because the sweep was "
-            "continued elsewhere before this copy was complete there. Nothing was changed. To continue what is at the "
-            f"address, move {folder} away and repeat the command"
+            f"{folder}: this copy and {store.address} both have records that the other lacks; nothing was changed; to "
+            f"continue what is at the address, move {folder} away and repeat the command"
         )
-    return there if len(there) > len(here) else b""
+    return remote if len(remote) > len(local) else b""
 
 
 def fetch_storage(storage: Path, *, strict: bool = True) -> list[str]:

@@ -68,10 +68,7 @@ def copy_now(ledger: Ledger) -> str | None:
     """Copy a sweep to its address before training begins; return a sentence if that failed for seconds."""
     if not isinstance(ledger, MirroredLedger) or ledger.try_to_copy():
         return None
-    return (
-        f"the first records are not at {ledger.address} yet, which answers late or with errors; training begins, and "
-        "until they are there only this machine can continue the sweep"
-    )
+    return f"the first records are not at {ledger.address} yet; until then only this machine can continue the sweep"
 
 
 class MirroredLedger(Ledger):

@@ -23,16 +23,16 @@ ANSWER_SECONDS = 0.5
 
 def on_this_machine(work: dict[str, Any]) -> dict[str, Any]:
     """Return decoded work of a sweep that has an address, with the folders that it has on this machine."""
-    theirs, mine = Path(work["folder"]).parent, local_copy(work["address"]).parent
+    of_driver, of_worker = Path(work["folder"]).parent, local_copy(work["address"]).parent
 
-    def moved(path: str) -> str:
-        return str(mine / Path(path).relative_to(theirs)) if Path(path).is_relative_to(theirs) else path
+    def move(path: str) -> str:
+        return str(of_worker / Path(path).relative_to(of_driver)) if Path(path).is_relative_to(of_driver) else path
 
     return work | {
-        "folder": moved(work["folder"]),
-        "weights": work["weights"] and moved(work["weights"]),
-        "code": [{**fields, "root": moved(fields["root"])} for fields in work["code"]],
-        "earlier": [[(moved(folder), *member) for folder, *member in states] for states in work["earlier"]],
+        "folder": move(work["folder"]),
+        "weights": work["weights"] and move(work["weights"]),
+        "code": [{**fields, "root": move(fields["root"])} for fields in work["code"]],
+        "earlier": [[(move(folder), *member) for folder, *member in states] for states in work["earlier"]],
     }
 
 
