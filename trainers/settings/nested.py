@@ -42,11 +42,10 @@ def read_nested(item: Field[Any], value: Any) -> tuple[dict[str, Named], list[Pr
         plain = {"": value}
     elif isinstance(value, str):
         plain = {value: {}}
-    elif not isinstance(value, Mapping):
-        return {}, [_not_a_mapping(item.name, value)]
-    elif not value:
-        names = ", ".join(registry.names(kind))
-        return {}, [Problem(key=item.name, given=value, message="is empty", allowed=f"label: {{kind: {names}, ...}}")]
+    elif not isinstance(value, Mapping) or not value:
+        message = "is empty" if isinstance(value, Mapping) else f"{value!r} is not a mapping of keys to values"
+        allowed = f"label: {{kind: {', '.join(registry.names(kind))}, ...}}"
+        return {}, [Problem(key=item.name, given=value, message=message, allowed=allowed)]
     else:
         plain = {str(label): {} if values is None else values for label, values in value.items()}
     entries, problems = dict[str, Named](), list[Problem]()

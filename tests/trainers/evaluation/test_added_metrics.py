@@ -209,6 +209,7 @@ def test_what_a_task_or_a_name_does_not_allow_is_refused(registered) -> None:
     assert problems({"calibrations": {}}) == [("evaluation.metrics.calibrations.kind", "calibration")]
     assert problems({"calibration": {"bin": 3}}) == [("evaluation.metrics.calibration.bin", "bins")]
     assert problems({}) == [("evaluation.metrics", None)]
+    assert problems(["calibration"]) == [("evaluation.metrics", None)]  # type: ignore[arg-type]
     assert problems({"a.b": "calibration"}) == [("evaluation.metrics", None)]
     assert problems({"accuracy": "calibration"}) == [("evaluation.metrics.accuracy", None)]
     assert problems({"calibration": {}}, task={"name": "cycles"}) == [("evaluation.metrics.calibration", None)]
