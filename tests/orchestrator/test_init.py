@@ -44,4 +44,4 @@ def test_the_sweep_has_the_name_of_its_folder_if_that_is_a_word(
     for folder, name in (("a/b/heads", "heads"), ("two words", "my_study")):
         lengthwise.succeeds("init", tmp_path / folder)
         assert yaml.safe_load((tmp_path / folder / "sweep.yaml").read_text())["name"] == name
-        lengthwise.succeeds("validate", tmp_path / folder / "sweep.yaml")
+    lengthwise.succeeds("validate", tmp_path / folder / "sweep.yaml")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.tracking.publish import publish
-from orchestrator.tracking.store import initialise
 from tests.orchestrator.importing.conftest import make_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
@@ -48,8 +48,10 @@ def wide(rows: pd.DataFrame) -> pd.DataFrame:
     return named.pivot(index=["lr", "width", "seed", "step"], columns="name", values="value").reset_index()
 
 
-def test_the_runs_of_imported_results_have_their_settings(rows: pd.DataFrame, imported: Import, tmp_path: Path):
-    uri = f"sqlite:///{tmp_path / 'store.db'}"
+def test_the_runs_of_imported_results_have_their_settings(
+    rows: pd.DataFrame, imported: Import, tmp_path: Path, fresh_store: Path
+):
+    uri = f"sqlite:///{shutil.copy(fresh_store, tmp_path / 'store.db')}"
     publish(imported(rows, study="sums").folder, uri, experiment="", sweep_files=False)
     client = mlflow.MlflowClient(uri)
     runs = client.search_runs([client.get_experiment_by_name("sums").experiment_id])
@@ -59,8 +61,8 @@ def test_the_runs_of_imported_results_have_their_settings(rows: pd.DataFrame, im
     assert [params[number]["config.lr"] for number in ("0", "1")] == ["0.1", "0.01"]
 
 
-def test_own_results_in_mlflow_have_the_same_medians(own: Sweep, imported: Import, tmp_path: Path):
-    uri = f"sqlite:///{tmp_path / 'store.db'}"
+def test_own_results_in_mlflow_have_the_same_medians(own: Sweep, imported: Import, tmp_path: Path, fresh_store: Path):
+    uri = f"sqlite:///{shutil.copy(fresh_store, tmp_path / 'store.db')}"
     publish(own.folder, uri, experiment="", sweep_files=False)
     pattern = r"(?P<metric>total_variation)/(?P<average>ema)/seed_(?P<seed>\d+)"
     sweep = imported(
@@ -78,11 +80,10 @@ def test_own_results_in_mlflow_have_the_same_medians(own: Sweep, imported: Impor
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+def store(tmp_path_factory: pytest.TempPathFactory, fresh_store: Path) -> str:
     """An MLflow store with a run for each member, and one that logged nothing."""
     folder = tmp_path_factory.mktemp("store")
-    uri = f"sqlite:///{folder / 'mlflow.db'}"
-    initialise(uri)
+    uri = f"sqlite:///{shutil.copy(fresh_store, folder / 'mlflow.db')}"
     client = mlflow.MlflowClient(uri)
     experiment = client.create_experiment("sums", artifact_location=str(folder / "artifacts"))
     for (lr, seed), of_run in make_rows().groupby(["lr", "seed"]):

@@ -10,9 +10,7 @@ import pytest
 
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Summary
-from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.publish import publish as publish_sweep
-from orchestrator.tracking.store import initialise
 
 SPEC = {"task.vocabulary": 8, "objective.lengths": [6]}
 DRAWS = [{"training.learning_rate": 10.0**-k, "training.batch_size": 16 * k} for k in (2, 3, 4)]
@@ -35,14 +33,6 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def publish(reports: list[Path]) -> Callable[..., Any]:
     """`publish` with such reports."""
     return publish_sweep
-
-
-@pytest.fixture(scope="session")
-def fresh_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty MLflow store: making its schema takes seconds, so the tests copy this one."""
-    folder = tmp_path_factory.mktemp("fresh")
-    initialise(default_uri(folder))
-    return folder / "mlflow.db"
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ def test_an_error_on_a_page_is_seen(tmp_path: Path) -> None:
     assert len(logged) == 2 and "boom" in logged[1]
 
 
+@pytest.mark.slow
 def test_the_pages_of_mlflow_show_the_sweep(sweep: Any, publish: Any, tmp_path: Path) -> None:
     publish(sweep.folder)
     uri = default_uri(sweep.folder.parent)

@@ -58,7 +58,12 @@ def test_artifacts_sent_to_sqlite_open_through_the_ui_and_serve_leaves_nothing_r
 
 @pytest.mark.parametrize(
     ("delay", "signals"),
-    [(0.0, ["SIGINT"]), (0.5, ["SIGINT", "SIGINT"]), (1.5, ["SIGTERM", "SIGINT"]), (0.0, ["SIGHUP"])],
+    [
+        (0.5, ["SIGINT", "SIGINT"]),
+        pytest.param(0.0, ["SIGINT"], marks=pytest.mark.slow),
+        pytest.param(1.5, ["SIGTERM", "SIGINT"], marks=pytest.mark.slow),
+        pytest.param(0.0, ["SIGHUP"], marks=pytest.mark.slow),
+    ],
 )
 def test_a_server_that_is_just_starting_is_ended_with_all_its_processes(tmp_path, delay, signals):
     """Ctrl-C as soon as there is a process of the server, and while it imports; again while it is being ended."""

@@ -61,6 +61,7 @@ def test_an_extended_sweep_keeps_its_runs_and_what_a_user_gave_them(
     client.set_tag(noted := next(iter(before)), NOTE_TAG, "")
 
     lengthwise.succeeds("extend", trained_sweep, "--seeds", "3", "--configurations", "4")
+    shutil.copy(fresh_store, trained_sweep.parent / "fresh.db")
     fresh = publish(trained_sweep, f"sqlite:///{trained_sweep.parent}/fresh.db", sweep_files=False)
     if not deletes:
         monkeypatch.setattr("orchestrator.tracking.store.is_database", lambda uri: False)
