@@ -29,7 +29,7 @@ from trainers.settings import registry
 from trainers.settings.fields import Settings, technical_keys
 from trainers.settings.parts import walk_parts
 from trainers.training.compiling import rough_seconds
-from trainers.training.cost import Cost, estimate, trained_bytes
+from trainers.training.cost import Cost, estimate, one_thread, trained_bytes
 
 if TYPE_CHECKING:
     from trainers.metrics.metric import Metric
@@ -109,6 +109,7 @@ class Engine:
         tasks = dict.fromkeys(member.task for member in members)
         return [problem.under("task") for task in tasks for problem in task.data_problems()]
 
+    @one_thread()
     def try_out(self, member: MemberConfig, folder: Path | None) -> list[tuple[str, str]]:
         """Try a task, optimizer or model of the user's own for a step, since shipped ones work, and added metrics."""
         if problems := self._try_parts(member):

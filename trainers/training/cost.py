@@ -1,6 +1,8 @@
 """The cost of a member: parameters, memory and operations from its configuration, time by a short measurement."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +34,18 @@ class Cost:
     flops_per_step: float
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread, as packs do; small products would wait for a second one, and long on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@one_thread()
 def estimate(member: MemberConfig) -> Cost:
     """Estimate the cost of a member without training; activation memory is extrapolated from one and two rows."""
     pack = Pack([member], torch.device("cpu"))
@@ -89,26 +103,22 @@ def saved_for_backward(pack: Pack, rows: int) -> int:
     return sum(kept.values())
 
 
+@one_thread()
 def calibrate(member: MemberConfig, members: int, seconds: float) -> float:
     """Measure the seconds per step of a pack of `members` members like this one, including its share of evaluations.
 
     On one thread, as packs run, in CPU time, so that other work does not count, and always uncompiled to save time: an
     upper bound if the real run compiles.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        copies = [MemberConfig.from_dict({**member.to_dict(), "seed": seed}) for seed in range(members)]
-        step = _seconds_per_step(Pack(copies, torch.device("cpu")), seconds)
-        lone, share = _with_some_rows(member)
-        for _ in (*evaluation_inputs(lone), *(validation_inputs(lone) if lone.criteria else ())):
-            pass  # inputs are drawn once per run, so outside of the measurement
-        began = time.process_time()
-        evaluate(lone, State.initial(lone))
-        validate(lone, State.initial(lone))
-        evaluation = members * (time.process_time() - began) / share
-    finally:
-        torch.set_num_threads(threads)
+    copies = [MemberConfig.from_dict({**member.to_dict(), "seed": seed}) for seed in range(members)]
+    step = _seconds_per_step(Pack(copies, torch.device("cpu")), seconds)
+    lone, share = _with_some_rows(member)
+    for _ in (*evaluation_inputs(lone), *(validation_inputs(lone) if lone.criteria else ())):
+        pass  # inputs are drawn once per run, so outside of the measurement
+    began = time.process_time()
+    evaluate(lone, State.initial(lone))
+    validate(lone, State.initial(lone))
+    evaluation = members * (time.process_time() - began) / share
     steps, every = member.training.steps, member.evaluation.every
     return step + evaluation * (-(-steps // every) if every else 1) / steps
 

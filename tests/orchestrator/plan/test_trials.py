@@ -1,10 +1,12 @@
 """Own tasks, models and encodings are tried with the settings of the sweep before anything is written."""
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from orchestrator.code import time_limit
 from orchestrator.consoles import make_console
@@ -139,6 +141,18 @@ class Mean(AdamW):
 @pytest.mark.slow
 def test_code_that_works_is_good(own) -> None:
     assert build_sample(load_checked(own())).built == 1
+
+
+def test_own_code_is_tried_on_one_thread(own, monkeypatch) -> None:
+    """On a busy machine small products would wait for a second one, forty times as long as they take."""
+    monkeypatch.setenv("SEEN", "")
+    count = "import os; os.environ['SEEN'] += f' {torch.get_num_threads()}'; picked = "
+    torch.set_num_threads(2)
+    try:
+        build_sample(load_checked(own(("picked = ", count))))
+        assert set(os.environ["SEEN"].split()) == {"1"} and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize(
