@@ -83,7 +83,7 @@ class Screen:
         rows = [row for row in result.rows if row.complete]
         if rows:
             yield ""
-            cells, _ = short_table(result, rows[:ROWS], lambda cells: table_width(cells) <= width)
+            cells = short_table(result, rows[:ROWS], lambda cells: table_width(cells) <= width)
             yield from map(rich_table, lay_out(cells, width, keys=2))
         if len(rows) > ROWS:
             yield Text(f"... and {len(rows) - ROWS} more on the page", style="dim")
@@ -94,8 +94,8 @@ class Screen:
         yield Text(f"Page: {result.folder / REPORT_HTML}", no_wrap=True, overflow="ignore")
 
 
-def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bool]) -> tuple[Cells, list[str]]:
-    """Return as much of the table of `rows` as fits, and the names of the searched values that do not.
+def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bool]) -> Cells:
+    """Return as much of the table of `rows` as fits.
 
     The config_id is left out first, then the quartiles, then values.
     """
@@ -107,7 +107,7 @@ def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bo
     columns = [column for column in result_columns(result) if column.heading not in hidden]
     results = make_cells(rows, columns, result.infinite)
     if fits(names | values | results):
-        return names | values | results, []
+        return names | values | results
     del names[CONFIG_ID]
     if not fits(names | values | results):
         results = {name: [cell.partition(" [")[0] for cell in column] for name, column in results.items()}
@@ -115,4 +115,4 @@ def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bo
     for name, column in values.items():
         if fits(names | shown | {name: column} | results):
             shown[name] = column
-    return names | shown | results, [name for name in values if name not in shown]
+    return names | shown | results

@@ -85,7 +85,8 @@ def _named_values(column: Column, line: Any) -> Iterator[tuple[str, Any]]:
 
 def _value_text(value: Any, infinite: str) -> str:
     if isinstance(value, Quartiles):
-        return median_and_quartiles(value, infinite)
+        q25, median, q75 = (three_digits(part, infinite) for part in value)
+        return NONE if math.isnan(value.median) else f"{median} [{q25}, {q75}]"
     return NONE if value is None else three_digits(value, infinite) if isinstance(value, float) else str(value)
 
 
@@ -109,14 +110,6 @@ def interval(value: float, low: float, high: float, form: str) -> str:
     return f"{value:{form}}" if math.isnan(low) else f"{value:{form}} [{low:{form}}, {high:{form}}]"
 
 
-def median_and_quartiles(at: Quartiles | None, infinite: str = "inf") -> str:
-    """Return "median [q25, q75]", infinity as the word `infinite`; "-" without values."""
-    if at is None or math.isnan(at.median):
-        return NONE
-    q25, median, q75 = (three_digits(value, infinite) for value in at)
-    return f"{median} [{q25}, {q75}]"
-
-
-def p_value(p: float, digits: int = 3) -> str:
-    """Return a p-value with this many significant digits, "-" for NaN."""
-    return NONE if math.isnan(p) else f"{p:.{digits}g}"
+def p_value(p: float) -> str:
+    """Return a p-value with three significant digits, "-" for NaN."""
+    return NONE if math.isnan(p) else f"{p:.3g}"

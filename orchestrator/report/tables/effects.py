@@ -56,12 +56,6 @@ class EffectLine:
         return [pair for pair in ends if not math.isnan(pair[0])]
 
     @property
-    def comparison(self) -> str:
-        """Which values of the key are compared: ": pre instead of none", empty for numbers."""
-        first = self.difference.against if self.difference else next(iter(self.effect.medians), "the first value")
-        return f": {self.value} instead of {first}" if self.value else ""
-
-    @property
     def reasons(self) -> str:
         """Why numbers are missing, in words."""
         effect = self.effect
