@@ -73,5 +73,6 @@ def _join(address: str | None) -> Callable[[], None]:
         raise UserError(
             f"RAY_ADDRESS={address}: Ray cannot be reached: {why}; start its cluster, or unset RAY_ADDRESS"
             if address
-            else f"a local Ray cannot be started: {why}; try again, or use --set resources.scheduler=local or inline"
+            else f"a local Ray cannot be started: {why}; resume the sweep later, or by `lengthwise resume DIR --set "
+            "resources.scheduler=local`"
         ) from error
