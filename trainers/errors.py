@@ -5,7 +5,7 @@ TrainerError
 ├── PackError          members that cannot be trained as one stacked program
 ├── CheckpointError    a checkpoint of other members, with another layout of parameters, or one that cannot be written
 ├── CorpusError        a text that is missing, has another hash, or cannot be read
-└── WeightsError       weights that cannot be written, or that do not match their checksum
+└── WeightsError       weights that cannot be written or read, or that do not match their checksum
 """
 
 import difflib
@@ -68,7 +68,7 @@ class CorpusError(TrainerError):
 
 
 class WeightsError(TrainerError):
-    """Weights cannot be written, or do not match their checksum; the message names the file."""
+    """Weights cannot be written or read, or do not match their checksum; the message names the file."""
 
 
 def place_in_user_code(error: BaseException, files: Collection[str] | None = None) -> str:

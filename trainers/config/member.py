@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -14,6 +14,7 @@ from trainers.config.criterion_checks import (
     late_evaluation_problems,
     stage_problems,
 )
+from trainers.config.initial_weights import InitialWeights
 from trainers.errors import ConfigError, Problem
 from trainers.metrics.recorded import recorded_metrics
 from trainers.optimization.criterion import Criterion, Stop
@@ -76,6 +77,12 @@ class TrainingConfig(Settings):
     )
     stop: Stop | None = setting(None, kind=Stop, help="when a member stops early; null: never")
     curriculum: Curriculum | None = setting(None, kind="curriculum", help="when a member goes to the next stage")
+    initial: InitialWeights | None = setting(
+        None,
+        kind=InitialWeights,
+        member=True,
+        help="weights to start from: those of a `file`, or that a `sweep` kept; null: drawn ones",
+    )
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of too many slices, of bfloat16 products with float64, and of the reserved label `raw`."""
@@ -249,8 +256,20 @@ class MemberConfig(Settings):
         return {name: criterion for name, criterion in both.items() if criterion is not None}
 
     def pin_data(self) -> Self:
-        """Return this member with the hash of its task's data in the settings, if the data are on this machine."""
-        return replace(self, task=self.task.pin_data())
+        """Return this member with the hashes of its task's data and of the weights it starts from in the settings.
+
+        What is not on this machine is left as it is.
+        """
+        member, initial = replace(self, task=self.task.pin_data()), self.training.initial
+        if initial is None or (pinned := initial.pin_data()) is initial:
+            return member
+        return replace(member, training=replace(self.training, initial=pinned))
+
+    def start_problems(self, seeds: Collection[int]) -> Iterator[Problem]:
+        """Yield why members of this configuration with these seeds have no weights to start from on this machine."""
+        if (initial := self.training.initial) is not None:
+            for problem in initial.problems(self.model, self.task, seeds):
+                yield problem.under("training.initial")
 
     def evaluated_at(self, lengths: Sequence[int]) -> Self:
         """Return this member evaluated at other lengths, perhaps some that its task only draws when asked for.

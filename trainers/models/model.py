@@ -106,6 +106,13 @@ class Model(Settings, ABC):
         """Return initial values (S, *shape) by name, of parameters that are not drawn as their `Parameter` declares."""
         return {}
 
+    def other_tensors(self, task: Task) -> Mapping[str, Tensor | str]:
+        """Return further names in stored weights: a constant tensor each, or the parameter that is the same tensor.
+
+        They are the buffers and the tied parameters in the state_dict of a module.
+        """
+        return {}
+
     def start(
         self, weights: Mapping[str, Tensor], batch: Batch, width: int, noise: Noise | None, form: str
     ) -> tuple[Tensor, "Cache"]:

@@ -96,6 +96,17 @@ class Vmapped(Model):
         each = [dict(_build_seeded(self, sizes, seed).named_parameters()) for seed in seeds_S.tolist()]
         return {name: torch.stack([one[name].detach() for one in each]).to(seeds_S.device) for name in each[0]}
 
+    def other_tensors(self, task: Task) -> Mapping[str, Tensor | str]:
+        """Return the buffers in the state_dict of the module, and the names of tied parameters beside the first."""
+        module = _build_template(self, _sizes(task))
+        first = {id(value): name for name, value in module.named_parameters()}
+        stored: Mapping[str, Tensor] = module.state_dict(keep_vars=True)
+        return {
+            name: first.get(id(value), value)
+            for name, value in stored.items()
+            if first.get(id(value)) != name and isinstance(value, Tensor)
+        }
+
     def operations(self, task: Task, rows: int, positions: int) -> float:
         """Return roughly twice the parameters at every token, without embedding tables."""
         return 2.0 * rows * positions * sum(one.size for one in self.parameters(task) if one.decay)

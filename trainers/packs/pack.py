@@ -19,6 +19,7 @@ from trainers.files.checkpoint import Snapshot
 from trainers.files.stored_state import fit_state
 from trainers.optimization.averaging import Average
 from trainers.settings.fields import Settings, settings_fields
+from trainers.settings.nested import is_nested
 from trainers.tasks.task import EvaluationBatch
 from trainers.tensors.parameters import ParameterLayout
 
@@ -100,7 +101,8 @@ class Pack:
         columns = {}
         for item in settings_fields(type(settings[0])):
             values = [getattr(one, item.name) for one in settings]
-            if item.metadata["member"] and not isinstance(values[0], tuple) and values[0] is not None:
+            is_plain = not is_nested(item) and not isinstance(values[0], tuple)
+            if item.metadata["member"] and is_plain and values[0] is not None:
                 dtype = torch.int64 if all(isinstance(value, int) for value in values) else torch.float64
                 columns[item.name] = torch.tensor(values, dtype=dtype, device=self.device)[:, None]
         return columns
@@ -128,10 +130,15 @@ class State:
     loss_steps: Tensor  # (M,) int64
 
     @classmethod
-    def initial(cls, pack: Pack) -> "State":
-        """Return the state before the first step, with weights from each member's init stream."""
+    def initial(cls, pack: Pack, *, reads_files: bool = False) -> "State":
+        """Return the state before the first step, with weights from each member's init stream.
+
+        reads_files: whether members with `training.initial` have the weights of their files instead; raises
+        WeightsError for a file that cannot be used.
+        """
         theta = pack.layout.initial(pack.seeds_S, pack.dtype, pack.model.initial(pack.task, pack.seeds_S))
         theta = theta if pack.index_M is None else theta[pack.index_M]
+        theta = _read_initial(pack, theta) if reads_files else theta
         count = len(pack)
         return cls(
             step=torch.zeros((), dtype=torch.int64, device=pack.device),
@@ -210,6 +217,17 @@ class State:
         for label, at in zip(pack.labels, pack.buffers_at, strict=True):
             named.update({_buffer(label, j): buffer for j, buffer in enumerate(self.averages[at])})
         return {name: value.cpu().numpy() for name, value in named.items()}
+
+
+def _read_initial(pack: Pack, theta: Tensor) -> Tensor:
+    """Return theta (M, P) with the weights of the files of those members that have `training.initial`."""
+    views = pack.layout.views(theta)
+    for row, member in enumerate(pack.members):
+        initial = member.training.initial
+        for name, tensor in initial.read(pack.model, pack.task, member.seed).items() if initial is not None else ():
+            views[name][row] = tensor.to(pack.device, pack.dtype)
+    theta = pack.layout.flat(views)
+    return theta if pack.least is None else torch.maximum(theta, pack.least)
 
 
 def _start_optimizer(pack: Pack, theta: Tensor) -> dict[str, Tensor]:

@@ -37,6 +37,7 @@ def setting(
     bare: bool = False,
     technical: bool = False,
     identifies: bool = True,
+    pinned_by: str | None = None,
     help: str = "",
 ) -> Any:
     """Declare a settings field.
@@ -49,15 +50,19 @@ def setting(
 
     kind: makes the field nested. It holds settings of a registered kind (`kind="position"`), written as a name or
     `{name: ..., field: ...}`, or of one class (`kind=Stop`), written `{field: ...}`. With the default None it is
-    optional. A `labelled` field holds several, `{label: {kind: ..., field: ...}}`; the kind defaults to the label, and
-    a plain name means that class under its own name. The identity of a `bare` field is the name alone if
-    all other values are `absent`, as when the field was a text.
+    optional, and with `member=True` members of a pack may differ in it. A `labelled` field holds several,
+    `{label: {kind: ..., field: ...}}`; the kind defaults to the label, and a plain name means that class under its own
+    name. The identity of a `bare` field is the name alone if all other values are `absent`, as when the field was a
+    text.
 
     technical: the field changes no numbers, only how they are computed, such as the width that rows are padded to. Then
     it unpairs no seeds in comparisons and has no column in tables; it is part of the `config_id` all the same.
 
     identifies: False for a field that decides only what else is recorded, and changes no number of a member: it is no
     part of the `config_id`. Such a field cannot be searched.
+
+    pinned_by: the field with the hash of the file that this field names. Once it is set, this field is not part of the
+    `config_id`: the same file at another path is the same configuration.
 
     absent: the first default the field ever had, which never changes: a configuration with this value has the same
     `config_id` as one without the field. By default it is `default`. Give it when the default changes, and `NOTHING`
@@ -80,6 +85,7 @@ def setting(
             "bare": bare,
             "technical": technical,
             "identifies": identifies,
+            "pinned_by": pinned_by,
             "help": help,
             "absent": absent,
         },

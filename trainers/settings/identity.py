@@ -58,7 +58,11 @@ def _without_absent(
     for item in filter(belongs, settings_fields(cls)):
         mine: Any
         value, absent = getattr(settings, item.name), absent_value(cls, item)
+        if (pin := item.metadata["pinned_by"]) is not None and getattr(settings, pin) is not None:
+            continue
         if is_nested(item):
+            if item.metadata["member"] and entry(item, None) is NOTHING:
+                continue
             mine, other = plain_value(value, nested), _plain_absent(item)
             if item.metadata["bare"] and mine.keys() == {"name"}:
                 mine = mine["name"]

@@ -59,7 +59,8 @@ def train(
     starts from the states of `earlier`, the same members after fewer steps. The final weights are written to the folder
     `weights`, if one is given, before the last evaluation, which names the files, is reported. Raises PackError for
     members of unequal structure or ids with other seeds, CheckpointError for a checkpoint of other members or with
-    another layout, WeightsError for weights that cannot be written.
+    another layout, WeightsError for weights that cannot be written, or that `training.initial` names and cannot be used
+    when no checkpoint is stored.
     """
     names = [(member.config_id, member.seed) for member in members] if ids is None else list(ids)
     if [seed for _, seed in names] != [member.seed for member in members]:
@@ -71,7 +72,9 @@ def train(
         stored, notices = join_earlier(earlier, notices, compiled=compiled, most=members[0].training.steps)
     if should_fuse_draws(members[0], pack.device.type):
         fuse()
-    run = _Run(pack, names, compiled, reporter, checkpoints, weights, prune_at)
+    start = State.initial(pack, reads_files=stored is None)
+    run = _Run(pack, names, compiled, reporter, checkpoints, weights, prune_at, start)
+    del start  # it is as large as the state
     for notice in (*notices, *filter(None, [mkl_order_problem(), pop_warning()])):
         reporter.notice(notice)
     if stored:
@@ -90,11 +93,12 @@ class _Run:
         checkpoints: Checkpoints | None,
         weights: Path | None,
         prune_at: Sequence[int | None] | None,
+        start: State,
     ) -> None:
         self.pack, self.names = pack, names
         self.reporter, self.checkpoints, self.weights = reporter, checkpoints, weights
         self.ends_at_M = np.array([step or pack.training.steps for step in prune_at or [None] * len(pack)])
-        self.compiled, self.active, self.done = compiled, ActiveMembers(pack, State.initial(pack), compiled), 0
+        self.compiled, self.active, self.done = compiled, ActiveMembers(pack, start, compiled), 0
         self.evaluations, self.past, self.stopped = list[Evaluation](), list[Evaluated](), False
         self.started, self.spent, self.last_beat, self.rate = time.monotonic(), 0.0, 0.0, 0.0
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from trainers.config.initial_weights import InitialWeights
 from trainers.config.member import EvaluationConfig, TrainingConfig
 from trainers.optimization.criterion import Stop
 from trainers.settings import registry
@@ -28,6 +29,7 @@ def all_absent_values() -> dict[str, dict[str, Any]]:
     found = {
         "training": fields_of(TrainingConfig),
         "training.stop": fields_of(Stop),
+        "training.initial": fields_of(InitialWeights),
         "evaluation": fields_of(EvaluationConfig),
     }
     for kind in registry.KINDS:

@@ -1,0 +1,248 @@
+"""The weights that members start from in place of drawn ones: a file for all seeds, or a file for each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from trainers.errors import CorpusError, Problem, WeightsError, nearest
+from trainers.files.data_folders import data_folder
+from trainers.files.file_digest import file_digest
+from trainers.settings.fields import Settings, setting
+
+if TYPE_CHECKING:  # configurations are read without torch
+    from torch import Tensor
+
+    from trainers.models.model import Model
+    from trainers.tasks.task import Task
+
+_NAMED = 5  # names in a message; the others are counted
+_RAW = "raw"
+
+
+class InitialWeights(Settings):
+    """Weights to start from: `file` has the tensors of one member, by the names of the model's parameters.
+
+    A file that lengthwise kept has them for each weight average. `{"0": "a.pt", "1": "b.pt"}` is a file for each seed.
+    """
+
+    file: str | dict[str, str] = setting(
+        pinned_by="sha256", technical=True, help="a .safetensors file or a state_dict of torch.save; or a file by seed"
+    )
+    sha256: str | dict[str, str] | None = setting(
+        None, help="hash of the file, or of each file by seed; null: the hash of the file that is there"
+    )
+    average: str | None = setting(
+        None, help="the weight average to take from a file that lengthwise kept; null: raw, the training weights"
+    )
+    rename: dict[str, str | None] | None = setting(
+        None, help="names in the file: names in the model, null to leave a tensor out; * stands for any text"
+    )
+    strict: bool = setting(
+        True, help="every tensor must fit; false: the others are left out, and lacking parameters are drawn"
+    )
+    source: str | None = setting(None, pinned_by="sha256", technical=True, help="what tables call these weights")
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """Yield problems of seeds that are no numbers, and of hashes that are none or do not belong to the files."""
+        if isinstance(self.file, dict):
+            for seed in [seed for seed in self.file if not re.fullmatch(r"0|[1-9][0-9]*", seed)]:
+                yield Problem(key="file", given=seed, message=f"{seed!r} is not a seed", allowed="numbers as keys")
+            if not self.file:
+                yield Problem(key="file", given={}, message="names no file", allowed="a file, or a file for each seed")
+        hashes = {"": self.sha256} if isinstance(self.sha256, str) else self.sha256 or {}
+        for sha256 in hashes.values():
+            if not re.fullmatch(r"[0-9a-f]{64}", sha256):
+                yield Problem(key="sha256", given=sha256, message="is not a SHA-256", allowed="64 hexadecimal digits")
+        if self.sha256 is not None and hashes.keys() != self._files.keys():
+            message = "does not have a hash for each file"
+            yield Problem(key="sha256", given=self.sha256, message=message, allowed="null, or the keys of file")
+
+    @property
+    def _files(self) -> dict[str, str]:
+        """The files by seed; "" for all seeds."""
+        return self.file if isinstance(self.file, dict) else {"": self.file}
+
+    def pin_data(self) -> Self:
+        """Return these settings with the hash of every file; unchanged if hashes are set or a file is missing."""
+        if self.sha256 is not None:
+            return self
+        try:
+            hashes = {seed: file_digest(_find(file)) for seed, file in self._files.items()}
+        except OSError:
+            return self
+        return replace(self, sha256=hashes if isinstance(self.file, dict) else hashes[""])
+
+    def problems(self, model: Model, task: Task, seeds: Collection[int]) -> Iterator[Problem]:
+        """Yield why members with these seeds cannot start: files that are missing, changed, or do not fit the model."""
+        if isinstance(self.file, dict) and (lacking := [seed for seed in seeds if str(seed) not in self.file]):
+            message = f"there are no weights to start from for seed {', '.join(map(str, lacking))}"
+            yield Problem(key="file", message=message, allowed=f"seeds {', '.join(self.file)}")
+            return
+        for seed in seeds if isinstance(self.file, dict) else [*seeds][:1]:
+            try:
+                self._match(seed, model, task)
+            except WeightsError as error:
+                yield Problem(key="average" if isinstance(error, _NoAverageError) else "file", message=str(error))
+                return  # those of other seeds are alike
+
+    def describe_partial(self, model: Model, task: Task, seed: int) -> str | None:
+        """Return how many parameters are taken and which are drawn, None if all are. Raises WeightsError."""
+        fit = self._match(seed, model, task)
+        if not fit.differs:
+            return None
+        total = len(model.parameters(task))
+        unused = f"; unused in the file: {_first(fit.unused)}" if fit.unused else ""
+        drawn = _first([*fit.missing, *fit.misshapen])
+        return f"{len(fit.names)} of {total} parameters start from {fit.path.name}; drawn: {drawn or 'none'}{unused}"
+
+    def read(self, model: Model, task: Task, seed: int) -> dict[str, Tensor]:
+        """Return the tensors of a member by the names of its parameters, on the CPU.
+
+        Without `strict` some may be missing. Raises WeightsError for a file that is missing, changed or does not fit.
+        """
+        from trainers.files.tensor_file import read_tensors
+
+        fit = self._match(seed, model, task)
+        tensors = read_tensors(fit.path)
+        return {name: tensors[stored] for name, stored in fit.names.items()}
+
+    def _match(self, seed: int, model: Model, task: Task) -> _Fit:
+        """Return which tensor of the file each parameter takes. Raises WeightsError if that is not allowed."""
+        from trainers.files.tensor_file import tensor_shapes
+
+        path = self._open(seed)
+        shapes, is_kept = tensor_shapes(path)
+        stored = self._stored_names(path, shapes, is_kept)
+        wanted = {parameter.name: parameter.shape for parameter in model.parameters(task)}
+        others = {name: other for name, other in model.other_tensors(task).items() if name in stored}
+
+        # The file may have only the second name of a parameter.
+        for name, other in others.items():
+            if isinstance(other, str) and other not in stored:
+                stored[other] = stored[name]
+        fit = _Fit(path)
+        for name, shape in wanted.items():
+            if name not in stored:
+                fit.missing.append(name)
+            elif shapes[stored[name]] != tuple(shape):
+                fit.misshapen[name] = (shapes[stored[name]], tuple(shape))
+            else:
+                fit.names[name] = stored[name]
+        fit.unused += [name for name in stored if name not in wanted and name not in others]
+        if self.strict:
+            fit.unused += _differing(path, stored, others)
+        if self.strict and fit.differs:
+            raise WeightsError(fit.describe())
+        if not fit.names:
+            raise WeightsError(f"no tensor has the name and the shape of a parameter: {fit.describe()}")
+        return fit
+
+    def _open(self, seed: int) -> Path:
+        """Return the path of the file of a seed. Raises WeightsError if it is missing or changed."""
+        key = str(seed) if isinstance(self.file, dict) else ""
+        if key not in self._files:
+            raise WeightsError(f"there are no weights to start from for seed {seed}; allowed: {', '.join(self._files)}")
+        path = _find(self._files[key])
+        try:
+            sha256 = file_digest(path)
+        except OSError as error:
+            raise WeightsError(
+                f"{path}: the weights to start from cannot be read: {error.strerror}; on other machines a file of this "
+                "name in the data folder (LENGTHWISE_DATA) is read, too"
+            ) from error
+        wanted = self.sha256[key] if isinstance(self.sha256, dict) else self.sha256
+        if wanted not in (None, sha256):
+            raise WeightsError(f"{path}: its SHA-256 is {sha256}, not {wanted}: put the file back, or run a new sweep")
+        return path
+
+    def _stored_names(self, path: Path, shapes: Mapping[str, object], is_kept: bool) -> dict[str, str]:
+        """Return the name in the file of every tensor of the average, by its name after `rename`."""
+        names = {name: name for name in shapes}
+        if is_kept:
+            average = self.average or _RAW
+            labels = list(dict.fromkeys(name.partition("/")[0] for name in shapes))
+            if average not in labels:
+                close = nearest(average, labels)
+                said = f"{path}: has no average {average!r}; allowed: {', '.join(labels)}"
+                raise _NoAverageError(said + (f"; did you mean {close}?" if close else ""))
+            names = {name.partition("/")[2]: name for name in shapes if name.partition("/")[0] == average}
+        elif self.average is not None:
+            raise _NoAverageError(f"{path}: is not a file that lengthwise kept, so it has no averages; allowed: null")
+        rules = [(_pattern(old), new) for old, new in (self.rename or {}).items()]
+        renamed: dict[str, str] = {}
+        for name, stored in names.items():
+            match, new = next(((match, new) for old, new in rules if (match := old.fullmatch(name))), (None, name))
+            if match is not None and new is not None:
+                texts = iter(match.groups())
+                new = re.sub(r"\*", lambda _: next(texts, ""), new)  # noqa: B023 - called at once
+            if new in renamed:
+                raise WeightsError(f"{path}: rename gives {renamed[new]} and {stored} the same name {new}")
+            if new is not None:
+                renamed[new] = stored
+        return renamed
+
+
+class _NoAverageError(WeightsError):
+    """The file does not have the average."""
+
+
+@dataclass
+class _Fit:
+    """Which tensor of a file each parameter takes, by name, and what does not fit."""
+
+    path: Path
+    names: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    misshapen: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    unused: list[str] = field(default_factory=list)
+
+    @property
+    def differs(self) -> bool:
+        """Whether the file and the model do not have the same tensors."""
+        return bool(self.missing or self.misshapen or self.unused)
+
+    def describe(self) -> str:
+        """Return what does not fit in a line, with the nearest name, and what is allowed."""
+        parts = [f"has no tensor {_first(self.missing)}"] if self.missing else []
+        parts += [f"has {_first(self.unused)}, unknown to the model"] if self.unused else []
+        shapes = [f"{name} of shape {stored}, not {wanted}" for name, (stored, wanted) in self.misshapen.items()]
+        parts += [f"has {_first(shapes)}"] if shapes else []
+        pairs = ((name, nearest(name, self.unused)) for name in self.missing)
+        close = next((f"; did you mean rename: {{{other}: {name}}}?" for name, other in pairs if other), "")
+        return f"{self.path}: {'; '.join(parts)}; allowed: the model's names and shapes, or strict: false{close}"
+
+
+def _find(file: str) -> Path:
+    """Return the path of a file, or if that is missing, of the file of this name in the data folder, if it has one."""
+    path = Path(file)
+    if not path.is_file():
+        with suppress(CorpusError):
+            other = data_folder() / path.name
+            return other if other.is_file() else path
+    return path
+
+
+def _differing(path: Path, stored: Mapping[str, str], others: Mapping[str, Tensor | str]) -> list[str]:
+    """Return those names in the file, beside parameters, whose tensors differ from what the model has there."""
+    import torch
+
+    from trainers.files.tensor_file import read_tensors
+
+    tensors = read_tensors(path) if others else {}
+    wanted = {name: tensors[stored[other]] if isinstance(other, str) else other for name, other in others.items()}
+    return [name for name, tensor in wanted.items() if not torch.equal(tensors[stored[name]].to(tensor.dtype), tensor)]
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile("(.*?)".join(map(re.escape, name.split("*"))))
+
+
+def _first(names: Collection[str]) -> str:
+    listed = [*names]
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return ", ".join(listed[:_NAMED]) + more

@@ -1,0 +1,70 @@
+"""Named tensors in a .safetensors file, or in a file of `torch.save`, read without executing code.
+
+Of a file of `torch.save` nested mappings are joined by dots, so `{"model": state_dict, "step": 3}` has tensors
+`model.NAME`; values that are no tensors are left out.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.errors import WeightsError
+from trainers.files.file_digest import file_digest
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def tensor_shapes(path: Path) -> tuple[Shapes, bool]:
+    """Return the shape of every tensor by name, and whether lengthwise wrote the file at the end of a training.
+
+    Raises WeightsError naming the file.
+    """
+    try:
+        return _shapes(path, file_digest(path))
+    except OSError as error:
+        raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Return every tensor by name, on the CPU. Raises WeightsError naming the file."""
+    return _read(path, "cpu")[0]
+
+
+@lru_cache(maxsize=1024)
+def _shapes(path: Path, sha256: str) -> tuple[Shapes, bool]:
+    tensors, is_kept = _read(path, "meta")
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}, is_kept
+
+
+def _read(path: Path, device: str) -> tuple[dict[str, Tensor], bool]:
+    """Return all tensors of a file on a device, `meta` for their shapes alone, and whether lengthwise wrote it."""
+    if path.suffix != ".safetensors":
+        try:
+            content: Any = torch.load(path, map_location=device, weights_only=True)
+        except Exception as error:  # of the archive, of the pickle in it, or of classes that it names
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise WeightsError(f"{path}: is not a state_dict written by torch.save: {first}") from error
+        return dict(_flatten(content)), False
+
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            names, is_kept = list(file.keys()), "lengthwise" in (file.metadata() or {})
+            if device == "meta":
+                return {name: torch.empty(file.get_slice(name).get_shape(), device=device) for name in names}, is_kept
+            return {name: file.get_tensor(name) for name in names}, is_kept
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"{path}: is not a .safetensors file: {error}") from error
+
+
+def _flatten(content: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+    if isinstance(content, Tensor):
+        yield prefix.removesuffix("."), content.detach()
+    elif isinstance(content, Mapping):
+        for name, value in content.items():
+            yield from _flatten(value, f"{prefix}{name}.")
