@@ -6,7 +6,7 @@ measure and cost, and trains packs of them. `orchestrator.trainer` chooses betwe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -109,6 +109,9 @@ class Trainer(Protocol):
 
     def problems_here(self, members: Iterable[Any]) -> list[Problem]:
         """Return what members need and this machine lacks, such as data or scripts; keys are dotted."""
+
+    def start_problems(self, member: Any, seeds: Collection[int]) -> list[Problem]:
+        """Return why members of this configuration cannot start from step 0 here with these seeds; keys are dotted."""
 
     def try_out(self, member: Any, folder: Path | None) -> list[tuple[str, str]]:
         """Try code of the user's own for a moment; return (dotted key, message) of everything that is wrong.

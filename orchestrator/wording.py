@@ -58,10 +58,18 @@ def compact_value(value: Any) -> str:
 
     compact_value(0.00316227) -> "0.00316"; compact_value(0.99951) -> "0.9995"; compact_value(True) -> "true"
     compact_value({"name": "upe", "uniform": 3}) -> "upe (uniform 3)"; compact_value([None, "a"]) -> "[null, a]"
+    compact_value({"source": "pretrained #3", "file": "...", "sha256": "...", "strict": False}) ->
+    "pretrained #3 (strict false)"
     """
     if isinstance(value, Mapping):
-        rest = ", ".join(f"{key} {compact_value(one)}" for key, one in value.items() if key != "name")
-        return " ".join([*([str(value["name"])] if "name" in value else []), *([f"({rest})"] if rest else [])]) or "{}"
+        named = next((key for key in ("name", "source") if key in value), None)
+        shown = {key: item for key, item in value.items() if key != named}
+        if named == "source":  # starting weights, whose other options are seldom given
+            shown = {
+                key: item for key, item in shown.items() if key not in ("file", "sha256") and item not in (None, True)
+            }
+        rest = ", ".join(f"{key} {compact_value(item)}" for key, item in shown.items())
+        return " ".join([*([str(value[named])] if named else []), *([f"({rest})"] if rest else [])]) or "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(compact_value, value))}]"
     if isinstance(value, bool) or value is None:

@@ -37,17 +37,22 @@ def run(
     Raises SweepFileError for anything in the file, dictionary or overrides that cannot be run here, SweepExists or
     SpecChanged when the folder holds a sweep already, LedgerError when the folder cannot be written.
     """
-    spec = _spec(file, [f"{key}={to_json(key, value)}" for key, value in overrides.items()], name, imports)
+    folder = find_storage(storage) if storage is not None else default_storage()
+    spec = _spec(file, [f"{key}={to_json(key, value)}" for key, value in overrides.items()], name, imports, folder)
     console = console or make_console()
     for note in spec.notes:
         say(console, f"note: {note}")
     from orchestrator.sweep.sweep import run_sweep  # brings the schedulers
 
-    return Sweep(run_sweep(spec, find_storage(storage) if storage is not None else default_storage(), console).folder)
+    return Sweep(run_sweep(spec, folder, console).folder)
 
 
 def _spec(
-    file: str | Path | Mapping[str, Any], overrides: Sequence[str], name: str | None, imports: Sequence[str]
+    file: str | Path | Mapping[str, Any],
+    overrides: Sequence[str],
+    name: str | None,
+    imports: Sequence[str],
+    storage: Path,
 ) -> SweepSpec:
     if isinstance(file, Mapping):
         reading = read_sections(json.loads(to_json(DICTIONARY, file)), DICTIONARY, overrides, name, imports)
@@ -55,6 +60,7 @@ def _spec(
         reading = read_sweep(find_sweep_file(file), overrides, name, imports)
     from orchestrator.plan.checks.soundness import checked  # brings the registries
     from orchestrator.record.kept.code import use_recorded_files
+    from orchestrator.sweep.initial_weights import find_initial_weights
 
     use_recorded_files(reading.spec)
-    return checked(reading)
+    return checked(find_initial_weights(reading, storage))

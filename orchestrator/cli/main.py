@@ -151,7 +151,7 @@ def plan(
     from orchestrator.claims.registration import register
     from orchestrator.preview.forecast import forecast
 
-    spec = _load(file, overrides, name, imports)
+    spec = _load(file, overrides, name, imports, storage)
     plan = forecast(spec, workers, measured=measure)
     register(spec)
     _say(f"{spec.name} would be kept in {place_of((storage or default_storage()) / spec.name)}")
@@ -216,7 +216,7 @@ def run(
         if early is not None and not (storage / early.name).exists():  # else it is refused
             children = SweepChildren(early.resources.scheduler, tracking=early.tracking.enabled)
             opens.enter_context(children)  # they import in parallel to this process
-        spec = _checked(reading)
+        spec = _checked(reading, storage)
         from orchestrator.running.schedulers.choice import refuse_workers
 
         refuse_workers(spec.resources.scheduler, workers)
@@ -279,18 +279,25 @@ def _exit_code(error: BaseException) -> int:
     return error.exit_code if isinstance(error, LengthwiseError) else 2 if isinstance(error, SweepFileError) else 1
 
 
-def _load(file: Path, overrides: list[str] | None, name: str | None = None, imports: list[str] | None = None) -> Any:
-    return _checked(read_sweep(file, overrides or (), name, imports or ()))
+def _load(
+    file: Path,
+    overrides: list[str] | None,
+    name: str | None = None,
+    imports: list[str] | None = None,
+    storage: Path | None = None,
+) -> Any:
+    return _checked(read_sweep(file, overrides or (), name, imports or ()), storage)
 
 
-def _checked(reading: Reading) -> Any:
+def _checked(reading: Reading, storage: Path | None = None) -> Any:
     if reading.spec is None:
         reading.sound()
     from orchestrator.plan.checks.soundness import checked
     from orchestrator.record.kept.code import use_recorded_files
+    from orchestrator.sweep.initial_weights import find_initial_weights
 
     use_recorded_files(reading.spec)
-    spec = checked(reading)
+    spec = checked(find_initial_weights(reading, storage))
     for note in spec.notes:
         _say(f"note: {note}")
     return spec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +27,7 @@ from trainers.metrics.recorded import recorded_metrics
 from trainers.optimization.averaging import LARGE_SHARE
 from trainers.settings import registry
 from trainers.settings.fields import Settings, technical_keys
+from trainers.settings.identity import identity
 from trainers.settings.parts import walk_parts
 from trainers.training.compiling import rough_seconds
 from trainers.training.cost import Cost, estimate, one_thread, trained_bytes
@@ -109,6 +110,10 @@ class Engine:
         tasks = dict.fromkeys(member.task for member in members)
         return [problem.under("task") for task in tasks for problem in task.data_problems()]
 
+    def start_problems(self, member: MemberConfig, seeds: Collection[int]) -> list[Problem]:
+        """Return why members have no weights to start from here."""
+        return list(member.start_problems(seeds))
+
     @one_thread()
     def try_out(self, member: MemberConfig, folder: Path | None) -> list[tuple[str, str]]:
         """Try a task, optimizer or model of the user's own for a step, since shipped ones work, and added metrics."""
@@ -142,7 +147,7 @@ class Engine:
         ]
 
     def warnings(self, members: Iterable[MemberConfig], folder: Path | None) -> list[tuple[str, str]]:
-        """Warn of members trained one after another, of unused settings, and of averages that barely moved."""
+        """Warn of members trained one after another, unused settings, averages that barely moved, drawn parameters."""
         members = list(members)
         both = dict.fromkeys((member.model, member.task) for member in members)
         reasons = ((model, model.explain_loop(task)) for model, task in both)
@@ -161,7 +166,9 @@ class Engine:
             (f"training.{key}", f"training.{key} has no effect with the optimizers of this sweep")
             for key in sorted(set.intersection(*keys) if keys else ())
         ]
-        return [*looped, *unused, *((f"training.averages.{label}", sentence) for label, sentence in shares.items())]
+        moved = ((f"training.averages.{label}", sentence) for label, sentence in shares.items())
+        partial = filter(None, (member.describe_partial_start() for member in members))
+        return [*looped, *unused, *moved, *(("training.initial", text) for text in partial)]
 
     # Costs ------------------------------------------------------------------------------------------------------------
 
@@ -220,7 +227,8 @@ class Engine:
             return None
         if type(member.model).initial is not Model.initial:
             return None
-        return repr(tuple(member.model.parameters(member.task)))
+        initial = member.training.initial
+        return repr((tuple(member.model.parameters(member.task)), initial and identity(initial)))
 
     # Training ---------------------------------------------------------------------------------------------------------
 

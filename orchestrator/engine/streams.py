@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+INITIAL = "training.initial"
+_SAME_FILE = (f"{INITIAL}.file", f"{INITIAL}.source")  # of the same file at two paths
 DATA, INPUTS, WEIGHTS = "training data", "test inputs", "initial weights"
 
 
@@ -16,8 +18,9 @@ def shared_streams(
     """
     task = [key for key in differing if key.partition(".")[0] == "task"]
     model = [key for key in differing if key.partition(".")[0] == "model"]
+    initial = [key for key in differing if key.startswith(INITIAL) and not key.startswith(_SAME_FILE)]
     return {
         DATA: [*task, *(key for key in differing if key == "training.batch_size")],
         INPUTS: [*task, *(key for key in differing if key in ("evaluation.samples", "evaluation.lengths"))],
-        WEIGHTS: [*task, *model],
+        WEIGHTS: [*task, *model, *initial],
     }

@@ -60,7 +60,7 @@ def configure(
                 problems.setdefault((problem.where, problem.key), problem)
             continue
         too_large = [_problem(spec, one.key, one.message, allowed=one.allowed) for one in trainer.too_large(member)]
-        for problem in too_large or _objective_problems(spec, trainer, member):
+        for problem in too_large or (*_objective_problems(spec, trainer, member), *_start_problems(spec, member)):
             problems.setdefault((problem.where, problem.key), problem)
         if too_large:
             continue  # counting its lengths may already take minutes
@@ -155,6 +155,12 @@ def _objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) -> li
         allowed = f"last, or an evaluation.every below training.steps ({steps})"
         problems.append(_problem(spec, "objective.evaluation", message, given="best", allowed=allowed))
     return problems
+
+
+def _start_problems(spec: SweepSpec, member: Member) -> list[Problem]:
+    """Return why seeds of a new sweep have no weights to start from; a recorded sweep is checked when it is resumed."""
+    problems = [] if spec.is_recorded else trainer_of(spec.sections).start_problems(member, spec.seeds)
+    return [_problem(spec, problem.key, problem.message, allowed=problem.allowed) for problem in problems]
 
 
 def warnings_for(spec: SweepSpec, members: Sequence[Member]) -> list[str]:

@@ -5,7 +5,7 @@ they were recorded, so their values are built anew only together with `with_reco
 were corrected since (`revision`) cannot give the same again: that is refused.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -69,6 +69,18 @@ def refuse_without_data(recorded: Iterable[Recorded], what: str) -> None:
     problems = trainer_of(recorded[0].resolved).problems_here(map(member_of, recorded)) if recorded else ()
     if missing := list(dict.fromkeys(problem.message for problem in problems)):
         raise UserError(f"{what}:\n  " + "\n  ".join(missing))
+
+
+def refuse_without_start(recorded: Iterable[tuple[Recorded, Collection[int]]], what: str) -> None:
+    """Raise UserError if a configuration has no weights to start from for these seeds; `what` begins the message."""
+    problems = {
+        f"{problem.key}: {problem.message}" + (f"; allowed: {problem.allowed}" if problem.allowed else "")
+        for configuration, seeds in recorded
+        if seeds
+        for problem in trainer_of(configuration.resolved).start_problems(member_of(configuration), seeds)
+    }
+    if problems:
+        raise UserError(f"{what}:\n  " + "\n  ".join(sorted(problems)))
 
 
 def refuse_too_large(recorded: Iterable[Recorded], what: str) -> None:

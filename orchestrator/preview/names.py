@@ -14,6 +14,7 @@ from orchestrator.wording import first_few
 from search_spaces import Budget, Objective, Racing, Resources, Rungs, Search, SweepSpec, Tracking
 from search_spaces.grammar.domains import KINDS as DOMAINS
 from search_spaces.grammar.shipped import shipped_sweeps
+from trainers.config.initial_weights import InitialWeights
 from trainers.config.member import EvaluationConfig, TrainingConfig
 from trainers.errors import nearest
 from trainers.optimization.criterion import Stop
@@ -24,7 +25,7 @@ from trainers.settings.fields import Settings
 ALL, EXAMPLES = "all", "examples"
 SECTIONS: dict[str, dict[str, type[Settings] | type[BaseModel]]] = {
     "file": {"file": SweepSpec},
-    "training": {"training": TrainingConfig, "training.stop": Stop},
+    "training": {"training": TrainingConfig, "training.stop": Stop, "training.initial": InitialWeights},
     "evaluation": {"evaluation": EvaluationConfig},
     "search": {"search": Search, "search.racing": Racing, "search.racing.steps": Rungs},
     "objective": {"objective": Objective},

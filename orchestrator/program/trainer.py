@@ -9,7 +9,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,6 +83,10 @@ class ProgramTrainer:
 
     def problems_here(self, members: Iterable[ProgramMember]) -> list[Problem]:
         """Return nothing: files and commands are checked by `try_out`."""
+        return []
+
+    def start_problems(self, member: ProgramMember, seeds: Collection[int]) -> list[Problem]:
+        """Return nothing: a program starts as it likes."""
         return []
 
     def try_out(self, member: ProgramMember, folder: Path | None) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from orchestrator.consoles import say
 from orchestrator.ending.ending import Outcome
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
+from orchestrator.plan.recorded import refuse_without_start
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.state.lineage import CONFIRMS, refuse_imported, relative, used_seeds
 from orchestrator.record.state.parts import STOPPED
@@ -80,6 +81,8 @@ def plan_confirmation(
         "seeds": list(fresh_seeds(seeds, used)),
     }
     spec = make_listed_spec(state, chosen, header, overrides, "confirmed")
+    confirmed = ((state.configurations[row.config_id], spec.seeds) for row in chosen)
+    refuse_without_start(confirmed, f"{state.folder} cannot be confirmed")
 
     # What the report of the confirmation needs of this sweep, which may be deleted later.
     lineage = relative(state.folder)

@@ -23,7 +23,7 @@ from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import check
 from orchestrator.plan.extension import Extension, refuse_configurations, refuse_extension
 from orchestrator.plan.recorded import refuse_changed as refuse_changed_defaults
-from orchestrator.plan.recorded import with_recorded_defaults
+from orchestrator.plan.recorded import refuse_without_start, with_recorded_defaults
 from orchestrator.record.kept.code import find_program
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import CONFIRMS, refuse_imported, seeds_of_others
@@ -184,6 +184,9 @@ def plan_extension(
             f"{spans(recorded.seeds)}{_describe_own_seeds(state)}; what is not finished is done by: "
             f"{command('resume', state.folder)}"
         )
+
+    starting = [(state.configurations[name], {*added.seeds, *more.get(name, ())}) for name in state.configurations]
+    refuse_without_start(starting, f"{what} cannot be extended")
 
     # Settings that change no results are those of sweep.yaml, which may have been edited since.
     path = state.folder / SPEC_FILE

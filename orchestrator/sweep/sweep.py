@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from orchestrator.addresses import address_of
 from orchestrator.claims.registration import KEPT, register
 from orchestrator.code.code_record import CodeRecord, begin_reading, record_code, recorded_folders
 from orchestrator.code.own_code import import_for
@@ -22,11 +23,17 @@ from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored import create_ledger, open_ledger
 from orchestrator.plan.checks.soundness import check, drawn_configurations
 from orchestrator.plan.configurations import warnings_for
-from orchestrator.plan.recorded import refuse_corrected, refuse_too_large, refuse_without_data
+from orchestrator.plan.recorded import (
+    refuse_corrected,
+    refuse_too_large,
+    refuse_without_data,
+    refuse_without_start,
+)
 from orchestrator.plan.rounds import SMALL_WEIGHTS, planned_bytes
 from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.ledger.records import INLINE_SCHEMA
-from orchestrator.record.state.lineage import refuse_imported
+from orchestrator.record.state.lineage import has_checkpoint, refuse_imported
+from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.driving.sampler import is_finished
@@ -192,10 +199,22 @@ def code_to_resume(state: SweepState, console: Console, *, accept_change: bool) 
     recorded = list(state.configurations.values())
     for refuse in (refuse_corrected, refuse_without_data, refuse_too_large):
         refuse(recorded, f"{state.folder} cannot be resumed")
+    refuse_without_start(_untrained_seeds(state), f"{state.folder} cannot be resumed")
     with begin_reading(*recorded_folders(state.codes)) as reading:
         code = record_code(reading.read(), sources)
     code.write_copies(state.folder)
     return code
+
+
+def _untrained_seeds(state: SweepState) -> Iterator[tuple[ConfigurationState, list[int]]]:
+    """Yield every configuration with its seeds that will start from step 0; none of a sweep at an address is known."""
+    if address_of(state.folder) is not None:
+        return
+    waiting = {name: not pack.has_ended and not has_checkpoint(state, pack) for name, pack in state.packs.items()}
+    for configuration in state.configurations.values():
+        planned = () if configuration.is_done else state.planned_seeds(configuration.config_id)
+        members = configuration.members
+        yield configuration, [seed for seed in planned if seed not in members or waiting[members[seed].pack_id]]
 
 
 def resume_same(spec: SweepSpec, storage: Path, console: Console, *, max_seconds: float | None = None) -> Outcome:

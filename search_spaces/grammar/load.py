@@ -30,6 +30,7 @@ from search_spaces.grammar.values import STORES, expand_ranges, store_problem
 MAX_RECORDED = 2 * MAX_BYTES  # of a specification with all its values, as JSON: YAML of this size is read in seconds
 UNREAD = "fix this first; the rest of the file was not checked"
 AVERAGES, PROGRAM_AVERAGES = "training.averages", "evaluation.averages"
+ANY_KEYS = ("training.initial.rename",)  # mappings whose keys are names of another program
 RAW = "raw"  # the average of a sweep that names none
 _PYTHON = re.compile(r"\A#!.*python|^(import \w[\w.]*( as \w+)?(, .*)?|from [\w.]+ import .+)$", re.MULTILINE)
 _LENGTHS = re.compile(r"(^|\.)(test_\w+|\w*lengths)$")  # keys whose value is a list of lengths
@@ -302,6 +303,8 @@ def _nearest_file(path: Path) -> Path | None:
 
 def _check_step_names(value: Any, address: str, findings: Findings) -> None:
     """Record keys of the open sections that cannot be part of a dotted key, such as keys that contain dots."""
+    if address in ANY_KEYS:
+        return
     if isinstance(value, list):
         for index, item in enumerate(value):
             _check_step_names(item, child(address, index), findings)

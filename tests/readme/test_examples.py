@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from pages import PAGES, ROOT, page
 
@@ -17,6 +18,8 @@ from orchestrator.claims.verdicts import judge, read_sweeps
 from orchestrator.plan.checks.soundness import load_checked
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
+from orchestrator.record.kept.weights import load
+from orchestrator.record.state.state import SweepState
 from search_spaces import load_claims, load_sweep, schema_text
 from trainers.check import check_class, check_task
 from trainers.config.member import MemberConfig
@@ -27,6 +30,7 @@ QUICKSTART = ROOT / "search_spaces" / "quickstart.yaml"
 TASK, POSITION, QUOTED = '@register("task"', '@register("position"', '@register("average"'
 MODEL, OPTIMIZER, METRIC = '@register("model"', '@register("optimizer"', '@register("metric"'
 FIRST_MISTAKE = "class WithFirstMistake("
+INITIAL = "training.initial:"
 
 
 def source() -> dict[str, Any]:
@@ -34,12 +38,12 @@ def source() -> dict[str, Any]:
 
 
 def yaml_blocks() -> list[Any]:
-    """Those of sweep files that need no module and no data of one's own."""
+    """Those of sweep files that need no module, no data and no weights of one's own."""
     return [
         pytest.param(text, id=f"{one.name} {n}")
         for one in PAGES
         for n, text in enumerate(one.blocks("yaml"))
-        if not any(marker in text for marker in ("imports:", "\nclaims:", "name: dataset"))
+        if not any(marker in text for marker in ("imports:", "\nclaims:", "name: dataset", INITIAL))
     ]
 
 
@@ -67,6 +71,27 @@ def test_yaml_loads_in_place_of_what_the_quickstart_says(text: str, tmp_path: Pa
     assert built
     for said in re.findall(r"# (\d+) configurations$", text, re.M):
         assert len(built) == int(said)
+
+
+def test_starting_weights_of_a_page_are_found_and_trained(lengthwise, tmp_path: Path) -> None:
+    """The quickstart, small, is what they are taken from, and what the block is a part of."""
+    (text,) = [text for text in page("trainers/training/README.md").blocks("yaml") if INITIAL in text]
+    small = ["--set", "model.width=8", "--set", "resources.scheduler=inline", "--set", "tracking.enabled=false"]
+    small += ["--set", "evaluation={samples: 10}", "--set", "training.steps=2", "--set", "seeds=2"]
+    storage = ["--storage", tmp_path / "sweeps"]
+    lengthwise.succeeds("run", QUICKSTART, *storage, *small, "--set", "search.configurations=4")
+    weights = load(tmp_path / "sweeps" / "quickstart", "#0", 0)
+    torch.save(
+        {"model": {name: torch.from_numpy(value) for name, value in weights.items()}}, tmp_path / "pretrained.pt"
+    )
+    whole = {**source(), **yaml.safe_load(text), "name": "again"}
+    (tmp_path / "again.yaml").write_text(yaml.safe_dump(whole), encoding="utf-8")
+    lengthwise.succeeds("run", tmp_path / "again.yaml", *storage, *small)
+    state = SweepState.load(tmp_path / "sweeps" / "again")
+    started = [configuration.resolved["training"].get("initial") for configuration in state.configurations.values()]
+    assert [start and start["average"] for start in started] == [None, None, "ema", None] and started[0] is None
+    (pack,) = state.packs.values()
+    assert len(pack.members) == 8 and all(member.status == "complete" for member in state.members)
 
 
 def test_the_claims_of_a_page_can_be_put_to_the_quickstart(sandbox: Path, tmp_path: Path) -> None:

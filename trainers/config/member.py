@@ -15,7 +15,7 @@ from trainers.config.criterion_checks import (
     stage_problems,
 )
 from trainers.config.initial_weights import InitialWeights
-from trainers.errors import ConfigError, Problem
+from trainers.errors import ConfigError, Problem, WeightsError
 from trainers.metrics.recorded import recorded_metrics
 from trainers.optimization.criterion import Criterion, Stop
 from trainers.settings.fields import Settings, setting, settings_fields
@@ -267,9 +267,18 @@ class MemberConfig(Settings):
 
     def start_problems(self, seeds: Collection[int]) -> Iterator[Problem]:
         """Yield why members of this configuration with these seeds have no weights to start from on this machine."""
-        if (initial := self.training.initial) is not None:
+        if (initial := self.training.initial) is not None and self._parameters():
             for problem in initial.problems(self.model, self.task, seeds):
                 yield problem.under("training.initial")
+
+    def describe_partial_start(self) -> str | None:
+        """Return how many parameters start from stored weights, if it is neither all nor none; None if unknown."""
+        if (initial := self.training.initial) is None or not self._parameters():
+            return None
+        try:
+            return initial.describe_partial(self.model, self.task, self.seed)
+        except WeightsError:  # which `start_problems` reports
+            return None
 
     def evaluated_at(self, lengths: Sequence[int]) -> Self:
         """Return this member evaluated at other lengths, perhaps some that its task only draws when asked for.

@@ -15,7 +15,7 @@ from orchestrator.record.state.parts import ConfigurationState, PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.storage import fetch_file
 from orchestrator.wording import label, spans
-from trainers.errors import WeightsError
+from trainers.errors import WeightsError, nearest
 from trainers.evaluation.results import WeightsFile
 from trainers.evaluation.weights import Array, StoredWeights, member_prefix
 from trainers.files.atomic_file import final_name
@@ -60,7 +60,9 @@ def stored_weights(state: SweepState, found: ConfigurationState, seed: int, aver
         raise UserError(_why_not(state, found, seed))
     try:
         if average not in (labels := kept.weights("raw").averages):
-            raise UserError(f"there is no average {average!r}; allowed: {', '.join(labels)}")
+            close = nearest(average, labels)
+            message = f"there is no average {average!r}; allowed: {', '.join(labels)}"
+            raise UserError(message + (f"; did you mean {close}?" if close else ""))
         return kept.weights(average)
     except WeightsError as error:
         raise DamagedWeights(str(error)) from error

@@ -140,6 +140,15 @@ def earlier_states(state: SweepState, pack: PackState) -> list[list[tuple[str, s
     return own if continued is None else [*own, continued]
 
 
+def has_checkpoint(state: SweepState, pack: PackState) -> bool:
+    """Whether a pack, or for all of its members an earlier pack, has a checkpoint in a folder of this machine."""
+    current = [(str(state.folder / "checkpoints" / pack.pack_id), *member) for member in pack.members]
+    return any(
+        all(any(Path(folder).glob("step-*.ckpt")) for folder, _, _ in members)
+        for members in (current, *earlier_states(state, pack))
+    )
+
+
 def continues_member(state: SweepState, config_id: str, seed: int) -> bool:
     """Whether the sweep that this one continues, if it continues one, has trained this member."""
     return _continued_states(state, [(config_id, seed)]) is not None

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator import trainer
 from orchestrator.code.own_code import OwnCodeError
-from orchestrator.engine.streams import DATA, WEIGHTS
+from orchestrator.engine.streams import DATA, INITIAL, WEIGHTS
 from orchestrator.errors import UntrustedCode
 from orchestrator.results.ran_under import RecordedConfiguration, differing_code
 
@@ -69,7 +69,7 @@ def shared_streams(
     changing = [key for key in differing if key not in first.technical or key not in second.technical]
     asked: dict[str, list[str]] = trainer.shared_streams(first.resolved, second.resolved, changing)
     if first.structural_keys & second.structural_keys:  # one program: every seed is drawn once for all members
-        asked = {what: [] for what in asked}
+        asked = {what: [key for key in keys if key.startswith(INITIAL)] for what, keys in asked.items()}
     if (
         DATA in asked
         and changing

@@ -207,8 +207,8 @@ def test_what_does_not_fit_is_named_unless_it_need_not_fit(member, stored, tmp_p
     start, plain = ({name: value[row] for name, value in views.items()} for row in (0, 1))
     taken = [name for name in stored if change == "unknown" or name != "query"]
     assert all(torch.equal(start[name], (stored if name in taken else plain)[name]) for name in stored)
-    told = partly.training.initial.describe_partial(partly.model, partly.task, 0)
-    assert told.startswith(f"{len(taken)} of {len(stored)} ")
+    text = partly.describe_partial_start() or ""
+    assert text.startswith(f"{len(taken)} of {len(stored)} ")
 
 
 def test_a_file_of_which_nothing_fits_is_refused_also_without_strict(member, tmp_path: Path) -> None:
@@ -218,6 +218,13 @@ def test_a_file_of_which_nothing_fits_is_refused_also_without_strict(member, tmp
     (tmp_path / "text.safetensors").write_text("no tensors")
     for name in ("text.pt", "text.safetensors"):
         assert problems(from_file(member, tmp_path / name)), name
+
+
+def test_a_model_whose_size_is_unknown_is_not_compared(member, stored, tmp_path: Path) -> None:
+    task = {"name": "language", "corpus": "nowhere", "train_window": 8, "test_windows": [16]}
+    changes = {"task": task, "model": {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "rope"}}
+    mine = from_file(member, tmp_path / "start.safetensors", 0, {**changes, "training__averages": {"raw": {}}})
+    assert problems(mine) == [] and mine.describe_partial_start() is None
 
 
 def test_code_in_a_file_is_not_run(member, tmp_path: Path) -> None:

@@ -1,0 +1,169 @@
+"""`training.initial` of a sweep file: kept weights of another sweep as files, and files as whole paths with hashes.
+
+These are in the specification that is recorded, so a sweep is resumed without looking for what it started from.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.addresses import is_absolute
+from orchestrator.errors import LengthwiseError, UserError
+from orchestrator.mirror.fetch import fetch_sweep
+from orchestrator.record.kept.weights import kept_weights, stored_weights
+from orchestrator.record.ledger.folders import default_storage, has_ledger, is_name, make_no_sweep_error, resolve_place
+from orchestrator.record.state.labels import find_configuration
+from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.state import SweepState
+from orchestrator.wording import label
+from search_spaces import Reading, SweepSpec, nearest_name
+from search_spaces.grammar.domains import Choice, Grid
+from search_spaces.grammar.problems import Findings, within
+from trainers.config.initial_weights import InitialWeights
+from trainers.errors import ConfigError, WeightsError
+
+KEY = "training.initial"
+SWEEP_KEYS = ("sweep", "configuration", "average", "seeds", "rename", "strict")
+SEED = "{seed}"  # in the name of a file: every seed
+
+
+def find_initial_weights(reading: Reading, storage: Path | None = None) -> Reading:
+    """Return a sweep file with the files of `training.initial` as whole paths with their hashes, also in its space.
+
+    A sweep is looked for by its name in `storage`, by default the usual one; a path beside the sweep file, then in the
+    current folder. What is wrong is added to the findings.
+    """
+    if (spec := reading.spec) is None:
+        return reading
+    finder = _Finder(spec, reading.findings, storage)
+    space = {
+        key: replace(domain, values=tuple(finder.resolve_all(domain.values, key, f"space.{key}.{domain.kind}")))
+        if isinstance(domain, (Choice, Grid))
+        else domain
+        for key, domain in spec.space.items()
+    }
+    listed = tuple(
+        {key: finder.resolve(value, key, f"search.listed[{index}].{key}") for key, value in values.items()}
+        for index, values in enumerate(spec.search.listed or ())
+    )
+    for key in (*spec.space, *(key for values in listed for key in values)):
+        if within(key, KEY) and key.rpartition(".")[2] in ("sweep", "configuration", "seeds"):
+            reading.findings.add(key, f"cannot be searched by itself; allowed: {KEY} as a whole")
+    changed: dict[str, Any] = {"training": finder.resolve(spec.training, "training", "training"), "space": space}
+    if listed:
+        changed["search"] = spec.search.model_copy(update={"listed": listed})
+    return replace(reading, spec=spec.model_copy(update=changed))
+
+
+class _Finder:
+    def __init__(self, spec: SweepSpec, findings: Findings, storage: Path | None) -> None:
+        self.spec, self.findings, self.storage = spec, findings, storage
+
+    def resolve_all(self, values: tuple[Any, ...], key: str, address: str) -> list[Any]:
+        return [self.resolve(value, key, f"{address}[{index}]") for index, value in enumerate(values)]
+
+    def resolve(self, value: Any, key: str, address: str) -> Any:
+        """Return a value of a key with paths and hashes of its starting weights; `address` is its place in the file."""
+        if key == "training" and isinstance(value, Mapping) and "initial" in value:
+            return {**value, "initial": self.resolve(value["initial"], KEY, f"{address}.initial")}
+        if key != KEY or not isinstance(value, Mapping) or self.findings.doubts(address):
+            return value
+        try:
+            return self._find_kept(value, address) if "sweep" in value else self._find_files(value)
+        except LengthwiseError as error:
+            self.findings.add(address, str(error))
+            self.findings.doubt(address)
+            return None
+
+    def _find_files(self, written: Mapping[str, Any]) -> Mapping[str, Any]:
+        if (file := written.get("file")) is None:
+            return written
+        if isinstance(file, str):
+            file = self._expand_seeds(file) if SEED in file else str(self._absolute_path(file))
+        elif isinstance(file, Mapping):
+            file = {
+                seed: str(self._absolute_path(name)) if isinstance(name, str) else name for seed, name in file.items()
+            }
+        source = written["file"] if isinstance(written["file"], str) else "a file for each seed"
+        settings = {**written, "file": file, "source": written.get("source", source)}
+        try:
+            return {**settings, "sha256": InitialWeights.from_mapping(settings).pin_data().sha256}
+        except ConfigError:  # which the check of the sweep file reports at its line
+            return settings
+
+    def _find_kept(self, written: Mapping[str, Any], address: str) -> dict[str, Any]:
+        for name in written:
+            if name not in SWEEP_KEYS:
+                self.findings.add(f"{address}.{name}", "unknown key", given=written[name], names=SWEEP_KEYS, meant=name)
+        state = SweepState.load(self._find_sweep(str(written["sweep"])))
+        configuration = _choose(state, written.get("configuration", "best"))
+        average, seeds = written.get("average", "raw"), written.get("seeds", "same")
+        if seeds == "same":
+            chosen = sorted(seed for name, seed in kept_weights(state) if name == configuration.config_id)
+            chosen = chosen or sorted(configuration.members)[:1]  # whose weights are missing, which is reported
+        elif isinstance(seeds, int) and not isinstance(seeds, bool):
+            chosen = [seeds]
+        else:
+            raise UserError(f"seeds: {seeds!r} is not allowed; allowed: same, or the number of a seed")
+        files = {}
+        for seed in chosen:
+            stored = stored_weights(state, configuration, seed, average)
+            try:
+                dict(stored)  # reads every tensor, and compares its checksum
+            except WeightsError as error:
+                raise UserError(str(error)) from error
+            files[str(seed)] = str(stored.path.resolve())
+        source = f"{state.name} {label(configuration.number)}"
+        settings: dict[str, Any] = {"file": files, "source": source}
+        if seeds != "same":
+            settings = {"file": files[str(seeds)], "source": f"{source} seed {seeds}"}
+        settings |= {"average": average} if average != "raw" else {}
+        settings |= {name: written[name] for name in ("rename", "strict") if name in written}
+        return {**settings, "sha256": InitialWeights.from_mapping({"file": settings["file"]}).pin_data().sha256}
+
+    def _absolute_path(self, file: str) -> Path:
+        """Return the whole path of a file that is given relative to the sweep file, or to the current folder."""
+        folders = [self.spec.folder or Path(), Path()]
+        return next((folder / file for folder in folders if (folder / file).is_file()), folders[0] / file).absolute()
+
+    def _expand_seeds(self, file: str) -> dict[str, str]:
+        """Return the files whose names differ in the seed alone, by seed."""
+        sample = self._absolute_path(file)
+        pattern = re.compile("([0-9]+)".join(map(re.escape, sample.name.split(SEED, 1))))
+        names = sorted(path.name for path in sample.parent.iterdir()) if sample.parent.is_dir() else []
+        files = {str(int(match[1])): str(sample.parent / name) for name in names if (match := pattern.fullmatch(name))}
+        if not files:
+            raise UserError(f"file: there is no file {sample} with a seed in place of {SEED}")
+        return files
+
+    def _find_sweep(self, named: str) -> Path:
+        """Return the folder of the sweep that is named."""
+        candidates = [resolve_place(named)]
+        if not is_absolute(named):
+            candidates = [(self.spec.folder or Path()) / named, Path(named)]
+            candidates = [*([(self.storage or default_storage()) / named] if is_name(named) else []), *candidates]
+        for candidate in candidates:
+            fetch_sweep(candidate)
+        if (folder := next(filter(has_ledger, candidates), None)) is None:
+            raise make_no_sweep_error(candidates[0])
+        return folder
+
+
+def _choose(state: SweepState, named: Any) -> ConfigurationState:
+    """Return the configuration ranked first, for `best`, or with that label, number or config_id."""
+    if named != "best":
+        try:
+            return find_configuration(state, named)
+        except UserError as error:
+            close = nearest_name(named, ["best"])
+            raise UserError(str(error) + (f"; did you mean {close}?" if close else "")) from None
+    from orchestrator.results.summarise import summary  # brings pandas
+    from orchestrator.sweep.selection import refuse_unfinished
+
+    result = summary(state)
+    refuse_unfinished(result, "configuration: best")
+    if (row := next((row for row in result.rows if row.rank == 1), None)) is None:
+        raise UserError(f"configuration: best: no configuration of {state.folder} has a score")
+    return state.configurations[row.config_id]
