@@ -97,6 +97,8 @@ def _raising_smoke_failed(what: str, files: frozenset[str]) -> Iterator[None]:
     """Raise an exception as SmokeFailed, with its frames in the user's `files` if there are any."""
     try:
         yield
+    except LengthwiseError:
+        raise
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         shown: list[Any] = [frame for frame in frames if frame.filename in files] or list(frames)[1:]
@@ -126,8 +128,8 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
     log.
     """
     trainer, member = trainer_of(spec.sections), configuration.member(spec.seeds[0])
-    with TemporaryDirectory(prefix="lengthwise-") as name:
-        folder = Path(name)
+    with TemporaryDirectory(prefix="lengthwise-") as temporary:
+        folder = Path(temporary)
         sources = [*import_for(spec), *trainer.sources([member], spec.folder)]
         modules = [source.recorded() for source in sources]
         for source, fields in zip(sources, modules_for_worker(folder, modules), strict=True):
@@ -137,10 +139,12 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
                 target.write_bytes((source.root / file).read_bytes())
         work = solo_work(spec.resources, folder, configuration, spec.seeds[0], modules)
         work |= {"pause_at": min(member.every or member.steps, member.steps), "objective": spec.objective.model_dump()}
-        began, report = time.monotonic(), _FirstReport()
-        try:
-            trainer.run(work, [member], report, None)
-        except ProgramEnded as error:
-            lines = "\n".join(f"  {line}" for line in (error.trace or "its log is empty").splitlines())
-            raise SmokeFailed(f"configuration {label(configuration.number)}: {error.message}\n{lines}") from error
+        began, report, name = time.monotonic(), _FirstReport(), label(configuration.number)
+        files = frozenset(str(source.root / file) for source in sources for file in source.files)
+        with _raising_smoke_failed(f"{name} cannot be run", files):
+            try:
+                trainer.run(work, [member], report, None)
+            except ProgramEnded as error:
+                lines = "\n".join(f"  {line}" for line in (error.trace or "its log is empty").splitlines())
+                raise SmokeFailed(f"configuration {name}: {error.message}\n{lines}") from error
         return report.step, time.monotonic() - began

@@ -104,6 +104,22 @@ def test_samplers(sampler: str, study: Study, own_code_forgotten) -> None:
         assert found.resolved["config"]["lr"] == found.values["config.lr"]
 
 
+def test_a_member_is_run_to_its_first_report_before_a_sweep(
+    study: Study, lengthwise: CommandLine, own_code_forgotten
+) -> None:
+    file = write(study, space=SPACE, search={"configurations": 2}, seeds=2, **PROGRAMS["function"])
+    before = sorted(path.name for path in study.folder.iterdir())
+    assert re.search(r"time +about .*step 10\b", lengthwise.succeeds("plan", file, "--measure").stdout)
+    assert "step 10 " in lengthwise.succeeds("validate", file, "--smoke").stdout
+    assert sorted(path.name for path in study.folder.iterdir()) == before
+
+    (study.folder / "mine.py").write_text("def train(config, seed, report, checkpoints):\n    config['no_such_key']\n")
+    own_code_forgotten()
+    for words in (("plan", file, "--measure"), ("validate", file, "--smoke")):
+        failed = lengthwise(*words)
+        assert failed.returncode == 1 and "#0" in failed.stderr and "no_such_key" in failed.stderr
+
+
 @some_slow
 def test_verbs(changes, study: Study, lengthwise: CommandLine, own_code_forgotten, tmp_path: Path) -> None:
     file = write(study, space=SPACE, search={"configurations": 2}, seeds=2, **changes)
