@@ -3,7 +3,9 @@
 import csv
 import runpy
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,9 +41,16 @@ def write_rows(folder: Path, shift: int = 0) -> None:
             writer.writerows([text, text[-1]] for text in texts)
 
 
-@pytest.fixture(autouse=True)
-def _nothing_searched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.files.data_folders._sweep_folders", [])
+@pytest.fixture
+def anew(lengthwise, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Run a verb as in a new process, which has searched and read nothing; it must end with exit code 0."""
+
+    def run(*words: Any, **options: Any) -> Any:
+        monkeypatch.setattr("trainers.files.data_folders._sweep_folders", [])
+        dataset._read.cache_clear()
+        return lengthwise.succeeds(*words, **options)
+
+    return run
 
 
 @pytest.fixture
@@ -54,9 +63,9 @@ def study(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_sweep_keeps_its_data_and_goes_on_with_the_copies(study: Path, tmp_path: Path, lengthwise) -> None:
+def test_a_sweep_keeps_its_data_and_goes_on_with_the_copies(study: Path, tmp_path: Path, lengthwise, anew) -> None:
     storage = tmp_path / "sweeps"
-    lengthwise.succeeds("run", study / "stored.yaml", "--storage", storage, cwd=tmp_path)
+    anew("run", study / "stored.yaml", "--storage", storage, cwd=tmp_path)
     folder = storage / "stored"
     (data,) = records(folder, "sweep")[0].fields["code"]["modules"]
     assert (data["module"], data["root"], data["installed"]) == ("(data)", str(study), False)
@@ -71,48 +80,46 @@ def test_a_sweep_keeps_its_data_and_goes_on_with_the_copies(study: Path, tmp_pat
     whole = curves(folder)
     cut_ledger(folder, ledger_kinds(folder).index("pack_end"))
     write_rows(study / "data", shift=1)
-    dataset._read.cache_clear()
-    lengthwise.succeeds("resume", folder, cwd=tmp_path)
+    anew("resume", folder, cwd=tmp_path)
     assert curves(folder).equals(whole)
     assert SweepState.load(folder).modules[0]["root"] == str(copy.resolve())
 
     # Everything else works without them, too.
     shutil.rmtree(study)
-    dataset._read.cache_clear()
-    lengthwise.succeeds("run", folder / "sweep.yaml", "--name", "again", "--storage", storage, cwd=tmp_path)
+    anew("run", folder / "sweep.yaml", "--name", "again", "--storage", storage, cwd=tmp_path)
     assert curves(storage / "again")["value"].tolist() == whole["value"].tolist()
-    lengthwise.succeeds("extend", folder, "--seeds", 3, cwd=tmp_path)
-    lengthwise.succeeds("evaluate", folder, 0, "--lengths", "3,5", cwd=tmp_path)
-    lengthwise.succeeds("confirm", folder, "--top", 1, "--seeds", 2, cwd=tmp_path)
+    anew("extend", folder, "--seeds", 3, cwd=tmp_path)
+    anew("evaluate", folder, 0, "--lengths", "3,5", cwd=tmp_path)
+    anew("confirm", folder, "--top", 1, "--seeds", 2, cwd=tmp_path)
 
     shutil.rmtree(folder / "code")
     dataset._read.cache_clear()
     lengthwise.refuses("extend", folder, "--seeds", 4, said="train.csv cannot be read", cwd=tmp_path)
-    lengthwise.succeeds("report", folder, cwd=tmp_path)
+    anew("report", folder, cwd=tmp_path)
 
 
 def test_large_data_are_read_where_they_are(
-    study: Path, tmp_path: Path, lengthwise, monkeypatch: pytest.MonkeyPatch
+    study: Path, tmp_path: Path, lengthwise, anew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "LARGEST_COPY", 10)
-    lengthwise.succeeds("run", study / "stored.yaml", "--storage", tmp_path)
+    anew("run", study / "stored.yaml", "--storage", tmp_path)
     folder = tmp_path / "stored"
     assert records(folder, "sweep")[0].fields["code"]["modules"][0]["installed"] is True
     assert not list(folder.rglob("*train.csv"))
-    lengthwise.succeeds("extend", folder, "--seeds", 3)
+    anew("extend", folder, "--seeds", 3)
     assert SweepState.load(folder).modules[0]["installed"] is True
     write_rows(study / "data", shift=1)
     dataset._read.cache_clear()
     lengthwise.refuses("extend", folder, "--seeds", 4, said="is not the one recorded by this sweep")
 
 
-def test_data_may_be_in_the_data_folder(study: Path, tmp_path: Path, lengthwise, monkeypatch) -> None:
+def test_data_may_be_in_the_data_folder(study: Path, tmp_path: Path, lengthwise, anew, monkeypatch) -> None:
     (study / "data").rename(tmp_path / "shared")
     lengthwise.refuses("validate", study / "stored.yaml", said="stored.yaml:3: task.train: there is no file")
     (tmp_path / "shared").rename(study / "data")
     monkeypatch.setitem(lengthwise.environment, "LENGTHWISE_DATA", str(study))
     (tmp_path / "alone.yaml").write_text(SWEEP)
-    lengthwise.succeeds("validate", tmp_path / "alone.yaml", cwd=tmp_path)
+    anew("validate", tmp_path / "alone.yaml", cwd=tmp_path)
 
 
 @pytest.mark.parametrize(
