@@ -102,6 +102,9 @@ def extend_sweep(
         session.notice.set(spec.notify)
         find_missing_resources(spec).raise_any()
         code = code_to_resume(state, console, accept_change=accept_code_change)
+        own, added = planned.seeds, planned.added.seeds
+        starting = [(state.configurations[name], {*added, *own.get(name, ())}) for name in state.configurations]
+        refuse_without_start(starting, f"{folder} cannot be extended")
         if planned.added.configurations or planned.added.grids:
             recorded = list(state.configurations.values())
             refuse_changed_defaults(
@@ -184,9 +187,6 @@ def plan_extension(
             f"{spans(recorded.seeds)}{_describe_own_seeds(state)}; what is not finished is done by: "
             f"{command('resume', state.folder)}"
         )
-
-    starting = [(state.configurations[name], {*added.seeds, *more.get(name, ())}) for name in state.configurations]
-    refuse_without_start(starting, f"{what} cannot be extended")
 
     # Settings that change no results are those of sweep.yaml, which may have been edited since.
     path = state.folder / SPEC_FILE
