@@ -19,7 +19,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.sweep.sweep import resume_sweep
-from tests.sweeps.write import KILLS, RUNS, ranked
+from tests.sweeps.write import KILLS, VERSIONS, ranked
 from trainers.files.container import decode
 
 HERE = Path(__file__).resolve().parent
@@ -70,8 +70,12 @@ def plain(rows: Any) -> str:
 
 
 def test_no_sweep_is_forgotten() -> None:
-    assert {folder.name for folder in FINISHED} == {*RUNS, "finished-confirm"}
-    assert {folder.name for folder in INTERRUPTED} == {*KILLS}
+    for version, names in VERSIONS.items():
+        finished, interrupted = (
+            {folder.name for folder in folders if folder.parent.name == version} for folders in (FINISHED, INTERRUPTED)
+        )
+        assert finished == {*names, "finished-confirm"} - {*KILLS}
+        assert interrupted == {*names} & {*KILLS}
     assert sorted([*FINISHED, *INTERRUPTED]) == SWEEPS
 
 

@@ -1,14 +1,14 @@
-"""Write the sweeps under 1.0.0/: run, killed and resumed by the code of that version, to be read by every later one.
+"""Write the sweeps of a version: run, killed and resumed by the code of that version, to be read by every later one.
 
 Run it from a checkout of the version whose sweeps are to be kept:
 
-    python tests/sweeps/write.py tests/sweeps/1.0.0 [NAME ...]
+    python tests/sweeps/write.py tests/sweeps/2.0.0 [NAME ...]
 
-What a sweep trains is said by the file that it was begun with, 1.0.0/NAME/sweep.yaml: a later version runs those again.
+VERSION/NAME/sweep.yaml is the file that a sweep was begun with, and is replaced by the one in its folder.
 Of `finished` one configuration diverges with one of its seeds, and one is drawn twice; the others differ in sampler,
 model, task, averages and in what is kept.
 
-It takes five to ten minutes on two cores. The sweeps named `interrupted_...` and `tpe...` are killed (SIGKILL) when
+It takes some minutes on two cores. The sweeps named `interrupted_...` and `tpe...` are killed (SIGKILL) when
 their ledger has come to the wanted state.
 
 Everything is as the code wrote it, apart from this: the process is told a neutral name of machine and platform before
@@ -44,7 +44,6 @@ NEUTRAL = (
     "runpy.run_module('orchestrator', run_name='__main__')"
 )
 ATTEMPTS = 8
-BEGUN_WITH = Path(__file__).resolve().parent / "1.0.0"
 
 
 def complete(state: SweepState) -> int:
@@ -95,7 +94,7 @@ def drawing_generation(state: SweepState) -> bool:
     return 12 <= scored < drawn < 22 and drawn % 4 != 0
 
 
-RUNS = ("finished", "judged_at_best", "kept_weights", "grid")
+RUNS = ("finished", "judged_at_best", "kept_weights", "grid", "race", "program")
 KILLS: dict[str, Callable[[SweepState], object]] = {
     "interrupted_eager": some_of_each,
     "interrupted_compiled": midway,
@@ -103,6 +102,10 @@ KILLS: dict[str, Callable[[SweepState], object]] = {
     "interrupted_weights": unnamed_weights,
     "tpe": within_generation,
     "tpe_drawing": drawing_generation,
+}
+VERSIONS = {
+    "1.0.0": (*(name for name in RUNS if name not in ("race", "program")), *KILLS),
+    "2.0.0": ("finished", "race", "program", "interrupted_eager"),
 }
 
 
@@ -118,11 +121,11 @@ def done(*arguments: object) -> None:
         raise SystemExit(f"lengthwise {' '.join(map(str, arguments))} ended with {code}")
 
 
-def killed(folder: Path, wanted: Callable[[SweepState], object]) -> None:
-    """Run a sweep and kill driver and workers once it is in the wanted state; again where the moment is missed."""
+def killed(file: Path, folder: Path, wanted: Callable[[SweepState], object]) -> None:
+    """Run a sweep file and kill driver and workers once it is in the wanted state; again where the moment is missed."""
     for _ in range(ATTEMPTS):
         shutil.rmtree(folder, ignore_errors=True)
-        driver = lengthwise("run", BEGUN_WITH / folder.name / "sweep.yaml", "--storage", folder.parent)
+        driver = lengthwise("run", file, "--storage", folder.parent)
         while driver.poll() is None:
             if (folder / "events.jsonl").exists() and wanted(SweepState.load(folder)):
                 processes = psutil.Process(driver.pid).children(recursive=True)
@@ -184,13 +187,15 @@ def resumed(target: Path, name: str, scratch: Path) -> None:
 
 def main() -> None:
     """Write the named sweeps, or all of them, into the folder given first."""
-    target, names = Path(sys.argv[1]).resolve(), sys.argv[2:] or [*RUNS, *KILLS]
+    target = Path(sys.argv[1]).resolve()
+    names = sys.argv[2:] or VERSIONS[target.name]
     with tempfile.TemporaryDirectory() as temporary:
         scratch = Path(temporary)
         for name in names:
             folder, began = scratch / name, time.monotonic()
+            file = shutil.copytree(target / name, scratch / "files" / name) / "sweep.yaml"
             if name in RUNS:
-                done("run", BEGUN_WITH / name / "sweep.yaml", "--storage", scratch)
+                done("run", file, "--storage", scratch)
                 kept = [folder]
                 if name == "finished":
                     done("confirm", folder, "--top", 2, "--seeds", 3)
@@ -199,7 +204,7 @@ def main() -> None:
                     ship(one, target)
                     write_json(target / f"{one.name}.summary.json", ranked(one))
             else:
-                killed(folder, KILLS[name])
+                killed(file, folder, KILLS[name])
                 if name == "interrupted_weights":
                     known = unnamed_weights(SweepState.load(folder))[0]
                     shutil.copy(known, known.with_name(known.name.rpartition("-")[0] + "-0123456789ab.safetensors"))
