@@ -22,7 +22,7 @@ from torch import Tensor
 
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, place_in_user_code
-from trainers.evaluation.evaluate import evaluate
+from trainers.evaluation.evaluate import check_lengths, evaluate
 from trainers.optimization.optimizer import Optimizer
 from trainers.packs.batches import same_batches
 from trainers.packs.pack import Pack, State
@@ -155,6 +155,8 @@ def _task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
     problems += [] if problems else _row_problems(task, "training", _train_batches(task, [3]))
     problems += _row_problems(task, "test", [test.batch for test in tests])
     yield from problems
+    for test in tests:
+        check_lengths(task, test, lengths)
 
     # A small model: generating long texts takes seconds, so such a task is evaluated at its shortest length.
     if not problems:
@@ -262,7 +264,7 @@ def _declaration_problems(task: Task) -> Iterator[str]:
 
 
 def _missing_lengths(task: Task, tests: Sequence[EvaluationBatch], lengths: Sequence[int]) -> Iterator[str]:
-    """Yield lengths that no evaluation batch measures; those that it should not measure are refused by `evaluate`."""
+    """Yield lengths that no evaluation batch measures; `check_lengths` refuses those that it should not measure."""
     first = task.distributions[0].name
     for one in task.distributions:
         measured = {n for test in tests if (test.distribution or first) == one.name for n in test.lengths}

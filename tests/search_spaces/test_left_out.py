@@ -40,10 +40,10 @@ def test_identity_is_that_of_a_file_that_says_them(written, averages, average):
     assert build_sample(short).built == 1
 
 
-def test_a_dictionary_may_leave_them_out_too():
+def test_a_dictionary_may_leave_them_out_too(tmp_path):
     sections = load_sweep(Path(search_spaces.__file__).parent / "quickstart.yaml").resolved()
     del sections["objective"]["direction"]
-    assert _spec(sections, [], None, []).objective.direction == "minimize"
+    assert _spec(sections, [], None, [], tmp_path).objective.direction == "minimize"
 
 
 def test_what_is_ambiguous_is_missing(written):

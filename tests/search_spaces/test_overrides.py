@@ -82,7 +82,7 @@ def test_where_names_the_override(sweep_file: Write) -> None:
         ("training.learning_rate=0.1", "training.learning_rate",
          "would never be used; take the key out of the space first with --set space.training.learning_rate=null"),
         ("space.model.width=null", "space.model.width", "is not in the space, so it cannot be taken out"),
-        ("space.model.width=3", "space.model.width", "did you mean {choice: [3]}?"),
+        ("space.model.width=3", "space.model.width", "did you mean {grid: [3]}?"),
         ("space.model.width={int_uniform: [1, 0]}", "space.model.width.int_uniform", "low must be below high"),
         ("space.width={int_uniform: [0, 1]}", "space.width", "a space key is a section (task, model"),
         ("space.training.learning_rate.log_uniform=[0.001, 0.1]", "space.training.learning_rate.log_uniform",

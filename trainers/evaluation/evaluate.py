@@ -19,7 +19,7 @@ from trainers.packs.evaluation_inputs import evaluation_inputs, evaluation_strea
 from trainers.packs.pack import Pack, State, average_weights, collect_weights
 from trainers.random import Stream
 from trainers.tasks.metrics import Curves, Evaluated
-from trainers.tasks.task import Distribution, EvaluationBatch
+from trainers.tasks.task import Distribution, EvaluationBatch, Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.device_constants import constant
 from trainers.tensors.noise import Noise
@@ -115,7 +115,7 @@ def _curves(
     values = torch.full(shape, torch.nan, device=pack.device)
     filled = set[tuple[str, int]]()
     for test in tests:
-        _check_lengths(pack, test, lengths)
+        check_lengths(pack.task, test, lengths)
         columns = constant(tuple(column[length] for length in test.lengths), pack.device)
         rows, count = count_at_once(pack, test.batch)
         for first in range(0, len(values), count):
@@ -129,15 +129,16 @@ def _curves(
     return values.reshape(-1, len(pack), *shape[1:]).transpose(0, 1).contiguous().cpu().numpy(), filled
 
 
-def _check_lengths(pack: Pack, test: EvaluationBatch, lengths: Sequence[int]) -> None:
-    named = {distribution.name: distribution for distribution in pack.task.distributions}
-    distribution = named.get(test.distribution or pack.task.distributions[0].name)
+def check_lengths(task: Task, test: EvaluationBatch, lengths: Sequence[int]) -> None:
+    """Raise ValueError for a batch of an unknown distribution, or of lengths that are not asked for or not its own."""
+    named = {distribution.name: distribution for distribution in task.distributions}
+    distribution = named.get(test.distribution or task.distributions[0].name)
     if distribution is None:
-        raise ValueError(f"{pack.task.name} has no distribution {test.distribution!r}; allowed: {[*named]}")
+        raise ValueError(f"{task.name} has no distribution {test.distribution!r}; allowed: {[*named]}")
     allowed = [length for length in lengths if length in distribution.lengths]
     if wrong := [length for length in test.lengths if length not in allowed]:
         where = f"distribution {distribution.name!r}" if distribution.name else "evaluation"
-        raise ValueError(f"{pack.task.name}: a batch measures lengths {wrong} of its {where}; allowed: {allowed}")
+        raise ValueError(f"{task.name}: a batch measures lengths {wrong} of its {where}; allowed: {allowed}")
 
 
 def _check_scores(pack: Pack, test: EvaluationBatch, scores: Iterable[str], filled: set[tuple[str, int]]) -> None:

@@ -36,8 +36,9 @@ def describe_class(cls: type[Settings]) -> Description:
         mark = "".join(f", {mark}" for flag, mark in MARKS.items() if item.metadata[flag])
         described[item.name] = f"{item.metadata['help']} ({allowed_values(cls, item)}; {default}{mark})".strip()
     summary = (cls.__doc__ or "").strip().partition("\n")[0]
-    required = any(item.default is MISSING for item in settings_fields(cls))
-    metrics = {} if required else dict(getattr(cls(), "metrics", None) or {})
+    required = {item.name for item in settings_fields(cls) if item.default is MISSING}
+    trial = getattr(cls, "trial_settings", {}) if required else {}  # of a class without defaults for all of its fields
+    metrics = dict(getattr(cls(**trial), "metrics", None) or {}) if required <= {*trial} else {}
     if isinstance(direction := getattr(cls, "direction", None), str):  # of a metric apart from tasks
         metrics = {cls.name: direction}
     return Description(cls.name, summary, described, metrics)
