@@ -42,10 +42,10 @@ def kill(driver: subprocess.Popen[str]) -> None:
     driver.wait()
 
 
-def finish(driver: subprocess.Popen[str]) -> str:
-    """Wait for the end of a driver, which must succeed; return what it has printed."""
+def finish(driver: subprocess.Popen[str], exit_code: int = 0) -> str:
+    """Wait for the end of a driver with this exit code; return what it has printed."""
     out, err = driver.communicate()
-    assert driver.returncode == 0, out + err
+    assert driver.returncode == exit_code, out + err
     return out
 
 
@@ -83,7 +83,7 @@ def killed_as_often_as_it_may_and_once_more(scheduler: str, worker_with: Find, l
     for _ in range(2):
         kill_worker(doomed, worker_with, folder, driver)
     long_sweep.release()
-    out = finish(driver)
+    out = finish(driver, exit_code=1)
     state = SweepState.load(folder)
     assert {pack.pack_id for pack in state.packs.values() if pack.status == "failed"} == {doomed}
     assert [len(state.packs[one].attempts) for one in (unlucky, doomed)] == [1, 2]
