@@ -205,8 +205,9 @@ def test_rows_from_files_are_trained_on_as_the_page_shows(tmp_path: Path, monkey
     (writes,) = [text for text in tasks.blocks("python") if "csv.writer" in text]
     monkeypatch.chdir(tmp_path)
     exec(compile(writes, "README.md", "exec"), {"__name__": "example"})
-    file = tmp_path / "sums.yaml"
-    file.write_text(yaml.safe_dump({**source(), **yaml.safe_load(part), "space": {}, "search": {}}), encoding="utf-8")
+    file, sections = tmp_path / "sums.yaml", source()
+    sections["training"]["averages"] = {"raw": {}}
+    file.write_text(yaml.safe_dump({**sections, **yaml.safe_load(part), "space": {}, "search": {}}), encoding="utf-8")
     spec = load_checked(file)
     member = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 1)])[0].member(0)
     assert (member.task.trained_lengths, member.task.lengths) == ((1, 2, 3), (1, 2, 3, 4, 5))
