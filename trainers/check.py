@@ -65,12 +65,14 @@ def check_optimizer(optimizer: Optimizer) -> list[str]:
     return _collect(_optimizer_problems(optimizer))
 
 
-def check_metrics(member: MemberConfig) -> list[str]:
-    """Return the problems of the metrics of `evaluation.metrics`, which are evaluated at the two shortest lengths.
+def check_metrics(member: MemberConfig) -> list[tuple[str, str]]:
+    """Return (label, problem) of the metrics of `evaluation.metrics`, each evaluated alone at its two shortest lengths.
 
     An exception of their code is a problem.
     """
-    return _collect(_metric_problems(member)) if member.evaluation.added else []
+    return [
+        (label, problem) for label in member.evaluation.added for problem in _collect(_metric_problems(member, label))
+    ]
 
 
 def check_class(kind: str, name: str) -> list[str]:
@@ -93,7 +95,7 @@ def check_class(kind: str, name: str) -> list[str]:
     if kind == "metric" and _has_defaults(kind, name):
         evaluation = {"metrics": {f"{name}_": {"kind": name}}}
         sections = {**SMALL, "task": cls.trial_task or LABELLED, "evaluation": evaluation}
-        return problems + check_metrics(MemberConfig.from_dict(sections))
+        return problems + [problem for _, problem in check_metrics(MemberConfig.from_dict(sections))]
     if kind == "optimizer" and _has_defaults(kind, name):
         return problems + check_optimizer(registry.build(kind, {"name": name}))
     if kind in ("average", "schedule") and _has_defaults(kind, name):
@@ -195,19 +197,18 @@ def _optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
         yield "its update depends on the other members of its pack"
 
 
-def _metric_problems(member: MemberConfig) -> Iterator[str]:
-    """Yield values of members that depend on the pack; an exception of a metric's code is raised."""
-    added = member.evaluation.added
-    shortest = {length for metric in member.metrics.values() if metric.base in added for length in metric.lengths[:2]}
+def _metric_problems(member: MemberConfig, label: str) -> Iterator[str]:
+    """Yield a value of members that depends on the pack; an exception of the metric's code is raised."""
+    alone = {label: member.evaluation.added[label]}
+    shortest = {length for metric in member.metrics.values() if metric.base == label for length in metric.lengths[:2]}
     lengths = tuple(sorted(shortest or member.evaluated_lengths[:1]))
-    member = replace(member, evaluation=replace(member.evaluation, lengths=lengths))
+    member = replace(member, evaluation=replace(member.evaluation, lengths=lengths, metrics=alone))
     pack = Pack([replace(_reduce(member), seed=seed) for seed in (0, 1)], torch.device("cpu"))
-    state, alone = State.initial(pack), pack.select([1])
-    (names, both), (_, single) = evaluate(pack, state), evaluate(alone, state.select([1]))
-    for label in added:
-        k = names.index(label)
-        if not np.allclose(both[1:, :, k], single[:, :, k], rtol=1e-3, atol=1e-5, equal_nan=True):
-            yield f"metric {label}: its value depends on the other members of the pack"
+    state = State.initial(pack)
+    (names, both), (_, single) = evaluate(pack, state), evaluate(pack.select([1]), state.select([1]))
+    k = names.index(label)
+    if not np.allclose(both[1:, :, k], single[:, :, k], rtol=1e-3, atol=1e-5, equal_nan=True):
+        yield "its value depends on the other members of the pack"
 
 
 def _reduce(member: MemberConfig) -> MemberConfig:

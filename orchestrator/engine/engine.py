@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,7 +120,7 @@ class Engine:
         """Try a task, optimizer or model of the user's own for a step, since shipped ones work, and added metrics."""
         if problems := self._try_parts(member):
             return problems
-        return [("evaluation.metrics", problem) for problem in check_metrics(member)]
+        return [(f"evaluation.metrics.{label}", problem) for label, problem in check_metrics(member)]
 
     def _try_parts(self, member: MemberConfig) -> list[tuple[str, str]]:
         task, model = member.task, member.model
@@ -132,7 +133,9 @@ class Engine:
         if not any(map(_is_users_own, (task, *parts))):
             return []
         names = " with ".join(part.name for part in parts)
-        return [("model.name", f"model {names}: {problem}") for problem in check_model(member.to_dict())]
+        # Added metrics are tried by themselves.
+        unmeasured = replace(member, evaluation=replace(member.evaluation, metrics=None))
+        return [("model.name", f"model {names}: {problem}") for problem in check_model(unmeasured.to_dict())]
 
     def sources(self, members: Iterable[MemberConfig], folder: Path | None) -> list[Source]:
         """Return the files of data; those up to LARGEST_COPY bytes are copied, others are read where they are."""

@@ -3,7 +3,8 @@
 Shapes: M members, B rows, T positions, V output tokens, L lengths.
 """
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -33,7 +34,10 @@ class AddedMetrics:
     def score_rows(
         self, pack: Pack, test: EvaluationBatch, forward: Forward, piece: Batch, logits: Tensor
     ) -> dict[str, Tensor]:
-        """Return the scores of some rows of a batch by label, from their logits (M, B, T, V)."""
+        """Return the scores of some rows of a batch by label, from their logits (M, B, T, V).
+
+        Raises ValueError for scores that are not (M, B, L), or with another `reduce` not (M, B, ...).
+        """
         seen = EvaluatedBatch(
             logits=logits,
             batch=piece,
@@ -43,7 +47,10 @@ class AddedMetrics:
             step=self.step,
             compute_attention=partial(forward.attention, piece),
         )
-        return {label: metric.score_rows(seen) for label, metric in self.metrics.items()}
+        scores = {label: metric.score_rows(seen) for label, metric in self.metrics.items()}
+        for label, metric in self.metrics.items():
+            _refuse_other_scores(metric, scores[label], (*logits.shape[:2], len(test.lengths)))
+        return scores
 
     def reduce(self, pack: Pack, test: EvaluationBatch, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return each metric, (M, L), NaN where it is not defined. Raises ValueError for one of another shape."""
@@ -53,7 +60,7 @@ class AddedMetrics:
             if value.shape != (shape := (len(rows[label]), len(test.lengths))):
                 raise ValueError(
                     f"metric {label} has the shape {tuple(value.shape)} for {shape[0]} members and lengths "
-                    f"{list(test.lengths)}; allowed: {shape}"
+                    f"{list(test.lengths)}; allowed: (M, L) = {shape}{_describe_place(metric.reduce)}"
                 )
             known = self._defined(pack, test, label)
             mask = constant(tuple(length in known for length in test.lengths), value.device, torch.bool)
@@ -64,3 +71,21 @@ class AddedMetrics:
         """Return the lengths of a batch at which a metric is defined."""
         recorded = pack.metrics[pack.task.recorded_name(label, test.distribution)]
         return {*test.lengths}.intersection(recorded.lengths)
+
+
+def _refuse_other_scores(metric: Metric, scores: object, shape: tuple[int, int, int]) -> None:
+    """Raise ValueError for what `score_rows` must not return; `shape` is (M, B, L)."""
+    if type(metric).reduce is not Metric.reduce:
+        is_allowed, wanted = isinstance(scores, Tensor) and scores.shape[:2] == shape[:2], f"(M, B, ...) = {shape[:2]}"
+    else:
+        is_allowed = isinstance(scores, Tensor) and scores.shape == shape and scores.is_floating_point()
+        wanted = f"(M, B, L) = {shape}, floating-point"
+    if not is_allowed:
+        given = f"{scores.dtype} {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
+        raise ValueError(f"score_rows returns {given}; allowed: {wanted}{_describe_place(metric.score_rows)}")
+
+
+def _describe_place(method: Callable[..., object]) -> str:
+    """Return where a method is defined as " (FILE:LINE, NAME)"; "" if it is not written in Python."""
+    code = getattr(inspect.unwrap(method), "__code__", None)
+    return f" ({code.co_filename}:{code.co_firstlineno}, {code.co_name})" if code else ""

@@ -101,14 +101,17 @@ def build(kind: str, data: Any) -> Any:
 def resolve(
     kind: str, data: Any, *, default_name: str | None = None, name_key: str = "name"
 ) -> tuple[type[Any], dict[str, Any]]:
-    """Return the class named by `{name: ..., field: ...}` and its field values. Raises the errors of `build`."""
+    """Return the class named by `{name: ..., field: ...}` and its field values. Raises the errors of `build`.
+
+    A problem of a default name has no key of its own: nobody wrote `name_key`.
+    """
     if not isinstance(data, Mapping):
         raise ConfigError([Problem(key="", given=data, message=f"{data!r} is not a mapping of keys to values")])
     values = dict(data)
     name = values.pop(name_key, default_name)
     if name is None:
         raise ConfigError([Problem(key=name_key, message="is required", allowed=", ".join(names(kind)))])
-    return lookup(kind, name, name_key), values
+    return lookup(kind, name, name_key if name_key in data else ""), values
 
 
 def classes(kind: str) -> dict[str, type[Any]]:

@@ -96,7 +96,7 @@ def test_what_a_domain_can_draw_is_held_against_its_field(said: Said, line: str,
 def test_a_key_inside_a_nested_class_is_held_against_the_class_that_is_named(said: Said) -> None:
     assert said("training.averages.ema.decay: {one_minus_log_uniform: [0.9, 0.999], when: {model.width: 8}}") == []
     [only] = said("training.averages.slow.decay: {choice: [0.5, 0.9]}")
-    assert "training.averages.slow.kind: no average is called 'slow'" in only
+    assert "training.averages.slow: no average is called 'slow'" in only
     assert said("training.schedule.warmup: {uniform: [0, 5]}")[0].startswith("a.yaml:7: training.schedule.name: is req")
 
 

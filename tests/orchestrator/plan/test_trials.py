@@ -139,6 +139,33 @@ class Mean(AdamW):
 
 
 @pytest.mark.slow
+def test_a_faulty_metric_is_named_and_a_name_that_nobody_registered(own) -> None:
+    metric = """
+from trainers.metrics.metric import Metric
+
+
+@register("metric", "own_margin")
+class Margin(Metric):
+    direction = "maximize"
+
+    def score_rows(self, seen):
+        return seen.logits.mean(dim=7)
+"""
+    path = own()
+    code = path.with_name("own_echo.py")
+    code.write_text(code.read_text() + metric)
+    path.write_text(SWEEP.replace("samples: 4", "samples: 4, metrics: {own_margin: {}}"))
+    with pytest.raises(SweepFileError) as caught:
+        build_sample(load_checked(path))
+    (wrong,) = caught.value.problems
+    line = len(code.read_text().splitlines())
+    assert (wrong.key, wrong.where) == ("evaluation.metrics.own_margin", f"{path}:11")
+    assert f"{code}:{line}, score_rows" in wrong.message and "IndexError" in wrong.message
+    (wrong,) = _problems(path, SWEEP.replace("samples: 4", "samples: 4, metrics: {own_margn: {}}"))
+    assert (wrong.key, wrong.given) == ("evaluation.metrics.own_margn", "own_margn")
+    assert (wrong.nearest, wrong.where) == ("own_margin", f"{path}:11")
+
+
 def test_code_that_works_is_good(own) -> None:
     assert build_sample(load_checked(own())).built == 1
 

@@ -38,7 +38,7 @@ from trainers.errors import ConfigError
         ({"training__schedule": {"name": "cosin"}}, "training.schedule.name", "cosine"),
         ({"training__schedule": {"name": "constant", "warmup": 51}}, "training.schedule.warmup", None),
         ({"training__averages": {}}, "training.averages", None),
-        ({"training__averages": {"slow": {"decay": 0.9}}}, "training.averages.slow.kind", None),
+        ({"training__averages": {"slow": {"decay": 0.9}}}, "training.averages.slow", None),
         ({"training__averages": {"ema": {}}}, "training.averages.ema.decay", None),
         ({"training__averages": {"ema": {"decay": 1.5}}}, "training.averages.ema.decay", None),
         ({"training__stop": {"metric": "kl"}}, "training.stop.threshold", None),

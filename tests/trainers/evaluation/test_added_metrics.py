@@ -206,7 +206,8 @@ def problems(metrics: dict[str, Any], **changes: Any) -> list[tuple[str, Any]]:
 
 
 def test_what_a_task_or_a_name_does_not_allow_is_refused(registered) -> None:
-    assert problems({"calibrations": {}}) == [("evaluation.metrics.calibrations.kind", "calibration")]
+    assert problems({"calibrations": {}}) == [("evaluation.metrics.calibrations", "calibration")]
+    assert problems({"x": {"kind": "calibrations"}}) == [("evaluation.metrics.x.kind", "calibration")]
     assert problems({"calibration": {"bin": 3}}) == [("evaluation.metrics.calibration.bin", "bins")]
     assert problems({}) == [("evaluation.metrics", None)]
     assert problems(["calibration"]) == [("evaluation.metrics", None)]  # type: ignore[arg-type]
@@ -247,6 +248,25 @@ def test_a_trial_says_what_is_wrong_with_a_metric(registered) -> None:
     assert len(check_metrics(twice)) == 1
     several = members(1, {"calibration": {}}, task={"name": "ring_regression", "ring": 5, "window": 2})[0]
     assert len(check_metrics(several)) == 1
+
+
+class Raises(Mixes):
+    def score_rows(self, seen: EvaluatedBatch) -> Tensor:
+        return seen.logits[seen.lengths[0] + 10**6]
+
+
+class Narrow(Mixes):
+    def score_rows(self, seen: EvaluatedBatch) -> Tensor:
+        return seen.logits.mean(dim=(1, 2, 3))
+
+
+@pytest.mark.parametrize(("cls", "words"), [(Raises, ["IndexError"]), (Narrow, ["(M, B, L)"]), (Flat, ["(M, L)"])])
+def test_a_trial_names_the_metric_and_its_line(registered, cls: type[Metric], words: list[str]) -> None:
+    registered("metric", "wrong", cls)
+    ((label, problem),) = check_metrics(members(1, {"calibration": {}, "mine": {"kind": "wrong"}})[0])
+    code = (cls.reduce if cls is Flat else cls.score_rows).__code__
+    lines = {f"{__file__}:{line}," for line in range(code.co_firstlineno, code.co_firstlineno + 2)}
+    assert label == "mine" and any(line in problem for line in lines) and all(word in problem for word in words)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
