@@ -94,7 +94,7 @@ class ProgramTrainer:
         if member.program.imported is not None:
             return [("program.imported", "results that were imported cannot be trained again")]
         root = _root(folder)
-        problems = [(key, f"there is no file {name} in {root}") for key, name in _missing_files(member, root)]
+        problems = [(key, _describe_missing(name, root)) for key, name in _missing_files(member, root)]
         first = (*member.program.words, "")[0]
         # A cluster may have commands that this machine lacks.
         is_searched = first and "/" not in first and "$" not in first and not os.environ.get("RAY_ADDRESS")
@@ -183,6 +183,14 @@ def _missing_files(member: ProgramMember, root: Path) -> list[tuple[str, str]]:
         words = [word.rpartition("=")[2] for word in member.program.words if "$" not in word]
         named, key = [word for word in words if word.endswith((".py", ".sh"))], "program.command"
     return [(key, name) for name in named if not (root / name).is_file()]
+
+
+def _describe_missing(name: str, root: Path) -> str:
+    """Return that a file is missing, with the nearest name among the files beside it that end alike."""
+    beside = (root / name).parent
+    close = nearest(Path(name).name, sorted(path.name for path in beside.glob("*") if path.suffix == Path(name).suffix))
+    hint = f"; did you mean {Path(name).with_name(close).as_posix()}?" if close else ""
+    return f"there is no file {name} in {root}{hint}"
 
 
 def _function_problems(function: str) -> list[tuple[str, str]]:

@@ -27,6 +27,7 @@ from search_spaces.grammar.spec import SweepSpec
 from search_spaces.grammar.validate import build_spec, check_across, note_random_search, note_unread_search
 from search_spaces.grammar.values import STORES, expand_ranges, store_problem
 
+DATA_ENDINGS = (".csv", ".tsv", ".jsonl", ".npz", ".parquet")
 MAX_RECORDED = 2 * MAX_BYTES  # of a specification with all its values, as JSON: YAML of this size is read in seconds
 UNREAD = "fix this first; the rest of the file was not checked"
 AVERAGES, PROGRAM_AVERAGES = "training.averages", "evaluation.averages"
@@ -268,6 +269,8 @@ def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
             findings.add("", "there is no such file", allowed=allowed, nearest=closest, place=here)
         elif not path.is_file():
             findings.add("", "is not a regular file", place=here)
+        elif kind == "sweep file" and path.suffix in DATA_ENDINGS:
+            findings.add("", "is a data file, not a sweep file", allowed="the YAML file that names it", place=here)
         elif (size := path.stat().st_size) > MAX_BYTES:
             findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_BYTES} bytes", place=here)
         elif _is_program(text := path.read_bytes().decode("utf-8-sig")) or path.suffix == ".py":

@@ -60,6 +60,14 @@ def test_python_program(tmp_path: Path, problems: Refuse, name: str, text: str) 
     assert (problem.where, problem.key) == (str(tmp_path / name), "") and "program:" in problem.message
 
 
+@pytest.mark.parametrize("name", ["train.csv", "train.jsonl", "train.npz", "train.parquet"])
+def test_file_of_data(tmp_path: Path, problems: Refuse, name: str) -> None:
+    (tmp_path / name).write_bytes(b"PAR1\xff,2\n")
+    [problem] = problems(tmp_path / name)
+    assert (problem.where, problem.key) == (str(tmp_path / name), "")
+    assert "sweep file" in problem.message and "YAML" in str(problem.allowed)
+
+
 def test_words_of_python_in_a_description_make_no_program(valid_text: str, sweep_file: Write) -> None:
     code = "description: |\n  from torch import nn\n  import os\n"
     assert load_sweep(sweep_file(code + valid_text)).description.startswith("from torch")

@@ -26,7 +26,7 @@ def problems(study: Study) -> list[tuple[str, str, str]]:
     [
         ({"program": {"command": ["pythonn", "train.py"]}}, "program.command", "command:", ["pythonn", "PATH"]),
         ({"program": {"command": ["python", "trian.py"]}}, "program.command", "command:", ["trian.py"]),
-        ({"program": "python trian.py"}, "program.command", "program: python trian.py", ["trian.py"]),
+        ({"program": "python trian.py"}, "program.command", "program: python trian.py", ["trian.py", "train.py?"]),
         ({"program": "python 'train.py"}, "program.command", "program: python 'train.py", ["quotation"]),
         (
             {"program": {"command": ["python", "train.py", "${arg}"]}},
