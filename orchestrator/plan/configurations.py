@@ -13,6 +13,8 @@ from orchestrator.interface import Member, Trainer
 from orchestrator.trainer import trainer_of
 from orchestrator.wording import spans
 from search_spaces import Problem, SweepFileError, SweepSpec
+from search_spaces.grammar.domains import Choice, Grid
+from search_spaces.grammar.problems import within
 from trainers.errors import ConfigError, nearest
 from trainers.files.data_folders import search_first
 from trainers.tasks.metrics import RecordedMetric
@@ -60,7 +62,8 @@ def configure(
                 problems.setdefault((problem.where, problem.key), problem)
             continue
         too_large = [_problem(spec, one.key, one.message, allowed=one.allowed) for one in trainer.too_large(member)]
-        for problem in too_large or (*_objective_problems(spec, trainer, member), *_start_problems(spec, member)):
+        unstarted = _start_problems(spec, member, values)
+        for problem in too_large or (*_objective_problems(spec, trainer, member), *unstarted):
             problems.setdefault((problem.where, problem.key), problem)
         if too_large:
             continue  # counting its lengths may already take minutes
@@ -157,10 +160,25 @@ def _objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) -> li
     return problems
 
 
-def _start_problems(spec: SweepSpec, member: Member) -> list[Problem]:
-    """Return why seeds of a new sweep have no weights to start from; a recorded sweep is checked when it is resumed."""
+def _start_problems(spec: SweepSpec, member: Member, values: Mapping[str, Any]) -> list[Problem]:
+    """Return why seeds of a new sweep have no weights to start from, at the item of a grid that names the weights.
+
+    A recorded sweep is checked when it is resumed.
+    """
     problems = [] if spec.is_recorded else trainer_of(spec.sections).start_problems(member, spec.seeds)
-    return [_problem(spec, problem.key, problem.message, allowed=problem.allowed) for problem in problems]
+    return [
+        _problem(spec, _drawn_item(spec, problem.key, values), problem.message, allowed=problem.allowed)
+        for problem in problems
+    ]
+
+
+def _drawn_item(spec: SweepSpec, key: str, values: Mapping[str, Any]) -> str:
+    """Return the address of the item of a grid or choice that was drawn for a key; other keys as they are."""
+    drawn = next((name for name in spec.space if within(key, name)), None)
+    if drawn is None or not isinstance(domain := spec.space[drawn], Choice | Grid) or drawn not in values:
+        return key
+    index = next((index for index, item in enumerate(domain.values) if item == values[drawn]), None)
+    return key if index is None else f"space.{drawn}.{domain.kind}[{index}]{key.removeprefix(drawn)}"
 
 
 def warnings_for(spec: SweepSpec, members: Sequence[Member]) -> list[str]:

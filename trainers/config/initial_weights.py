@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # configurations are read without torch
     from trainers.models.model import Model
     from trainers.tasks.task import Task
 
-_NAMED = 5  # names in a message; the others are counted
+_NAMED, _SHAPES = 5, 3  # names and shapes in a message; the others are counted
 _RAW = "raw"
 
 
@@ -80,14 +80,16 @@ class InitialWeights(Settings):
     def problems(self, model: Model, task: Task, seeds: Collection[int]) -> Iterator[Problem]:
         """Yield why members with these seeds cannot start: files that are missing, changed, or do not fit the model."""
         if isinstance(self.file, dict) and (lacking := [seed for seed in seeds if str(seed) not in self.file]):
-            message = f"there are no weights to start from for seed {', '.join(map(str, lacking))}"
-            yield Problem(key="file", message=message, allowed=f"seeds {', '.join(self.file)}")
+            message = f"{self.source or 'file'} has no weights of {_count_seeds(lacking)}"
+            instead = f"one seed's weights for all (`seeds: {next(iter(self.file), 0)}` beside `sweep`, or one `file`)"
+            yield Problem(key="", message=message, allowed=f"{_count_seeds(self.file)}; or {instead}")
             return
         for seed in seeds if isinstance(self.file, dict) else [*seeds][:1]:
             try:
                 self._match(seed, model, task)
             except WeightsError as error:
-                yield Problem(key="average" if isinstance(error, _NoAverageError) else "file", message=str(error))
+                key = "average" if isinstance(error, _NoAverageError) else "file"
+                yield Problem(key="" if isinstance(error, _MisfitError) else key, message=str(error))
                 return  # those of other seeds are alike
 
     def describe_partial(self, model: Model, task: Task, seed: int) -> str | None:
@@ -125,7 +127,8 @@ class InitialWeights(Settings):
         for name, other in others.items():
             if isinstance(other, str) and other not in stored:
                 stored[other] = stored[name]
-        fit = _Fit(path)
+        seeds = f" (seed {seed})" if isinstance(self.file, dict) else ""
+        fit = _Fit(path, f"{self.source}{seeds}" if self.source else str(path))
         for name, shape in wanted.items():
             if name not in stored:
                 fit.missing.append(name)
@@ -137,9 +140,9 @@ class InitialWeights(Settings):
         if self.strict:
             fit.unused += _differing(path, stored, others)
         if self.strict and fit.differs:
-            raise WeightsError(fit.describe())
+            raise _MisfitError(fit.describe())
         if not fit.names:
-            raise WeightsError(f"no tensor has the name and the shape of a parameter: {fit.describe()}")
+            raise _MisfitError(f"no tensor has the name and the shape of a parameter: {fit.describe()}")
         return fit
 
     def _open(self, seed: int) -> Path:
@@ -191,11 +194,16 @@ class _NoAverageError(WeightsError):
     """The file does not have the average."""
 
 
+class _MisfitError(WeightsError):
+    """The tensors of the file are not those of the model."""
+
+
 @dataclass
 class _Fit:
     """Which tensor of a file each parameter takes, by name, and what does not fit."""
 
     path: Path
+    source: str  # what messages call the file
     names: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     misshapen: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
@@ -211,10 +219,10 @@ class _Fit:
         parts = [f"has no tensor {_first(self.missing)}"] if self.missing else []
         parts += [f"has {_first(self.unused)}, unknown to the model"] if self.unused else []
         shapes = [f"{name} of shape {stored}, not {wanted}" for name, (stored, wanted) in self.misshapen.items()]
-        parts += [f"has {_first(shapes)}"] if shapes else []
+        parts += [f"has {_first(shapes, _SHAPES)}"] if shapes else []
         pairs = ((name, nearest(name, self.unused)) for name in self.missing)
         close = next((f"; did you mean rename: {{{other}: {name}}}?" for name, other in pairs if other), "")
-        return f"{self.path}: {'; '.join(parts)}; allowed: the model's names and shapes, or strict: false{close}"
+        return f"{self.source}: {'; '.join(parts)}; allowed: the model's names and shapes, or strict: false{close}"
 
 
 def _find(file: str) -> Path:
@@ -242,7 +250,12 @@ def _pattern(name: str) -> re.Pattern[str]:
     return re.compile("(.*?)".join(map(re.escape, name.split("*"))))
 
 
-def _first(names: Collection[str]) -> str:
+def _count_seeds(seeds: Collection[int | str]) -> str:
+    """Return seeds with their noun: _count_seeds([2, 3]) -> "seeds 2, 3"."""
+    return f"seed{'s' * (len(seeds) != 1)} {_first([*map(str, seeds)])}"
+
+
+def _first(names: Collection[str], limit: int = _NAMED) -> str:
     listed = [*names]
-    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
-    return ", ".join(listed[:_NAMED]) + more
+    more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
+    return ", ".join(listed[:limit]) + more

@@ -183,14 +183,22 @@ def test_a_changed_file_is_another_sweep(lengthwise, storage: Path, tmp_path: Pa
     assert recorded_member(resolved(storage / "other")[0], 0).config_id != member.config_id
 
 
+def test_seeds_without_weights_are_refused_at_the_item_of_the_grid(lengthwise, storage: Path, tmp_path: Path) -> None:
+    path = fine(tmp_path, space={"training.initial": {"grid": [None, {"sweep": "pretrain"}]}}, seeds=5)
+    line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if "sweep: pretrain" in text)
+    said = " ".join(lengthwise.refuses("run", path, "--storage", storage, said="seeds 3, 4").stderr.split())
+    assert f"{path}:{line}: space.training.initial.grid[1]: pretrain #1" in said and "`seeds: 0`" in said
+
+
 def test_seeds_without_weights_are_refused(lengthwise, storage: Path, tmp_path: Path) -> None:
     path = fine(tmp_path, {"sweep": "pretrain"})
-    lengthwise.refuses("run", path, "--storage", storage, "--set", "seeds=5", said="training.initial.file")
+    lengthwise.refuses("run", path, "--storage", storage, "--set", "seeds=5", said="training.initial: pretrain #1")
     assert not (storage / "fine").exists()
     lengthwise.succeeds("run", path, "--storage", storage)
     before = (storage / "fine" / "events.jsonl").read_bytes()
-    lengthwise.refuses("extend", storage / "fine", "--seeds", 4, said="for seed 3")
-    lengthwise.refuses("confirm", storage / "fine", "--seeds", 2, said="training.initial.file")
+    lengthwise.refuses("extend", storage / "fine", "--seeds", 4, said="of seed 3")
+    refused = lengthwise.refuses("confirm", storage / "fine", "--seeds", 3, said="training.initial: pretrain #1")
+    assert all(word in " ".join(refused.stderr.split()) for word in ("seeds 3, 4", "`seeds: 0`"))
     assert (storage / "fine" / "events.jsonl").read_bytes() == before and len(list(storage.iterdir())) == 2
     lengthwise.succeeds("extend", storage / "fine", "--seeds", 3)
     same = fine(tmp_path, {"sweep": "pretrain", "seeds": 0})
@@ -231,6 +239,7 @@ def test_what_cannot_be_found_is_one_clear_error(
 def test_a_model_that_does_not_fit_is_refused_or_starts_in_part(lengthwise, storage: Path, tmp_path: Path) -> None:
     path = fine(tmp_path, {"sweep": "pretrain"}, model={**FINE["model"], "value_width": 12})
     said = " ".join(lengthwise.refuses("run", path, "--storage", storage, said="value").stderr.split())
+    assert "training.initial: pretrain #1" in said and str(storage / "pretrain") not in said
     assert "value of shape (8, 8), not (8, 12)" in said and "output of shape (8, 8), not (12, 8)" in said
     assert not (storage / "fine").exists()
     path = fine(tmp_path, {"sweep": "pretrain", "strict": False}, model={**FINE["model"], "value_width": 12})

@@ -1,6 +1,7 @@
 """Members that start from stored weights: as a plain script does, alone as in packs, resumed without the file."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,11 @@ def from_file(member, path: Path, seed: int = 0, changes: Mapping[str, Any] | No
 def starts(*members: MemberConfig) -> tuple[Pack, State]:
     pack = Pack(members, CPU)
     return pack, State.initial(pack, reads_files=True)
+
+
+def replace_source(member: MemberConfig, source: str) -> MemberConfig:
+    initial = replace(member.training.initial, source=source)
+    return replace(member, training=replace(member.training, initial=initial))
 
 
 def problems(member: MemberConfig, *seeds: int) -> list[tuple[str, str]]:
@@ -109,7 +115,11 @@ def test_each_seed_starts_from_its_own_file(member, tmp_path: Path) -> None:
     assert all(torch.equal(views[name][0], weights[4][name]) for name in views)
     assert all(torch.equal(views[name][1], weights[3][name]) for name in views)
     ((key, message),) = problems(members[0], 3, 8)
-    assert key == "training.initial.file" and "8" in message
+    assert key == "training.initial" and "seed 8" in message
+    ((key, message),) = problems(replace_source(members[0], "sums #4"), 3, 8, 9)
+    assert key == "training.initial" and "sums #4" in message and "seeds 8, 9" in message
+    (problem,) = members[0].start_problems([8])
+    assert "seeds 3, 4" in str(problem.allowed) and "`seeds: 3`" in str(problem.allowed)
 
 
 def test_averages_start_from_the_file(member, stored, tmp_path: Path) -> None:
@@ -181,7 +191,7 @@ def test_names_are_mapped_by_rename(member, stored, tmp_path: Path) -> None:
     pack, state = starts(good)
     assert all(torch.equal(pack.layout.views(state.theta)[name][0], stored[name]) for name in stored)
     ((key, message),) = problems(from_file(member, path))
-    assert key == "training.initial.file" and "model.net.key: key" not in message
+    assert key == "training.initial" and "model.net.key: key" not in message
     assert "optimizer.m" in message or "more" in message
     assert problems(from_file(member, path, rename={**rename, "model.w_q": "key"}))
 
@@ -195,8 +205,11 @@ def test_what_does_not_fit_is_named_unless_it_need_not_fit(member, stored, tmp_p
         tensors["query" if change == "shape" else "quarry"] = torch.ones(2, 3)
     save_file(tensors, path)
     ((key, message),) = problems(from_file(member, path))
-    assert key == "training.initial.file" and ("quarry" if change == "unknown" else "query") in message
+    assert key == "training.initial" and ("quarry" if change == "unknown" else "query") in message
     assert (change == "shape") == ("(2, 3)" in message and str(tuple(stored["query"].shape)) in message)
+    assert str(path) in message
+    ((_, message),) = problems(replace_source(from_file(member, path), "sums #4"))
+    assert str(path) not in message and "sums #4" in message
     with pytest.raises(WeightsError):
         starts(from_file(member, path))
 
