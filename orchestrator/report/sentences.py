@@ -86,17 +86,31 @@ def which_is_best(result: Summary, *, values: bool = True) -> str:
     if in_search := read_search_labels(result.state.provenance).get(row.number):
         name += f" ({in_search} in the search)"
     shown = format_values(row.values, result.searched) if values else ""
+    if tied and tied + 1 == sum(other.rank is not None for other in result.rows) == len(result.rows):
+        return _all_tied(result, row.score, len(result.rows))
     so_far = "" if result.finished else " so far"
-    statistic = "" if result.objective.seeds == "median" else f"{result.objective.statistic} of "
     chosen = (
         f"Best by the {lengths_in_words(result.objective.lengths, 'selection ')}{so_far} is {name}"
         + (f" ({shown})" if shown else "")
-        + f", with {statistic}{result.judged_name} {three_digits(row.score, result.infinite)}"
+        + f", with {_score_words(result, row.score)}"
         + (f", tied with {counted(tied, 'other')}" if tied else "")
     )
     if row.test is None or not row.groups.test:
         return f"{chosen}; no test lengths were evaluated."
     return f"{chosen}; on the {lengths_in_words(row.groups.test, 'test ')} it reaches {_at_test(result, row)}."
+
+
+def _all_tied(result: Summary, score: float, count: int) -> str:
+    """Return that all configurations have the same score."""
+    all_of = f"all {count}" + ("" if result.finished else " so far")
+    lengths = lengths_in_words(result.objective.lengths, "selection ")
+    return f"No configuration is ahead: {all_of} have {_score_words(result, score)} at the {lengths}."
+
+
+def _score_words(result: Summary, score: float) -> str:
+    """Return what was judged with its value: "total_variation (ema) 0.0262"."""
+    statistic = "" if result.objective.seeds == "median" else f"{result.objective.statistic} of "
+    return f"{statistic}{result.judged_name} {three_digits(score, result.infinite)}"
 
 
 def what_mattered(result: Summary) -> str:

@@ -42,12 +42,13 @@ class Estimate:
     reason: str | None = None
 
 
-def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> Estimate:
+def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats, units: str = "") -> Estimate:
     """Return the rank correlation of independent pairs with an interval on Fisher's scale.
 
     Its variance is the mean of two: (1 + r^2 / 2) / (n - 3) of Bonett and Wright (Psychometrika 65, 2000), which
     assumes a bivariate normal distribution, and that of the jackknife, which assumes nothing and is noisy for small n.
-    Pairs with a NaN are left out; infinities rank as the largest and smallest values, tied among themselves.
+    Pairs with a NaN are left out; infinities rank as the largest and smallest values, tied among themselves. `units`
+    is what n counts, in the plural, for the reason why there is no interval.
     """
     pairs = np.column_stack([np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)])
     pairs = pairs[~np.isnan(pairs).any(axis=1)]
@@ -58,7 +59,7 @@ def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> Estima
         return Estimate(n=n, reason="one side is the same everywhere")
     value = float(rank_correlations(pairs[None])[0])
     if n < FEWEST_FOR_CORRELATION:
-        return Estimate(n=n, value=value, reason=explain_too_few(n, FEWEST_FOR_CORRELATION))
+        return Estimate(n=n, value=value, reason=explain_too_few(n, FEWEST_FOR_CORRELATION, units))
     if abs(value) > 1 - 1e-9:
         return Estimate(n=n, value=value, reason="both sides have the same order, which leaves no error to estimate")
     (low,), (high,) = correlation_intervals(pairs[None])
@@ -217,6 +218,6 @@ def coverage(n: int, order: int) -> float:
     return float(1 - 2 * stats.binom.cdf(order, n, 0.5))
 
 
-def explain_too_few(n: int, fewest: int) -> str:
-    """Return why there is no interval."""
-    return f"n = {n} is too few for an interval (at least {fewest})"
+def explain_too_few(n: int, fewest: int, units: str = "") -> str:
+    """Return why there is no interval; `units` is what n counts, in the plural."""
+    return f"{f'{n} {units} are' if units else f'n = {n} is'} too few for an interval (at least {fewest})"

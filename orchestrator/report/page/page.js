@@ -153,10 +153,13 @@ function drawCurves() {
     const [low, middle, high] = bandOf(state.m, state.a, state.e, c);
     for (const values of c === state.first || c === state.second ? [low, middle, high] : [middle])
       for (const value of values) if (Number.isFinite(value) && (!log || value > 0)) known.push(value);
+    if (state.e === 0 && (c === state.first || c === state.second)) // its seeds are drawn, too
+      for (let s = 0; s < all[c].seeds.length; s++)
+        for (const value of seedCurve(state.m, state.a, c, s)) if (Number.isFinite(value) && (!log || value > 0)) known.push(value);
   }
   let [least, most] = known.length ? d3.extent(known) : [log ? 0.1 : 0, 1];
   if (!log) [least, most] = [least >= 0 && least < 0.6 * most ? 0 : least, most];
-  if (least === most) [least, most] = log ? [least / 2, most * 2] : [least - 0.5, most + 0.5];
+  if (least === most) [least, most] = log ? [least / 2, most * 2] : [least >= 0 ? Math.max(0, least - 0.5) : least - 0.5, most + 0.5];
   const x = d3.scaleLinear([lengths[0] - 0.5, lengths[lengths.length - 1] + 0.5], [left, width - right]);
   const y = (log ? d3.scaleLog() : d3.scaleLinear()).domain([least, most]).range([height - bottom, top]).nice();
   const clear = value => Number.isFinite(value) && (!log || value > 0);
@@ -417,8 +420,15 @@ const shorter = value => typeof value === "number" ? d3.format("~g")(+value.toPr
 function outcomeScale(height, top) {
   const known = all.map(one => one[state.outcome]).filter(value => value !== null), log = isDecades(known);
   const [least, most] = known.length ? d3.extent(known) : [1, 2];
-  const scale = (log ? d3.scaleLog() : d3.scaleLinear()).domain(least < most ? [least, most] : [least - 0.1, most + 0.1]).range([height, top]);
+  const scale = (log ? d3.scaleLog() : d3.scaleLinear()).domain(least < most ? [least, most] : [least >= 0 && !log ? Math.max(0, least - 0.1) : least - 0.1, most + 0.1]).range([height, top]);
   return Object.assign(log ? scale : scale.nice(), {log});
+}
+// Drop the labels of a horizontal axis that would overlap the label before them; their ticks stay.
+function dropOverlapping(axis) {
+  const labels = axis.selectAll(".tick text").nodes().filter(text => text.textContent)
+    .map(text => ({text, box: text.getBoundingClientRect()})).sort((label, other) => label.box.left - other.box.left);
+  let end = -Infinity;
+  for (const {text, box} of labels) if (box.width && box.left < end + 4) text.remove(); else end = box.right;
 }
 function drawPoints() {
   const box = $("points");
@@ -430,7 +440,7 @@ function drawPoints() {
     const wide = Math.min(width, 340), x = axis.scale.copy().range([left + 8, wide - 12]), y = outcomeScale(height - bottom - BELOW, top + ABOVE);
     const svg = d3.select(box).append("svg").attr("width", "100%").attr("viewBox", [0, 0, wide, height]).attr("role", "img").attr("aria-label", `${state.outcome} outcome against ${axis.name}`);
     const ticks = axis.number ? d3.axisBottom(x).ticks(4).tickValues(axis.ticks).tickFormat(axis.ticks ? shorter : axis.log ? logTicks(x) : d3.format("~g")) : d3.axisBottom(x).tickFormat(shorter);
-    svg.append("g").attr("transform", `translate(0,${height - bottom})`).call(ticks.tickSizeOuter(0));
+    svg.append("g").attr("transform", `translate(0,${height - bottom})`).call(ticks.tickSizeOuter(0)).call(dropOverlapping);
     svg.append("g").attr("transform", `translate(${left})`).call(d3.axisLeft(y).ticks(4).tickFormat(y.log ? logTicks(y) : d3.format("~g")));
     svg.append("text").attr("class", "title").attr("x", (left + wide) / 2).attr("y", height - 3).attr("text-anchor", "middle").text(axis.name);
     const known = d3.range(C).filter(c => axis.values[c] !== null && all[c][state.outcome] !== null).reverse();
@@ -451,9 +461,13 @@ function drawParallel() {
   const box = $("parallel");
   box.replaceChildren();
   if (axes.length < 2) return;
-  const width = Math.max(box.parentElement.clientWidth, axes.length * 84), height = 270, top = 30 + ABOVE, bottom = 14 + BELOW, left = 46, right = 30;
-  const x = d3.scalePoint(axes.map(one => one.name), [left, width - right]), at = axes.map(axis => axis.scale.copy().range([height - bottom, top]));
+  const width = Math.max(box.parentElement.clientWidth, axes.length * 84), height = 270, top = 30 + ABOVE, bottom = 14 + BELOW, right = 30;
+  const at = axes.map(axis => axis.scale.copy().range([height - bottom, top]));
+  const ticked = place => d3.axisLeft(at[place]).ticks(5).tickValues(axes[place].ticks).tickFormat(!axes[place].number || axes[place].ticks ? shorter : axes[place].log ? logTicks(at[place]) : d3.format("~g"));
   const svg = d3.select(box).append("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height]);
+  const widest = svg.append("g").call(ticked(0)), left = Math.max(46, 14 + (d3.max(widest.selectAll(".tick text").nodes(), text => text.getComputedTextLength()) || 0));
+  widest.remove(); // drawn to measure its labels
+  const x = d3.scalePoint(axes.map(one => one.name), [left, width - right]);
   const edge = ABOVE ? top - 12 : height - bottom + 14, isLost = (axis, c) => axis.outcome && all[c].state === "failed";
   const line = c => d3.line().defined(value => value !== null)(axes.map((axis, place) =>
     isLost(axis, c) ? [x(axis.name), edge] : axis.values[c] === null ? null : [x(axis.name), at[place](axis.values[c])]));
@@ -466,7 +480,7 @@ function drawParallel() {
       svg.append("text").attr("class", "failed").attr("x", x(axis.name) - 9).attr("y", edge + 4).attr("text-anchor", "end").text("failed");
     }
     const group = svg.append("g").attr("class", "axis").attr("transform", `translate(${x(axis.name)})`), kept = state.filters[axis.name];
-    group.call(d3.axisLeft(at[place]).ticks(5).tickValues(axis.ticks).tickFormat(!axis.number || axis.ticks ? shorter : axis.log ? logTicks(at[place]) : d3.format("~g")));
+    group.call(ticked(place));
     const pixels = kept && [height - bottom - kept[1] * (height - bottom - top), height - bottom - kept[0] * (height - bottom - top)];
     const brush = d3.brushY().extent([[-12, top], [12, height - bottom]]).on("end", event => {
       if (!event.sourceEvent) return;

@@ -145,7 +145,7 @@ def _drawn(name: str, used: Values, scores: Scores, design: Design, numeric: boo
     values, score = [used[config][name] for config, _ in sample], np.array([mean for _, mean in sample])
     numbers: dict[str, Any] = {"n": len(sample)}
     if numeric:
-        correlation = spearman(values, score)
+        correlation = spearman(values, score, design.unit)
         numbers |= {
             "correlation": correlation.value,
             "low": correlation.low,

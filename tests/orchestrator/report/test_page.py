@@ -194,3 +194,6 @@ def test_a_tie_is_said(small_sweep):
     for count, words in ((2, "tied with 1 other;"), (3, "tied with 2 others;")):
         same = tuple(replace(row, score=ranked[0].score) for row in ranked[:count])
         assert words in which_is_best(replace(result, rows=same + tuple(ranked[count:])))
+    same = tuple(replace(row, score=ranked[0].score) for row in ranked)
+    sentence = which_is_best(replace(result, rows=same))
+    assert sentence.startswith("No configuration is ahead") and f"all {len(same)} have" in sentence

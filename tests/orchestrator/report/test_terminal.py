@@ -116,7 +116,7 @@ def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synt
 
 def test_where_nothing_can_be_said_it_says_why(tmp_path, synthetic_sweep, simple_curve):
     two = summary(synthetic_sweep(tmp_path / "two", draws(2), 2, noisy))
-    assert "n = 2 is too few for an interval (at least 8)" in what_mattered(two)
+    assert "2 configurations are too few for an interval (at least 8)" in what_mattered(two)
     spec = {"search.sampler": "listed", "search.listed": draws(4), "space": {}}
     listed = summary(synthetic_sweep(tmp_path / "listed", draws(4), 8, noisy, spec=spec))
     assert any(effect.differences for effect in effects_on_score(listed))
