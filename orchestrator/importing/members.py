@@ -73,9 +73,9 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
     there, counts = np.unique(code[at_last], return_counts=True)
     wanted = np.array([len(curve.averages) * sum(map(len, curve.lengths.values())) for curve in curves])[kinds]
     if (partial := counts < wanted[there // len(seeds)]).any():
-        configuration, place = divmod(int(there[int(np.argmax(partial))]), len(seeds))
+        configuration, seed_index = divmod(int(there[int(np.argmax(partial))]), len(seeds))
         raise UserError(
-            _describe_gap(results, rows[at_last], configuration, int(seeds[place]), curves[kinds[configuration]])
+            _describe_gap(results, rows[at_last], configuration, int(seeds[seed_index]), curves[kinds[configuration]])
         )
     lacking = np.setdiff1d(np.arange(len(last) * len(seeds)), there)
     if len(lacking) and missing is None:
@@ -183,9 +183,9 @@ def _describe_gap(results: Results, rows: pd.DataFrame, configuration: int, seed
 def _describe_lacking(results: Results, lacking: Codes, code: Codes, seeds: Codes, last: Codes) -> str:
     known, lines = set(code.tolist()), []
     for index in lacking[:SHOWN].tolist():
-        configuration, place = divmod(index, len(seeds))
+        configuration, seed_index = divmod(index, len(seeds))
         why = f"no row at its last step, {last[configuration]}" if index in known else "no row"
-        lines.append(f"{results.describe(configuration)}, seed {seeds[place]}: {why}")
+        lines.append(f"{results.describe(configuration)}, seed {seeds[seed_index]}: {why}")
     more = [f"and {len(lacking) - SHOWN:,} more"] if len(lacking) > SHOWN else []
     count = f"{len(lacking):,} of {len(last) * len(seeds):,} members have no value at the last step"
     count += f" ({len(last):,} configurations, seeds {spans(seeds.tolist())})"

@@ -34,9 +34,9 @@ def uri_of_variable() -> str | None:
 def tracking_uri_of(state: SweepState, uri: str | None = None) -> str:
     """Return the address that a sweep is published to, without password.
 
-    That is `uri`, else the one that its file names, else that of the variable; "" is SQLite beside the sweep. The file
-    of a sweep from another machine is not trusted, because the user's token would be sent to the address in it:
-    UserError, unless the variable names one. A machine is known by its host name.
+    `uri` takes precedence over `tracking.uri` of the sweep file, and that over the environment variable; "" is SQLite
+    beside the sweep. The address in a sweep file from another machine (by host name) is not trusted, because the user's
+    token would be sent to it. Raises UserError then, unless the environment variable is set.
     """
     if uri is None:
         named = (state.spec.get("tracking") or {}).get("uri")

@@ -49,8 +49,8 @@ def publish(
 ) -> Published:
     """Bring MLflow at `uri` up to date with the ledger of `folder`; unfinished sweeps as far as they are.
 
-    `uri` defaults as in `tracking_uri_of`; `experiment` to the one that a driver last published to, then to the file's,
-    then to the study. "" is SQLite beside the sweep, or the study, whatever the file and the variable name.
+    `uri` defaults to `tracking_uri_of(state)`. `experiment` defaults to the last one published to, then to
+    `tracking.experiment` of the sweep file, then to the study. "" means SQLite beside the sweep, or the study.
     `sweep_files=False` leaves the report, the tables and curves.parquet to a later call. `on_progress` is called with
     the number of configurations sent and of all. Raises TrackingError when MLflow cannot be reached or refuses, and
     what `tracking_uri_of` and reading the sweep raise.

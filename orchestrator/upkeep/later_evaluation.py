@@ -50,7 +50,7 @@ class Request:
     `fields` are those of the record that do not need the evaluation. `kept` has the files of the weights by seed.
     """
 
-    found: ConfigurationState
+    configuration: ConfigurationState
     members: Mapping[int, MemberConfig | None]
     kept: Mapping[int, Kept]
     fields: Mapping[str, Any]
@@ -76,19 +76,16 @@ def evaluate_later(
     state = SweepState.load(folder)
     refuse_imported(state)
     refuse_program(state.spec, "evaluate")
-    found = list(
-        {
-            (configuration := find_configuration(state, name)).config_id: configuration for name in configurations
-        }.values()
-    )
+    named = [find_configuration(state, name) for name in configurations]
+    chosen = list({configuration.config_id: configuration for configuration in named}.values())
     import_recorded(state)
-    refuse_corrected(found, "kept weights cannot be evaluated again")
-    requests = [_request(state, configuration, lengths, samples, task) for configuration in found]
+    refuse_corrected(chosen, "kept weights cannot be evaluated again")
+    requests = [_request(state, configuration, lengths, samples, task) for configuration in chosen]
     if missing := [request for request in requests if not _is_recorded(state, request)]:
         with open_ledger(folder) as ledger:  # and no driver begins meanwhile
             for request, (curves, table) in [(request, _evaluate(state, request)) for request in missing]:
-                members = [(request.found.config_id, seed) for seed in request.members]
-                file, sha256 = write_part(folder, f"later-{request.found.config_id}", members, curves)
+                members = [(request.configuration.config_id, seed) for seed in request.members]
+                file, sha256 = write_part(folder, f"later-{request.configuration.config_id}", members, curves)
                 ledger.append("later_evaluation", **request.fields, environment=table, file=file, sha256=sha256)
         if ledger.problem is not None:
             raise StorageError(ledger.problem)
@@ -114,7 +111,7 @@ def _evaluate(state: SweepState, request: Request) -> tuple["StoredCurves", dict
         except WeightsError as error:
             raise DamagedWeights(str(error)) from error
         except ConfigError as error:
-            raise _refused(request.found, error) from error
+            raise _refused(request.configuration, error) from error
     values = np.full((len(request.members), *curves.values_MAKL.shape[1:]), np.nan, dtype=np.float32)
     values[[seed in alive for seed in request.members]] = curves.values_MAKL
     return replace(curves, values_MAKL=values), table
@@ -122,56 +119,60 @@ def _evaluate(state: SweepState, request: Request) -> tuple["StoredCurves", dict
 
 def _request(
     state: SweepState,
-    found: ConfigurationState,
+    configuration: ConfigurationState,
     lengths: Sequence[int] | None,
     samples: int | None,
     task: Sequence[str],
 ) -> Request:
     """Return the request to evaluate a configuration; raises UserError if that is impossible."""
-    resolved = copy.deepcopy(found.resolved)
+    resolved = copy.deepcopy(configuration.resolved)
     replaced = _replace_task(resolved, task)
     evaluation = dict(resolved.get("evaluation", {}))
     evaluation |= {} if lengths is None else {"lengths": "all"}
     resolved["evaluation"] = evaluation | ({} if samples is None else {"samples": samples})
-    kept = {seed: file for (config_id, seed), file in kept_weights(state).items() if config_id == found.config_id}
+    kept = {
+        seed: file for (config_id, seed), file in kept_weights(state).items() if config_id == configuration.config_id
+    }
     members: dict[int, MemberConfig | None] = {}
-    for seed, member in sorted(found.members.items()):
+    for seed, member in sorted(configuration.members.items()):
         if member.status == "failed":
             members[seed] = None
             continue
-        stored_weights(state, found, seed, "raw")  # raises what is wrong with them
-        members[seed] = _build_member(found, resolved, seed, lengths)
+        stored_weights(state, configuration, seed, "raw")  # raises what is wrong with them
+        members[seed] = _build_member(configuration, resolved, seed, lengths)
     alive = [member for member in members.values() if member is not None]
     if not alive:
-        raise UserError(f"configuration {label(found.number)} has no weights: all of its seeds failed")
+        raise UserError(f"configuration {label(configuration.number)} has no weights: all of its seeds failed")
     first = alive[0]
     if problems := [*first.task.data_problems()]:
-        raise _refused(found, ConfigError(problem.under("task") for problem in problems))
+        raise _refused(configuration, ConfigError(problem.under("task") for problem in problems))
     fields = {
-        "config_id": found.config_id,
+        "config_id": configuration.config_id,
         "seeds": list(members),
         "weights": [kept[seed].sha256 if member is not None else None for seed, member in members.items()],
         "task": replaced,
         "samples": first.evaluation.samples,
         "step": first.training.steps,
         "averages": list(averages_kept(first)),
-        "measured": _measured(first).trained_as(Measured.from_recorded(state.measured[found.measured])).recorded(),
+        "measured": _measured(first)
+        .trained_as(Measured.from_recorded(state.measured[configuration.measured]))
+        .recorded(),
     }
-    return Request(found=found, members=members, kept=kept, fields=fields)
+    return Request(configuration=configuration, members=members, kept=kept, fields=fields)
 
 
 def _build_member(
-    found: ConfigurationState, resolved: Mapping[str, Any], seed: int, lengths: Sequence[int] | None
+    configuration: ConfigurationState, resolved: Mapping[str, Any], seed: int, lengths: Sequence[int] | None
 ) -> MemberConfig:
     """Return a member with the new settings, evaluated at `lengths` if given. Raises UserError if it is refused."""
     try:
         member = recorded_member(resolved, seed)
     except ConfigError as error:
-        raise _refused(found, error) from error
+        raise _refused(configuration, error) from error
     try:
         return member if lengths is None else member.evaluated_at(lengths)
     except ConfigError as error:
-        raise _refused(found, error, _find_option(member.task, lengths or ()) or HINT) from error
+        raise _refused(configuration, error, _find_option(member.task, lengths or ()) or HINT) from error
 
 
 def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, Any]:
@@ -212,11 +213,11 @@ def _is_recorded(state: SweepState, request: Request) -> bool:
     return True
 
 
-def _refused(found: ConfigurationState, error: ConfigError, hint: str = HINT) -> UserError:
+def _refused(configuration: ConfigurationState, error: ConfigError, hint: str = HINT) -> UserError:
     """Return the problems in terms of the command's options, with a hint for lengths that the task lacks."""
     lines = [str(_as_option(problem)) for problem in error.problems]
     lines += [hint] if any(problem.key == "evaluation.lengths" for problem in error.problems) else []
-    return UserError(f"configuration {label(found.number)} cannot be evaluated so:\n  " + "\n  ".join(lines))
+    return UserError(f"configuration {label(configuration.number)} cannot be evaluated so:\n  " + "\n  ".join(lines))
 
 
 def _find_option(task: "Task", lengths: Sequence[int]) -> str | None:

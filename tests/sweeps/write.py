@@ -4,6 +4,8 @@ Run it from a checkout of the version whose sweeps are to be kept:
 
     python tests/sweeps/write.py tests/sweeps/2.0.0 [NAME ...]
 
+The path of the checkout goes into the ledgers, so it should be neutral, such as /tmp/lengthwise.
+
 VERSION/NAME/sweep.yaml is the file that a sweep was begun with, and is replaced by the one in its folder.
 Of `finished` one configuration diverges with one of its seeds, and one is drawn twice; the others differ in sampler,
 model, task, averages and in what is kept.
@@ -189,7 +191,7 @@ def main() -> None:
     """Write the named sweeps, or all of them, into the folder given first."""
     target = Path(sys.argv[1]).resolve()
     names = sys.argv[2:] or VERSIONS[target.name]
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory(prefix="lengthwise-") as temporary:
         scratch = Path(temporary)
         for name in names:
             folder, began = scratch / name, time.monotonic()

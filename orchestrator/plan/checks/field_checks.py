@@ -45,12 +45,12 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     always = [key for key, domain in spec.space.items() if not domain.when]
     problems = trainer_of(spec.sections).single_problems(fixed)
     unused = [problem for problem in problems if problem.key in names and problem.key in always]
-    found = [
+    problems = [
         *(problem for section in spec.sections for problem in _section_problems(spec, section, names, example)),
         *unused,
     ]
     incomplete = findings.doubts("space") or findings.doubts("search")
-    for problem in found:
+    for problem in problems:
         given: Any = lookup(fixed, problem.key)
         if given is ABSENT and (
             incomplete or any(within(key, problem.key) or within(problem.key, key) for key in drawn)

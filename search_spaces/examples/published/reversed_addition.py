@@ -82,12 +82,12 @@ class ReversedAddition(Task):
         # Tokens, the place of each, and whether it is part of the answer, joined alike: a PLUS b EQUALS sum END.
         tokens, ids, answers = [], [], []
         for (number, count), mark, is_answer in zip(numbers, (PLUS, EQUALS, END), (0, 0, 1), strict=True):
-            place = start_SB[..., None] + torch.arange(number.shape[-1], device=number.device)
+            place_id = start_SB[..., None] + torch.arange(number.shape[-1], device=number.device)
             if self.form == "hints":
-                number, count = torch.stack([HINT + place, number], dim=-1).flatten(-2), 2 * count
+                number, count = torch.stack([HINT + place_id, number], dim=-1).flatten(-2), 2 * count
             mark_SB1, single_SB = torch.full_like(count, mark)[..., None], torch.ones_like(count)
             tokens += [(number + 1, count), (mark_SB1 + 1, single_SB)]  # 0 is left for the pads of `join_parts`
-            ids += [(place + 1, count), (start_SB[..., None], single_SB)]
+            ids += [(place_id + 1, count), (start_SB[..., None], single_SB)]
             answers += [(torch.full_like(number, is_answer), count), (torch.full_like(mark_SB1, is_answer), single_SB)]
         width = self.width(longest) + 1
         row_SBT = join_parts(tokens, width) - 1

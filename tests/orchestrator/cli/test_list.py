@@ -61,7 +61,7 @@ def test_shipped_sweeps_are_found_by_their_names(lengthwise, tmp_path):
     )
     lengthwise.succeeds("validate", listed["quickstart"], cwd=tmp_path)
     few = ("training.steps=4", "evaluation.every=4", "search.configurations=1", "seeds=1", "resources.scheduler=inline")
-    options = [word for one in (*few, "tracking.enabled=false") for word in ("--set", one)]
+    options = [word for setting in (*few, "tracking.enabled=false") for word in ("--set", setting)]
     lengthwise.succeeds("run", "quickstart", *options, cwd=tmp_path)
     assert (tmp_path / "sweeps" / "quickstart" / "sweep.yaml").is_file()
     (tmp_path / "quickstart").write_text("name: 3\n")

@@ -25,9 +25,9 @@ def test_a_ledger_with_a_model_that_no_memory_holds_is_not_resumed(
 ):
     lengthwise.succeeds("run", tiny, "--storage", tmp_path, "--set", "training.steps=20", "--set", "seeds=1")
     folder = tmp_path / "tiny"
-    records = [one for one in read_records(folder) if one.kind in ("sweep", "configuration")]
-    for one in records[1:]:
-        one.fields["resolved"] = {**one.fields["resolved"], part: {**one.fields["resolved"][part], key: value}}
+    records = [record for record in read_records(folder) if record.kind in ("sweep", "configuration")]
+    for record in records[1:]:
+        record.fields["resolved"] = {**record.fields["resolved"], part: {**record.fields["resolved"][part], key: value}}
     (folder / LEDGER_FILE).write_bytes(b"".join(map(encode, records)))
     refused(lengthwise("resume", folder), message)
 
@@ -38,8 +38,8 @@ def test_an_error_in_a_pack_is_shown_and_the_pack_can_be_tried_again(lengthwise,
     folder.mkdir()
     (folder / "file").touch()
     (folder / "checkpoints").symlink_to("file")  # in the place of a folder
-    one = ("--set", "search.configurations=1", "--set", "seeds=1", "--set", "resources.retries=5")
-    done = lengthwise("run", tiny, "--storage", tmp_path, "--name", "crashing", *one)
+    small = ("--set", "search.configurations=1", "--set", "seeds=1", "--set", "resources.retries=5")
+    done = lengthwise("run", tiny, "--storage", tmp_path, "--name", "crashing", *small)
     assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
     last = done.stdout.splitlines()[-1]
     assert "FileExistsError: " in last and "train_pack.py:" in last and "--retry-failed" in last
@@ -65,8 +65,8 @@ def test_commands_in_messages_can_be_pasted_whatever_the_folder_is_called(length
     folder.mkdir(parents=True)
     (folder / "file").touch()
     (folder / "checkpoints").symlink_to("file")  # in the place of a folder: every pack raises
-    one = ("--set", "search.configurations=1", "--set", "seeds=1")
-    ran, again = (lengthwise("run", tiny, "--storage", storage, *one) for _ in range(2))
+    small = ("--set", "search.configurations=1", "--set", "seeds=1")
+    ran, again = (lengthwise("run", tiny, "--storage", storage, *small) for _ in range(2))
     assert (ran.returncode, again.returncode) == (1, 2)
     page = html.unescape((folder / "report.html").read_text(encoding="utf-8").partition("<summary>Commands")[2])
     for text, verbs in (
@@ -77,7 +77,7 @@ def test_commands_in_messages_can_be_pasted_whatever_the_folder_is_called(length
         (lengthwise("ui", "--storage", folder).stderr, {"ui"}),
     ):
         typed = re.findall(r"lengthwise (\w+ .*?)(?=;|\?|$)", text, re.MULTILINE)
-        commands = [shlex.split(one, comments=True) for one in typed]
+        commands = [shlex.split(small, comments=True) for small in typed]
         assert {words[0] for words in commands} == verbs
         for words in commands:
             assert {str(storage), str(folder), str(folder / "sweep.yaml")} & set(words), words

@@ -18,7 +18,7 @@ def test_validate_builds_what_the_space_can_draw(lengthwise, tiny):
     tiny.write_text(tiny.read_text().replace("{choice: [8, 16]}", "{choice: [8, 0]}"))
     both = lengthwise("validate", tiny, "search_spaces/quickstart.yaml")
     refused(both, "tiny.yaml:13: space.training.batch_size.choice[1]: ")
-    assert "quickstart.yaml: good" in both.stdout  # the other file is still looked at
+    assert both.stdout.count(": good;") == 1  # the other file is still looked at
 
 
 @pytest.mark.parametrize("verb", ["validate", "plan", "data", "run"])
