@@ -269,7 +269,7 @@ def measured_by(member: MemberConfig) -> Measured:
         averages=tuple(member.training.averages),
         metrics=member.metrics,
         longest_trained={name: lengths[-1] for name, lengths in trained.items()},
-        headline=(*task.headline, *member.evaluation.added),
+        headline=(*task.headline, *member.model.recorded_metrics, *member.evaluation.added),
         trained=trained,
         technical=tuple(technical_keys(member)),
         axis=member.evaluation.axis,

@@ -28,7 +28,7 @@ from trainers.settings import registry
 
 QUICKSTART = ROOT / "search_spaces" / "quickstart.yaml"
 TASK, POSITION, QUOTED = '@register("task"', '@register("position"', '@register("average"'
-MODEL, OPTIMIZER, METRIC = '@register("model"', '@register("optimizer"', '@register("metric"'
+MODEL, METRIC = '@register("model"', '@register("metric"'
 FIRST_MISTAKE = "class WithFirstMistake("
 INITIAL = "training.initial:"
 
@@ -180,22 +180,23 @@ def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("own_code_forgotten")
 @pytest.mark.parametrize(
-    ("kind", "name", "marker"),
+    ("kind", "name"),
     [
-        ("position", "windowed", POSITION),
-        ("model", "running_mean", MODEL),
-        ("optimizer", "sam", OPTIMIZER),
-        ("metric", "right_margin", METRIC),
+        ("position", "windowed"),
+        ("model", "running_mean"),
+        ("model", "settling"),
+        ("optimizer", "sam"),
+        ("metric", "right_margin"),
     ],
 )
 def test_a_class_of_a_page_keeps_the_contract(
-    kind: str, name: str, marker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pages = [page(f"trainers/{name}README.md") for name in ("", "optimization/", "tasks/")]
-    (text,) = [text for one in pages for text in one.blocks("python") if marker in text]
-    (tmp_path / f"readme_{kind}.py").write_text(text)
+    pages = [page(f"trainers/{folder}README.md") for folder in ("", "models/", "optimization/", "tasks/")]
+    (text,) = [text for one in pages for text in one.blocks("python") if f'@register("{kind}", "{name}")' in text]
+    (tmp_path / f"readme_{name}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    importlib.import_module(f"readme_{kind}")
+    importlib.import_module(f"readme_{name}")
     assert list(check_class(kind, name)) == []
 
 

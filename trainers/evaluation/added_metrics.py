@@ -1,4 +1,4 @@
-"""The metrics of `evaluation.metrics` at one evaluation.
+"""The metrics apart from the task at one evaluation: those of `evaluation.metrics`, and what modules record.
 
 Shapes: M members, B rows, T positions, V output tokens, L lengths.
 """
@@ -7,12 +7,14 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from trainers.evaluation.forward import Forward
 from trainers.metrics.metric import EvaluatedBatch, Metric
+from trainers.metrics.recorded_value import RecordedValue
 from trainers.packs.pack import Pack
 from trainers.tasks.task import EvaluationBatch
 from trainers.tensors.batch import Batch
@@ -25,6 +27,16 @@ class AddedMetrics:
 
     metrics: Mapping[str, Metric]
     step: Tensor
+
+    @classmethod
+    def of(cls, pack: Pack, step: Tensor) -> Self:
+        """Return those of `evaluation.metrics`, and those that are recorded by the model."""
+        return cls({**cls.of_model(pack, step).metrics, **pack.evaluation.added}, step)
+
+    @classmethod
+    def of_model(cls, pack: Pack, step: Tensor) -> Self:
+        """Return those that are recorded by the model."""
+        return cls({name: RecordedValue(value=name) for name in pack.model.recorded_metrics}, step)
 
     def measured_on(self, pack: Pack, test: EvaluationBatch) -> "AddedMetrics":
         """Return those that are defined at a length of the batch."""
@@ -46,6 +58,7 @@ class AddedMetrics:
             weights=forward.weights,
             step=self.step,
             compute_attention=partial(forward.attention, piece),
+            values=dict(forward.recorded),
         )
         scores = {label: metric.score_rows(seen) for label, metric in self.metrics.items()}
         for label, metric in self.metrics.items():

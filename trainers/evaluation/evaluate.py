@@ -44,7 +44,7 @@ def evaluate(
     """
     names, noise = tuple(pack.metrics), evaluation_stream(pack, "dropout")
     weights = tuple(average_weights(pack, state).values())
-    added = AddedMetrics(pack.evaluation.added, state.step)
+    added = AddedMetrics.of(pack, state.step)
     values, filled = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, beat, added)
     given = {name for name, _ in filled}
     for distribution in pack.task.distributions:
@@ -69,7 +69,7 @@ def evaluate_weights(pack: Pack, weights: Sequence[Tensor]) -> tuple[tuple[str, 
     names = tuple(name for name, metric in pack.metrics.items() if metric.base not in derived)
     noise = evaluation_stream(pack, "dropout")
     steps = torch.full((), pack.training.steps, dtype=torch.int64, device=pack.device)
-    added = AddedMetrics(pack.evaluation.added, steps)
+    added = AddedMetrics.of(pack, steps)
     values, _ = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, lambda: None, added)
     return names, values
 
@@ -90,8 +90,8 @@ def validate(pack: Pack, state: State, beat: Callable[[], None] = lambda: None) 
     noise = replace(inputs, step=torch.ones_like(inputs.step))  # the inputs are drawn at step 0
     weights = collect_weights(pack, state)
     averages = tuple(weights[label] for label in labels)
-    unmeasured = AddedMetrics({}, state.step)
-    values, filled = _curves(pack, averages, validation_inputs(pack), noise, names, lengths, beat, unmeasured)
+    of_model = AddedMetrics.of_model(pack, state.step)
+    values, filled = _curves(pack, averages, validation_inputs(pack), noise, names, lengths, beat, of_model)
     if missing := [name for name in names if name not in {name for name, _ in filled}]:
         raise ValueError(f"{pack.task.name} returns no {', '.join(missing)} for its validation batches")
     values[state.failed_at.cpu().numpy() >= 0] = np.nan
@@ -185,11 +185,12 @@ def _scores(
     batch = test.batch.for_members(index)
     total = batch.tokens.shape[1]
     added = added.measured_on(pack, test)
+    records = bool(pack.model.metrics or added.metrics)
     task_rows, model_rows, added_rows = (list[Mapping[str, Tensor]]() for _ in range(3))
     for first in range(0, total, rows):
         piece = batch if rows >= total else batch.slice_rows(first, min(first + rows, total))
         drawn = Noise(noise, index, training=False, first=first, total=total)
-        forward = Forward(pack.model, weights, pack.form, drawn, pack.training.compute_dtype, beat)
+        forward = Forward(pack.model, weights, pack.form, drawn, pack.training.compute_dtype, beat, records)
         if added.metrics:  # the task scores logits, so that one pass serves all
             logits = forward(piece)
             task_rows.append(pack.task.score_rows(logits, piece, test.lengths))

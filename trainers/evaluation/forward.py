@@ -23,7 +23,8 @@ class Forward:
     """The models of M members with the weights of one average, (M, *shape) by name.
 
     noise: random numbers of these rows in evaluation, without dropout. compute_dtype: as in training; logits have the
-    dtype of the weights. recorded: values that the layers recorded in the last call. sampled: draws of sampled texts.
+    dtype of the weights. records: whether recorded values are read. recorded: values that the layers recorded in the
+    last call. sampled: draws of sampled texts.
     """
 
     model: Model
@@ -32,13 +33,14 @@ class Forward:
     noise: Noise
     compute_dtype: str = "float32"
     beat: Callable[[], None] = lambda: None
+    records: bool = True
     recorded: dict[str, list[Tensor]] = field(default_factory=dict)
     sampled: set[int] = field(default_factory=set, init=False)
 
     def __call__(self, batch: Batch) -> Tensor:
         """Return logits (M, B, T, V), and record the values of the layers."""
         self.recorded.clear()
-        return self.logits(batch, self._record)
+        return self.logits(batch, self._record if self.records else None)
 
     def logits(self, batch: Batch, record: Recorder | None = None) -> Tensor:
         """Return logits (M, B, T, V); `record` gets the values that the layers record."""

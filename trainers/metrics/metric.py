@@ -4,7 +4,7 @@ Shapes: M members, B rows, T positions, V output tokens, L lengths, H heads, K k
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from trainers.errors import Problem
+from trainers.errors import Problem, nearest
 from trainers.settings.fields import Settings
 from trainers.tasks import supervised
 from trainers.tasks.task import Task
@@ -25,7 +25,7 @@ class EvaluatedBatch:
 
     logits: (M, B, T, V). batch: tensors (M, B, ...). lengths: those that the batch measures. weights: of the average
     that is evaluated, (M, *shape) by name. step: training steps at the evaluation, int64 (); those of the configuration
-    if kept weights are evaluated later.
+    if kept weights are evaluated later. values: what the model recorded in the pass, by name.
     """
 
     logits: Tensor
@@ -35,6 +35,15 @@ class EvaluatedBatch:
     weights: Mapping[str, Tensor]
     step: Tensor
     compute_attention: Callable[[], tuple[Tensor, ...]]
+    values: Mapping[str, Sequence[Tensor]]
+
+    def recorded(self, name: str) -> tuple[Tensor, ...]:
+        """Return the values, (M, ...) each, that the model recorded under a name. Raises ValueError without any."""
+        if name not in self.values:
+            known, close = ", ".join(self.values) or "none", nearest(name, self.values)
+            hint = f"; did you mean {close}?" if close else ""
+            raise ValueError(f"the model records no {name!r}; allowed: {known}{hint}")
+        return tuple(self.values[name])
 
     @cached_property
     def attention(self) -> tuple[Tensor, ...]:

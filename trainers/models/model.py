@@ -79,6 +79,11 @@ class Model(Settings, ABC):
         """Its own metrics and their better direction: minimize, maximize or none."""
         return {}
 
+    @property
+    def recorded_metrics(self) -> tuple[str, ...]:
+        """Those of its own metrics that are means of values that its layers record by these names; they are charted."""
+        return ()
+
     def task_problems(self, task: Task) -> Iterator[Problem]:
         """Yield why this model cannot be used for a task."""
         return iter(())

@@ -8,10 +8,11 @@ Shapes: M members, B rows, T positions, V output tokens.
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -20,34 +21,39 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trainers.errors import place_in_user_code
 from trainers.models.keyed_dropout import DropoutDraws, WatchedDropout, dropout_of
+from trainers.positions.context import Recorder
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
+from trainers.tensors.recording import Values, recording_to
 
-_MEMBERS, _FEW = 2, 8  # members of a trial, and positions, or fewer if the task has fewer
+_MEMBERS, _ROWS, _FEW = 2, 3, 8  # members and rows of a trial, and positions, or fewer if the task has fewer
 _DRAWS = (
     "draws random numbers, which all members would share; allowed: nn.Dropout as a layer of its own, or "
     "trainers.dropout in place of functional.dropout; give a dropout of 0 to nn.MultiheadAttention, nn.GRU and other "
     "layers that drop within"
 )
 ASKED = ("ids", "groups", "lengths")  # parameters of `forward` behind the tokens that get tensors of the batch
+TRAINING = "training"  # the parameter that gets whether this is a training step
 
 
 class Trial(NamedTuple):
     """Result of a trial: problems that prevent training, and why vmap cannot run the module (None if it can).
 
-    has_dropout: whether the module drops anything.
+    has_dropout: whether the module drops anything. recorded: shapes of the values that it records in a pass over TRIAL
+    rows and TRIAL tokens, by name.
     """
 
     problems: tuple[str, ...]
     gap: str | None = None
     has_dropout: bool = False
+    recorded: Mapping[str, str | None] = MappingProxyType({})
 
 
 @lru_cache(maxsize=32)
 def asked_names(module: nn.Module) -> Mapping[str, bool]:
-    """Return the names of ASKED among the parameters of `forward`, and whether each is required."""
+    """Return the names of ASKED and TRAINING among the parameters of `forward`, and whether each is required."""
     parameters = [*inspect.signature(module.forward).parameters.values()][1:]
-    return {one.name: one.default is one.empty for one in parameters if one.name in ASKED}
+    return {one.name: one.default is one.empty for one in parameters if one.name in (*ASKED, TRAINING)}
 
 
 def asked_tensors(module: nn.Module, batch: Batch) -> dict[str, Tensor]:
@@ -62,7 +68,8 @@ def asked_tensors(module: nn.Module, batch: Batch) -> dict[str, Tensor]:
         "groups": lambda: torch.zeros_like(tokens),
         "lengths": lambda: tokens.new_full(tokens.shape[:-1], tokens.shape[-1]),
     }
-    given = {name: (getattr(batch, name), required) for name, required in asked_names(module).items()}
+    asked = asked_names(module)
+    given = {name: (getattr(batch, name), required) for name, required in asked.items() if name != TRAINING}
     return {
         name: absent[name]() if value is None else value
         for name, (value, required) in given.items()
@@ -76,40 +83,47 @@ def call_members(
     buffers: Mapping[str, Tensor],
     batch: Batch,
     noise: Noise | None = None,
+    record: Recorder | None = None,
     *,
+    training: bool = True,
     stacked: bool = True,
 ) -> Tensor:
     """Return the logits (M, B, T, V) of a module with the weights of each member; all members share the buffers.
 
     The module gets the tokens, and what else of the batch its `forward` asks for.
 
-    noise: of a pass with dropout, None without. stacked: whether torch.func.vmap computes all members at once;
-    otherwise one is computed after another.
+    noise: of a pass with dropout, None without. record: gets the values that the module records, (M, ...) each.
+    training: whether this is a training step. stacked: whether torch.func.vmap computes all members at once; otherwise
+    one is computed after another. Raises ValueError for a name under which members called one after another record
+    different numbers of values.
     """
     from torch.func import functional_call, vmap  # importing it takes more than a second
 
     count, rows = batch.tokens.shape[:2]
     places_M1 = torch.arange(count, device=batch.tokens.device)[:, None]
-    asked = asked_tensors(module, batch)
+    asked, flags = asked_tensors(module, batch), {TRAINING: training} if TRAINING in asked_names(module) else {}
     draws = None if noise is None else DropoutDraws(noise, count, rows, places_M1[0])
 
     def call_one(
         of_member: dict[str, Tensor], tokens_BT: Tensor, asked: dict[str, Tensor], draws: DropoutDraws | None
-    ) -> Any:
-        with dropout_of(draws) if draws else nullcontext():
-            return functional_call(module, (of_member, dict(buffers)), (tokens_BT,), asked)
+    ) -> tuple[Tensor, dict[str, list[Tensor]]]:
+        values = Values()
+        with dropout_of(draws) if draws else nullcontext(), recording_to(values) if record else nullcontext():
+            logits: Tensor = functional_call(module, (of_member, dict(buffers)), (tokens_BT,), {**asked, **flags})
+        return logits, {name: [_as_tensor(value, logits) for value in of_name] for name, of_name in values.items()}
 
-    def call_stacked(of_member: dict[str, Tensor], tokens_BT: Tensor, asked: dict[str, Tensor], place_1: Tensor) -> Any:
+    def call_stacked(
+        of_member: dict[str, Tensor], tokens_BT: Tensor, asked: dict[str, Tensor], place_1: Tensor
+    ) -> tuple[Tensor, dict[str, list[Tensor]]]:
         return call_one(of_member, tokens_BT, asked, draws and replace(draws, member=place_1))
 
     with sdpa_kernel(SDPBackend.MATH):  # the only backend that vmap can batch
         if stacked:
-            logits: Tensor = vmap(call_stacked, randomness="error")(dict(weights), batch.tokens, asked, places_M1)
-            return logits
-        # Copies, because the bits of a product may depend on the alignment of its factors in memory.
-        members = [{name: own_M[m].clone() for name, own_M in weights.items()} for m in range(count)]
-        return torch.stack(
-            [
+            logits, recorded = vmap(call_stacked, randomness="error")(dict(weights), batch.tokens, asked, places_M1)
+        else:
+            # Copies, because the bits of a product may depend on the alignment of its factors in memory.
+            members = [{name: own_M[m].clone() for name, own_M in weights.items()} for m in range(count)]
+            called = [
                 call_one(
                     of_member,
                     batch.tokens[m],
@@ -118,7 +132,32 @@ def call_members(
                 )
                 for m, of_member in enumerate(members)
             ]
-        )
+            logits = torch.stack([of_member for of_member, _ in called])
+            recorded = _stack_recorded([of_member for _, of_member in called])
+    if record:
+        for name, values in recorded.items():
+            for value in values:
+                record(name, value)
+    return logits
+
+
+def _as_tensor(value: Tensor | float, logits: Tensor) -> Tensor:
+    return value if isinstance(value, Tensor) else logits.new_full((), value)
+
+
+def _stack_recorded(members: Sequence[Mapping[str, Sequence[Tensor]]]) -> dict[str, list[Tensor]]:
+    """Return the recorded values of all members, (M, ...) each."""
+    for name in dict.fromkeys(name for of_member in members for name in of_member):
+        counts = [len(of_member.get(name, ())) for of_member in members]
+        if len({*counts}) > 1:
+            raise ValueError(
+                f"records {min(counts)} values of {name} for one member and {max(counts)} for another; "
+                "allowed: as many for every member, such as one at the end of `forward`"
+            )
+    return {
+        name: [torch.stack(values) for values in zip(*(of_member[name] for of_member in members), strict=True)]
+        for name in members[0]
+    }
 
 
 def try_module(
@@ -139,18 +178,18 @@ def _try_calls(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int],
     if problems := tuple(_declaration_problems(module, other)):
         return Trial(problems)
     inputs, _, positions = sizes
-    rows, length = 3, min(positions, _FEW)
-    tokens = torch.randint(0, inputs, (_MEMBERS, rows, length), generator=torch.Generator().manual_seed(0))
+    length = min(positions, _FEW)
+    tokens = torch.randint(0, inputs, (_MEMBERS, _ROWS, length), generator=torch.Generator().manual_seed(0))
     gap, before = None, torch.random.get_rng_state()
     try:
         with _without_fallback():
-            logits = _differentiated(module, tokens, stacked=True)
+            logits, recorded = _try_passes(module, tokens, stacked=True)
     except (Exception, SystemExit) as error:  # any error of the user's code
         if "randomness error mode" in str(error):
             return Trial((_DRAWS + place_in_user_code(error),))
         gap = _describe_gap(error)
     try:
-        logits = logits if gap is None else _differentiated(module, tokens, stacked=False)
+        logits, recorded = (logits, recorded) if gap is None else _try_passes(module, tokens, stacked=False)
     except (Exception, SystemExit) as error:
         text = (str(error).strip().splitlines() or [""])[0]
         return Trial((f"fails with {type(error).__name__}: {text}{place_in_user_code(error)}",))
@@ -159,7 +198,12 @@ def _try_calls(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int],
         return Trial((_DRAWS,))
     stacked = gap is None
     problems = tuple(_state_problems(module, tokens, logits, stacked=stacked))
-    return Trial(problems or tuple(_output_problems(module, tokens, logits, sizes, causal, stacked=stacked)), gap)
+    problems = problems or tuple(_output_problems(module, tokens, logits, sizes, causal, stacked=stacked))
+    if not problems and TRAINING in asked_names(module):
+        logits = _compute_logits(module, tokens, training=False, stacked=stacked)
+        found = _output_problems(module, tokens, logits, sizes, causal, training=False, stacked=stacked)
+        problems = tuple(f"{problem} (in evaluation)" for problem in found)
+    return Trial(problems, gap, recorded=recorded)
 
 
 def _declaration_problems(module: nn.Module, other: nn.Module) -> Iterator[str]:
@@ -167,9 +211,13 @@ def _declaration_problems(module: nn.Module, other: nn.Module) -> Iterator[str]:
     unknown = [
         one.name
         for one in behind
-        if one.name not in ASKED and one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        if one.name not in (*ASKED, TRAINING)
+        and one.default is one.empty
+        and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
     ]
-    yield from (f"asks for {name}; allowed: forward(self, tokens), then {', '.join(ASKED)}" for name in unknown)
+    yield from (
+        f"asks for {name}; allowed: forward(self, tokens), then {', '.join((*ASKED, TRAINING))}" for name in unknown
+    )
     frozen = [name for name, own in module.named_parameters() if not (own.requires_grad and own.is_floating_point())]
     yield from (f"the parameter {name} is not trained; make it a buffer" for name in frozen)
     buffers, others = dict(module.named_buffers()), dict(other.named_buffers())
@@ -177,18 +225,44 @@ def _declaration_problems(module: nn.Module, other: nn.Module) -> Iterator[str]:
     yield from (f"the buffer {name} is random, but all members share buffers; make it a parameter" for name in drawn)
 
 
-def _differentiated(module: nn.Module, tokens: Tensor, *, stacked: bool) -> Tensor:
-    """Return the logits of members that have the weights of the module, after computing a gradient."""
-    weights = {name: torch.stack([own.detach()] * _MEMBERS).requires_grad_() for name, own in module.named_parameters()}
-    logits = call_members(module, weights, dict(module.named_buffers()), Batch(tokens, tokens), stacked=stacked)
-    torch.autograd.grad(logits.sum(), list(weights.values()), allow_unused=True)
+def _try_passes(module: nn.Module, tokens: Tensor, *, stacked: bool) -> tuple[Tensor, dict[str, str | None]]:
+    """Return the logits of a training step, and the result of `_describe_recorded` after an evaluation."""
+    logits, shapes = _compute_logits(module, tokens, stacked=stacked), dict[str, set[tuple[int, ...]]]()
+
+    def keep(name: str, value: Tensor) -> None:
+        shapes.setdefault(name, set()).add(tuple(value.shape[1:]))
+
+    _compute_logits(module, tokens, keep, training=False, stacked=stacked)
+    return logits, dict(_describe_recorded(shapes, *tokens.shape[1:]))
+
+
+def _describe_recorded(
+    shapes: Mapping[str, set[tuple[int, ...]]], rows: int, length: int
+) -> Iterator[tuple[str, str | None]]:
+    """Yield the names of recorded values, with a problem of one that cannot be a metric."""
+    for name, of_name in shapes.items():
+        wrong = sorted(of_name - {(), (rows,), (rows, length)})
+        yield name, f"has the shape {wrong[0]} for tokens ({rows}, {length})" if wrong else None
+
+
+def _compute_logits(
+    module: nn.Module, tokens: Tensor, record: Recorder | None = None, *, training: bool = True, stacked: bool
+) -> Tensor:
+    """Return the logits of members that have the weights of the module; in training, after computing a gradient."""
+    weights = {name: torch.stack([own.detach()] * _MEMBERS) for name, own in module.named_parameters()}
+    buffers, batch = dict(module.named_buffers()), Batch(tokens, tokens)
+    with nullcontext() if training else torch.no_grad():
+        weights = {name: value.requires_grad_(training) for name, value in weights.items()}
+        logits = call_members(module, weights, buffers, batch, None, record, training=training, stacked=stacked)
+    if training:
+        torch.autograd.grad(logits.sum(), list(weights.values()), allow_unused=True)
     return logits.detach()
 
 
 def _state_problems(module: nn.Module, tokens: Tensor, logits: Tensor, *, stacked: bool) -> Iterator[str]:
     """Yield state that a call changes, which later calls and other members would see."""
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    again = _differentiated(module, tokens, stacked=stacked)
+    again = _compute_logits(module, tokens, stacked=stacked)
     changed = [name for name, buffer in module.named_buffers() if not torch.equal(before[name], buffer)]
     if changed:
         yield f"changes its buffer {', '.join(changed)} in each call, but all members share buffers"
@@ -197,7 +271,14 @@ def _state_problems(module: nn.Module, tokens: Tensor, logits: Tensor, *, stacke
 
 
 def _output_problems(
-    module: nn.Module, tokens: Tensor, logits: Tensor, sizes: tuple[int, int, int], causal: bool, *, stacked: bool
+    module: nn.Module,
+    tokens: Tensor,
+    logits: Tensor,
+    sizes: tuple[int, int, int],
+    causal: bool,
+    *,
+    training: bool = True,
+    stacked: bool,
 ) -> Iterator[str]:
     _, rows, length = tokens.shape
     inputs, outputs, _ = sizes
@@ -210,13 +291,13 @@ def _output_problems(
         # Other tokens in the first row may change no other row; in the last column, no earlier one of a causal task.
         changed = tokens.clone()
         changed[:, 0] = (changed[:, 0] + 1) % inputs
-        moved = _differentiated(module, changed, stacked=stacked)
+        moved = _compute_logits(module, changed, training=training, stacked=stacked)
         if not torch.allclose(moved[:, 1:], logits[:, 1:], rtol=1e-4, atol=1e-5):
             yield "mixes rows of a batch; tokens are (rows, length): give recurrent layers of torch batch_first=True"
             return
         changed = tokens.clone()
         changed[..., -1] = (changed[..., -1] + 1) % inputs
-        moved = _differentiated(module, changed, stacked=stacked)
+        moved = _compute_logits(module, changed, training=training, stacked=stacked)
         if causal and length > 1 and not torch.allclose(moved[..., :-1, :], logits[..., :-1, :], rtol=1e-4, atol=1e-5):
             yield "is not causal: it sees the tokens it should predict, since this task scores every prefix"
 

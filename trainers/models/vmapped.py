@@ -1,9 +1,10 @@
 """Models of your own as plain torch modules, called for all members at once by torch.func.vmap where it can.
 
 A module takes tokens (B, T) and returns logits (B, T, V) of one member. A module that vmap cannot run, such as nn.GRU,
-is called for one member after another. It may ask for more of the batch by the names of the parameters of `forward`:
-ids, groups, lengths. nn.Dropout and `trainers.dropout` draw keyed random numbers; a module that draws torch's, which
-members would share, is refused before training.
+is called for one member after another. It may ask for more by the names of the parameters of `forward`: ids, groups
+and lengths of the batch, and training, whether this is a training step. nn.Dropout and `trainers.dropout` draw keyed
+random numbers; a module that draws torch's, which members would share, is refused before training. What it records by
+`trainers.record` can be metrics.
 Shapes: S seeds, M members, B rows, T positions, V output tokens.
 """
 
@@ -15,7 +16,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 
-from trainers.errors import Problem
+from trainers.errors import Problem, nearest
 from trainers.models.keyed_dropout import replace_dropout
 from trainers.models.model import Model
 from trainers.models.vmap_trial import Trial, asked_names, call_members, try_module
@@ -36,7 +37,8 @@ class Vmapped(Model):
 
     A member starts with the weights of the module built after `torch.manual_seed(seed)`. Weight decay acts on matrices
     except those of torch.nn.Embedding. Every dropout drops at its own rate, or, if the subclass has the field
-    `dropout`, declared with `trainers.models.dropout.dropout_rate()`, at the rate of the member.
+    `dropout`, declared with `trainers.models.dropout.dropout_rate()`, at the rate of the member. Of the values that the
+    module records those named in `metrics`, with their better direction, are its metrics.
     """
 
     compiling = "never"  # a module may have graph breaks
@@ -70,6 +72,26 @@ class Vmapped(Model):
         if rate > 0.0 and not trial.has_dropout:
             message, allowed = f"is {rate:g}, but the module drops nothing", "0, or a module with nn.Dropout"
             yield Problem(key="dropout", given=rate, message=message, allowed=allowed)
+        yield from self._metric_problems(key, task, trial.recorded)
+
+    def _metric_problems(self, key: str, task: Task, recorded: Mapping[str, str | None]) -> Iterator[Problem]:
+        """Yield problems of `metrics`; `recorded`: names that the module records, with a problem of the shape."""
+        if self.recorded_metrics and type(task).score_batch is not Task.score_batch:
+            message = f"has metrics of a pass over a batch, but the task {task.name} scores generated texts"
+            yield Problem(key=key, given=getattr(self, key, None), message=message, allowed="no metrics of its own")
+        for name in self.recorded_metrics:
+            message, allowed, close = f"the metric {name} {recorded.get(name)}", "(), (rows,) or (rows, length)", None
+            if name not in recorded:
+                message, allowed = f"does not record its metric {name}", f"record({name!r}, value) in `forward`"
+                close = nearest(name, recorded)
+            elif recorded[name] is None:
+                continue
+            yield Problem(key=key, given=getattr(self, key, None), message=message, allowed=allowed, nearest=close)
+
+    @property
+    def recorded_metrics(self) -> tuple[str, ...]:
+        """Its metrics, unless a subclass has a `measure_rows` of its own."""
+        return tuple(self.metrics) if type(self).measure_rows is Model.measure_rows else ()
 
     @property
     def draws_random_numbers(self) -> bool:
@@ -130,8 +152,9 @@ class Vmapped(Model):
             raise ValueError(f"{self.name} does not ask for groups, which the batch has; use a decoder")
         weight = next(iter(weights.values()))
         buffers = _buffers(self, sizes, weight.device, weight.dtype)
-        noise = noise if noise is not None and noise.training else None
-        return call_members(module, weights, buffers, batch, noise, stacked=form.startswith(_STACKED))
+        training, stacked = noise is None or noise.training, form.startswith(_STACKED)
+        noise = noise if training else None
+        return call_members(module, weights, buffers, batch, noise, record, training=training, stacked=stacked)
 
 
 @register("model", "vmapped")
@@ -140,15 +163,28 @@ class NamedModule(Vmapped):
 
     module: str = setting(help="the class, such as my_models.Net; list my_models under `imports`")
 
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """The attribute `metrics` of the class, a mapping; none without it."""
+        try:
+            metrics = getattr(self._find_class(), "metrics", {})
+        except (LookupError, TypeError):  # which `build` reports
+            return {}
+        return metrics if isinstance(metrics, Mapping) else {}
+
     def build(self, inputs: int, outputs: int, positions: int) -> nn.Module:
         """Return Net(inputs, outputs, positions). Raises LookupError or TypeError if the name is no such class."""
+        built: nn.Module = self._find_class()(inputs, outputs, positions)
+        return built
+
+    def _find_class(self) -> type[nn.Module]:
         where, _, name = self.module.rpartition(".")
         if where not in sys.modules:
             raise LookupError(f"{where or self.module!r} is not imported; list the module under `imports`")
         cls = getattr(sys.modules[where], name, None)
         if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
             raise TypeError(f"{where} has no class {name} that derives from torch.nn.Module")
-        return cls(inputs, outputs, positions)
+        return cls
 
 
 def _sizes(task: Task) -> Sizes:

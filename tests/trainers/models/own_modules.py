@@ -194,6 +194,33 @@ class MayAsk(Net):
         return logits if lengths is None else logits * lengths[:, None, None]
 
 
+class Deeper(Net):
+    """Applies its inner map once in training steps, and three times elsewhere."""
+
+    def forward(self, tokens: Tensor, training: bool) -> Tensor:
+        x = self.table(tokens).cumsum(dim=-2)
+        for _ in range(1 if training else 3):
+            x = self.inner(x)
+        return self.head(x)
+
+
+class DeeperIfAsked(Deeper):
+    """Reads a number outside of training, which vmap cannot."""
+
+    def forward(self, tokens: Tensor, training: bool) -> Tensor:
+        if not training and float(self.head.bias.sum()) == 0.0:
+            return super().forward(tokens, True)
+        return super().forward(tokens, training)
+
+
+class MixesDeeper(Deeper):
+    """Mixes rows outside of training."""
+
+    def forward(self, tokens: Tensor, training: bool) -> Tensor:
+        logits = super().forward(tokens, training)
+        return logits if training else logits.mean(dim=0, keepdim=True).expand_as(logits)
+
+
 class Masked(Net):
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         return super().forward(tokens * mask)

@@ -13,11 +13,13 @@ from tests.trainers.runs import check_alone, stepped
 from trainers.check import check_task
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
+from trainers.evaluation.evaluate import evaluate
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
 from trainers.models.lstm import Lstm
 from trainers.models.model import Cache
 from trainers.models.vmapped import Vmapped
+from trainers.packs.evaluation_inputs import evaluation_inputs
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.settings import registry
@@ -125,6 +127,43 @@ def test_a_parameter_with_a_default_gets_only_what_the_batch_has(member) -> None
     assert not torch.equal(
         pack.model.logits(views, batch, None, pack.form), plain.model.logits(views, batch, None, plain.form)
     )
+
+
+def test_a_module_knows_whether_it_is_called_in_a_training_step(member) -> None:
+    """One that asks for `training` trains and is evaluated as a plain script, also with a recurrent layer."""
+    pack = pack_of(member, Last(), vmapped("Deeper"), training__learning_rate=0.01)
+    state, scores = stepped(pack, 3), []
+    for m, seed in enumerate((3, 5)):
+        torch.manual_seed(seed)
+        module = own_modules.Deeper(7, 7, 8)
+        training = pack.members[0].training
+        optimizer = torch.optim.AdamW(module.parameters(), lr=0.01, betas=training.betas, weight_decay=0.0)
+        for step in range(3):
+            (batch,) = sample_batches(pack, torch.tensor(step + 1), training.batch_size)
+            one = batch.for_members(torch.tensor([m]))
+            optimizer.zero_grad()
+            mean_loss(pack.task, module(one.tokens[0], training=True)[None], one).sum().backward()
+            optimizer.step()
+        for name, value in module.named_parameters():
+            torch.testing.assert_close(pack.layout.views(state.theta)[name][m], value.detach(), rtol=1e-3, atol=1e-5)
+        with torch.no_grad():
+            tests = [(test, test.batch.for_members(torch.tensor([m]))) for test in evaluation_inputs(pack)]
+            logits = [module(batch.tokens[0], training=False)[None] for _, batch in tests]
+        scores.append([
+            float(pack.task.score_rows(of_batch, batch, test.lengths)["accuracy"].mean())
+            for of_batch, (test, batch) in zip(logits, tests, strict=True)
+        ])  # fmt: skip
+    names, values = evaluate(pack, state)
+    torch.testing.assert_close(torch.from_numpy(values[:, 0, names.index("accuracy")]), torch.tensor(scores))
+    check_alone(lambda seeds: pack_of(member, Last(), vmapped("Deeper"), seeds))
+
+
+def test_what_a_module_does_outside_of_training_is_tried() -> None:
+    assert vmapped("Deeper").explain_loop(Last()) is None
+    assert "forward" in (vmapped("DeeperIfAsked").explain_loop(Last()) or "")
+    assert not list(vmapped("DeeperIfAsked").task_problems(Last()))
+    (problem,) = vmapped("MixesDeeper").task_problems(Last())
+    assert "evaluation" in problem.message
 
 
 @pytest.mark.parametrize("name", ["Masked", "MixesAsked", "WithoutRate"])

@@ -1,0 +1,43 @@
+"""The mean of a value that a module records. A model declares it among its metrics, so it is not registered.
+
+Shapes: M members, B rows, T positions, L lengths.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from trainers.metrics.metric import EvaluatedBatch, Metric
+from trainers.settings.fields import setting
+
+
+class RecordedValue(Metric):
+    """Mean of a recorded value over the rows that have it, and over the values of one name.
+
+    A value of each token is averaged over the counted targets of a row.
+    """
+
+    direction: ClassVar[str] = "none"  # its model declares the better one
+
+    value: str = setting(help="name under which it is recorded")
+
+    def score_rows(self, seen: EvaluatedBatch) -> Tensor:
+        """Return the value of each row and length, (M, B, L), from recorded ones (M,), (M, B) or (M, B, T).
+
+        Raises ValueError for values (M, B) in a batch of several lengths.
+        """
+        return torch.stack([self._score_rows(value, seen) for value in seen.recorded(self.value)]).mean(dim=0)
+
+    def _score_rows(self, value: Tensor, seen: EvaluatedBatch) -> Tensor:
+        value = value.to(seen.logits.dtype)
+        if value.dim() == 1:
+            return value[:, None, None].expand(-1, seen.logits.shape[1], len(seen.lengths))
+        if value.dim() == 3:
+            return seen.mean_over_targets(value)
+        if len(seen.lengths) > 1:
+            raise ValueError(
+                f"{self.value} is a value of each row, but a batch measures lengths {list(seen.lengths)}; "
+                "allowed: a value of each token, (rows, length)"
+            )
+        return value[..., None]
