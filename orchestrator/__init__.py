@@ -11,7 +11,7 @@ Importing this, and reading and drawing a sweep, needs neither torch nor Ray nor
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.packages import claim_names
+from orchestrator.code.packages import claim_names
 
 if TYPE_CHECKING:
     from orchestrator.api.importing import import_table

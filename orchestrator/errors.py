@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.wording import command
+from orchestrator.text.wording import command
 
 
 class LengthwiseError(Exception):

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from orchestrator.errors import UserError
-from orchestrator.wording import first_few
+from orchestrator.text.wording import first_few
 
 
 def check_ending(option: str, path: Path | None, ending: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.engine.streams import shared_streams as engine_streams
 from orchestrator.errors import UserError
-from orchestrator.interface import Trainer
+from orchestrator.interface.trainer import Trainer
 from orchestrator.program.streams import shared_streams as program_streams
 
 

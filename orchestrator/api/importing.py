@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from orchestrator.api.sweep import Sweep
-from orchestrator.consoles import make_console
 from orchestrator.record.ledger.folders import default_storage, find_storage
+from orchestrator.text.consoles import make_console
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from orchestrator.api.plain import to_json
 from orchestrator.api.sweep import Sweep
-from orchestrator.consoles import make_console, say
 from orchestrator.record.ledger.folders import default_storage, find_storage
+from orchestrator.text.consoles import make_console, say
 from search_spaces import SweepSpec
 from search_spaces.grammar.load import read_sections, read_sweep
 from search_spaces.grammar.shipped import find_sweep_file

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator.api.plain import to_json
-from orchestrator.consoles import make_console
+from orchestrator.code.trust import trust_sweep
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.kept.curves import read_curves
@@ -19,7 +19,7 @@ from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
-from orchestrator.trust import trust_sweep
+from orchestrator.text.consoles import make_console
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.registration import deciding_values
 from orchestrator.claims.values import ArmValues
 from orchestrator.plan.recorded import member_of
-from orchestrator.wording import differing_keys
+from orchestrator.text.wording import differing_keys
 from search_spaces.grammar.problems import dotted_keys, lookup
 
 

@@ -17,9 +17,9 @@ from orchestrator.claims.values import UNIT, ArmValues, by_seed, count_as_worst,
 from orchestrator.claims.words import axis_words
 from orchestrator.figures.bands import consecutive_runs
 from orchestrator.figures.drawing import PALETTE, frame_axes
-from orchestrator.redaction import remove_controls
 from orchestrator.statistics.intervals import median
-from orchestrator.wording import NOT_REACHED
+from orchestrator.text.redaction import remove_controls
+from orchestrator.text.wording import NOT_REACHED
 from search_spaces.grammar.claims import Claim
 
 WIDE = 8  # a logarithmic axis for at most this many lengths, if the last is at least this many times the first

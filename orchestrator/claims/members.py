@@ -11,7 +11,7 @@ import pandas as pd
 
 from orchestrator.claims.registration import registered_values
 from orchestrator.errors import UserError
-from orchestrator.measured import read_measured
+from orchestrator.interface.measured import read_measured
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import BEST, select_steps
@@ -22,7 +22,7 @@ from orchestrator.results.scoring.objective import (
     score_configuration,
 )
 from orchestrator.statistics.failed_seeds import score_over_seeds
-from orchestrator.wording import spans
+from orchestrator.text.wording import spans
 from search_spaces import ABSENT, nearest_name
 from search_spaces.grammar.problems import dotted_keys, lookup
 

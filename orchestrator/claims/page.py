@@ -29,8 +29,8 @@ from orchestrator.claims.words import (
 from orchestrator.errors import UserError
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.recuts import total_seconds
-from orchestrator.redaction import remove_controls
-from orchestrator.wording import NOT_REACHED, compact_value, counted, duration, spans, three_digits
+from orchestrator.text.redaction import remove_controls
+from orchestrator.text.wording import NOT_REACHED, compact_value, counted, duration, spans, three_digits
 from search_spaces.grammar.claims import SOURCES, Claim, ClaimsFile
 
 READ = """\

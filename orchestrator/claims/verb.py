@@ -11,8 +11,8 @@ from orchestrator.claims.page import HEAD, find_pictures, markdown_table, write_
 from orchestrator.claims.registration import changes_since
 from orchestrator.claims.verdicts import count_verdicts, judge, read_sweeps
 from orchestrator.claims.words import count_words, effect_words, word_question
+from orchestrator.code.packages import module_command
 from orchestrator.errors import SpecChanged, UserError, refuse_unwritable
-from orchestrator.packages import module_command
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.targets import check_ending

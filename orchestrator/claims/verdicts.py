@@ -25,7 +25,7 @@ from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.statistics.exact_tests import holm
-from orchestrator.wording import compact_value, counted
+from orchestrator.text.wording import compact_value, counted
 from search_spaces import nearest_name
 from search_spaces.grammar.claims import Claim, ClaimsFile
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from orchestrator.claims.questions import Answer
-from orchestrator.wording import spans
+from orchestrator.text.wording import spans
 from search_spaces.grammar.claims import Arm, Claim, Lengths, Threshold
 
 

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options
-from orchestrator.consoles import make_console
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.lock import refuse_running
+from orchestrator.text.consoles import make_console
 
 app = typer.Typer()
 console = make_console()

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options
-from orchestrator.consoles import make_console
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import default_storage
-from orchestrator.wording import read_numbers
+from orchestrator.text.consoles import make_console
+from orchestrator.text.wording import read_numbers
 
 app = typer.Typer()
 console = make_console()

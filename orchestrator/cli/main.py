@@ -19,13 +19,13 @@ import typer
 from orchestrator.addresses import place_of
 from orchestrator.cli import continuing, importing, options, results, upkeep
 from orchestrator.code.provenance import PACKAGES, version
-from orchestrator.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
 from orchestrator.errors import LengthwiseError, SpecChanged, UserError
+from orchestrator.machine.shortages import out_of_memory
 from orchestrator.record.ledger.folders import default_storage, has_ledger
-from orchestrator.redaction import mask_log_records, printable
 from orchestrator.running.with_ray import start as ray_start
-from orchestrator.shortages import out_of_memory
 from orchestrator.sweep.children import SweepChildren
+from orchestrator.text.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
+from orchestrator.text.redaction import mask_log_records, printable
 from search_spaces import Reading, SweepFileError, read_sweep
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"

@@ -9,7 +9,7 @@ import typer
 
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import chosen_storage, default_storage, find_storage, is_name, resolve_place
-from orchestrator.redaction import URI_VARIABLE
+from orchestrator.text.redaction import URI_VARIABLE
 from search_spaces.grammar.parse import quote_text
 from search_spaces.grammar.shipped import find_sweep_file
 from search_spaces.grammar.values import (
@@ -45,8 +45,8 @@ def _find_sweep(ctx: typer.Context, named: str) -> Path:
         )
     folder = find_sweep(named)
     if ctx.params.get("trust"):
+        from orchestrator.code.trust import trust_sweep
         from orchestrator.record.state.state import SweepState
-        from orchestrator.trust import trust_sweep
 
         trust_sweep(SweepState.load(folder))
     return folder

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options
-from orchestrator.consoles import align_rows, make_console, say
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import check_storage, default_storage
 from orchestrator.running.driving.interrupts import EXIT_CODE as INTERRUPTED
-from orchestrator.wording import command
+from orchestrator.text.consoles import align_rows, make_console, say
+from orchestrator.text.wording import command
 
 app = typer.Typer()
 console = make_console()

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 from orchestrator.cli import options
-from orchestrator.consoles import make_console, say
 from orchestrator.errors import UserError
+from orchestrator.text.consoles import make_console, say
 
 app = typer.Typer()
 console = make_console()

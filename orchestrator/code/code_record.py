@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.code.own_code import OURS, OwnCodeError, Source, is_installed
+from orchestrator.code.packages import HERE
 from orchestrator.code.provenance import version
 from orchestrator.code.repository import Repository, RepositoryReader, looks_secret
 from orchestrator.errors import LedgerError, refuse_unwritable
-from orchestrator.packages import HERE
 from trainers.files.atomic_file import write_atomic
 
 CODE_FOLDER = "code"

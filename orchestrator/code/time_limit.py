@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from orchestrator.consoles import make_console, say
+from orchestrator.text.consoles import make_console, say
 
 NOTICE_SECONDS = 10.0
 

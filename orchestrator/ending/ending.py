@@ -10,9 +10,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from orchestrator.consoles import say
 from orchestrator.ending.notice import Notice
 from orchestrator.errors import LedgerError, LengthwiseError
+from orchestrator.machine.shortages import out_of_memory, out_of_space
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.parts import STOPPED
@@ -21,9 +21,9 @@ from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.driving.budget import Limit
 from orchestrator.running.driving.equal_failures import EqualFailures
 from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts, last_words
-from orchestrator.shortages import out_of_memory, out_of_space
+from orchestrator.text.consoles import say
+from orchestrator.text.wording import command, describe_deaths
 from orchestrator.tracking.publisher import Attempt, Publisher
-from orchestrator.wording import command, describe_deaths
 from search_spaces import SweepSpec
 
 

@@ -14,11 +14,11 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from rich.console import Console
 
-from orchestrator.consoles import say
 from orchestrator.record.state.state import SweepState
-from orchestrator.redaction import only_host
 from orchestrator.running.watching.meter import best_configuration
-from orchestrator.wording import label, three_digits
+from orchestrator.text.consoles import say
+from orchestrator.text.redaction import only_host
+from orchestrator.text.wording import label, three_digits
 from search_spaces.grammar.values import MASK, mask_passwords
 
 PATIENCE = 5.0  # seconds

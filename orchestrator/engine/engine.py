@@ -14,9 +14,9 @@ from orchestrator.code.own_code import DATA, Source
 from orchestrator.engine.environment import environment
 from orchestrator.engine.start_shares import StartShares, describe_start_shares
 from orchestrator.errors import UserError
-from orchestrator.interface import DeclaredObjective, PackCost, Reporter
+from orchestrator.interface.measured import Measured
+from orchestrator.interface.trainer import DeclaredObjective, PackCost, Reporter
 from orchestrator.machine.gpus import hold_to_share
-from orchestrator.measured import Measured
 from search_spaces.grammar.problems import ENGINE_SECTIONS
 from trainers.check import check_metrics, check_model, check_optimizer, check_task
 from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig

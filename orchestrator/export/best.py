@@ -6,7 +6,7 @@ from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Summary
-from orchestrator.wording import label, three_digits
+from orchestrator.text.wording import label, three_digits
 from search_spaces import dump_yaml, parse_sweep
 from search_spaces.grammar.problems import sections_of
 from search_spaces.grammar.values import MAX_BYTES, MAX_CHARACTERS

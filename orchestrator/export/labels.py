@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import label
+from orchestrator.text.wording import label
 from search_spaces import ABSENT, nearest_name
 from search_spaces.grammar.load import read_text
 from search_spaces.grammar.parse import read_yaml

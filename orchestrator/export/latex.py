@@ -5,11 +5,11 @@ import re
 from collections.abc import Mapping
 
 from orchestrator.export.labels import named_rows
-from orchestrator.redaction import remove_controls
 from orchestrator.results.outcomes import searched_value
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.wording import compact_value, label, short_keys, spans, three_digits
+from orchestrator.text.redaction import remove_controls
+from orchestrator.text.wording import compact_value, label, short_keys, spans, three_digits
 
 _ESCAPED = {
     **{character: f"\\{character}" for character in "&%$#_{}"},

@@ -16,7 +16,7 @@ from orchestrator.export.labels import named_rows
 from orchestrator.figures.drawing import file_name
 from orchestrator.figures.on_axes import plot_curves, plot_effect
 from orchestrator.results.summary import Summary
-from orchestrator.wording import spans
+from orchestrator.text.wording import spans
 
 FORMATS = ("pdf", "svg", "png")
 SIZE = (3.3, 2.4)  # inches: one column of a two-column page

@@ -9,7 +9,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.targets import check_ending, check_targets
-from orchestrator.wording import command, counted
+from orchestrator.text.wording import command, counted
 from trainers.files.atomic_file import write_atomic
 
 

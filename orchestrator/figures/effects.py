@@ -30,7 +30,7 @@ from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.failed_seeds import worst_value
 from orchestrator.statistics.quartiles import Quartiles, quartiles
 from orchestrator.statistics.trend import binned_medians
-from orchestrator.wording import compact_value
+from orchestrator.text.wording import compact_value
 
 GOLDEN = 0.6180339887
 TREND_COLOUR = "#333333"

@@ -13,7 +13,7 @@ from orchestrator.figures.bands import DISTINCT_IN_GREY, SOLID, draw_configurati
 from orchestrator.figures.drawing import printable
 from orchestrator.figures.effects import draw_effect
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import counted, format_values, label
+from orchestrator.text.wording import counted, format_values, label
 from trainers.errors import nearest
 
 Labels = Mapping[str, str]

@@ -14,7 +14,7 @@ from orchestrator.figures import drawing
 from orchestrator.figures.bands import shade_groups
 from orchestrator.figures.drawing import PALETTE, frame_axes, printable, with_gaps
 from orchestrator.results.comparing.sweep_comparison import SweepComparison
-from orchestrator.wording import counted
+from orchestrator.text.wording import counted
 
 
 def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Path:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from orchestrator.errors import UserError
 from orchestrator.importing.table import Codes, Results
-from orchestrator.wording import counted, spans
+from orchestrator.text.wording import counted, spans
 
 Missing = Literal["failed", "absent"]
 SHOWN = 3

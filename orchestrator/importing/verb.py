@@ -15,21 +15,21 @@ from rich.console import Console
 
 from orchestrator.addresses import place_of
 from orchestrator.code.provenance import provenance
-from orchestrator.consoles import say
 from orchestrator.ending.ending import Outcome, record_end
 from orchestrator.errors import UserError
 from orchestrator.importing.folder import ImportedSweep
 from orchestrator.importing.members import Members, Missing, group_members
 from orchestrator.importing.sources import KINDS, Naming, read_source
 from orchestrator.importing.table import Results, Rows, check_rows, read_table
-from orchestrator.measured import measured_fields
+from orchestrator.interface.measured import measured_fields
 from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored import create_ledger
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.sweep.specification import write_spec
+from orchestrator.text.consoles import say
+from orchestrator.text.wording import command, counted, spans
 from orchestrator.trainer import trainer_of
-from orchestrator.wording import command, counted, spans
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems import Findings
 from search_spaces.grammar.validate import build_spec

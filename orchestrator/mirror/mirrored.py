@@ -20,7 +20,7 @@ from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record
 from orchestrator.storage import Store
-from orchestrator.wording import command
+from orchestrator.text.wording import command
 
 PAUSE = 1.0  # seconds between two copies, or longer if a copy takes long
 PATIENCE = 5.0  # seconds for which a copy repeats a failed request; the last one repeats it for longer

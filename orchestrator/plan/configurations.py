@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from orchestrator.interface import Member, Trainer
+from orchestrator.interface.trainer import Member, Trainer
+from orchestrator.text.wording import spans
 from orchestrator.trainer import trainer_of
-from orchestrator.wording import spans
 from search_spaces import Problem, SweepFileError, SweepSpec
 from search_spaces.grammar.domains import Choice, Grid
 from search_spaces.grammar.problems import within

@@ -1,7 +1,7 @@
 """The distributions that a member is evaluated on, in words."""
 
-from orchestrator.measured import Measured
-from orchestrator.wording import spans
+from orchestrator.interface.measured import Measured
+from orchestrator.text.wording import spans
 
 
 def evaluated_sets(measured: Measured) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.plan.search import total
-from orchestrator.wording import spans
+from orchestrator.text.wording import spans
 from search_spaces import Grid, SweepSpec, differences
 from search_spaces.grammar.domains import value_key
 from trainers.settings.descriptions import as_yaml

@@ -10,8 +10,8 @@ from orchestrator.engine.engine import measured_by
 from orchestrator.plan import search
 from orchestrator.plan.checks.soundness import check_data, configurations_of
 from orchestrator.plan.distributions import evaluated_sets
+from orchestrator.text.wording import compact_value, spans
 from orchestrator.trainer import refuse_program
-from orchestrator.wording import compact_value, spans
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.random import Stream

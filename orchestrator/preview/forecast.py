@@ -25,7 +25,7 @@ from orchestrator.running.schedulers.choice import (
     find_missing_resources,
     refuse_workers,
 )
-from orchestrator.wording import counted, duration, spans
+from orchestrator.text.wording import counted, duration, spans
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.training.cost import Cost, calibrate

@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 
 from orchestrator.code.own_code import find_module, load_module
-from orchestrator.consoles import align_rows
 from orchestrator.errors import UserError
-from orchestrator.wording import first_few
+from orchestrator.text.consoles import align_rows
+from orchestrator.text.wording import first_few
 from search_spaces import Budget, Objective, Racing, Resources, Rungs, Search, SweepSpec, Tracking
 from search_spaces.grammar.domains import KINDS as DOMAINS
 from search_spaces.grammar.shipped import shipped_sweeps

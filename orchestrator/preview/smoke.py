@@ -22,8 +22,8 @@ from orchestrator.record.kept.code import modules_for_worker
 from orchestrator.running.driving.work import solo_work
 from orchestrator.running.pack.protocol import describe_exception
 from orchestrator.running.schedulers.choice import find_missing_resources
+from orchestrator.text.wording import counted, duration, label
 from orchestrator.trainer import trainer_of
-from orchestrator.wording import counted, duration, label
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation, Progress

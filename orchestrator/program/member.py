@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from orchestrator.measured import Measured
+from orchestrator.interface.measured import Measured
 from orchestrator.program.command import split_command, unknown_placeholders
 from trainers.errors import Problem, nearest
 from trainers.settings.fields import Settings, setting
@@ -129,7 +129,7 @@ class ProgramEvaluation(Settings):
 
 
 class ProgramMember(Settings):
-    """One configuration of a program with one seed; see `orchestrator.interface.Member`."""
+    """One configuration of a program with one seed; see `orchestrator.interface.trainer.Member`."""
 
     program: ProgramSettings = setting(kind=ProgramSettings)
     config: dict[str, Any] = setting(member=True, help="the values that the program is given")

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.interface import WITHOUT_LAST
+from orchestrator.interface.trainer import WITHOUT_LAST
 from trainers.errors import nearest
 
 _FIELDS = ("step", "average", "curves", "loss", "failed", "stopped")

@@ -23,7 +23,7 @@ import numpy as np
 
 import lengthwise
 from orchestrator.code.own_code import PROGRAM
-from orchestrator.interface import Reporter
+from orchestrator.interface.trainer import Reporter
 from orchestrator.program.command import Values, fill_words
 from orchestrator.program.ends import ProgramEnded, judge_end, shown_log
 from orchestrator.program.member import ProgramMember

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.code.own_code import Source, program_files
-from orchestrator.interface import DeclaredObjective, PackCost, Reporter
-from orchestrator.measured import Measured
+from orchestrator.interface.measured import Measured
+from orchestrator.interface.trainer import DeclaredObjective, PackCost, Reporter
 from orchestrator.program.command import hands_over
 from orchestrator.program.files import find_files
 from orchestrator.program.member import ProgramEvaluation, ProgramMember, ProgramSettings, dotted_keys
@@ -37,7 +37,7 @@ print(*sorted(f"{one.name}=={one.version}" for one in importlib.metadata.distrib
 
 
 class ProgramTrainer:
-    """Starts a command, or calls a function, for every member. See `orchestrator.interface.Trainer`."""
+    """Starts a command, or calls a function, for every member. See `orchestrator.interface.trainer.Trainer`."""
 
     sections: tuple[str, ...] = PROGRAM_SECTIONS
     is_local = True

@@ -19,7 +19,7 @@ from orchestrator.record.kept.curves import make_damage_error
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode, encode, ledger_bytes, parsed
 from orchestrator.record.state.state import SweepState
-from orchestrator.wording import command, counted, spans
+from orchestrator.text.wording import command, counted, spans
 from trainers.files.atomic_file import write_atomic
 
 CURVES = ("evaluation", "later_evaluation")  # kinds of records that name a file of curves

@@ -34,7 +34,16 @@ from orchestrator.results.summary import Summary
 from orchestrator.statistics.exact_tests import ALPHA
 from orchestrator.statistics.intervals import LEVEL, fewest_for_median
 from orchestrator.targets import check_ending, check_targets
-from orchestrator.wording import compact_pair, compact_value, counted, first_few, label, short_keys, spans, three_digits
+from orchestrator.text.wording import (
+    compact_pair,
+    compact_value,
+    counted,
+    first_few,
+    label,
+    short_keys,
+    spans,
+    three_digits,
+)
 
 MOST_KEYS, MOST_CHARACTERS = 12, 60  # differing keys in a sentence, characters of a value
 

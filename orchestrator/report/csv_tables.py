@@ -18,7 +18,7 @@ from orchestrator.results.analysis import shows_effects
 from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.scoring.validation_scores import ValidationScore, read_validation_scores
 from orchestrator.results.summary import Summary
-from orchestrator.wording import spans
+from orchestrator.text.wording import spans
 from trainers.files.atomic_file import write_atomic
 
 REPORT_CSV = "report.csv"

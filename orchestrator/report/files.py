@@ -12,7 +12,6 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.consoles import say
 from orchestrator.errors import UserError
 from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.ledger.folders import REPORT_HTML, has_ledger, make_no_sweep_error
@@ -24,6 +23,7 @@ from orchestrator.report.tables.later_evaluations import later_section
 from orchestrator.report.terminal import Screen, lay_out, prose, rich_table
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Summary
+from orchestrator.text.consoles import say
 from trainers.files.atomic_file import write_atomic
 
 PAUSE = 10.0  # seconds between two pages of a running sweep, at least

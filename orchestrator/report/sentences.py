@@ -13,7 +13,7 @@ from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.search_design import count_informed
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, Estimate, median
-from orchestrator.wording import (
+from orchestrator.text.wording import (
     command,
     counted,
     first_few,

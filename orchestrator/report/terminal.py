@@ -14,7 +14,7 @@ from orchestrator.report.sentences import answers
 from orchestrator.report.tables.columns import NARROW, Cells, break_cell, make_cells
 from orchestrator.report.tables.configurations import CONFIG_ID, IN_SEARCH, place_columns, result_columns, value_columns
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import counted
+from orchestrator.text.wording import counted
 
 ROWS, LINES = 6, 2  # configurations, and lines of a sentence
 LEFT = {"label", "at lengths", "against", "form", "searched values", CONFIG_ID, IN_SEARCH, "first", "second", "task"}

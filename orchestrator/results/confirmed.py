@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.state import SweepState
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.wording import first_few, label, spans
+from orchestrator.text.wording import first_few, label, spans
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import LedgerError
-from orchestrator.measured import Measured
+from orchestrator.interface.measured import Measured
 from orchestrator.record.kept.curves import read_part
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.median_curves import Band, make_bands
-from orchestrator.wording import compact_value, spans
+from orchestrator.text.wording import compact_value, spans
 from search_spaces import Objective
 
 Key = tuple[str, str, int, tuple[int, ...]]

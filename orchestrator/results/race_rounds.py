@@ -1,7 +1,7 @@
 """The rounds of a race in words: trained members, the deciding test, survivors."""
 
 from orchestrator.record.state.race import Race, Round, RungDecision
-from orchestrator.wording import counted, spans
+from orchestrator.text.wording import counted, spans
 
 
 def describe_round(race_round: Round, is_over: bool) -> str:

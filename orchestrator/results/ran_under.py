@@ -8,7 +8,7 @@ from typing import Any, Self
 from orchestrator.code.code_record import imported_files
 from orchestrator.engine.environment import ENGINE, MODULE
 from orchestrator.record.state.state import SweepState
-from orchestrator.wording import counted, differing_keys, first_few
+from orchestrator.text.wording import counted, differing_keys, first_few
 
 Code = Mapping[str, str]  # digests of what trains: the engine, each own module and each imported file, by name
 

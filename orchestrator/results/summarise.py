@@ -8,7 +8,7 @@ import pandas as pd
 
 from orchestrator.engine.start_shares import describe_start_shares
 from orchestrator.errors import LedgerError
-from orchestrator.measured import Measured, read_measured
+from orchestrator.interface.measured import Measured, read_measured
 from orchestrator.record.kept.curve_tables import COLUMNS
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.kept.searched_values import searched_keys
@@ -37,7 +37,7 @@ from orchestrator.results.scoring.undefined_values import describe_undefined_val
 from orchestrator.results.scoring.validation_scores import stopped_at
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.wording import counted, lengths_in_words, spans
+from orchestrator.text.wording import counted, lengths_in_words, spans
 from search_spaces import Objective
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from orchestrator.measured import Measured
+from orchestrator.interface.measured import Measured
 from orchestrator.record.state.race import Race
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.later_evaluations import LaterEvaluation, read_later_evaluations
@@ -19,7 +19,7 @@ from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.scoring.validation_scores import may_stop
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.wording import NOT_REACHED, counted, lengths_in_words
+from orchestrator.text.wording import NOT_REACHED, counted, lengths_in_words
 from search_spaces import Objective
 from trainers.tasks.metrics import RecordedMetric
 

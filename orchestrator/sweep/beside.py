@@ -7,7 +7,6 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.consoles import say
 from orchestrator.ending.ending import Outcome
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.plan.recorded import (
@@ -24,7 +23,8 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Row
 from orchestrator.sweep import sweep
 from orchestrator.sweep.specification import SETTINGS, SPEC_FILE, refuse_fixed
-from orchestrator.wording import command
+from orchestrator.text.consoles import say
+from orchestrator.text.wording import command
 from search_spaces import SweepSpec, differences, dump_yaml, parse_sweep
 
 

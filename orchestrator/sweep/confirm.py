@@ -11,7 +11,6 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.consoles import say
 from orchestrator.ending.ending import Outcome
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
@@ -25,7 +24,8 @@ from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row
 from orchestrator.sweep.beside import SweepBeside, make_listed_spec, run_beside
 from orchestrator.sweep.selection import choose_rows, is_good, refuse_top_with_names, refuse_unfinished
-from orchestrator.wording import command, label, read_numbers, spans
+from orchestrator.text.consoles import say
+from orchestrator.text.wording import command, label, read_numbers, spans
 from search_spaces.grammar.values import LARGEST_SEED, MAX_SEEDS
 
 TOP, SEEDS = 3, 10

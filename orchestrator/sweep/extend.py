@@ -46,7 +46,7 @@ from orchestrator.sweep.specification import (
 )
 from orchestrator.sweep.sweep import code_to_resume, resume_sweep
 from orchestrator.sweep.train import train_missing
-from orchestrator.wording import command, counted, label, read_numbers, spans
+from orchestrator.text.wording import command, counted, label, read_numbers, spans
 from search_spaces import SweepSpec, load_sweep, parse_recorded
 from search_spaces.grammar.parse import overridden_key
 from search_spaces.grammar.values import LARGEST_SEED

@@ -17,7 +17,7 @@ from orchestrator.record.ledger.folders import default_storage, has_ledger, is_n
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
-from orchestrator.wording import label
+from orchestrator.text.wording import label
 from search_spaces import Reading, SweepSpec, nearest_name
 from search_spaces.grammar.domains import Choice, Grid
 from search_spaces.grammar.problems import Findings, within

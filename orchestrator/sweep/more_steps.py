@@ -24,8 +24,8 @@ from orchestrator.results.summarise import summary
 from orchestrator.storage import fetch_missing
 from orchestrator.sweep.beside import SweepBeside, make_listed_spec, run_beside
 from orchestrator.sweep.selection import choose_rows, refuse_top_with_names, refuse_unfinished
+from orchestrator.text.wording import counted, label, spans
 from orchestrator.trainer import refuse_program
-from orchestrator.wording import counted, label, spans
 from search_spaces import SweepSpec, dump_yaml, parse_sweep
 
 

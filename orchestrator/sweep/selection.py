@@ -7,7 +7,7 @@ from orchestrator.errors import UserError
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import command, label
+from orchestrator.text.wording import command, label
 
 
 def refuse_top_with_names(top: int | None, names: Sequence[str], purpose: str) -> None:

@@ -11,9 +11,9 @@ from orchestrator.record.kept.code import find_program
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.redaction import recorded_spec as without_webhook
+from orchestrator.text.redaction import recorded_spec as without_webhook
+from orchestrator.text.wording import command
 from orchestrator.tracking.address import uri_of_variable
-from orchestrator.wording import command
 from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_sweep, parse_recorded
 from search_spaces.grammar.parse import overridden_key
 from search_spaces.grammar.spec import PASSIVE

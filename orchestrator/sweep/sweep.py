@@ -16,7 +16,7 @@ from orchestrator.claims.registration import KEPT, register
 from orchestrator.code.code_record import CodeRecord, begin_reading, record_code, recorded_folders
 from orchestrator.code.own_code import import_for
 from orchestrator.code.provenance import provenance
-from orchestrator.consoles import say
+from orchestrator.code.trust import trust_sweep
 from orchestrator.ending.ending import Outcome, Session, open_session
 from orchestrator.errors import SpecChanged
 from orchestrator.mirror.fetch import fetch_sweep
@@ -52,9 +52,9 @@ from orchestrator.sweep.specification import (
     write_spec,
 )
 from orchestrator.sweep.train import train_missing
+from orchestrator.text.consoles import say
+from orchestrator.text.wording import counted
 from orchestrator.trainer import trainer_of
-from orchestrator.trust import trust_sweep
-from orchestrator.wording import counted
 from search_spaces import SweepSpec
 from trainers.files.atomic_file import write_atomic
 

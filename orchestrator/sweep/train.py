@@ -5,7 +5,7 @@ from contextlib import ExitStack, nullcontext
 
 from orchestrator.ending.ending import Outcome, Session, finish, record_end
 from orchestrator.ending.running_page import RunningPage
-from orchestrator.interface import Member
+from orchestrator.interface.trainer import Member
 from orchestrator.mirror.mirrored import copy_now
 from orchestrator.plan.checks.soundness import check
 from orchestrator.plan.configurations import Configuration
@@ -19,8 +19,8 @@ from orchestrator.running.watching.meter import Meter
 from orchestrator.running.watching.progress import Progress
 from orchestrator.sweep.children import SweepChildren
 from orchestrator.sweep.specification import with_store
+from orchestrator.text.wording import counted
 from orchestrator.tracking.publisher import Publisher
-from orchestrator.wording import counted
 from search_spaces import SweepSpec
 
 

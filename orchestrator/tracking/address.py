@@ -10,8 +10,8 @@ from pathlib import Path
 
 from orchestrator.errors import UserError
 from orchestrator.record.state.state import SweepState
-from orchestrator.redaction import URI_VARIABLE, without_password
-from orchestrator.wording import command
+from orchestrator.text.redaction import URI_VARIABLE, without_password
+from orchestrator.text.wording import command
 from search_spaces.grammar.values import STORES, make_store_absolute, store_problem
 
 

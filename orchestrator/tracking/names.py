@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.record.ledger.records import Record
 from orchestrator.results.summary import Row
-from orchestrator.wording import format_values, label
+from orchestrator.text.wording import format_values, label
 
 MAX_LABEL = 80
 

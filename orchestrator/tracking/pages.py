@@ -10,7 +10,7 @@ from orchestrator.report.sentences import answers, order_sentence
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.race_rounds import race_sentence
 from orchestrator.results.summary import Summary
-from orchestrator.wording import lengths_in_words
+from orchestrator.text.wording import lengths_in_words
 
 NOTE_TAG, COLOR_TAG = "mlflow.note.content", "mlflow.runColor"
 COLORS = (  # of the curves ranked first; MLflow's own follow from run ids, and repeat among ten

@@ -19,12 +19,12 @@ from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import report_files, write_report
 from orchestrator.results.summarise import summary
+from orchestrator.text.wording import command
 from orchestrator.tracking.address import is_from_this_machine, sqlite_file, tracking_uri_of
 from orchestrator.tracking.contents import SweepRuns
 from orchestrator.tracking.errors import TrackingError, raising_tracking_error
 from orchestrator.tracking.names import sweep_id
 from orchestrator.tracking.store import Store, open_client, search_tagged
-from orchestrator.wording import command
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 
 from orchestrator.running.children.child import start_child
-from orchestrator.wording import command
+from orchestrator.text.wording import command
 from search_spaces import Tracking
 
 LONGEST_SECONDS = 30.0  # that the end of a sweep waits for MLflow

@@ -15,10 +15,10 @@ from typing import Any
 
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.ledger.records import LEDGER_FILE
-from orchestrator.redaction import mask_log_records
 from orchestrator.running.children.child import load
+from orchestrator.text.redaction import mask_log_records
+from orchestrator.text.wording import command
 from orchestrator.tracking.publisher import Attempt
-from orchestrator.wording import command
 
 PAUSE = 5.0  # seconds between two looks at the ledger; after publishing at least four times its duration
 _SCORE = b'"kind":"score"'  # as `records.encode` writes it

@@ -19,7 +19,7 @@ from mlflow.entities import Experiment, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from orchestrator.redaction import with_password
+from orchestrator.text.redaction import with_password
 from orchestrator.tracking.address import artifact_folder, is_database, is_server, server_command, sqlite_file
 from orchestrator.tracking.contents import RunContents
 from orchestrator.tracking.errors import OUTAGE, TrackingError

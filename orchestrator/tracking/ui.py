@@ -15,11 +15,11 @@ from mlflow.tracking import MlflowClient
 
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.running.driving.interrupts import Interrupts
+from orchestrator.text.wording import counted
 from orchestrator.tracking.address import artifact_folder, default_uri, is_database, server_command, sqlite_file
 from orchestrator.tracking.errors import raising_tracking_error
 from orchestrator.tracking.pages import sweep_links
 from orchestrator.tracking.store import initialise, search_tagged
-from orchestrator.wording import counted
 from search_spaces.grammar.values import store_problem
 
 SHOWN_SWEEPS = 20

@@ -11,7 +11,7 @@ import numpy as np
 
 from orchestrator.engine.engine import measured_by
 from orchestrator.errors import DamagedCurves, DamagedWeights, StorageError, SweepLocked, UserError
-from orchestrator.measured import Measured
+from orchestrator.interface.measured import Measured
 from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.plan.recorded import refuse_corrected
 from orchestrator.record.kept.code import import_recorded
@@ -24,8 +24,8 @@ from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.later_evaluations import evaluation_key
 from orchestrator.running.schedulers.inline import as_in_a_worker
+from orchestrator.text.wording import label
 from orchestrator.trainer import refuse_program
-from orchestrator.wording import label
 from search_spaces import ABSENT, SweepFileError
 from search_spaces.grammar.parse import apply_override
 from search_spaces.grammar.problems import Findings, lookup

@@ -13,7 +13,7 @@ from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.watching.meter import describe_best
-from orchestrator.wording import duration
+from orchestrator.text.wording import duration
 
 HEAD = ("name", "study", "state", "configurations", "best score", "size", "age", "confirms")
 _STATES = {"complete": "finished", None: "interrupted"}  # without an end its driver was killed

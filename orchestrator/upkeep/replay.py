@@ -19,8 +19,8 @@ from orchestrator.running.driving.work import solo_work
 from orchestrator.running.schedulers.choice import count_lacking
 from orchestrator.running.schedulers.inline import as_in_a_worker
 from orchestrator.sweep.specification import recorded_spec
+from orchestrator.text.wording import differing_keys, label, spans
 from orchestrator.trainer import trainer_of
-from orchestrator.wording import differing_keys, label, spans
 from trainers.evaluation.results import Evaluation, Progress
 
 KEYS = ["average", "metric", "length"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from orchestrator.errors import refuse_unwritable
 from orchestrator.targets import check_targets
-from orchestrator.wording import command
+from orchestrator.text.wording import command
 from search_spaces.grammar.shipped import FOLDER
 from trainers.files.atomic_file import write_atomic
 

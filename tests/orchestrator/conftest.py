@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from orchestrator.consoles import WIDTH_OF_FILES, WholeConsole
 from orchestrator.engine.engine import measured_by
 from orchestrator.figures import drawing
-from orchestrator.measured import measured_fields
+from orchestrator.interface.measured import measured_fields
 from orchestrator.record.kept.curves import read_curves, write_part
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
@@ -25,6 +24,7 @@ from orchestrator.results.scoring.objective import recorded_objective, score_con
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Summary
 from orchestrator.sweep.sweep import run_sweep
+from orchestrator.text.consoles import WIDTH_OF_FILES, WholeConsole
 from search_spaces import dump_yaml, parse_sweep
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation

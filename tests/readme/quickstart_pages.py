@@ -14,10 +14,10 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from orchestrator.consoles import WholeConsole
 from orchestrator.figures.on_axes import plot_curves
 from orchestrator.report.files import read_summary
 from orchestrator.report.terminal import Screen
+from orchestrator.text.consoles import WholeConsole
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART, PICTURE = ROOT / "search_spaces" / "quickstart.yaml", ROOT / "search_spaces" / "quickstart.png"

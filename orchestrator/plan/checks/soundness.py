@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.code.own_code import import_for
-from orchestrator.interface import DeclaredObjective
+from orchestrator.interface.trainer import DeclaredObjective
 from orchestrator.plan.checks.field_checks import check_fields
 from orchestrator.plan.checks.trials import try_own_code
 from orchestrator.plan.configurations import Configuration, assigned, configure, unmeasured, warnings_for

@@ -5,9 +5,9 @@ from itertools import islice
 
 from orchestrator.code.own_code import import_for
 from orchestrator.code.time_limit import TimeLimitExceeded, time_limit
-from orchestrator.consoles import make_console, say
-from orchestrator.interface import Member
+from orchestrator.interface.trainer import Member
 from orchestrator.plan.configurations import Configuration
+from orchestrator.text.consoles import make_console, say
 from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems import Findings

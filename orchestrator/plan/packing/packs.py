@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.interface import Member, PackCost
+from orchestrator.interface.trainer import Member, PackCost
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.cutting import Sizes, cut, end_together, split_evenly
 from orchestrator.plan.packing.shortages import Shortage

@@ -22,10 +22,10 @@ from orchestrator.code.own_code import (
     loaded_module,
     program_files,
 )
+from orchestrator.code.trust import refuse_untrusted
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.state.state import SweepState
-from orchestrator.trust import refuse_untrusted
-from orchestrator.wording import command, differing_keys, first_few
+from orchestrator.text.wording import command, differing_keys, first_few
 from search_spaces import SweepSpec
 
 

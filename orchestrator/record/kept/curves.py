@@ -24,13 +24,13 @@ import pyarrow.parquet as pq
 
 from orchestrator.addresses import address_of
 from orchestrator.errors import DamagedCurves, LedgerError, refuse_unwritable
-from orchestrator.measured import measured_lengths
+from orchestrator.interface.measured import measured_lengths
 from orchestrator.record.kept.curve_tables import COLUMNS, make_schema, make_table, make_table_of_rows
 from orchestrator.record.kept.inline_curves import SHAPE, LostCurves, count_values, inline_fields, inline_table
 from orchestrator.record.kept.searched_values import add_searched_values
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
-from orchestrator.wording import command
+from orchestrator.text.wording import command
 from trainers.files.atomic_file import write_atomic
 
 if TYPE_CHECKING:

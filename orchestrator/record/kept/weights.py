@@ -14,7 +14,7 @@ from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import ConfigurationState, PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.storage import fetch_file
-from orchestrator.wording import label, spans
+from orchestrator.text.wording import label, spans
 from trainers.errors import WeightsError, nearest
 from trainers.evaluation.results import WeightsFile
 from trainers.evaluation.weights import Array, StoredWeights, member_prefix

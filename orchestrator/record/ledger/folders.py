@@ -15,7 +15,7 @@ from orchestrator.addresses import (
     place_of,
 )
 from orchestrator.errors import NotASweep, OddEntry, UserError
-from orchestrator.wording import command
+from orchestrator.text.wording import command
 from search_spaces import nearest_name
 from search_spaces.grammar.values import has_password
 

@@ -20,7 +20,7 @@ from orchestrator.record.ledger.fields import KINDS
 from orchestrator.record.ledger.folders import refuse_odd_files, refuse_odd_folders
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import LEDGER_FILE, SCHEMA, Record, decode, encode, ledger_bytes, parsed
-from orchestrator.redaction import recorded_fields
+from orchestrator.text.redaction import recorded_fields
 from trainers.files.atomic_file import write_atomic
 
 _log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from orchestrator.errors import UserError
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
-from orchestrator.wording import label
+from orchestrator.text.wording import label
 from trainers.errors import nearest
 
 SHORTEST = 4  # characters of a config_id that may stand for it

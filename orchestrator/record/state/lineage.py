@@ -18,7 +18,7 @@ from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
-from orchestrator.wording import command
+from orchestrator.text.wording import command
 
 CONFIRMS, CONTINUES, IMPORTED = "confirms", "continues", "imported"
 

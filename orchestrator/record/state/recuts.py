@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.race import RungDecision
-from orchestrator.wording import counted
+from orchestrator.text.wording import counted
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.objective import choose_evaluations
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.decades import is_geometric, is_logarithmic, spans_decades
-from orchestrator.wording import compact_value, label, short_keys
+from orchestrator.text.wording import compact_value, label, short_keys
 
 MOST_NUMBERS = 1_400_000  # of curves in a page, 7.5 MB: what is more is left out, step by step
 GROUPS = ("trained", "selection", "test")

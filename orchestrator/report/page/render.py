@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 
-from orchestrator.redaction import remove_controls
 from orchestrator.report.page.data import page_data
 from orchestrator.report.sentences import answers, headlines
 from orchestrator.report.tables.columns import Cells, Section
@@ -25,7 +24,8 @@ from orchestrator.report.tables.race import race_section
 from orchestrator.results.analysis import shows_effects
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import (
+from orchestrator.text.redaction import remove_controls
+from orchestrator.text.wording import (
     command,
     counted,
     first_few,

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.wording import three_digits
+from orchestrator.text.wording import three_digits
 
 Cells = dict[str, list[str]]
 Lines = list[dict[str, Any]]

@@ -11,7 +11,7 @@ from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.confirmed import Confirmed, read_search_labels
 from orchestrator.results.outcomes import searched_value
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import compact_value, label, short_keys, spans, three_digits
+from orchestrator.text.wording import compact_value, label, short_keys, spans, three_digits
 
 CONFIG_ID, IN_SEARCH = "config_id", "in search"
 

@@ -12,7 +12,7 @@ from orchestrator.results.analysis import (
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.partial_effects import Slope
 from orchestrator.statistics.effects.within import Difference
-from orchestrator.wording import spans
+from orchestrator.text.wording import spans
 
 UNITS = {
     "random": "n counts configurations, each drawn independently; intervals are over configurations.",

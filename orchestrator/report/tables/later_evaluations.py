@@ -8,7 +8,7 @@ from orchestrator.report.tables.columns import Column, Lines, Section, make_cell
 from orchestrator.results.later_evaluations import LaterEvaluation
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.wording import label
+from orchestrator.text.wording import label
 
 TITLE = "Kept weights evaluated later"
 

@@ -6,7 +6,7 @@ from orchestrator.code.code_record import copy_folder
 from orchestrator.report.tables.columns import Section
 from orchestrator.results.ran_under import Group, RanUnder, code_sentence
 from orchestrator.results.summary import Summary
-from orchestrator.wording import counted, first_few
+from orchestrator.text.wording import counted, first_few
 
 MOST_GROUPS = 6  # groups of packs that ran alike
 

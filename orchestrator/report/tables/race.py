@@ -6,7 +6,7 @@ from functools import partial
 from orchestrator.report.tables.columns import Column, Lines, Section, make_cells
 from orchestrator.results.race_rounds import decided_by, race_sentence
 from orchestrator.results.summary import Summary
-from orchestrator.wording import label, spans
+from orchestrator.text.wording import label, spans
 
 NAMED = 12  # survivors of a round that are listed
 NOTES = (

@@ -11,7 +11,7 @@ from orchestrator.results.comparing.questions import ASKED
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
-from orchestrator.wording import counted, lengths_in_words, spans, three_digits
+from orchestrator.text.wording import counted, lengths_in_words, spans, three_digits
 
 MOST = 15  # comparisons on a terminal
 MOST_VALUES = 2  # searched values beside a label; if more of them differ there are none

@@ -6,7 +6,7 @@ from dataclasses import replace
 from orchestrator.errors import UserError
 from orchestrator.results.comparing.seed_comparisons import GROUPS, Question, Side, make_question
 from orchestrator.results.scoring.length_groups import parse_lengths
-from orchestrator.wording import spans
+from orchestrator.text.wording import spans
 from trainers.errors import nearest
 
 ASKED = "asked"

@@ -9,8 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from orchestrator.errors import UserError
-from orchestrator.measured import Measured
-from orchestrator.wording import read_numbers
+from orchestrator.interface.measured import Measured
+from orchestrator.text.wording import read_numbers
 from search_spaces import Objective
 
 

@@ -9,7 +9,7 @@ from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.objective import choose_evaluations, is_judged
-from orchestrator.wording import counted, spans
+from orchestrator.text.wording import counted, spans
 from search_spaces import Objective
 
 if TYPE_CHECKING:

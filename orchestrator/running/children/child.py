@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 
 import psutil
 
-from orchestrator.packages import module_command
+from orchestrator.code.packages import module_command
 from orchestrator.running.pack.protocol import describe_exception
 
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
-from orchestrator.wording import duration
+from orchestrator.text.wording import duration
 from search_spaces import Budget, SweepSpec
 
 

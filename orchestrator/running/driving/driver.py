@@ -37,8 +37,8 @@ from orchestrator.running.driving.scores import Scores
 from orchestrator.running.driving.work import Running, describe_work
 from orchestrator.running.pack.environment import Environments
 from orchestrator.running.pack.train_pack import read_silence, stuck_file
+from orchestrator.text.wording import counted, label
 from orchestrator.trainer import trainer_of
-from orchestrator.wording import counted, label
 from search_spaces import SweepSpec
 from trainers.evaluation.results import Evaluation
 

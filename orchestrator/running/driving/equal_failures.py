@@ -1,9 +1,9 @@
 """Stops a sweep whose first packs all fail alike, which a program that cannot work at all does."""
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.interface import WITHOUT_LAST
+from orchestrator.interface.trainer import WITHOUT_LAST
 from orchestrator.record.state.state import SweepState
-from orchestrator.wording import command, group_errors
+from orchestrator.text.wording import command, group_errors
 
 _SHOWN_LINES = 15
 

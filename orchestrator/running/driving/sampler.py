@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orchestrator.measured import measured_fields
+from orchestrator.interface.measured import measured_fields
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, configure
 from orchestrator.plan.packing.packs import Waiting

@@ -18,11 +18,11 @@ from types import ModuleType
 from typing import Any
 
 from orchestrator.engine.heap import keep_freed_memory
+from orchestrator.machine.shortages import out_of_space, raising_out_of_space
 from orchestrator.record.kept.code import own_files
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.running.pack.protocol import LONGEST_TRACE, explain
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
-from orchestrator.shortages import out_of_space, raising_out_of_space
 from trainers.evaluation.results import Evaluation, Progress
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"

@@ -10,7 +10,7 @@ from itertools import islice
 from statistics import mean
 
 from orchestrator.errors import UserError
-from orchestrator.interface import Member
+from orchestrator.interface.trainer import Member
 from orchestrator.machine.cpus import count_cores
 from orchestrator.machine.gpus import gpu_slots, gpus_here
 from orchestrator.plan import search
@@ -18,8 +18,8 @@ from orchestrator.plan.packing.packs import Cluster
 from orchestrator.plan.rounds import plan_rounds
 from orchestrator.running.pack.protocol import Driver
 from orchestrator.running.schedulers import inline, local
+from orchestrator.text.wording import counted, duration
 from orchestrator.trainer import trainer_of
-from orchestrator.wording import counted, duration
 from search_spaces import Resources, SweepSpec
 from search_spaces.grammar.problems import Findings
 

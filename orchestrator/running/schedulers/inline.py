@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from orchestrator.errors import OutOfSpace
 from orchestrator.machine.gpus import free_memory, gpus_here, smallest_share
+from orchestrator.machine.shortages import raising_out_of_space
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.record.kept.code import own_files
 from orchestrator.running.pack.protocol import Driver, DriverStopped, call_driver, explain, pass_on
@@ -29,7 +30,6 @@ from orchestrator.running.pack.train_pack import (
     use_inductor_cache,
 )
 from orchestrator.running.pack.watchdog import HeartbeatTimeout, LocalWatchdog
-from orchestrator.shortages import raising_out_of_space
 
 
 def this_process(gpus: float = 0.0) -> Cluster:

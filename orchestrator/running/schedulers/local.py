@@ -21,7 +21,7 @@ from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.pack.protocol import ChildImportError, Death, Driver, DriverStopped, call_driver, pass_on
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.schedulers.local_worker import decode_message
-from orchestrator.wording import counted
+from orchestrator.text.wording import counted
 
 DIED = "the worker process died: it was killed, or memory ran out"
 _TICK_SECONDS = 0.1

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import OutOfSpace
+from orchestrator.machine.shortages import raising_out_of_space
 from orchestrator.record.kept.code import own_files
 from orchestrator.running.pack.protocol import explain
 from orchestrator.running.pack.train_pack import PackReporter, decode_work, make_stuck_file, train_pack
 from orchestrator.running.pack.watchdog import Watchdog
-from orchestrator.shortages import raising_out_of_space
 
 
 def encode_message(name: str, content: Any) -> bytes:

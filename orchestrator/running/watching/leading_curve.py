@@ -10,7 +10,7 @@ from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.objective import choose_evaluations, is_judged, recorded_objective
 from orchestrator.results.scoring.undefined_values import describe_undefined_values, has_undefined_score
 from orchestrator.running.watching.meter import best_configuration
-from orchestrator.wording import label, three_digits
+from orchestrator.text.wording import label, three_digits
 
 MOST = 12  # lengths that are shown
 

@@ -19,7 +19,7 @@ from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.results.scoring.search_design import count_planned, planned_size
 from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
 from orchestrator.running.driving.work import Running
-from orchestrator.wording import command, counted, duration, first_few, group_errors, label, three_digits
+from orchestrator.text.wording import command, counted, duration, first_few, group_errors, label, three_digits
 
 MOST_PACKS = 4  # with one error, that are named
 NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from orchestrator.consoles import say
+from orchestrator.text.consoles import say
 
 PLAIN_SECONDS = 60.0
 LIVE_SECONDS = 0.25

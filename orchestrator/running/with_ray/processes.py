@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator.packages import module_command
+from orchestrator.code.packages import module_command
 
 MARK = "LENGTHWISE_RAY"  # the folder of a Ray, in the environment of all its processes
 PASSES = 50  # a process that cannot be killed is not waited for without end

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.code.own_code import is_installed
+from orchestrator.code.packages import HERE
 from orchestrator.machine.cpus import count_cores
 from orchestrator.machine.gpus import mig_parts
-from orchestrator.packages import HERE
 from orchestrator.running.driving.interrupts import exit_at_once
 from orchestrator.running.with_ray.processes import guarded, kill_processes, marked
 from orchestrator.running.with_ray.scratch import scratch_folder

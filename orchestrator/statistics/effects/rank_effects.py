@@ -19,7 +19,7 @@ from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.within import Cells, Difference, compare_within
 from orchestrator.statistics.intervals import spearman
 from orchestrator.statistics.quartiles import Floats, fast_median
-from orchestrator.wording import compact_value
+from orchestrator.text.wording import compact_value
 
 Values = Mapping[str, Mapping[str, Any]]
 Scores = Mapping[str, float | None]

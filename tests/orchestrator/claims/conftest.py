@@ -11,7 +11,7 @@ import yaml
 
 from orchestrator.claims.verdicts import Judgement, judge, read_sweeps
 from orchestrator.engine.engine import measured_by
-from orchestrator.measured import measured_fields
+from orchestrator.interface.measured import measured_fields
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from orchestrator.record.kept.curves import write_part

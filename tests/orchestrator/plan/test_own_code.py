@@ -9,9 +9,9 @@ import pytest
 from orchestrator.code import own_code, time_limit
 from orchestrator.code.code_record import record_code
 from orchestrator.code.own_code import OwnCodeError, Source, find_module, import_for, load_module
+from orchestrator.code.trust import trust_sweep
 from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.state.state import SweepState
-from orchestrator.trust import trust_sweep
 from search_spaces import SweepFileError, load_sweep, parse_sweep
 from trainers import check
 from trainers.settings import registry

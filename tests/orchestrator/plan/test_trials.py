@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from orchestrator.code import time_limit
-from orchestrator.consoles import make_console
 from orchestrator.plan.checks import trials
 from orchestrator.plan.checks.soundness import build_sample, drawn_configurations, load_checked
 from orchestrator.sweep.sweep import run_sweep
+from orchestrator.text.consoles import make_console
 from search_spaces import Problem, SweepFileError
 
 TASK = '''

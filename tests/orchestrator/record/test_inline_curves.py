@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from orchestrator.errors import DamagedLedger
-from orchestrator.measured import Measured, measured_fields
+from orchestrator.interface.measured import Measured, measured_fields
 from orchestrator.record.kept.curves import INLINE_VALUES, read_curves, record_curves, write_curves
 from orchestrator.record.kept.inline_curves import inline_fields
 from orchestrator.record.ledger.ledger import Ledger

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.record.state.labels import find_configuration
-from orchestrator.wording import label
+from orchestrator.text.wording import label
 
 
 @pytest.fixture

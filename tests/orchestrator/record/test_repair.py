@@ -17,7 +17,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode, read_records
 from orchestrator.record.repair import repair
 from orchestrator.record.state.state import SweepState
-from orchestrator.wording import command
+from orchestrator.text.wording import command
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 WHOLE = (RELEASED / LEDGER_FILE).read_bytes()

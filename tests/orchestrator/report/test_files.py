@@ -10,12 +10,12 @@ import webbrowser
 from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
-from orchestrator.consoles import WIDTH_OF_FILES, WholeConsole
 from orchestrator.record.kept import curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.report.files import present, write_report
 from orchestrator.report.sentences import answers
 from orchestrator.results.summarise import summary
+from orchestrator.text.consoles import WIDTH_OF_FILES, WholeConsole
 
 
 def test_the_table_has_the_numbers_of_the_summary(small_sweep):

@@ -13,7 +13,7 @@ from orchestrator.report.sentences import what_mattered
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summarise import summary
-from orchestrator.wording import three_digits
+from orchestrator.text.wording import three_digits
 
 RELEASED = Path(__file__).parents[2] / "sweeps" / "1.0.0"
 

@@ -11,9 +11,9 @@ from orchestrator.ending.ending import Outcome
 from orchestrator.export.latex import escape as escape_latex
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
-from orchestrator.redaction import remove_controls
 from orchestrator.report.page.render import escape as escape_html
 from orchestrator.sweep import extend, sweep
+from orchestrator.text.redaction import remove_controls
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
 TITLE, CLIPBOARD, RAW = "\x1b]0;title\x07", "\x1b]52;c;aGk=\x07", "\x9b31m\r\x7f\b"

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from orchestrator.consoles import align_rows
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
@@ -19,6 +18,7 @@ from orchestrator.results.summarise import summary
 from orchestrator.running.watching.follow import LedgerMeter, follow
 from orchestrator.running.watching.leading_curve import leading_curve_rows
 from orchestrator.running.watching.meter import status_rows
+from orchestrator.text.consoles import align_rows
 from tests.orchestrator.running.ledgers import wait_for
 
 VALUES = [{"model.norm": "none"}, {"model.norm": "pre"}]

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import OutOfSpace
+from orchestrator.machine.shortages import out_of_space, raising_out_of_space
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import files as report_files
-from orchestrator.shortages import out_of_space, raising_out_of_space
 from tests.orchestrator.running.ledgers import curves, sets
 
 SETTINGS = ("training.steps=40", "resources.keep_weights=true", "resources.pack=2", "model.width=48")

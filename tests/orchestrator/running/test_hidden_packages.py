@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 from ray.exceptions import RayActorError
 
-from orchestrator.packages import HERE, IMPORTED, claim_names, module_command
+from orchestrator.code.packages import HERE, IMPORTED, claim_names, module_command
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.pack.train_pack import encode_work
 from orchestrator.running.schedulers import local

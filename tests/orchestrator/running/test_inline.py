@@ -36,7 +36,7 @@ def blas_threads() -> set[int]:
 @pytest.mark.slow
 def test_nothing_of_ray_is_imported(lengthwise, tiny, tmp_path):
     code = (
-        "import sys; from pathlib import Path; from orchestrator.consoles import make_console\n"
+        "import sys; from pathlib import Path; from orchestrator.text.consoles import make_console\n"
         "from orchestrator.sweep.sweep import resume_sweep, run_sweep; from search_spaces import load_sweep\n"
         f"spec = load_sweep(Path({str(tiny)!r}), {[*ONE, 'training.steps=2']!r})\n"
         f"assert run_sweep(spec, Path({str(tmp_path)!r}), make_console()).exit_code == 0\n"

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from orchestrator.cli import main as cli
 from orchestrator.ending.notice import Notice, post
 from orchestrator.record.state.state import SweepState
-from orchestrator.redaction import only_host
+from orchestrator.text.redaction import only_host
 from search_spaces import dump_yaml, load_sweep
 
 SECRET = "T0001/B0002/very-secret-XyZ"

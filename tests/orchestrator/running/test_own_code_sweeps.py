@@ -9,11 +9,11 @@ import pytest
 
 from orchestrator.code.code_record import record_code
 from orchestrator.code.own_code import import_for
+from orchestrator.code.trust import trust_sweep
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summarise import summary
-from orchestrator.trust import trust_sweep
 from search_spaces import load_sweep
 from tests.orchestrator.running.ledgers import begin_ledger, records
 

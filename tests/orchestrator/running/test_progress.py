@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from orchestrator.consoles import say
 from orchestrator.running.watching.progress import Progress
+from orchestrator.text.consoles import say
 
 
 def test_progress_in_a_log_is_a_line_that_says_something_new(capsys):

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator import open_sweep, trust
+from orchestrator import open_sweep
+from orchestrator.code import trust
 from orchestrator.errors import UntrustedCode
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState

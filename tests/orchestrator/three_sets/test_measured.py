@@ -12,7 +12,7 @@ from rich.console import Console
 from orchestrator.code import own_code
 from orchestrator.engine.engine import measured_by
 from orchestrator.errors import DamagedLedger
-from orchestrator.measured import Measured, measured_fields
+from orchestrator.interface.measured import Measured, measured_fields
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records

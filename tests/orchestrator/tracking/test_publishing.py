@@ -15,12 +15,12 @@ from mlflow.tracking import MlflowClient
 
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.text.wording import command
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.errors import OUTAGE
 from orchestrator.tracking.publish import publish
 from orchestrator.tracking.publisher import LONGEST_SECONDS, Attempt, Publisher
 from orchestrator.tracking.publisher_process import follow, try_to_publish
-from orchestrator.wording import command
 from search_spaces import Tracking
 from tests.mlflow_points import assert_complete
 from tests.ports import free_ports

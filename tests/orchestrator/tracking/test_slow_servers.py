@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.text.wording import command
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.errors import OUTAGE, TrackingError, TrackingRefused
 from orchestrator.tracking.publish import delete_runs
-from orchestrator.wording import command
 from tests.ports import free_ports
 
 

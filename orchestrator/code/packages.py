@@ -5,7 +5,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parents[1]  # where lengthwise was loaded from
+HERE = Path(__file__).resolve().parents[2]  # where lengthwise was loaded from
 IMPORTED = ("trainers", "search_spaces")  # by this package
 
 _START = """

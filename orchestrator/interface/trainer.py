@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from orchestrator.measured import Measured
+from orchestrator.interface.measured import Measured
 from trainers.errors import Problem
 from trainers.tasks.metrics import RecordedMetric
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator import redaction
-from orchestrator.consoles import make_console, say
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
-from orchestrator.redaction import with_password, without_password
+from orchestrator.text import redaction
+from orchestrator.text.consoles import make_console, say
+from orchestrator.text.redaction import with_password, without_password
 from search_spaces.grammar.values import mask_passwords
 
 ADDRESS, MASKED = "http://ada:s3cret@127.0.0.1:5000/base", "http://ada:***@127.0.0.1:5000/base"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import orchestrator
-from orchestrator.wording import (
+from orchestrator.text.wording import (
     compact_pair,
     compact_value,
     duration,

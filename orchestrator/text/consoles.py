@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from orchestrator.redaction import remove_controls
+from orchestrator.text.redaction import remove_controls
 from search_spaces.grammar.values import mask_passwords
 
 ENCODING_VARIABLE = "PYTHONIOENCODING"
