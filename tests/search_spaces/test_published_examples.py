@@ -9,8 +9,17 @@ from types import ModuleType
 
 import pytest
 import torch
+from torch import Tensor
 
 from orchestrator import open_sweep
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.summarise import summary
+from tests.trainers.runs import stepped
+from tests.trainers.training.test_waits import waits
+from trainers.config.member import MemberConfig
+from trainers.evaluation.evaluate import evaluate
+from trainers.packs.evaluation_inputs import evaluation_inputs
+from trainers.packs.pack import Pack
 from trainers.random import Stream
 from trainers.tasks.supervised import IGNORED
 from trainers.tensors.batch import Batch
@@ -107,13 +116,64 @@ def test_depth_of_the_looped_model_is_the_number_of_symbols(load) -> None:
     torch.manual_seed(0)
     net = load("looped").Net(inputs=4, outputs=4, width=8, heads=2)
     string = torch.tensor([[0, 1, 1, 2, 3, 3], [1, 0, 1, 1, 0, 2]])
-    together = net(string)
+    together = net(string, training=True)
     given = net.embed(string[:1])
     x = torch.zeros_like(given)
     for _ in range(3):
         x = net.block(x + given)
     torch.testing.assert_close(together[:1], net.head(net.normalize(x)))
-    torch.testing.assert_close(together[1:], net(string[1:]))
+    torch.testing.assert_close(together[1:], net(string[1:], training=False))
+
+
+def stopped_alone(net, tokens: Tensor) -> tuple[Tensor, int]:
+    """Return the logits of a row and its number of loops in evaluation, by a loop that ends where the row stops."""
+    given, (answer,) = net.embed(tokens[None]), (tokens == net.symbols).nonzero()[0].tolist()
+    x, logits, chances = torch.zeros_like(given), [], [torch.zeros(4)]
+    for _ in range(int((tokens < net.symbols).sum()) if net.stop == "symbols" else net.most_loops):
+        x = net.block(x + given)
+        logits.append(net.head(net.normalize(x))[0])
+        chances.append(logits[-1][answer].softmax(-1))
+        if net.stop == "settled" and (chances[-1] - chances[-2]).abs().sum() <= 0.01:
+            break
+    if net.stop == "confident":
+        certain = [float(of_loop.max()) for of_loop in chances[1:]]
+        logits = logits[: certain.index(max(certain)) + 1]
+    return logits[-1], len(logits)
+
+
+@pytest.mark.parametrize("stop", ["symbols", "confident", "settled"])
+def test_every_member_stops_its_rows_as_a_plain_script_does(load, stop: str) -> None:
+    looped, task = load("looped"), load("formal_languages").ParityCheck(train_length=4, test_lengths=(7,))
+    model = {"name": "looped", "width": 8, "heads": 2, "stop": stop, "most_loops": 30}
+    training = {"steps": 20, "batch_size": 8, "learning_rate": 0.01}
+    sections = {"task": {"name": "parity_check", "train_length": 4, "test_lengths": [7]}, "model": model}
+    evaluation = {"samples": 9, "lengths": [2, 4, 7]}
+    members = [
+        MemberConfig.from_dict({**sections, "training": training, "evaluation": evaluation, "seed": seed})
+        for seed in (3, 5)
+    ]
+    pack = Pack(members, torch.device("cpu"))
+    assert pack.form.startswith("vmapped")
+    state = stepped(pack, 20)
+    waited = waits(lambda: evaluate(pack, state))
+    names, values = evaluate(pack, state)
+    counts = set[int]()
+    for m in range(2):
+        net = looped.Net(task.inputs, task.outputs, 8, 2, stop, 30).requires_grad_(False)
+        net.load_state_dict({name: value[m] for name, value in pack.layout.views(state.theta).items()})
+        for test in evaluation_inputs(pack):
+            rows = [stopped_alone(net, tokens) for tokens in test.batch.tokens[m]]
+            logits, loops = torch.stack([logits for logits, _ in rows]), [count for _, count in rows]
+            batch = test.batch.for_members(torch.tensor([m]))
+            accuracy = float(task.score_rows(logits[None], batch, test.lengths)["accuracy"].mean())
+            column = pack.lengths.index(test.lengths[0])
+            of_member = dict(zip(names, values[m, 0, :, column], strict=True))
+            assert of_member["accuracy"] == pytest.approx(accuracy)
+            assert of_member["loops"] == pytest.approx(sum(loops) / len(loops))
+            counts |= {*loops}
+    assert len(counts) > 2 and not waited
+    alone = Pack(members[1:], torch.device("cpu"))
+    assert evaluate(alone, stepped(alone, 20))[1].tobytes() == values[1:].tobytes()
 
 
 @pytest.mark.parametrize("file", SWEEPS, ids=lambda file: file.stem)
@@ -121,7 +181,13 @@ def test_a_published_example_runs(file: Path, own_code_forgotten: None, run_inli
     assert len(file.read_text(encoding="utf-8").splitlines()) <= 60
     copied = shutil.copytree(FOLDER, tmp_path / "published") / file.name
     small = ("seeds=2", "training.steps=2", "training.batch_size=4", "evaluation.every=2", "evaluation.samples=2")
-    sweep = open_sweep(run_inline(copied, *small))
-    curves, metric = sweep.curves, "exact_match" if file.stem == "reversed_addition" else "accuracy"
-    assert metric in set(curves["metric"]) and curves["value"].between(0, 1).all()
+    folder = run_inline(copied, *small)
+    sweep = open_sweep(folder)
+    metric = "exact_match" if file.stem == "reversed_addition" else "accuracy"
+    judged = sweep.curves[sweep.curves["metric"] == metric]
+    assert len(judged) and judged["value"].between(0, 1).all()
+    if file.stem == "looped_stopping":
+        loops = sweep.curves[sweep.curves["metric"] == "loops"]
+        assert len(loops) == len(judged) and loops["value"].between(1, 40).all()
+        assert "loops" in summary(SweepState.load(folder)).headline
     assert set(sweep.configurations["seeds_failed"]) <= {0}

@@ -2,39 +2,76 @@
 
 After "Looped Transformers for Length Generalization" (Fan et al., arXiv:2409.15647): one block without positional
 encoding is applied once for each symbol of the string, the embedded input is added before every loop, and the answer of
-a row is read after its own number of loops.
+a row is read after its own number of loops. In evaluation a row may also stop where its answer is most confident, which
+the paper does, or when a loop hardly changes it. The number of loops is a metric.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import nn
 
-from trainers import Vmapped, register, setting
+from trainers import Vmapped, record, register, setting
+
+SETTLED = 0.01  # change of the probabilities of an answer by a loop, below which a row stops
 
 
 class Net(nn.Module):
     """Embedding, one block that is applied again and again, and a head."""
 
-    def __init__(self, inputs, outputs, width, heads):
+    def __init__(self, inputs, outputs, width, heads, stop="symbols", most_loops=40):
         super().__init__()
         self.symbols, self.heads = inputs - 2, heads  # the empty token and the pad are the last two ids
+        self.stop, self.most_loops = stop, most_loops
         self.embed = nn.Embedding(inputs, width)
         self.normalize_attention, self.normalize_mlp, self.normalize = (nn.LayerNorm(width) for _ in range(3))
         self.queries_keys_values, self.mix = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
         self.head = nn.Linear(width, outputs)
 
-    def forward(self, tokens):
-        """Return logits (rows, length, outputs) for tokens (rows, length)."""
+    def forward(self, tokens, training):
+        """Return logits (rows, length, outputs) for tokens (rows, length), and record the loops of each row."""
         given = self.embed(tokens)
-        loops = (tokens < self.symbols).sum(-1)[:, None, None]  # of each row
+        by_symbols = training or self.stop == "symbols"
+        result, loops = self.loop_symbols(tokens, given) if by_symbols else self.loop_until_stop(tokens, given)
+        record("loops", loops)
+        return self.head(self.normalize(result))
+
+    def loop_symbols(self, tokens, given):
+        """Return the residual stream of each row after a loop for each of its symbols, and their number (rows,)."""
+        loops = (tokens < self.symbols).sum(-1)
         x = result = torch.zeros_like(given)
         for loop in range(1, tokens.shape[-1]):
             x = self.block(x + given)
-            result = torch.where(loops == loop, x, result)
-        return self.head(self.normalize(result))
+            result = torch.where(loops[:, None, None] == loop, x, result)
+        return result, loops
+
+    def loop_until_stop(self, tokens, given):
+        """Return the residual stream of each row where it stops, and its number of loops (rows,).
+
+        Every row takes all loops; which of them counts is a mask, so nothing waits for a number on a GPU.
+        """
+        x = result = torch.zeros_like(given)
+        loops, active = torch.zeros_like(tokens[:, 0]), torch.ones_like(tokens[:, 0], dtype=torch.bool)
+        chances, best = torch.zeros_like(given[..., :1]), torch.zeros_like(given[:, 0, 0])
+        for loop in range(1, self.most_loops + 1):
+            x = self.block(x + given)
+            before, chances = chances, self.head(self.normalize(x)).softmax(-1)
+            if self.stop == "confident":
+                confidence = self.average_answers(tokens, chances.amax(-1))
+                counts, best = confidence > best, torch.maximum(confidence, best)
+            else:
+                change = self.average_answers(tokens, (chances - before).abs().sum(-1))
+                counts, active = active, active & (change > SETTLED)
+            result = torch.where(counts[:, None, None], x, result)
+            loops = torch.where(counts, loop, loops)
+        return result, loops
+
+    def average_answers(self, tokens, values):
+        """Return the mean of values (rows, length) over the empty tokens of each row, (rows,)."""
+        is_answer = tokens == self.symbols
+        return torch.where(is_answer, values, 0.0).sum(-1) / is_answer.sum(-1)
 
     def block(self, x):
         """Return the residual stream after causal attention and a small network."""
@@ -55,7 +92,14 @@ class Looped(Vmapped):
 
     width: int = setting(64, low=1, help="width of the residual stream")
     heads: int = setting(4, low=1, help="attention heads")
+    stop: Literal["symbols", "confident", "settled"] = setting(
+        "symbols",
+        help="the loop of a row that counts in evaluation: by its symbols, the most confident, the settled one",
+    )
+    most_loops: int = setting(40, low=1, help="most loops in evaluation, unless they are the symbols")
+
+    metrics = property(lambda self: {"loops": "none"})
 
     def build(self, inputs, outputs, positions):
         """Return the module of one member."""
-        return Net(inputs, outputs, self.width, self.heads)
+        return Net(inputs, outputs, self.width, self.heads, self.stop, self.most_loops)
