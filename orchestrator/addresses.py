@@ -27,10 +27,10 @@ def local_copy(text: str | Path) -> Path:
 
     local_copy("s3://bucket/sweeps") -> ~/.cache/lengthwise/storage/s3/bucket/sweeps. Raises OSError without a home.
     """
-    found = _ADDRESS.fullmatch(str(text))
-    if found is None:
+    address = _ADDRESS.fullmatch(str(text))
+    if address is None:
         return Path(text)
-    return _root().joinpath(found[1], *(part for part in found[2].split("/") if part not in ("", ".", "..")))
+    return _root().joinpath(address[1], *(part for part in address[2].split("/") if part not in ("", ".", "..")))
 
 
 def address_of(folder: Path) -> str | None:

@@ -51,19 +51,19 @@ class Store:
 
     def sizes(self, below: str = "") -> dict[str, int]:
         """Return the bytes of every object, or of those below a folder, by name and in order."""
-        found = self._ask(self._files.find, self._path(below), detail=True)
-        names = {str(PurePosixPath(path).relative_to(self._root)): found[path]["size"] for path in sorted(found)}
+        files = self._ask(self._files.find, self._path(below), detail=True)
+        names = {str(PurePosixPath(path).relative_to(self._root)): files[path]["size"] for path in sorted(files)}
         return {name: size for name, size in names.items() if ".." not in PurePosixPath(name).parts}
 
     def folders(self) -> list[str]:
         """Return the names of the folders just below the address, none if nothing is there yet."""
         try:
-            found = self._ask(self._files.ls, self._root, detail=True)
+            entries = self._ask(self._files.ls, self._root, detail=True)
         except StorageRefused:
             if self.sizes():  # which raises where the address cannot be used
                 raise
             return []
-        return sorted(PurePosixPath(entry["name"]).name for entry in found if entry["type"] == "directory")
+        return sorted(PurePosixPath(entry["name"]).name for entry in entries if entry["type"] == "directory")
 
     def has(self, name: str) -> bool:
         """Return whether there is an object of this name."""

@@ -240,13 +240,13 @@ def _mixes_members(pack: Pack, state: State) -> bool:
     """
     alone = Pack(pack.members[-1:], pack.device)
     results = list[tuple[Tensor, ...]]()
-    for one in (alone, pack):
-        one = copy(one)
-        one.training = replace(one.training, compute_dtype="float32")
-        theta, stage_M = state.theta[-len(one) :], state.stage[-len(one) :]
-        batches = sample_batches(one, state.step + 1, one.training.batch_size, stage_M)
-        gradient, loss_M = compute_gradients(one, theta, batches, state.step + 1)
-        results.append((State.initial(one).theta[-1], loss_M[-1], gradient[-1]))
+    for member in (alone, pack):
+        member = copy(member)
+        member.training = replace(member.training, compute_dtype="float32")
+        theta, stage_M = state.theta[-len(member) :], state.stage[-len(member) :]
+        batches = sample_batches(member, state.step + 1, member.training.batch_size, stage_M)
+        gradient, loss_M = compute_gradients(member, theta, batches, state.step + 1)
+        results.append((State.initial(member).theta[-1], loss_M[-1], gradient[-1]))
     rounding = ROUNDING * torch.finfo(pack.dtype).eps
     return any(bool((mine - both).norm() > rounding * mine.norm()) for mine, both in zip(*results, strict=True))
 
@@ -256,21 +256,21 @@ def _declaration_problems(task: Task) -> Iterator[str]:
         yield f"headline names {', '.join(sorted(unknown))}, which are no metrics"
     if absent := set(task.trained_lengths) - set(task.lengths):
         yield f"trained lengths {sorted(absent)} are not among its lengths"
-    if absent := {length for one in task.distributions for length in one.lengths} ^ set(task.lengths):
+    if absent := {length for distribution in task.distributions for length in distribution.lengths} ^ set(task.lengths):
         yield f"lengths {sorted(absent)} are not those of its distributions together"
     if absent := set(task.stages) - set(task.distributions[0].trained_lengths):
         yield f"stages add lengths {sorted(absent)}, which are not among its trained lengths"
-    if len({one.name for one in task.distributions}) < len(task.distributions):
+    if len({distribution.name for distribution in task.distributions}) < len(task.distributions):
         yield f"distributions share a name: {', '.join(repr(one.name) for one in task.distributions)}"
 
 
 def _missing_lengths(task: Task, tests: Sequence[EvaluationBatch], lengths: Sequence[int]) -> Iterator[str]:
     """Yield lengths that no evaluation batch measures; `check_lengths` refuses those that it should not measure."""
     first = task.distributions[0].name
-    for one in task.distributions:
-        measured = {n for test in tests if (test.distribution or first) == one.name for n in test.lengths}
-        if missing := {*lengths}.intersection(one.lengths) - measured:
-            where = f" of {one.name!r}" if one.name else ""
+    for distribution in task.distributions:
+        measured = {n for test in tests if (test.distribution or first) == distribution.name for n in test.lengths}
+        if missing := {*lengths}.intersection(distribution.lengths) - measured:
+            where = f" of {distribution.name!r}" if distribution.name else ""
             yield f"evaluation_batches does not measure lengths {sorted(missing)}{where}"
 
 

@@ -203,9 +203,9 @@ def in_seconds(time: str | None) -> float | None:
     """Return a time as seconds: in_seconds("1h30m") -> 5400.0. Raises UserError for anything else."""
     if time is None:
         return None
-    found = re.fullmatch(r"(?=\d)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", time.strip())
+    match = re.fullmatch(r"(?=\d)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", time.strip())
     seconds = (
-        sum(float(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True)) if found else 0
+        sum(float(part or 0) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)) if match else 0
     )
     if not seconds:
         allowed = "hours, minutes and seconds such as 2h, 1h30m or 90s"

@@ -61,10 +61,10 @@ def replay(
     from orchestrator.upkeep.replay import replay
 
     with make_console(stderr=True).status("training ..."):
-        found = replay(folder, configuration, seed)
-    for line in found.sentences():
+        replayed = replay(folder, configuration, seed)
+    for line in replayed.sentences():
         say(console, line)
-    raise typer.Exit(int(found.difference is not None))
+    raise typer.Exit(int(replayed.difference is not None))
 
 
 @app.command(rich_help_panel=options.LOOK)

@@ -122,12 +122,12 @@ def _copies(module: str, folder: Path) -> list[Path]:
     are several.
     """
     top = module.partition(".")[0]
-    found = sorted(path.parent for path in folder.glob(f"code/*/{top}.py"))
-    found += sorted(path.parent.parent for path in folder.glob(f"code/*/{top}/__init__.py"))
-    if len(found) > 1 and not any(_has_module(root, top) for root in (folder, Path.cwd())):
-        listed = ", ".join(map(str, found))
+    copies = sorted(path.parent for path in folder.glob(f"code/*/{top}.py"))
+    copies += sorted(path.parent.parent for path in folder.glob(f"code/*/{top}/__init__.py"))
+    if len(copies) > 1 and not any(_has_module(root, top) for root in (folder, Path.cwd())):
+        listed = ", ".join(map(str, copies))
         raise OwnCodeError(f"{module}: the sweep has kept several versions ({listed}); run it where the module is")
-    return found[:1]
+    return copies[:1]
 
 
 def _choose(module: str, folders: list[Path]) -> Source:
@@ -147,9 +147,9 @@ def find_module(module: str, folders: Iterable[Path]) -> Source:
         if _has_module(folder, top):
             return _source(module, folder, installed=False)
         looked.append(str(folder))
-    found = importlib.util.find_spec(top)
-    places = list(found.submodule_search_locations or ()) if found else []
-    origin = places[0] if places else found.origin if found else None
+    module_spec = importlib.util.find_spec(top)
+    places = list(module_spec.submodule_search_locations or ()) if module_spec else []
+    origin = places[0] if places else module_spec.origin if module_spec else None
     if origin is None or not Path(origin).exists():
         where = " and among the installed packages" if looked else "the installed packages"
         raise OwnCodeError(f"{module}: there is no such module; searched {', '.join(looked)}{where}")
@@ -261,8 +261,8 @@ def _is_namespace(root: Path, top: str) -> bool:
     """Whether importing `top` from `root` gives a namespace package, as it does if no other module has the name."""
     if not (root / top).is_dir() or top in sys.stdlib_module_names:
         return False
-    found = PathFinder.find_spec(top)
-    return found is None or found.origin is None
+    module_spec = PathFinder.find_spec(top)
+    return module_spec is None or module_spec.origin is None
 
 
 def _imported_by(path: Path) -> Iterator[str]:

@@ -13,7 +13,7 @@ PACKAGES = ("lengthwise", "torch", "numpy", "ray", "optuna", "mlflow", "pandas",
 def provenance() -> dict[str, Any]:
     """Return what the ledger records of the machine and its packages."""
     return {
-        "versions": {name: found for name in PACKAGES if (found := version(name))},
+        "versions": {name: installed for name in PACKAGES if (installed := version(name))},
         "python": platform.python_version(),
         "platform": platform.platform(),
         "hostname": socket.gethostname(),

@@ -85,8 +85,8 @@ class RepositoryReader:
 
     def read(self) -> list[Repository]:
         """Return every work tree once, in order; leaves out folders without a commit inside another one of them."""
-        found = [self._repository(root) for root in self._roots]
-        return [tree for tree in found if tree.source or not any(root in tree.root.parents for root in self._roots)]
+        trees = [self._repository(root) for root in self._roots]
+        return [tree for tree in trees if tree.source or not any(root in tree.root.parents for root in self._roots)]
 
     def __enter__(self) -> Self:
         return self

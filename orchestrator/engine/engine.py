@@ -263,7 +263,11 @@ class Engine:
 def measured_by(member: MemberConfig) -> Measured:
     """Return what a member of the engine reports, by today's classes."""
     task = member.task
-    trained = {one.name: tuple(sorted(one.trained_lengths)) for one in task.distributions if one.trained_lengths}
+    trained = {
+        distribution.name: tuple(sorted(distribution.trained_lengths))
+        for distribution in task.distributions
+        if distribution.trained_lengths
+    }
     return Measured(
         lengths=member.evaluated_lengths,
         averages=tuple(member.training.averages),

@@ -34,12 +34,12 @@ def environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, 
 
     from trainers.tensors.precision import mkl_order_problem
 
-    found: dict[str, str | int | bool | None] = {"python": platform.python_version(), **_versions()}
+    settings: dict[str, str | int | bool | None] = {"python": platform.python_version(), **_versions()}
     cuda = bool(gpus) and torch.cuda.is_available()
-    found["cuda"] = torch.version.cuda if cuda else None
+    settings["cuda"] = torch.version.cuda if cuda else None
     if cuda:
-        found["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
-    found |= {
+        settings["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+    settings |= {
         "device": torch.cuda.get_device_name() if cuda else "cpu",
         "processor": _processor(),
         "cpu capability": torch.backends.cpu.get_cpu_capability(),
@@ -51,8 +51,8 @@ def environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, 
         **{f"{MODULE}{fields['module']}": fields["sha256"][:16] for fields in code},
     }
     if mkl_order_problem():
-        found["MKL_CBWR"] = f"{found['MKL_CBWR']}, too late"
-    return {name: value for name, value in found.items() if value is not None}
+        settings["MKL_CBWR"] = f"{settings['MKL_CBWR']}, too late"
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 @cache

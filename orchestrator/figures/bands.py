@@ -120,9 +120,9 @@ def shade_groups(axes: Axes, groups: LengthGroups, *, labels: bool) -> None:
         if runs:
             first, last = max(runs, key=lambda run: run[1] - run[0])
             names.setdefault((first + last) / 2, []).append(name)
-    for centre, found in names.items() if labels else ():
+    for centre, named in names.items() if labels else ():
         above = axes.get_xaxis_transform()
-        axes.text(centre, 1.01, ", ".join(found), transform=above, ha="center", fontsize=8, color="#555555")
+        axes.text(centre, 1.01, ", ".join(named), transform=above, ha="center", fontsize=8, color="#555555")
 
 
 def consecutive_runs(lengths: Sequence[int], every: Sequence[int]) -> list[tuple[int, int]]:

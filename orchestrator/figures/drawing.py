@@ -56,13 +56,13 @@ def save(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
 @cache
 def digest_of_sources(root: Path, parts: tuple[str, ...] = ("",)) -> str:
     """Return the digest of every Python source in these parts of `root`, by name and content; cached."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in parts:
         path = root / part
         for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             content = source.read_bytes()
-            found.update(f"{source.relative_to(root)} {len(content)}\n".encode() + content)
-    return found.hexdigest()
+            digest.update(f"{source.relative_to(root)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
 
 
 def printable(text: str) -> str:
@@ -111,8 +111,8 @@ def scale_values(
 
 def with_gaps(values: ArrayLike) -> np.ndarray[Any, Any]:
     """Return the values with NaN instead of infinity: a line has a gap there."""
-    found = np.asarray(values, dtype=float)
-    return np.where(np.isfinite(found), found, np.nan)
+    numbers = np.asarray(values, dtype=float)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
 def frame_axes(axes: Axes) -> None:

@@ -140,13 +140,15 @@ def _label_categories(axes: Axes, names: Sequence[str]) -> None:
 
 def _points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
     """Draw medians with quartiles, the first by score as a star, and crosses at the upper edge for infinite ones."""
-    found = [(at, dot.outcome, dot.first) for at, dot in zip(x, dots, strict=True) if math.isfinite(dot.outcome.median)]
+    points = [
+        (at, dot.outcome, dot.first) for at, dot in zip(x, dots, strict=True) if math.isfinite(dot.outcome.median)
+    ]
     if failed := [at for at, dot in zip(x, dots, strict=True) if not math.isfinite(dot.outcome.median)]:
         edge = [EDGE] * len(failed)
         cross: dict[str, Any] = {"markersize": 7, "transform": axes.get_xaxis_transform(), "clip_on": False}
         axes.plot(failed, edge, "x", color=FAILED_COLOUR, **cross)
     for first, colour, marker, size in ((False, PALETTE[0], "o", 5), (True, PALETTE[1], "*", 11)):
-        some = [(at, outcome) for at, outcome, star in found if star == first]
+        some = [(at, outcome) for at, outcome, star in points if star == first]
         if some:
             places, medians = [at for at, _ in some], [outcome.median for _, outcome in some]
             low, high = [_finite(o.q25, o.median) for _, o in some], [_finite(o.q75, o.median) for _, o in some]

@@ -160,8 +160,8 @@ def _curves(results: Results, lengths: Codes, places: tuple[npt.NDArray[Any], ..
         for a in np.unique(averages)
     }
     first, *others = of_average.items()
-    for a, found in others:
-        for k, of_metric in found.items():
+    for a, by_metric in others:
+        for k, of_metric in by_metric.items():
             if of_metric != first[1][k]:
                 names = f"{results.averages[first[0]]} and {results.averages[a]}"
                 text = f"{results.metrics[k]}: the averages {names} have other lengths at the last step"
@@ -173,7 +173,7 @@ def _describe_gap(results: Results, rows: pd.DataFrame, configuration: int, seed
     """Return which value a member lacks at its last step, as an error; `rows` are those at the last steps."""
     own = rows[(rows["configuration"] == configuration) & (rows["seed"] == seed)]
     have = set(own[["average", "metric", "length"]].itertuples(index=False, name=None))
-    cells = ((a, k, length) for a in curves.averages for k, found in curves.lengths.items() for length in found)
+    cells = ((a, k, length) for a in curves.averages for k, lengths in curves.lengths.items() for length in lengths)
     a, k, length = next(cell for cell in cells if cell not in have)
     member = f"{results.source}: {results.describe(configuration)}, seed {seed}"
     lacks = f"no {results.metrics[k]} of the average {results.averages[a]} at length {length}"

@@ -128,12 +128,12 @@ def read_mlflow(uri: str, experiment: str, naming: Naming) -> Rows:
     pattern = _pattern(naming)
     settings, points, places = list[dict[str, Any]](), list[tuple[Any, ...]](), list[str]()
     names = set[str]()
-    for run, found in enumerate(read_runs(uri, experiment, lambda name: bool(pattern.fullmatch(name)))):
-        settings.append({key: read_text(value) for key, value in found.params.items()})
-        names |= found.names
-        for name, step, value in found.points:
+    for run, logged in enumerate(read_runs(uri, experiment, lambda name: bool(pattern.fullmatch(name)))):
+        settings.append({key: read_text(value) for key, value in logged.params.items()})
+        names |= logged.names
+        for name, step, value in logged.points:
             points.append((run, name, step, value, len(places)))
-            places.append(f"run {found.run_id}: {name} at step {step}")
+            places.append(f"run {logged.run_id}: {name} at step {step}")
     frame = pd.DataFrame(points, columns=["run", "name", "step", "value", "place"])
     source = f"{uri} ({experiment})"
     log = Log(points=frame, settings=pd.DataFrame(settings), source=source, place=places.__getitem__)

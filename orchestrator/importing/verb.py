@@ -182,7 +182,7 @@ def _common_seeds(members: Members) -> list[int]:
     for group in members.groups:
         for _, seed in group.members:
             of_seed[seed] += 1
-    return [seed for seed, found in of_seed.items() if found == count]
+    return [seed for seed, having in of_seed.items() if having == count]
 
 
 def _specification(

@@ -22,9 +22,9 @@ def gpus_here() -> list[float]:
     chosen = () if visible is None else (f"--id={visible}",)
     try:
         lines = _run_command((*_COMMAND, *chosen)).splitlines()  # fails for MIG-...
-        found = [line.split(",") for line in lines]
-        if not any(mode.strip() == "Enabled" for _, mode in found):  # a part of a card is not the card
-            return [float(memory) * 2**20 for memory, _ in found]
+        cards = [line.split(",") for line in lines]
+        if not any(mode.strip() == "Enabled" for _, mode in cards):  # a part of a card is not the card
+            return [float(memory) * 2**20 for memory, _ in cards]
     except (OSError, ValueError, subprocess.SubprocessError):
         pass
     return _ask_torch()
@@ -37,9 +37,9 @@ def mig_parts() -> list[str]:
     ]
 
 
-def smallest_share(found: list[float], gpus: float) -> float:
+def smallest_share(memories: list[float], gpus: float) -> float:
     """Return the memory of the smallest of these GPUs that a pack with `gpus` GPUs, or a part of one, may use."""
-    return min(found, default=UNKNOWN) * min(1.0, gpus)
+    return min(memories, default=UNKNOWN) * min(1.0, gpus)
 
 
 def count_gpu_packs(there: float, gpus: float) -> int:

@@ -61,7 +61,8 @@ def configure(
             for problem in _locate_problems(spec, values, error):
                 problems.setdefault((problem.where, problem.key), problem)
             continue
-        too_large = [_problem(spec, one.key, one.message, allowed=one.allowed) for one in trainer.too_large(member)]
+        large = trainer.too_large(member)
+        too_large = [_problem(spec, excess.key, excess.message, allowed=excess.allowed) for excess in large]
         unstarted = _start_problems(spec, member, values)
         for problem in too_large or (*_objective_problems(spec, trainer, member), *unstarted):
             problems.setdefault((problem.where, problem.key), problem)

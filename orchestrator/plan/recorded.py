@@ -48,17 +48,17 @@ def refuse_corrected(recorded: Iterable[Recorded], what: str) -> None:
 
     `what` begins the message: "SWEEP cannot be resumed".
     """
-    found = [
+    corrected = [
         sentence
         for configuration in recorded
         for sentence in _build(
             configuration, partial(trainer_of(configuration.resolved).corrections, configuration.resolved)
         )
     ]
-    if found:
+    if corrected:
         raise UserError(
             f"{what}: a bug that was fixed since would change its results\n  "
-            + "\n  ".join(dict.fromkeys(found))
+            + "\n  ".join(dict.fromkeys(corrected))
             + "\nrun the sweep anew under another name, or continue with the version that it was begun with"
         )
 

@@ -79,8 +79,8 @@ def _plan_rungs(spec: SweepSpec, configurations: int) -> tuple[tuple[int, int], 
     racing, steps = spec.search.racing, spec.training.get("steps")
     if racing is None or racing.steps is None or not isinstance(steps, int):
         return ()
-    found, left = [], configurations
+    rungs, left = [], configurations
     for rung in racing.steps.rungs(spec.evaluation["every"], steps):
-        found.append((rung.step, left))
+        rungs.append((rung.step, left))
         left = racing.steps.count_kept(left)
-    return (*found, (steps, left))
+    return (*rungs, (steps, left))

@@ -104,10 +104,12 @@ def draw(
 def _draw_places(points: Sequence[Mapping[str, Any]], count: int, known: Mapping[int, Draw]) -> list[tuple[int, int]]:
     """Return draw and grid point of each configuration number: `known` numbers keep theirs, others follow in order."""
     taken: dict[tuple[int, int], int] = {}
-    for number, one in sorted(known.items()):
+    for number, configuration in sorted(known.items()):
         usual = number % len(points)
-        near = (point for point in (usual, *range(len(points))) if (one.draw, point) not in taken)
-        taken[one.draw, next((point for point in near if _is_at(one.values, points[point])), usual)] = number
+        near = (point for point in (usual, *range(len(points))) if (configuration.draw, point) not in taken)
+        taken[
+            configuration.draw, next((point for point in near if _is_at(configuration.values, points[point])), usual)
+        ] = number
     places = {number: place for place, number in taken.items()}
     free = (place for place in (divmod(number, len(points)) for number in range(count)) if place not in taken)
     return [places[number] if number in places else next(free) for number in range(count)]

@@ -165,9 +165,9 @@ def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configur
         raise UserError(f"{what} cannot be trained further: {'; '.join(reasons)}; {_rerun_hint(steps)}")
 
 
-def _kept_steps(state: SweepState, one: ConfigurationState) -> list[int]:
+def _kept_steps(state: SweepState, configuration: ConfigurationState) -> list[int]:
     """Return the step of the newest state of every member that has one."""
-    folders = [state.folder / "checkpoints" / member.pack_id for member in one.members.values()]
+    folders = [state.folder / "checkpoints" / member.pack_id for member in configuration.members.values()]
     newest = [max(folder.glob("step-*.ckpt"), default=None) for folder in folders]
     return [int(path.stem.removeprefix("step-")) for path in newest if path is not None]
 

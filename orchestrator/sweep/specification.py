@@ -138,9 +138,9 @@ def with_settings_of(spec: SweepSpec, other: SweepSpec) -> SweepSpec:
     return spec.model_copy(update={key: getattr(other, key) for key in ("description", *SETTINGS)})
 
 
-def differing_settings(one: SweepSpec, other: SweepSpec) -> list[str]:
+def differing_settings(spec: SweepSpec, other: SweepSpec) -> list[str]:
     """Return the names of those SETTINGS that differ, `notify` by its host alone."""
-    first, second = without_webhook(one.resolved()), without_webhook(other.resolved())
+    first, second = without_webhook(spec.resolved()), without_webhook(other.resolved())
     return [key for key in SETTINGS if first.get(key) != second.get(key)]
 
 

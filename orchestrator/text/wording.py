@@ -85,10 +85,10 @@ def compact_value(value: Any) -> str:
     return text.replace("e-0", "e-").replace("e+0", "e")
 
 
-def compact_pair(one: Any, other: Any) -> tuple[str, str]:
+def compact_pair(value: Any, other: Any) -> tuple[str, str]:
     """Return two different values in a few characters each, in full if these are equal: 0.0551 beside 0.05506."""
-    texts = compact_value(one), compact_value(other)
-    return texts if texts[0] != texts[1] else (str(one), str(other))
+    texts = compact_value(value), compact_value(other)
+    return texts if texts[0] != texts[1] else (str(value), str(other))
 
 
 def format_values(values: Mapping[str, Any], keys: Iterable[str] = ()) -> str:

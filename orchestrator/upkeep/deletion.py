@@ -86,14 +86,14 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
         raise make_no_sweep_error(folder)
     entries = {entry.relative_to(folder).as_posix(): entry for entry in sorted(_entries(folder))}
     address = address_of(folder)
-    found = Store(address).sizes() if address is not None else {}
-    names = dict.fromkeys([*entries, *found])
+    stored = Store(address).sizes() if address is not None else {}
+    names = dict.fromkeys([*entries, *stored])
     planned = Deletion(
         folder=folder,
         entries=tuple(entry for name, entry in entries.items() if _is_deleted(name, checkpoints_only)),
         foreign=() if checkpoints_only else tuple(name for name in names if not _is_deleted(name)),
         address=address,
-        objects=tuple(size for name, size in found.items() if _is_deleted(name, checkpoints_only)),
+        objects=tuple(size for name, size in stored.items() if _is_deleted(name, checkpoints_only)),
         checkpoints_only=checkpoints_only,
     )
     if checkpoints_only:

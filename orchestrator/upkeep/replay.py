@@ -83,32 +83,32 @@ def replay(folder: Path, configuration: str, seed: int) -> Replay:
     """
     state = SweepState.load(folder)
     refuse_imported(state)
-    found = find_configuration(state, configuration)
-    if seed not in found.members:
+    of_sweep = find_configuration(state, configuration)
+    if seed not in of_sweep.members:
         raise UserError(
-            f"configuration {label(found.number)} has no seed {seed}; allowed: {spans(sorted(found.members))}"
+            f"configuration {label(of_sweep.number)} has no seed {seed}; allowed: {spans(sorted(of_sweep.members))}"
         )
-    member = f"{label(found.number)} ({found.config_id}) seed {seed}"
-    pack = state.packs[found.members[seed].pack_id]
-    recorded = _recorded(state, pack, found.config_id, seed)
+    member = f"{label(of_sweep.number)} ({of_sweep.config_id}) seed {seed}"
+    pack = state.packs[of_sweep.members[seed].pack_id]
+    recorded = _recorded(state, pack, of_sweep.config_id, seed)
     if not recorded:
         raise UserError(f"{state.folder}: {member} has no recorded curves yet; there is nothing to compare with")
     import_recorded(state)
-    refuse_corrected([found], f"{member} cannot be trained again")
-    refuse_without_data([found], f"{member} cannot be trained again")
+    refuse_corrected([of_sweep], f"{member} cannot be trained again")
+    refuse_without_data([of_sweep], f"{member} cannot be trained again")
     resources = state.spec.get("resources", {})
     cpus, gpus = int(resources.get("cpus") or 1), float(resources.get("gpus") or 0.0)
     if short := count_lacking(cpus, gpus):
         have = " and ".join(f"{count} {name}" for name, count in short.items())
         raise UserError(f"{member} was trained with {cpus} CPUs and {gpus:g} GPUs; this machine has {have}")
-    trainer, again = trainer_of(found.resolved), Replay(member, recorded)
+    trainer, again = trainer_of(of_sweep.resolved), Replay(member, recorded)
     with as_in_a_worker(cpus), TemporaryDirectory(prefix="lengthwise-") as name:
-        work = solo_work(recorded_spec(state).resources, Path(name), found, seed, state.modules)
+        work = solo_work(recorded_spec(state).resources, Path(name), of_sweep, seed, state.modules)
         work["code"] = modules_for_worker(state.folder, state.modules)
         if under := [state.environments[name] for _, name in pack.ran_under]:
             again.environment += differing_keys(under[-1], trainer.environment(work))
         with suppress(_EndedEarly):
-            trainer.run(work, [trainer.rebuild(found.resolved, seed)], again, None)
+            trainer.run(work, [trainer.rebuild(of_sweep.resolved, seed)], again, None)
     return again
 
 

@@ -56,9 +56,9 @@ class _Reader:
         return self.place(event.start_mark.line)
 
     def document(self, text: str, address: str) -> Any:
-        if found := _UNPRINTABLE.search(text):
-            line = text.count("\n", 0, found.start())
-            what = f"character U+{ord(found[0]):04X} is not allowed in YAML"
+        if match := _UNPRINTABLE.search(text):
+            line = text.count("\n", 0, match.start())
+            what = f"character U+{ord(match[0]):04X} is not allowed in YAML"
             self.findings.unreadable(address, what, place=self.place(line))
             return ABSENT
         try:

@@ -239,8 +239,8 @@ class Findings:
     def problems(self) -> tuple[Problem, ...]:
         """The problems so far: of the file in line order, then of overrides; similar ones are limited and counted."""
 
-        def order(found: tuple[tuple[Place, str, str], Problem]) -> tuple[bool, int]:
-            place = found[0][0]
+        def order(finding: tuple[tuple[Place, str, str], Problem]) -> tuple[bool, int]:
+            place = finding[0][0]
             return place.source != self.source, place.line or 0
 
         return tuple(_limit_repetitions([problem for _, problem in sorted(self._found.items(), key=order)]))

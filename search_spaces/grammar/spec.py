@@ -70,11 +70,11 @@ class Rungs(Strict):
 
         Rungs(first=300, keep=0.5).rungs(100, 3000) -> (Rung(300, 100), Rung(900, 300), Rung(2700, 900))
         """
-        found = [Rung(self.first, self.first // 2 // every * every)]
-        while (evaluations := found[-1].step // every) * every < steps:
+        rising = [Rung(self.first, self.first // 2 // every * every)]
+        while (evaluations := rising[-1].step // every) * every < steps:
             step = max(evaluations + 1, math.ceil(round(min(self.growth * evaluations, steps), 6))) * every
-            found.append(Rung(step, found[-1].step))
-        return tuple(found[:-1])
+            rising.append(Rung(step, rising[-1].step))
+        return tuple(rising[:-1])
 
     def count_kept(self, configurations: int) -> int:
         """Return how many configurations train on, not counting ties and configurations that the guard keeps."""

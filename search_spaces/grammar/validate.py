@@ -242,14 +242,14 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
 def _check_listed(data: dict[str, Any], findings: Findings) -> list[dict[str, Any]]:
     """Return the readable configurations of search.listed, and record problems of their keys."""
     listed = _mapping(data.get("search")).get("listed")
-    found = [values for values in listed if isinstance(values, dict)] if isinstance(listed, list) else []
+    entries = [values for values in listed if isinstance(values, dict)] if isinstance(listed, list) else []
     sections = {section: data.get(section, {}) for section in sections_of(data)}
     for index, values in enumerate(listed if isinstance(listed, list) else []):
         for key in values if isinstance(values, dict) else ():
             address = f"search.listed[{index}]"
             if not check_key(address, key, values, sections, findings):
                 findings.doubt(child(address, key))
-    return found
+    return entries
 
 
 def _check_objective(

@@ -68,8 +68,8 @@ def slot_of(sections: Mapping[str, Any], key: str, cls: type[Settings] = MemberC
 
 def single_problems(sections: Mapping[str, Any], cls: type[Settings] = MemberConfig) -> list[Problem]:
     """Return unknown names and keys, missing keys and wrong values of plain sections; combinations are not checked."""
-    found, unknown = list[Problem](), list[Problem]()
+    problems, unknown = list[Problem](), list[Problem]()
     for part in walk_parts(cls, sections, unknown):
         values = {key: value for key, value in part.values.items() if key != part.name_key}
-        found += [problem.under(part.key) for problem in field_problems(part.cls, values, nested=False)]
-    return [*found, *unknown]
+        problems += [problem.under(part.key) for problem in field_problems(part.cls, values, nested=False)]
+    return [*problems, *unknown]

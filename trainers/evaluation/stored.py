@@ -43,7 +43,7 @@ def evaluate_stored(
     averages = tuple(weights[0])
     _refuse_other_shapes(pack, weights[0][averages[0]])
     theta = [torch.cat([_flat(pack, of_member[average]) for of_member in weights]) for average in averages]
-    metrics, values = evaluate_weights(pack, [one.to(pack.device) for one in theta])
+    metrics, values = evaluate_weights(pack, [vector.to(pack.device) for vector in theta])
     return StoredCurves(
         step=members[0].training.steps, averages=averages, metrics=metrics, lengths=pack.lengths, values_MAKL=values
     )

@@ -49,8 +49,8 @@ def write_weights(folder: Path, members: Iterable[MemberWeights]) -> list[Weight
     written: list[WeightsFile] = []
 
     def contents() -> Iterator[tuple[str, list[bytes]]]:
-        for one in members:
-            file, content = _encode(one)
+        for member in members:
+            file, content = _encode(member)
             written.append(file)
             yield file.name, [content]
 
@@ -64,21 +64,21 @@ def write_weights(folder: Path, members: Iterable[MemberWeights]) -> list[Weight
     return written
 
 
-def _encode(one: MemberWeights) -> tuple[WeightsFile, bytes]:
+def _encode(member: MemberWeights) -> tuple[WeightsFile, bytes]:
     from safetensors.numpy import save
 
     arrays = {
         (average, name): np.asarray(array, order="C")
-        for average, named in one.weights.items()
+        for average, named in member.weights.items()
         for name, array in named.items()
     }
-    sha256s: dict[str, dict[str, str]] = {average: {} for average in one.weights}
+    sha256s: dict[str, dict[str, str]] = {average: {} for average in member.weights}
     for (average, name), array in arrays.items():
         sha256s[average][name] = hashlib.sha256(array.tobytes()).hexdigest()
-    plain = {"schema": _SCHEMA, "member": one.member.to_dict(), "step": one.step, "sha256": sha256s}
+    plain = {"schema": _SCHEMA, "member": member.member.to_dict(), "step": member.step, "sha256": sha256s}
     content = save({"/".join(key): array for key, array in arrays.items()}, {"lengthwise": json.dumps(plain)})
     sha256 = hashlib.sha256(content[: _LENGTH + int.from_bytes(content[:_LENGTH], "little")]).hexdigest()
-    name = f"{member_prefix(*one.member_id)}{sha256[:12]}.safetensors"
+    name = f"{member_prefix(*member.member_id)}{sha256[:12]}.safetensors"
     return WeightsFile(name=name, sha256=sha256, bytes=len(content)), content
 
 

@@ -91,13 +91,13 @@ class Checkpoints:
         """
         for half in [path for path in self.folder.glob(".step-*") if final_name(path.name) != path.name]:
             half.unlink(missing_ok=True)
-        snapshot, found, notices = self.read_newest()
+        snapshot, stored, notices = self.read_newest()
         if snapshot is not None:
             names = member_names(members)
-            if len(names) == 1 and found == names * 2:  # 1.x wrote both copies of a single member
+            if len(names) == 1 and stored == names * 2:  # 1.x wrote both copies of a single member
                 arrays = {name: value[:1] if value.ndim else value for name, value in snapshot.arrays.items()}
-                snapshot, found = replace(snapshot, arrays=arrays), names
-            if found != names:
+                snapshot, stored = replace(snapshot, arrays=arrays), names
+            if stored != names:
                 raise CheckpointError(f"checkpoint {snapshot.path} belongs to other members than this pack")
             self._last_step = snapshot.step
         elif notices:

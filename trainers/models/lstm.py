@@ -86,8 +86,8 @@ class Lstm(Model):
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
             states.append(h)
-        found = self._dropped(torch.stack(states, dim=2), 1, noise)
-        return linear(found, weights["head"], weights["head_bias"])
+        hidden = self._dropped(torch.stack(states, dim=2), 1, noise)
+        return linear(hidden, weights["head"], weights["head_bias"])
 
     def _dropped(self, x: Tensor, site: int, noise: Noise | None) -> Tensor:
         acts = noise is not None and ("embedding", "residual")[site] in self.dropout_sites

@@ -53,7 +53,11 @@ class Trial(NamedTuple):
 def asked_names(module: nn.Module) -> Mapping[str, bool]:
     """Return the names of ASKED and TRAINING among the parameters of `forward`, and whether each is required."""
     parameters = [*inspect.signature(module.forward).parameters.values()][1:]
-    return {one.name: one.default is one.empty for one in parameters if one.name in (*ASKED, TRAINING)}
+    return {
+        parameter.name: parameter.default is parameter.empty
+        for parameter in parameters
+        if parameter.name in (*ASKED, TRAINING)
+    }
 
 
 def asked_tensors(module: nn.Module, batch: Batch) -> dict[str, Tensor]:
@@ -201,19 +205,19 @@ def _try_calls(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int],
     problems = problems or tuple(_output_problems(module, tokens, logits, sizes, causal, stacked=stacked))
     if not problems and TRAINING in asked_names(module):
         logits = _compute_logits(module, tokens, training=False, stacked=stacked)
-        found = _output_problems(module, tokens, logits, sizes, causal, training=False, stacked=stacked)
-        problems = tuple(f"{problem} (in evaluation)" for problem in found)
+        output_problems = _output_problems(module, tokens, logits, sizes, causal, training=False, stacked=stacked)
+        problems = tuple(f"{problem} (in evaluation)" for problem in output_problems)
     return Trial(problems, gap, recorded=recorded)
 
 
 def _declaration_problems(module: nn.Module, other: nn.Module) -> Iterator[str]:
     behind = [*inspect.signature(module.forward).parameters.values()][1:]
     unknown = [
-        one.name
-        for one in behind
-        if one.name not in (*ASKED, TRAINING)
-        and one.default is one.empty
-        and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        parameter.name
+        for parameter in behind
+        if parameter.name not in (*ASKED, TRAINING)
+        and parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
     yield from (
         f"asks for {name}; allowed: forward(self, tokens), then {', '.join((*ASKED, TRAINING))}" for name in unknown

@@ -105,7 +105,7 @@ class Vmapped(Model):
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Return the parameters of the module, by their names in it."""
         module = _build_template(self, _sizes(task))
-        tables = {id(one.weight) for one in module.modules() if isinstance(one, nn.Embedding)}
+        tables = {id(layer.weight) for layer in module.modules() if isinstance(layer, nn.Embedding)}
         return tuple(
             Parameter(name=name, shape=tuple(value.shape), std=0.0, decay=is_map, hidden=is_map)
             for name, value in module.named_parameters()
@@ -116,7 +116,9 @@ class Vmapped(Model):
         """Return the initial weights of the module built after `torch.manual_seed(seed)`, for every seed."""
         sizes = _sizes(task)
         each = [dict(_build_seeded(self, sizes, seed).named_parameters()) for seed in seeds_S.tolist()]
-        return {name: torch.stack([one[name].detach() for one in each]).to(seeds_S.device) for name in each[0]}
+        return {
+            name: torch.stack([parameters[name].detach() for parameters in each]).to(seeds_S.device) for name in each[0]
+        }
 
     def other_tensors(self, task: Task) -> Mapping[str, Tensor | str]:
         """Return the buffers in the state_dict of the module, and the names of tied parameters beside the first."""
@@ -131,7 +133,7 @@ class Vmapped(Model):
 
     def operations(self, task: Task, rows: int, positions: int) -> float:
         """Return roughly twice the parameters at every token, without embedding tables."""
-        return 2.0 * rows * positions * sum(one.size for one in self.parameters(task) if one.decay)
+        return 2.0 * rows * positions * sum(parameter.size for parameter in self.parameters(task) if parameter.decay)
 
     def logits(
         self,
@@ -216,4 +218,4 @@ def _try_build(model: Vmapped, sizes: Sizes, causal: bool) -> Trial:
     except (Exception, SystemExit) as error:  # any error of the user's code
         return Trial((f"the module cannot be built: {type(error).__name__}: {error}",))
     trial = try_module(module, other, sizes, causal, model._has_rate)
-    return trial._replace(problems=tuple(f"{type(module).__name__}: {one}" for one in trial.problems))
+    return trial._replace(problems=tuple(f"{type(module).__name__}: {problem}" for problem in trial.problems))

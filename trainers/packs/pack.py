@@ -100,7 +100,7 @@ class Pack:
         """Return every scalar member hyperparameter as a column (M, 1): float64, or int64 if all are integers."""
         columns = {}
         for item in settings_fields(type(settings[0])):
-            values = [getattr(one, item.name) for one in settings]
+            values = [getattr(member, item.name) for member in settings]
             is_plain = not is_nested(item) and not isinstance(values[0], tuple)
             if item.metadata["member"] and is_plain and values[0] is not None:
                 dtype = torch.int64 if all(isinstance(value, int) for value in values) else torch.float64
@@ -111,7 +111,7 @@ class Pack:
         """Return the columns of an average, without those that are neutral in all members."""
         defined_in = next(cls for cls in type(members[0]).__mro__ if "update" in vars(cls))
         neutral = vars(defined_in).get("neutral", {})  # a subclass that overrides `update` may need these columns
-        unused = {name for name, value in neutral.items() if all(getattr(one, name) == value for one in members)}
+        unused = {name for name, value in neutral.items() if all(getattr(member, name) == value for member in members)}
         return {name: column for name, column in self._columns(members).items() if name not in unused}
 
 
@@ -234,7 +234,10 @@ def _start_optimizer(pack: Pack, theta: Tensor) -> dict[str, Tensor]:
     """Return the state of the optimizer before the first step. Raises ValueError for a name that is taken."""
     state = pack.optimizer.start(theta, pack.layout)
     memory = theta.untyped_storage().data_ptr()
-    state = {name: one.clone() if one.untyped_storage().data_ptr() == memory else one for name, one in state.items()}
+    state = {
+        name: tensor.clone() if tensor.untyped_storage().data_ptr() == memory else tensor
+        for name, tensor in state.items()
+    }
     taken_names = {item.name for item in fields(State)}
     if taken := [name for name in state if name in taken_names or name.startswith("averages.")]:
         raise ValueError(f"optimizer {pack.optimizer.name}: its state cannot be called {', '.join(taken)}")

@@ -134,13 +134,13 @@ class Position(Settings):
         Layers and heads are reduced by their mean, or their maximum (`max_metrics`). Each of several lengths has the
         value at its last position; a single length has the mean or maximum over all positions.
         """
-        found = {}
+        measures = {}
         for name in (name for name in self.metrics if name in recorded):
             reduce = self._reduction(name)
             rows_MBT = reduce(torch.stack([reduce(value, dim=2) for value in recorded[name]]), dim=0)
             at = rows_MBT.unbind(dim=-1) if len(lengths) > 1 else ()
-            found[name] = torch.stack([at[s - 1] for s in lengths], -1) if at else reduce(rows_MBT, -1, keepdim=True)
-        return found
+            measures[name] = torch.stack([at[s - 1] for s in lengths], -1) if at else reduce(rows_MBT, -1, keepdim=True)
+        return measures
 
     def reduce(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return its metrics, (M, L), from the results of `measure_rows` for all rows, (M, B, L)."""

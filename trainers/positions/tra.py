@@ -104,13 +104,13 @@ class ThresholdRelative(Position):
         shape, allowed = scores.shape[:-1], context.allowed
         counts = self.distance == "contextual" and context.causal  # then the first key's distance counts all keys
         kept = distance[..., 0] - 1 + counted[..., 0] if counts else counted.sum(dim=-1)
-        found = dict[str, Tensor]()
+        measures = dict[str, Tensor]()
         if self.threshold:
-            found["surviving_keys"] = kept / (scores.shape[-1] if allowed is None else allowed.sum(dim=-1))
-            found["dead_rows"] = kept == 0
+            measures["surviving_keys"] = kept / (scores.shape[-1] if allowed is None else allowed.sum(dim=-1))
+            measures["dead_rows"] = kept == 0
         if gate is not None:
-            found["gate"] = -gate[..., 0]
+            measures["gate"] = -gate[..., 0]
         if self.distance == "contextual":
-            found["contextual_distance"] = kept if counts else (distance * counted).amax(dim=-1)
-        for name, value in found.items():
+            measures["contextual_distance"] = kept if counts else (distance * counted).amax(dim=-1)
+        for name, value in measures.items():
             context.record(name, value.to(scores.dtype).expand(shape))

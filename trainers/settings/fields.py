@@ -114,9 +114,9 @@ class Settings:
     def __post_init__(self) -> None:
         problems: list[Problem] = []
         for item in settings_fields(type(self)):
-            value, found = check_value(type(self), item, getattr(self, item.name))
+            value, misfits = check_value(type(self), item, getattr(self, item.name))
             object.__setattr__(self, item.name, value)
-            problems += found
+            problems += misfits
         if not problems:
             problems += self.cross_checks()
         if problems:

@@ -33,8 +33,8 @@ def _walk(part: Part, problems: list[Problem]) -> Iterator[Part]:
     for item in settings_fields(part.cls):
         if not is_nested(item) or item.name not in part.values:
             continue
-        entries, found = read_nested(item, part.values[item.name])
-        problems += [problem.under(part.key) for problem in found]
+        entries, misfits = read_nested(item, part.values[item.name])
+        problems += [problem.under(part.key) for problem in misfits]
         plain = {}
         for label, (cls, values, name_key) in entries.items():
             plain[label] = {**({name_key: cls.name} if name_key else {}), **values}

@@ -95,11 +95,11 @@ def saved_for_backward(pack: Pack, rows: int) -> int:
         return saved
 
     with torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved):
-        found = [
+        sizes = [
             compute_losses(pack, theta, batch, training_noise(pack, step)) for batch in sample_batches(pack, step, rows)
         ]
     kept.pop(theta.untyped_storage().data_ptr(), None)
-    del found
+    del sizes
     return sum(kept.values())
 
 

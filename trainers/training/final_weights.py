@@ -27,14 +27,14 @@ def write_pack_weights(
     """
     if folder is None:
         return ()
-    found = collect_weights(pack, active.full_state())
+    weights = collect_weights(pack, active.full_state())
     failed_at, stopped_at = active.member_steps("failed_at"), active.member_steps("stopped_at")
     good = [i for i in range(len(names)) if failed_at[i] < 0 and not pruned_M[i]]
 
     def members() -> Iterator[MemberWeights]:
         for i in good:
             beat()
-            mine = {label: pack.layout.views(theta[i : i + 1].cpu()) for label, theta in found.items()}
+            mine = {label: pack.layout.views(theta[i : i + 1].cpu()) for label, theta in weights.items()}
             arrays = {label: {key: value[0].numpy() for key, value in of.items()} for label, of in mine.items()}
             last = int(stopped_at[i]) if stopped_at[i] >= 0 else step
             yield MemberWeights(names[i], pack.members[i], last, arrays)

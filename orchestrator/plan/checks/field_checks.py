@@ -83,11 +83,11 @@ def _section_problems(
     """Yield the problems of one section for every combination of the class names drawn in it."""
     cases = situations(spec, [key for key in names if within(key, section)])
     trainer = trainer_of(spec.sections)
-    found = [
+    problems = [
         {(problem.key, problem.message, problem.allowed): problem for problem in trainer.single_problems(sections)}
         for sections in (assigned(spec, {**example, **case}) for case in cases)
     ]
-    for problem, said in _join_cases(found, cases):
+    for problem, said in _join_cases(problems, cases):
         if within(problem.key, section):
             if said and problem.message == "unknown key":
                 said += (
@@ -126,11 +126,11 @@ def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings)
     """Check one domain for every combination of the class names along its key; yield the key for each problem."""
     names = [f"{outer}.{name}" for outer in above(key) for name in NAMES if f"{outer}.{name}" in spec.space]
     cases = situations(spec, [name for name in names if name != key], active=key)
-    found = [
+    misfits = [
         {(misfit.key, misfit.message, misfit.allowed): misfit for misfit in _misfits(spec, key, domain, case)}
         for case in cases
     ]
-    for misfit, said in _join_cases(found, cases):
+    for misfit, said in _join_cases(misfits, cases):
         findings.report(replace(misfit, message=misfit.message + said), f"space.{key}{misfit.key}")
         yield key
 
@@ -143,7 +143,7 @@ def _misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any])
         return list(misfits(domain, slot))
     listed = isinstance(domain, (Choice, Grid))
     values = domain.values if isinstance(domain, (Choice, Grid)) else (_example(domain),)
-    found = []
+    problems = []
     for index, value in enumerate(values):
         sections = assigned(spec, {**case, key: value})
         for problem in trainer.single_problems(sections):
@@ -153,10 +153,10 @@ def _misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any])
                 named = not isinstance(value, Mapping) and problem.message != "is required"
                 inner = "" if named else problem.key.removeprefix(key)
                 at = f".{domain.kind}[{index}]{inner}" if listed else f".{domain.kind}"
-                found.append(replace(problem, key=at, given=lookup(sections, key + inner)))
+                problems.append(replace(problem, key=at, given=lookup(sections, key + inner)))
             elif within(key, problem.key) and lookup(assigned(spec, case), problem.key) is ABSENT:
                 return [replace(problem, key="", message=f"{problem.key}: {problem.message}", given=ABSENT)]
-    return found
+    return problems
 
 
 # Which values keys can have together under the conditions of a space --------------------------------------------------
@@ -170,22 +170,22 @@ def situations(spec: SweepSpec, keys: Sequence[str], *, active: str | None = Non
     relevant = _with_conditions(spec, [*keys, *([active] if active else [])])
     drawn = [key for key in relevant if isinstance(spec.space[key], (Choice, Grid)) and key != active]
     values = [_values(spec, key, relevant, every=key in keys) for key in drawn]
-    found: dict[Any, dict[str, Any]] = {}
+    distinct: dict[Any, dict[str, Any]] = {}
     for combination in itertools.islice(itertools.product(*values), MOST):
         candidate = dict(zip(drawn, combination, strict=True)) | ({active: None} if active else {})
         held = active_values(spec, candidate)
         if active is None or active in held:
             relevant_values = {key: held[key] for key in keys if key in held}
-            found.setdefault(value_key(relevant_values), relevant_values)
-    return list(found.values())
+            distinct.setdefault(value_key(relevant_values), relevant_values)
+    return list(distinct.values())
 
 
 def _with_conditions(spec: SweepSpec, keys: Iterable[str]) -> list[str]:
     """Return the keys of the space among `keys`, and all keys that their conditions depend on."""
-    found = [key for key in dict.fromkeys(keys) if key in spec.space]
-    for key in found:  # which grows
-        found += [other for other in spec.space[key].when if other in spec.space and other not in found]
-    return found
+    closed = [key for key in dict.fromkeys(keys) if key in spec.space]
+    for key in closed:  # which grows
+        closed += [other for other in spec.space[key].when if other in spec.space and other not in closed]
+    return closed
 
 
 def _values(spec: SweepSpec, key: str, relevant: Iterable[str], *, every: bool) -> list[Any]:
@@ -214,13 +214,13 @@ def _uncertain(key: str, findings: Findings) -> bool:
     return findings.doubts(key) or any(findings.doubts(f"{outer}.{name}") for outer in above(key) for name in NAMES)
 
 
-def _join_cases(found: Sequence[Mapping[Any, T]], cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[T, str]]:
+def _join_cases(by_case: Sequence[Mapping[Any, T]], cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[T, str]]:
     """Yield each problem once, with the first case that has it; without a case if all have it."""
     first: dict[Any, T] = {}
-    for each in found:
+    for each in by_case:
         first |= {same: problem for same, problem in each.items() if same not in first}
     for same, problem in first.items():
-        where = [index for index, each in enumerate(found) if same in each]
+        where = [index for index, each in enumerate(by_case) if same in each]
         yield problem, "" if len(where) == len(cases) else _describe_case(cases[where[0]])
 
 

@@ -195,10 +195,10 @@ def _collect(
             )
         return built
     except SweepFileError as error:
-        found = [*error.problems, *(_unmeasured_by_first(spec, draws) if wrong else ())]
+        problems = [*error.problems, *(_unmeasured_by_first(spec, draws) if wrong else ())]
     if wrong & {AVERAGES, child(AVERAGES, spec.objective.average)}:  # the label may be there, and cannot be read
         known.add("objective.average")
-    for problem in found:
+    for problem in problems:
         if problem.key not in known and not any(within(problem.key, key) or within(key, problem.key) for key in wrong):
             findings.report(problem, place=spec.place(problem.key))
     return []

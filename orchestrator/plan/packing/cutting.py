@@ -42,11 +42,11 @@ def end_together(
     low, high, best = 0.0, now, sizes
     for _ in range(20):
         middle = (low + high) / 2
-        found = _fill_room(members, largest, work, [middle - load for load in _remaining_work(begun, workers)])
-        if found is None:
+        packs = _fill_room(members, largest, work, [middle - load for load in _remaining_work(begun, workers)])
+        if packs is None:
             low = middle
         else:
-            high, best = middle, found
+            high, best = middle, packs
     return best if ends(best) < (1.0 - WORTHWHILE) * now else sizes
 
 

@@ -201,11 +201,11 @@ def _find_copy(folder: Path, source: Source) -> Source:
     return _check_same(find_module(source.module, [_copy_path(folder.resolve(), source)]), source)
 
 
-def _check_same(found: Source, wanted: Source) -> Source:
-    if found.sha256 != wanted.sha256:
-        changed = first_few(differing_keys(wanted.files, found.files))
-        raise OwnCodeError(f"{wanted.module} in {found.root} is not the one recorded by this sweep ({changed})")
-    return found
+def _check_same(source: Source, wanted: Source) -> Source:
+    if source.sha256 != wanted.sha256:
+        changed = first_few(differing_keys(wanted.files, source.files))
+        raise OwnCodeError(f"{wanted.module} in {source.root} is not the one recorded by this sweep ({changed})")
+    return source
 
 
 def _describe_commits(state: SweepState) -> str:

@@ -51,13 +51,14 @@ def load(folder: Path | str, configuration: str | int, seed: int, average: str =
         raise DamagedWeights(str(error)) from error
 
 
-def stored_weights(state: SweepState, found: ConfigurationState, seed: int, average: str) -> StoredWeights:
+def stored_weights(state: SweepState, configuration: ConfigurationState, seed: int, average: str) -> StoredWeights:
     """Return a lazy mapping of the final weights of one member; raises what `load` does."""
-    if seed not in found.members:
-        raise UserError(f"configuration {label(found.number)} has no seed {seed}; allowed: {spans([*found.members])}")
-    kept = kept_weights(state).get((found.config_id, seed))
+    if seed not in configuration.members:
+        allowed = spans([*configuration.members])
+        raise UserError(f"configuration {label(configuration.number)} has no seed {seed}; allowed: {allowed}")
+    kept = kept_weights(state).get((configuration.config_id, seed))
     if kept is None:
-        raise UserError(_why_not(state, found, seed))
+        raise UserError(_why_not(state, configuration, seed))
     try:
         if average not in (labels := kept.weights("raw").averages):
             close = nearest(average, labels)
@@ -70,12 +71,12 @@ def stored_weights(state: SweepState, found: ConfigurationState, seed: int, aver
 
 def kept_weights(state: SweepState) -> dict[tuple[str, int], Kept]:
     """Return the weights files by (config_id, seed), of the members that have one."""
-    found = {}
+    kept = {}
     for pack in state.packs.values():
         for member, file in zip(pack.members, _named(pack), strict=False):
             if file is not None:
-                found[member] = Kept(state.folder / WEIGHTS_FOLDER / file["name"], file["sha256"])
-    return found
+                kept[member] = Kept(state.folder / WEIGHTS_FOLDER / file["name"], file["sha256"])
+    return kept
 
 
 def as_recorded(files: Iterable[WeightsFile | None]) -> list[dict[str, Any] | None]:
@@ -99,12 +100,13 @@ def _named(pack: PackState) -> list[Mapping[str, Any] | None]:
     return final[0].get("weights", []) if final else []
 
 
-def _why_not(state: SweepState, found: ConfigurationState, seed: int) -> str:
-    member = found.members[seed]
+def _why_not(state: SweepState, configuration: ConfigurationState, seed: int) -> str:
+    member = configuration.members[seed]
+    named = f"configuration {label(configuration.number)}"
     if member.status == "failed":
-        return f"seed {seed} of configuration {label(found.number)} failed; its weights were not kept"
-    if found.pruned_at is not None:
-        return f"configuration {label(found.number)} was pruned at step {found.pruned_at}; its weights were not kept"
+        return f"seed {seed} of {named} failed; its weights were not kept"
+    if configuration.pruned_at is not None:
+        return f"{named} was pruned at step {configuration.pruned_at}; its weights were not kept"
     if member.status != "complete":
-        return f"seed {seed} of configuration {label(found.number)} has not ended; its weights are kept at the end"
+        return f"seed {seed} of {named} has not ended; its weights are kept at the end"
     return f"{state.folder}: weights were not kept; resources.keep_weights: true in the sweep file keeps them"

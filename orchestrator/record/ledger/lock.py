@@ -164,9 +164,9 @@ class SweepLock:
 
     def _look(self) -> None:
         """Remember an owner that is somebody else and alive."""
-        found = read_owner(self.folder)
-        if found is not None and not found.is_this_process and found.is_alive:
-            self._other = found
+        owner = read_owner(self.folder)
+        if owner is not None and not owner.is_this_process and owner.is_alive:
+            self._other = owner
 
     def release(self) -> None:
         """Stop the heartbeat and free the lock; doing it twice is harmless."""

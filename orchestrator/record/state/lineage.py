@@ -102,14 +102,14 @@ def used_seeds(state: SweepState) -> dict[int, str]:
 
 def _continued_sweeps(state: SweepState) -> list[SweepState]:
     """Return the sweep, the one that it continues, the one that this continues, and so on."""
-    found, folders = [state], {state.folder.resolve()}
-    while (continues := found[-1].provenance.get(CONTINUES)) is not None:
-        before = (found[-1].folder.resolve().parent / continues["folder"]).resolve()
+    sweeps, folders = [state], {state.folder.resolve()}
+    while (continues := sweeps[-1].provenance.get(CONTINUES)) is not None:
+        before = (sweeps[-1].folder.resolve().parent / continues["folder"]).resolve()
         if before in folders or not has_ledger(before):
             break
-        found.append(SweepState.load(before))
+        sweeps.append(SweepState.load(before))
         folders.add(before)
-    return found
+    return sweeps
 
 
 def seeds_of_others(state: SweepState, *, strict: bool) -> dict[int, str]:
@@ -161,14 +161,14 @@ def _continued_states(state: SweepState, ids: Iterable[tuple[str, int]]) -> list
     """
     if (continues := state.provenance.get(CONTINUES)) is None:
         return None
-    folder, found = state.folder.resolve().parent / continues["folder"] / "checkpoints", []
+    folder, states = state.folder.resolve().parent / continues["folder"] / "checkpoints", []
     for config_id, seed in ids:
         before = continues["configurations"].get(config_id)
         pack_id = before["packs"].get(str(seed)) if before else None
         if pack_id is None:
             return None
-        found.append((str(folder / pack_id), before["config_id"], seed))
-    return found
+        states.append((str(folder / pack_id), before["config_id"], seed))
+    return states
 
 
 def refuse_imported(state: SweepState) -> None:

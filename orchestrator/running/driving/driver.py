@@ -323,7 +323,8 @@ class SweepDriver:
     def _score(self, names: set[str]) -> None:
         """Record the score of every one of these configurations whose members have all ended."""
         scored = []
-        for configuration in sorted(map(self.state.configurations.__getitem__, names), key=lambda found: found.number):
+        judged = [self.state.configurations[name] for name in names]
+        for configuration in sorted(judged, key=lambda configuration: configuration.number):
             if self.state.has_all_seeds(configuration) and not configuration.finished:
                 scored.append(self._scores.score_fields(configuration))
         self.record_all("score", scored)

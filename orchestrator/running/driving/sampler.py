@@ -99,9 +99,11 @@ def lacking_members(
     return new, continued
 
 
-def as_configuration(found: ConfigurationState) -> Configuration:
+def as_configuration(recorded: ConfigurationState) -> Configuration:
     """Return a recorded configuration as one of the plan."""
-    return Configuration(number=found.number, config_id=found.config_id, values=found.values, resolved=found.resolved)
+    return Configuration(
+        number=recorded.number, config_id=recorded.config_id, values=recorded.values, resolved=recorded.resolved
+    )
 
 
 def is_finished(spec: SweepSpec, state: SweepState) -> bool:

@@ -125,18 +125,18 @@ class PaddedAddition(PaddedNumbers):
         few = nowhere[:, :1].expand(-1, self.measured_samples)
         sites = itertools.count(_SITES * _GROUPS * length, _SITES)
         site = next(sites)
-        found = {GENERAL: self._batch(*self._uniform_pairs(stream, site, samples, length), nowhere, stream, site)}
+        batches = {GENERAL: self._batch(*self._uniform_pairs(stream, site, samples, length), nowhere, stream, site)}
         if self.zero_shift:
             site = next(sites)
             if length >= self.train_digits:
                 pairs = self._uniform_pairs(stream, site, samples, self.train_digits)
-                found[SHIFTED] = self._batch(*pairs, nowhere + length - self.train_digits, stream, site)
+                batches[SHIFTED] = self._batch(*pairs, nowhere + length - self.train_digits, stream, site)
         chains = [(chain, c, metric) for chain, group in self._groups.items() for c, metric in group.items()]
         for (chain, c, metric), site in zip(chains, sites, strict=False):
             if carry_chains.count(chain, c, length) > 0:
                 pairs = carry_chains.draw(stream, site, self.measured_samples, length, chain, (c,), few)
-                found[metric] = self._batch(*pairs, few, stream, site)
-        return found
+                batches[metric] = self._batch(*pairs, few, stream, site)
+        return batches
 
     def _training_pairs(self, draws: Draws, batch: int) -> tuple[Tensor, Tensor]:
         """Draw the digits (S, B, train_digits) of training pairs."""

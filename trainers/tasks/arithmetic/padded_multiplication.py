@@ -120,11 +120,11 @@ class PaddedMultiplication(PaddedNumbers):
         """Draw uniform numbers, then training-sized numbers shifted to this length."""
         nowhere = torch.zeros(len(stream.seeds_S), samples, dtype=torch.int64, device=stream.seeds_S.device)
         site = _SITES * length
-        found = {GENERAL: self._batch(stream, site, samples, length, nowhere)}
+        batches = {GENERAL: self._batch(stream, site, samples, length, nowhere)}
         if self.zero_shift and length >= self.train_digits:
             shift = nowhere + length - self.train_digits
-            found[SHIFTED] = self._batch(stream, site + _SITES // 2, samples, self.train_digits, shift)
-        return found
+            batches[SHIFTED] = self._batch(stream, site + _SITES // 2, samples, self.train_digits, shift)
+        return batches
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return each metric at the one length of the batch, (M, 1)."""

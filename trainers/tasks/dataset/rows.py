@@ -87,7 +87,7 @@ def read_data(folder: Path, files: Mapping[str, str], form: Form) -> Data:
     lacking = {*rows["train"].distinct_lengths}.difference(rows.get("validation", rows["train"]).distinct_lengths)
     if lacking:
         raise tables["validation"].error(f"has no row of length {min(lacking)}, which train has")
-    ordered = {key: one if key == "train" else one.sorted_by_length() for key, one in rows.items()}
+    ordered = {key: split if key == "train" else split.sorted_by_length() for key, split in rows.items()}
     return Data(ordered, vocabulary, words)
 
 

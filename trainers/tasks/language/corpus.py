@@ -56,8 +56,8 @@ class Corpus:
 
     def ids(self, split: str, index: Tensor) -> Tensor:
         """Return the ids at these places of a split, int64, with the shape and device of `index`."""
-        found = _mapped(self.path, self.sha256, self.offset, self.dtype, index.device)[self.splits[split][0] + index]
-        return found.long() & 0xFFFF if found.dtype == torch.int16 else found.long()
+        stored = _mapped(self.path, self.sha256, self.offset, self.dtype, index.device)[self.splits[split][0] + index]
+        return stored.long() & 0xFFFF if stored.dtype == torch.int16 else stored.long()
 
 
 def open_corpus(name: str, sha256: str | None = None) -> Corpus:
@@ -67,8 +67,8 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
     """
     folders = (data_folder(), _SHIPPED)
     candidates = [folder / f"{name}.{ending}" for folder in folders for ending in ("tokens", "txt")]
-    found = [path for path in candidates if path.is_file()]
-    if not found:
+    present = [path for path in candidates if path.is_file()]
+    if not present:
         there = sorted(
             {path.stem for folder in folders for end in ("tokens", "txt") for path in folder.glob(f"*.{end}")}
         )
@@ -80,10 +80,10 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
             + (f"; did you mean {close}?" if close else "")
         )
     try:
-        hashes = {path: file_digest(path) for path in found}
+        hashes = {path: file_digest(path) for path in present}
     except OSError as error:
         raise CorpusError(f"{error.filename}: cannot be read: {error.strerror}") from error
-    path = next((path for path in found if hashes[path] == sha256), found[0])
+    path = next((path for path in present if hashes[path] == sha256), present[0])
     if sha256 not in (None, hashes[path]):
         raise CorpusError(
             f"{path} is another version of the corpus {name!r}: its SHA-256 is {hashes[path]}, not {sha256}; "
@@ -119,13 +119,13 @@ def _opened(name: str, path: Path, sha256: str) -> Corpus:
             raise CorpusError(f"{path} has format {head['format']}; this version reads {_FORMAT}; prepare it again")
         ends = np.cumsum([0, *(head["splits"][split] for split in SPLITS)]).tolist()
         splits = dict(zip(SPLITS, pairwise(ends), strict=True))
-        found = Corpus(name, path, sha256, tuple(head["words"]), splits, len(line), head["dtype"])
-        whole = len(line) + ends[-1] * np.dtype(found.dtype).itemsize
+        corpus = Corpus(name, path, sha256, tuple(head["words"]), splits, len(line), head["dtype"])
+        whole = len(line) + ends[-1] * np.dtype(corpus.dtype).itemsize
     except (ValueError, KeyError, TypeError) as error:
         raise CorpusError(f"{path} is not a corpus: its first line cannot be read ({error})") from error
-    if path.stat().st_size != whole or found.dtype not in _TYPES:
+    if path.stat().st_size != whole or corpus.dtype not in _TYPES:
         raise CorpusError(f"{path} is damaged: it should have {whole} bytes; prepare it again")
-    return found
+    return corpus
 
 
 def _bytes() -> tuple[str, ...]:

@@ -125,12 +125,14 @@ class Language(Task):
 
         This part has as many tokens as `samples` windows of the shortest length, or is the whole text.
         """
-        for one in self.distributions:
-            for length in (length for length in lengths if length in one.lengths):
-                tokens = min(self.text.size(one.name) - 1, samples * min(one.lengths))
+        for distribution in self.distributions:
+            for length in (length for length in lengths if length in distribution.lengths):
+                tokens = min(self.text.size(distribution.name) - 1, samples * min(distribution.lengths))
                 starts = length * torch.arange(max(1, tokens // length), device=stream.seeds_S.device)
                 yield EvaluationBatch(
-                    self.windows(one.name, starts.expand(len(stream.seeds_S), -1), length), (length,), one.name
+                    self.windows(distribution.name, starts.expand(len(stream.seeds_S), -1), length),
+                    (length,),
+                    distribution.name,
                 )
 
     def validation_batches(self, stream: Stream, samples: int) -> Iterator[EvaluationBatch]:

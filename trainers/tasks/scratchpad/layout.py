@@ -219,10 +219,10 @@ def _shared(text: Text, start: int | None) -> list[Tokens]:
     length = text.question_length
     place = torch.arange(text.question.shape[-1], device=length.device)
     use = torch.where(place < (length[..., None] if text.given is None else text.given), GIVEN, ANSWER)
-    found = [Tokens.build(text.question, length, torch.zeros_like(length), use=use)]
+    parts = [Tokens.build(text.question, length, torch.zeros_like(length), use=use)]
     if start is not None:
-        found.append(Tokens.build(*one_token(start, length), length))
-    return found
+        parts.append(Tokens.build(*one_token(start, length), length))
+    return parts
 
 
 def _states(text: Text, first_SBK: Tensor) -> Tokens:

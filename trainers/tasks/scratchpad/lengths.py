@@ -101,7 +101,7 @@ def split_batch(law: Law, rows: int, count: int) -> tuple[Slice, ...]:
     """
     total = sum(weight for _, weight in law)
     edges = sorted({rows * part // count for part in range(count + 1)})
-    found = []
+    slices = []
     for number, (first, last) in enumerate(pairwise(edges)):
         low, high, before = Fraction(first, rows), Fraction(last, rows), Fraction(0)
         here = dict[int, Fraction]()
@@ -110,5 +110,5 @@ def split_batch(law: Law, rows: int, count: int) -> tuple[Slice, ...]:
             if (share := min(high, after) - max(low, before)) > 0:
                 here[length] = share
             before = after
-        found.append(Slice(number, first, last, tuple(here), (tuple(here.values()),)))
-    return tuple(found)
+        slices.append(Slice(number, first, last, tuple(here), (tuple(here.values()),)))
+    return tuple(slices)

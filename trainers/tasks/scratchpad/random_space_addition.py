@@ -101,10 +101,10 @@ class RandomSpaceAddition(Sums):
     def sources(self, longest: int) -> tuple[int, ...]:
         """Return, for each token of the answer to `longest` digits, the index of the token it repeats, or NOWHERE."""
         initial = self.filler_width
-        found = [NOWHERE, *range(1, initial), NOWHERE]
+        places = [NOWHERE, *range(1, initial), NOWHERE]
         for state in range(longest + 1):
-            found += [NOWHERE] * (len(_PARTS) + state) + [*range(initial - state - 1)] + [NOWHERE]
-        return tuple(found)
+            places += [NOWHERE] * (len(_PARTS) + state) + [*range(initial - state - 1)] + [NOWHERE]
+        return tuple(places)
 
 
 def make_question(numbers: Operands, place_SBC: Tensor) -> Tensor:

@@ -66,8 +66,8 @@ class Reachability(GraphTask):
         try:
             planted_graph(self.nodes, self.edges, self.farthest)
         except ValueError as error:
-            found, _, allowed = str(error).partition("; allowed: ")
-            yield self._problem("edges", f"there are no graphs of {found}", allowed)
+            sizes, _, allowed = str(error).partition("; allowed: ")
+            yield self._problem("edges", f"there are no graphs of {sizes}", allowed)
         if self.probes and self.nodes != self.edges:
             message = f"{self.edges} edges do not make cycles of all {self.nodes} nodes"
             yield self._problem("edges", message, f"{self.nodes}, or probes: []")

@@ -78,10 +78,10 @@ class ShiftAddition(Sums):
         The answer begins after the question with `$` and the filler of the sum.
         """
         initial, before = self.filler_width, 2 * self.canvas + 4
-        found = [NOWHERE, *range(1, initial)] + [NOWHERE] * 3
+        places = [NOWHERE, *range(1, initial)] + [NOWHERE] * 3
         for state in range(1, longest + 1):
-            found += [NOWHERE] * (before + state) + [*range(initial - state)] + [NOWHERE] * 3
-        return (*found, *[NOWHERE] * (1 + longest), *range(initial - longest), NOWHERE)
+            places += [NOWHERE] * (before + state) + [*range(initial - state)] + [NOWHERE] * 3
+        return (*places, *[NOWHERE] * (1 + longest), *range(initial - longest), NOWHERE)
 
 
 def make_question(numbers: Operands, filler_SBF: Tensor) -> Tensor:
@@ -133,12 +133,12 @@ def _padded(numbers: Operands, filler_SBF: Tensor) -> tuple[Tensor, Tensor]:
     """Return filler, `$` and the digits of each number, tokens (S, B, D + 1)."""
     canvas, count = numbers.canvas, numbers.count[..., None]
     left = torch.arange(canvas, -1, -1, device=count.device)  # digits on the right of each place
-    found = []
+    padded = []
     for number, digits in enumerate((numbers.first, numbers.second)):
         text = torch.nn.functional.pad(filler_SBF[..., number * canvas : (number + 1) * canvas], (0, 1))
         text = torch.where(left == count, TOKEN[STOP], text)
-        found.append(torch.where(left < count, TOKEN["0"] + torch.nn.functional.pad(digits, (0, 1)).flip(-1), text))
-    return found[0], found[1]
+        padded.append(torch.where(left < count, TOKEN["0"] + torch.nn.functional.pad(digits, (0, 1)).flip(-1), text))
+    return padded[0], padded[1]
 
 
 def _rotated(number_SBA: Tensor, many: int) -> Tensor:
