@@ -89,8 +89,8 @@ def check_class(kind: str, name: str) -> list[str]:
             return [*problems, f"has required settings without trial_settings, so it was not tested: {error}"]
         return problems + check_task(task)
     if kind in ("model", "position"):
-        own = {"name": name} | {item.name: SMALL["model"][item.name] for item in _sized_fields(cls)}
-        model = own if kind == "model" else {**SMALL["model"], "position": name}
+        settings = {"name": name} | {item.name: SMALL["model"][item.name] for item in _sized_fields(cls)}
+        model = settings if kind == "model" else {**SMALL["model"], "position": name}
         return problems + check_model({**SMALL, "task": cls.trial_task or SMALL["task"], "model": model})
     if kind == "metric" and _has_defaults(kind, name):
         evaluation = {"metrics": {f"{name}_": {"kind": name}}}

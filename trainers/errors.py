@@ -76,8 +76,8 @@ def place_in_user_code(error: BaseException, files: Collection[str] | None = Non
 
     files: the files of that code, by default all outside of Python and of this package.
     """
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_own(frame.filename, files)]
-    return f" ({own[-1].filename}:{own[-1].lineno}, {own[-1].name})" if own else ""
+    users = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_own(frame.filename, files)]
+    return f" ({users[-1].filename}:{users[-1].lineno}, {users[-1].name})" if users else ""
 
 
 def _is_own(filename: str, files: Collection[str] | None) -> bool:

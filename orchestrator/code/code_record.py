@@ -61,8 +61,8 @@ def record_code(trees: Sequence[Repository], modules: Sequence[Source]) -> CodeR
     for module in modules:
         for name in module.files if not module.installed else ():
             copies[f"{copy_folder(module.sha256)}/{name}"] = _read_unchanged(module, name)
-    own = {module.root / name for module in modules for name in module.files}
-    imported = _imported_files([tree.root for tree in trees], own)
+    recorded = {module.root / name for module in modules for name in module.files}
+    imported = _imported_files([tree.root for tree in trees], recorded)
     folders = []
     for tree in trees:
         files = dict(sorted(imported[tree.root].items()))
@@ -161,10 +161,10 @@ def digest(table: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _imported_files(roots: Sequence[Path], own: Iterable[Path]) -> dict[Path, dict[str, bytes]]:
+def _imported_files(roots: Sequence[Path], recorded: Iterable[Path]) -> dict[Path, dict[str, bytes]]:
     """Return the imported files below each root; without lengthwise, installed packages, tests and the main script."""
     files: dict[Path, dict[str, bytes]] = {root: {} for root in roots}
-    skipped = {*own, Path(getattr(sys.modules.get("__main__"), "__file__", None) or "").absolute()}
+    skipped = {*recorded, Path(getattr(sys.modules.get("__main__"), "__file__", None) or "").absolute()}
     for module, loaded in list(sys.modules.items()):
         file = getattr(loaded, "__file__", None)
         if module.partition(".")[0] in OURS or not isinstance(file, str) or not file.endswith(".py"):

@@ -231,9 +231,9 @@ def _closure(module: str, root: Path, *, beside: bool) -> list[Path]:
         if top in tops or top in OURS:
             continue
         tops.add(top)
-        own = list(_files_of(root, top))
-        files += own
-        for path in own if beside else ():
+        module_files = list(_files_of(root, top))
+        files += module_files
+        for path in module_files if beside else ():
             waiting += [name for name in _imported_by(path) if _has_module(root, name) or _is_namespace(root, name)]
     return sorted(files)
 
@@ -286,7 +286,7 @@ def _is_below(module: ModuleType, root: Path) -> bool:
 @cache
 def _installed_folders() -> tuple[str, ...]:
     places = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")}
-    return tuple(f"{place}{os.sep}" for place in places)
+    return tuple(f"{folder}{os.sep}" for folder in places)
 
 
 def is_installed(path: Path | str) -> bool:
@@ -299,8 +299,8 @@ def is_installed(path: Path | str) -> bool:
 def _describe(error: BaseException, root: Path) -> str:
     """Return the exception as one line, with the last line of the own module in its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
-    where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+    frames_of_user = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
+    where = f" ({frames_of_user[-1].filename}:{frames_of_user[-1].lineno})" if frames_of_user else ""
     if isinstance(error, SyntaxError) and error.filename:
         where = f" ({error.filename}:{error.lineno})"
     text = (str(error).strip().splitlines() or [""])[0]

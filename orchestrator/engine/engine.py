@@ -304,9 +304,9 @@ def cost_of(member: MemberConfig) -> Cost:
         return estimate(member)
     except (Exception, SystemExit) as error:
         said = (str(error).strip().splitlines() or [""])[-1]
-        own = sorted({type(part).__module__ for part in (member.task, member.model)})
-        own = [module for module in own if not module.startswith("trainers.")]
-        look = f"; python -m trainers.check {' '.join(own)} may say why" if own else ""
+        added = sorted({type(part).__module__ for part in (member.task, member.model)})
+        added = [module for module in added if not module.startswith("trainers.")]
+        look = f"; python -m trainers.check {' '.join(added)} may say why" if added else ""
         raise UserError(
             f"task {member.task.name} and model {member.model.name} cannot take a step: {type(error).__name__}: "
             f"{said}{look}"

@@ -52,10 +52,10 @@ def draw_configurations(
         axes.add_collection(thin)
         axes.autoscale_view()
         lines = [thin]
-    for place, row in reversed(list(enumerate(coloured))):
+    for rank, row in reversed(list(enumerate(coloured))):
         if row.config_id in bands:
-            colour, (style, marker) = PALETTE[place % len(PALETTE)], styles[place % len(styles)]
-            line = draw_band(axes, bands[row.config_id], colour, prominent=place == 0, style=style, marker=marker)
+            colour, (style, marker) = PALETTE[rank % len(PALETTE)], styles[rank % len(styles)]
+            line = draw_band(axes, bands[row.config_id], colour, prominent=rank == 0, style=style, marker=marker)
             lines.insert(0, line)
             if crosses:
                 mark_unreached(axes, bands[row.config_id], colour)

@@ -109,21 +109,21 @@ def _against_number(axes: Axes, key: str, panel: Panel, domain: str, worst: floa
 
 def _against_category(axes: Axes, key: str, panel: Panel, worst: float) -> None:
     values = sorted({json.dumps(dot.value) for dot in panel.dots}, key=_category_order)
-    for place, value in enumerate(values):
+    for position, value in enumerate(values):
         members = [dot for dot in panel.dots if json.dumps(dot.value) == value]
         width = 0.4 if len(members) > 1 else 0.0  # jitter, the same in every run
-        _points(axes, [place + width * ((i * GOLDEN) % 1.0 - 0.5) for i in range(len(members))], members)
+        _points(axes, [position + width * ((i * GOLDEN) % 1.0 - 0.5) for i in range(len(members))], members)
         outcomes = np.array([dot.outcome.median for dot in members if not math.isnan(dot.outcome.median)])
         finite = outcomes[np.isfinite(outcomes)]
         if len(outcomes) < 2 or not len(finite):
             continue
         q25, median, q75 = quartiles(outcomes, worst)
         if math.isfinite(median):
-            axes.hlines(median, place - 0.3, place + 0.3, color=TREND_COLOUR, linewidth=2, zorder=4)
+            axes.hlines(median, position - 0.3, position + 0.3, color=TREND_COLOUR, linewidth=2, zorder=4)
             if len(outcomes) >= FEWEST_FOR_A_BOX:
                 low, high = (float(np.clip(q, finite.min(), finite.max())) for q in (q25, q75))
                 box: dict[str, Any] = {"linewidth": 1, "edgecolor": TREND_COLOUR, "facecolor": "#33333318", "zorder": 1}
-                axes.bar(place, high - low, 0.6, low, **box)
+                axes.bar(position, high - low, 0.6, low, **box)
     _label_categories(axes, [printable(compact_value(json.loads(value))) for value in values])
     axes.set_xlim(-0.6, len(values) - 0.4)
     axes.set_xlabel(printable(key))

@@ -67,18 +67,18 @@ def plot_effect(summary: Summary, key: str, axes: Axes, *, labels: Labels | None
     if not any(row.score is not None and not math.isnan(row.score) and key in row.values for row in summary.rows):
         raise UserError(f"{summary.folder}: no configuration with {key} has a score yet; there is nothing to draw")
     draw_effect(summary, key, axes)
-    own = labels or {}
-    axes.set_xlabel(printable(own.get(key, "")) or axes.get_xlabel())
-    judged = own.get(summary.objective_curve[0], summary.judged_name)
-    axes.set_ylabel(printable(own.get("score", summary.score_label.replace(summary.judged_name, judged))))
+    chosen = labels or {}
+    axes.set_xlabel(printable(chosen.get(key, "")) or axes.get_xlabel())
+    judged = chosen.get(summary.objective_curve[0], summary.judged_name)
+    axes.set_ylabel(printable(chosen.get("score", summary.score_label.replace(summary.judged_name, judged))))
     return axes
 
 
 def configuration_label(row: Row, summary: Summary, labels: Labels) -> str:
     """Return how a legend calls a configuration: its label and values, or its own text, and its failed seeds."""
     values = format_values(row.values, summary.searched)
-    own = labels.get(label(row.number), f"{label(row.number)} {values}".rstrip())
-    return own + (f" ({row.seeds_failed} of {row.seeds_run} seeds failed)" if row.seeds_failed else "")
+    text = labels.get(label(row.number), f"{label(row.number)} {values}".rstrip())
+    return text + (f" ({row.seeds_failed} of {row.seeds_run} seeds failed)" if row.seeds_failed else "")
 
 
 def choose_name(what: str, name: str, allowed: Sequence[str] | Mapping[str, object]) -> str:

@@ -31,8 +31,8 @@ def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Pat
         shade_groups(axes, groups, labels=True)
         axes.axhline(0, color="#333333", linewidth=1, zorder=2)
         lines = [
-            _draw_difference(axes, comparison, PALETTE[place % len(PALETTE)])
-            for place, comparison in enumerate(comparisons)
+            _draw_difference(axes, comparison, PALETTE[number % len(PALETTE)])
+            for number, comparison in enumerate(comparisons)
         ]
         lengths = [point.question.lengths[0] for comparison in comparisons for point in comparison.by_length]
         axes.set_xlim(min(lengths) - 0.5, max(lengths) + 0.5)

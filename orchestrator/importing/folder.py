@@ -44,7 +44,7 @@ class ImportedSweep:
         Scores are computed from the curves that were written.
         """
         ledger.append_all("configuration", self._configurations)
-        packs = {f"{FORM}-{place}": group for place, group in enumerate(self._members.groups)}
+        packs = {f"{FORM}-{number}": group for number, group in enumerate(self._members.groups)}
         ledger.append_all("pack", [self._pack(pack_id, group) for pack_id, group in packs.items()])
         for pack_id, group in packs.items():
             ledger.append_all("evaluation", self._evaluations(ledger.folder, pack_id, group))
@@ -74,7 +74,7 @@ class ImportedSweep:
         }
 
     def _names(self, group: Group) -> list[tuple[str, int]]:
-        return [(self._configurations[place]["config_id"], seed) for place, seed in group.members]
+        return [(self._configurations[number]["config_id"], seed) for number, seed in group.members]
 
     def _evaluations(self, folder: Path, pack_id: str, group: Group) -> Iterator[dict[str, Any]]:
         """Write the curves of a pack, a file for each step, and yield the record of each."""

@@ -94,8 +94,10 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
             packs.setdefault((int(kinds[configuration]), int(last[configuration])), []).append(index)
         for (kind, steps), of_pack in packs.items():
             members = tuple((index // len(seeds), int(seeds[index % len(seeds)])) for index in of_pack)
-            own = _rows_of(rows, np.array(of_pack))
-            groups.append(Group(members=members, curves=curves[kind], steps=steps, is_complete=is_complete, rows=own))
+            pack_rows = _rows_of(rows, np.array(of_pack))
+            groups.append(
+                Group(members=members, curves=curves[kind], steps=steps, is_complete=is_complete, rows=pack_rows)
+            )
     return Members(
         groups=tuple(groups),
         curves=tuple(curves[kind] for kind in kinds),
@@ -137,12 +139,12 @@ def _measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, list[Cu
     curves, places = list[Curves](), dict[bytes, int]()
     kinds = np.zeros(len(last), dtype=np.int64)
     ends = np.searchsorted(measured // np.prod(shape), np.arange(len(last) + 1))
-    for place, (first, end) in enumerate(itertools.pairwise(ends)):
-        own = measured[first:end] % np.prod(shape)
-        if own.tobytes() not in places:
-            places[own.tobytes()] = len(curves)
-            curves.append(_curves(results, lengths, np.unravel_index(own, shape)))
-        kinds[place] = places[own.tobytes()]
+    for number, (first, end) in enumerate(itertools.pairwise(ends)):
+        cells = measured[first:end] % np.prod(shape)
+        if cells.tobytes() not in places:
+            places[cells.tobytes()] = len(curves)
+            curves.append(_curves(results, lengths, np.unravel_index(cells, shape)))
+        kinds[number] = places[cells.tobytes()]
 
     notes = []
     if not kept.all():
@@ -171,13 +173,13 @@ def _curves(results: Results, lengths: Codes, places: tuple[npt.NDArray[Any], ..
 
 def _describe_gap(results: Results, rows: pd.DataFrame, configuration: int, seed: int, curves: Curves) -> str:
     """Return which value a member lacks at its last step, as an error; `rows` are those at the last steps."""
-    own = rows[(rows["configuration"] == configuration) & (rows["seed"] == seed)]
-    have = set(own[["average", "metric", "length"]].itertuples(index=False, name=None))
+    member_rows = rows[(rows["configuration"] == configuration) & (rows["seed"] == seed)]
+    have = set(member_rows[["average", "metric", "length"]].itertuples(index=False, name=None))
     cells = ((a, k, length) for a in curves.averages for k, lengths in curves.lengths.items() for length in lengths)
     a, k, length = next(cell for cell in cells if cell not in have)
     member = f"{results.source}: {results.describe(configuration)}, seed {seed}"
     lacks = f"no {results.metrics[k]} of the average {results.averages[a]} at length {length}"
-    return f"{member}: the last step, {own['step'].iloc[0]}, has {lacks}, and other seeds have it"
+    return f"{member}: the last step, {member_rows['step'].iloc[0]}, has {lacks}, and other seeds have it"
 
 
 def _describe_lacking(results: Results, lacking: Codes, code: Codes, seeds: Codes, last: Codes) -> str:
@@ -195,8 +197,8 @@ def _describe_lacking(results: Results, lacking: Codes, code: Codes, seeds: Code
 
 def _rows_of(rows: pd.DataFrame, codes: Codes) -> pd.DataFrame:
     """Return the rows of members, sorted by step, then by member, average, metric and length."""
-    place = np.searchsorted(codes, rows["code"].to_numpy())
-    is_own = codes[np.minimum(place, len(codes) - 1)] == rows["code"].to_numpy()
-    own = rows[is_own].assign(member=place[is_own])
-    order = np.lexsort([own[name] for name in ("length", "metric", "average", "member", "step")])
-    return own.iloc[order]
+    index = np.searchsorted(codes, rows["code"].to_numpy())
+    is_own = codes[np.minimum(index, len(codes) - 1)] == rows["code"].to_numpy()
+    wanted = rows[is_own].assign(member=index[is_own])
+    order = np.lexsort([wanted[name] for name in ("length", "metric", "average", "member", "step")])
+    return wanted.iloc[order]

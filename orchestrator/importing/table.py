@@ -174,8 +174,12 @@ def _settings(raw: Rows, frame: pd.DataFrame, columns: Sequence[str] | None, see
             text += f"; did you mean {hint}?" if hint else ""
             option = {"seed": "--seed-column NAME", "step": "--step NUMBER for all rows"}.get(name)
             raise UserError(text + (f"; or give {option}" if option else ""))
-    own = OWN if set(known) >= OWN else set()
-    chosen = [name for name in known if name not in VALUES and name not in own] if columns is None else list(columns)
+    written_here = OWN if set(known) >= OWN else set()
+    chosen = (
+        [name for name in known if name not in VALUES and name not in written_here]
+        if columns is None
+        else list(columns)
+    )
     if wrong := [name for name in chosen if name in VALUES]:
         raise UserError(f"--columns: {wrong[0]} is no setting; allowed: others than {', '.join(VALUES)}")
     return chosen

@@ -164,15 +164,15 @@ def _judged_average(results: Results, judging: Judging) -> str:
 
 def _judged_lengths(results: Results, members: Members, metric: str, judging: Judging) -> tuple[int, ...]:
     """Return the lengths of the objective. Raises UserError for one that a configuration does not have."""
-    place = results.metrics.index(metric)
+    index = results.metrics.index(metric)
     for configuration, curves in enumerate(members.curves):
-        known = curves.lengths[place]
+        known = curves.lengths[index]
         if judging.lengths is None and len(known) > 1:
             raise UserError(f"{results.source}: {metric} has lengths {spans(known)}; select by some of them: --lengths")
         if lacking := sorted(set(judging.lengths or ()) - set(known)):
             which = f"{results.describe(configuration)} has no {metric} at length {lacking[0]}"
             raise UserError(f"--lengths: {results.source}: {which}; allowed: some of {spans(known)}")
-    return judging.lengths or members.curves[0].lengths[place]
+    return judging.lengths or members.curves[0].lengths[index]
 
 
 def _common_seeds(members: Members) -> list[int]:
@@ -191,7 +191,7 @@ def _specification(
     """Return the specification of a sweep that lists the configurations. Raises SweepFileError for a wrong name."""
     findings = Findings("lengthwise import")
     steps = _varying_steps(members)
-    listed = [_values(results, place, steps) for place in range(len(members.curves))]
+    listed = [_values(results, number, steps) for number in range(len(members.curves))]
     sections = {
         **names,
         "description": f"Imported from {results.source}.",
@@ -211,18 +211,18 @@ def _varying_steps(members: Members) -> tuple[int, ...] | None:
     return members.last_steps if len(set(members.last_steps)) > 1 else None
 
 
-def _values(results: Results, place: int, steps: tuple[int, ...] | None) -> dict[str, Any]:
+def _values(results: Results, number: int, steps: tuple[int, ...] | None) -> dict[str, Any]:
     """Return the values of a configuration that the sweep lists."""
-    values = {f"config.{key}": value for key, value in results.configurations[place].items()}
-    return values | ({"training.steps": steps[place]} if steps else {})
+    values = {f"config.{key}": value for key, value in results.configurations[number].items()}
+    return values | ({"training.steps": steps[number]} if steps else {})
 
 
-def _sections(results: Results, members: Members, judging: Judging, place: int | None) -> dict[str, Any]:
+def _sections(results: Results, members: Members, judging: Judging, number: int | None) -> dict[str, Any]:
     """Return the open sections of a configuration, or those that all share."""
-    own = results.configurations[place] if place is not None else {}
-    curves = members.curves[place or 0]
+    configuration = results.configurations[number] if number is not None else {}
+    curves = members.curves[number or 0]
     config: dict[str, Any] = {}
-    for key, value in {**results.fixed, **own}.items():
+    for key, value in {**results.fixed, **configuration}.items():
         *above, last = key.split(".")
         tree = config
         for step in above:
@@ -235,7 +235,7 @@ def _sections(results: Results, members: Members, judging: Judging, place: int |
         direction = judging.directions.get(name, UNKNOWN)
         is_everywhere = len(own_lengths) == len(lengths)
         metrics[name] = direction if is_everywhere else {"direction": direction, "lengths": list(own_lengths)}
-    steps = max(members.last_steps) if place is None else members.last_steps[place]
+    steps = max(members.last_steps) if number is None else members.last_steps[number]
     return {
         "program": {IMPORTED: results.sha256},
         "config": config,
@@ -253,20 +253,20 @@ def _sections(results: Results, members: Members, judging: Judging, place: int |
 def _configurations(results: Results, members: Members, judging: Judging) -> list[dict[str, Any]]:
     """Return the fields of the record of each configuration."""
     fields, known, steps = list[dict[str, Any]](), set[str](), _varying_steps(members)
-    for place in range(len(members.curves)):
-        sections = _sections(results, members, judging, place)
+    for number in range(len(members.curves)):
+        sections = _sections(results, members, judging, number)
         trainer = trainer_of(sections)
         member = trainer.build(sections, recorded=True)
         measured = measured_fields(trainer.measured(member), known)
         known.add(measured["measured"])
         fields.append(
             {
-                "number": place,
+                "number": number,
                 "config_id": member.config_id,
-                "values": _values(results, place, steps),
+                "values": _values(results, number, steps),
                 "resolved": {key: value for key, value in member.to_dict().items() if key != "seed"},
                 "duplicate_of": None,
-                "draw": place,
+                "draw": number,
                 **measured,
             }
         )

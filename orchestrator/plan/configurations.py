@@ -91,10 +91,10 @@ def assigned(spec: SweepSpec, values: Mapping[str, Any]) -> dict[str, Any]:
     sections = {name: copy.deepcopy(getattr(spec, name)) for name in spec.sections}
     for key, value in values.items():
         *parents, last = key.split(".")
-        place: Any = sections
+        section: Any = sections
         for parent in parents:
-            place = place.setdefault(parent, {})
-        place[last] = value
+            section = section.setdefault(parent, {})
+        section[last] = value
     return sections
 
 
@@ -136,13 +136,13 @@ def unmeasured(
         for key, given, allowed, what in measured
         if given not in allowed
     ]
-    own = metrics[objective.metric].lengths if objective.metric in metrics else tuple(lengths)
-    absent = [length for length in objective.lengths if length not in own]
+    where_measured = metrics[objective.metric].lengths if objective.metric in metrics else tuple(lengths)
+    absent = [length for length in objective.lengths if length not in where_measured]
     if absent:
-        of = f" for {objective.metric}" if len(own) < len(lengths) else ""
+        of = f" for {objective.metric}" if len(where_measured) < len(lengths) else ""
         verb = "is" if len(absent) == 1 else "are"
         message = f"{spans(absent)} {verb} not among the lengths that are evaluated{of}"
-        allowed = spans(own) if own else "none is"
+        allowed = spans(where_measured) if where_measured else "none is"
         given = list(objective.lengths)
         problems.append(_problem(spec, "objective.lengths", message, given=given, allowed=allowed))
     return problems

@@ -110,8 +110,10 @@ def _draw_places(points: Sequence[Mapping[str, Any]], count: int, known: Mapping
         taken[
             configuration.draw, next((point for point in near if _is_at(configuration.values, points[point])), usual)
         ] = number
-    places = {number: place for place, number in taken.items()}
-    free = (place for place in (divmod(number, len(points)) for number in range(count)) if place not in taken)
+    places = {number: draw_point for draw_point, number in taken.items()}
+    free = (
+        draw_point for draw_point in (divmod(number, len(points)) for number in range(count)) if draw_point not in taken
+    )
     return [places[number] if number in places else next(free) for number in range(count)]
 
 

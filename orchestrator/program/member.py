@@ -119,8 +119,8 @@ class ProgramEvaluation(Settings):
     def lengths_of(self, metric: str) -> tuple[int, ...]:
         """Return the lengths of a metric, ascending."""
         declared = self.metrics[metric]
-        own = declared.get("lengths") if isinstance(declared, Mapping) else None
-        return tuple(sorted(self.lengths if own is None else own))
+        declared_lengths = declared.get("lengths") if isinstance(declared, Mapping) else None
+        return tuple(sorted(self.lengths if declared_lengths is None else declared_lengths))
 
     def direction_of(self, metric: str) -> str:
         """Return the better direction of a metric."""

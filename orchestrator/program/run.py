@@ -231,7 +231,7 @@ class _Run:
             client.mkdir(parents=True, exist_ok=True)
             write_atomic(client / "lengthwise.py", [Path(lengthwise.__file__).read_bytes()])
         paths = [str(copy), os.environ.get("PYTHONPATH", ""), str(client)]
-        own = {
+        given = {
             "REPORTS": reports,
             "CONFIG": config,
             "SEED": self.member.seed,
@@ -246,7 +246,7 @@ class _Run:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LENGTHWISE_")}
         for name in ("MLFLOW_RUN_ID", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
             environment.pop(name, None)
-        environment |= {f"LENGTHWISE_{name}": str(value) for name, value in own.items()}
+        environment |= {f"LENGTHWISE_{name}": str(value) for name, value in given.items()}
         environment |= {"PATH": search_path(), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         if "-m" in self.member.program.words:
             environment["PYTHONSAFEPATH"] = "1"  # the module is that of the copy, not of the working folder

@@ -102,8 +102,8 @@ def extend_sweep(
         session.notice.set(spec.notify)
         find_missing_resources(spec).raise_any()
         code = code_to_resume(state, console, accept_change=accept_code_change)
-        own, added = planned.seeds, planned.added.seeds
-        starting = [(state.configurations[name], {*added, *own.get(name, ())}) for name in state.configurations]
+        of_known, added = planned.seeds, planned.added.seeds
+        starting = [(state.configurations[name], {*added, *of_known.get(name, ())}) for name in state.configurations]
         refuse_without_start(starting, f"{folder} cannot be extended")
         if planned.added.configurations or planned.added.grids:
             recorded = list(state.configurations.values())

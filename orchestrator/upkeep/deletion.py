@@ -105,11 +105,11 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
         state = SweepState.load(folder)
     except LengthwiseError:  # a damaged sweep can be deleted, too
         return planned
-    own = relative(folder)
+    this_sweep = relative(folder)
     alike = [
         relative
         for relative in read_relatives(folder.resolve().parent, strict=False)
-        if relative.identity == own.identity
+        if relative.identity == this_sweep.identity
     ]
     copies = [relative.folder.name for relative in alike if relative.folder.resolve() != folder.resolve()]
     relations = [f"{name} is the same sweep, with the same MLflow runs, and stays with them" for name in copies]

@@ -221,11 +221,11 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
     if not equals or not key or not key.isprintable():
         findings.add("", "an override is written dotted.key=value", given=text, place=place)
         return None
-    own = Findings(findings.source)
-    value = read_yaml(_without_comment(written), own, address=key, place=place)
-    for problem in own.problems:
+    of_value = Findings(findings.source)
+    value = read_yaml(_without_comment(written), of_value, address=key, place=place)
+    for problem in of_value.problems:
         findings.report(problem, place=place)
-    if own.problems:
+    if of_value.problems:
         return None
     steps = ["space", key.removeprefix("space.")] if key.startswith("space.") else key.split(".")
     if "" in steps or len(steps) > MAX_DEPTH:
@@ -248,7 +248,7 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
         findings.relocate(key, {})
         return key
     target[steps[-1]] = value
-    findings.relocate(key, own.places | {key: place})
+    findings.relocate(key, of_value.places | {key: place})
     return key
 
 

@@ -94,16 +94,16 @@ def generate_states(
             logits = reader.start_state(state, length)
             state, length, begun = torch.full_like(state, decoding.pad), torch.zeros_like(length), 0
         marked = torch.zeros_like(active)
-        for place in range(begun, width):
-            token = torch.where(active, choose(logits, first + number * width + place), decoding.pad)
-            state[..., place] = token
+        for position in range(begun, width):
+            token = torch.where(active, choose(logits, first + number * width + position), decoding.pad)
+            state[..., position] = token
             tokens.append(token)
             counts.append(active)
             length = length + active
             marked = marked | (active & (token == mark))
             active = active & (token != mark) & (token != decoding.end)
             forward.beat()
-            if place + 1 == width or _all_ended(active):
+            if position + 1 == width or _all_ended(active):
                 break
             logits = reader.append(token)
         active = marked

@@ -99,9 +99,9 @@ class Evaluation:
         """Return `values_MAKL` of these metrics, in this order; NaN for metrics that were not measured."""
         m, a, _, lengths = self.values_MAKL.shape
         values = np.full((m, a, len(metrics), lengths), np.nan, dtype=np.float32)
-        for place, name in enumerate(metrics):
+        for index, name in enumerate(metrics):
             if name in self.metrics:
-                values[:, :, place] = self.values_MAKL[:, :, self.metrics.index(name)]
+                values[:, :, index] = self.values_MAKL[:, :, self.metrics.index(name)]
         return values
 
     def to_bytes(self) -> bytes:

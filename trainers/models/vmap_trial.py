@@ -222,7 +222,9 @@ def _declaration_problems(module: nn.Module, other: nn.Module) -> Iterator[str]:
     yield from (
         f"asks for {name}; allowed: forward(self, tokens), then {', '.join((*ASKED, TRAINING))}" for name in unknown
     )
-    frozen = [name for name, own in module.named_parameters() if not (own.requires_grad and own.is_floating_point())]
+    frozen = [
+        name for name, tensor in module.named_parameters() if not (tensor.requires_grad and tensor.is_floating_point())
+    ]
     yield from (f"the parameter {name} is not trained; make it a buffer" for name in frozen)
     buffers, others = dict(module.named_buffers()), dict(other.named_buffers())
     drawn = [name for name, buffer in buffers.items() if not torch.equal(buffer, others[name])]
@@ -253,7 +255,7 @@ def _compute_logits(
     module: nn.Module, tokens: Tensor, record: Recorder | None = None, *, training: bool = True, stacked: bool
 ) -> Tensor:
     """Return the logits of members that have the weights of the module; in training, after computing a gradient."""
-    weights = {name: torch.stack([own.detach()] * _MEMBERS) for name, own in module.named_parameters()}
+    weights = {name: torch.stack([parameter.detach()] * _MEMBERS) for name, parameter in module.named_parameters()}
     buffers, batch = dict(module.named_buffers()), Batch(tokens, tokens)
     with nullcontext() if training else torch.no_grad():
         weights = {name: value.requires_grad_(training) for name, value in weights.items()}

@@ -255,10 +255,10 @@ class NormMatched(Bema):
 
     def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
         """Return the raw weights with BEMA's norm for each parameter; parameters of norm zero are unchanged."""
-        own, wanted = layout.views(theta), layout.views(buffers[2])
-        for name, value in own.items():
+        views, wanted = layout.views(theta), layout.views(buffers[2])
+        for name, value in views.items():
             if self.parameters is None or name in self.parameters:
                 norms = [torch.linalg.vector_norm(v.reshape(len(v), -1), dim=1) for v in (value, wanted[name])]
                 factor = torch.where(norms[0] > 0, norms[1] / norms[0], 1.0)
-                own[name] = value * factor.reshape(-1, *[1] * (value.dim() - 1))
-        return layout.flat(own)
+                views[name] = value * factor.reshape(-1, *[1] * (value.dim() - 1))
+        return layout.flat(views)

@@ -49,14 +49,14 @@ class ActiveMembers:
 
     def remove(self, places: Sequence[int]) -> None:
         """Finish the active members at these places of the full pack; others are ignored."""
-        finishing = [place for place in self.places if place in set(places)]
+        finishing = [index for index in self.places if index in set(places)]
         if not finishing:
             return
         self._steps = {name: self.member_steps(name) for name in self._steps}
-        state = self.state.select([self.places.index(place) for place in finishing]).to("cpu")
+        state = self.state.select([self.places.index(index) for index in finishing]).to("cpu")
         self._finished = state if self._finished is None else self._finished.concatenate(state)
         self._finished_places += finishing
-        active = [at for at, place in enumerate(self.places) if place not in set(finishing)]
+        active = [at for at, index in enumerate(self.places) if index not in set(finishing)]
         self.places = [self.places[at] for at in active]
         self._select(active)
 

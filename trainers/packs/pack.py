@@ -78,7 +78,7 @@ class Pack:
     def select(self, places: Sequence[int]) -> "Pack":
         """Return a pack of the members at these places, which may repeat; the same program serves both packs."""
         few, index = copy(self), torch.tensor(places, dtype=torch.int64, device=self.device)
-        few._seed([self.members[place] for place in places])
+        few._seed([self.members[number] for number in places])
         few.h = {name: column[index] for name, column in self.h.items()}
         few.optimizer_h = {name: column[index] for name, column in self.optimizer_h.items()}
         few.average_h = tuple({name: column[index] for name, column in h.items()} for h in self.average_h)

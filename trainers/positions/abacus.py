@@ -58,11 +58,11 @@ class Abacus(Position):
 
     def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
         """Add the vector of each token's place."""
-        place = seen.select_queries(self.places(seen.tokens, seen.causal, seen.visible, seen.groups))
+        digit = seen.select_queries(self.places(seen.tokens, seen.causal, seen.visible, seen.groups))
         if seen.noise is not None and seen.training and self.max_offset:
             offset = seen.noise.integers(EMBED_SITE, (1, 1), self.max_offset + 1, shared=True)
-            place = torch.where(place > 0, place + offset, 0)
-        return x_MBTD + embed(seen.weights["places"], place)
+            digit = torch.where(digit > 0, digit + offset, 0)
+        return x_MBTD + embed(seen.weights["places"], digit)
 
     def places(
         self, tokens: Tensor, causal: bool, visible: Tensor | None = None, groups: Tensor | None = None
@@ -82,9 +82,9 @@ class Abacus(Position):
         at = torch.arange(1, run.shape[-1] + 1, device=run.device)
         outside = torch.where(run, 0, at)
         if groups is not None:
-            own = groups if causal else groups.flip(-1)
-            before = functional.pad(own[..., :-1], (1, 0))
-            apart = (own != before) & (own != 0) & (before != 0)
+            ordered = groups if causal else groups.flip(-1)
+            before = functional.pad(ordered[..., :-1], (1, 0))
+            apart = (ordered != before) & (ordered != 0) & (before != 0)
             outside = torch.where(run & apart, at - 1, outside)
-        place = at - outside.cummax(dim=-1).values  # since the last token outside
-        return place if causal else place.flip(-1)
+        digit = at - outside.cummax(dim=-1).values  # since the last token outside
+        return digit if causal else digit.flip(-1)

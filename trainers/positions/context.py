@@ -88,8 +88,8 @@ class Pass:
             seen = self.visible[:, :, None, None, :]
             mask = seen.expand(-1, -1, -1, self.count, -1) if mask is None else mask & seen
         if self.groups is not None:
-            own, other = self.select_queries(self.groups)[..., :, None], self.groups[..., None, :]
-            same = ((own == other) | (other == 0) | (own == 0))[:, :, None]
+            query, other = self.select_queries(self.groups)[..., :, None], self.groups[..., None, :]
+            same = ((query == other) | (other == 0) | (query == 0))[:, :, None]
             mask = same if mask is None else mask & same
         return mask
 
@@ -139,15 +139,15 @@ class Context(Pass):
         dtype = wide(self.q.dtype)
         return rms_norm(self.q.to(dtype)), rms_norm(self.k.to(dtype))
 
-    def site(self, place: int) -> int:
+    def site(self, number: int) -> int:
         """Return the random site number `place`, 0..15, of this layer. Raises ValueError for other numbers."""
-        if not 0 <= place < _SITES_PER_LAYER:
-            raise ValueError(f"site {place} of {self.name}; allowed: 0..{_SITES_PER_LAYER - 1}")
-        return _LAYER_SITES + _SITES_PER_LAYER * self.layer + place + CHUNK_SITES * self.chunk
+        if not 0 <= number < _SITES_PER_LAYER:
+            raise ValueError(f"site {number} of {self.name}; allowed: 0..{_SITES_PER_LAYER - 1}")
+        return _LAYER_SITES + _SITES_PER_LAYER * self.layer + number + CHUNK_SITES * self.chunk
 
     def slice_queries(self, start: int, stop: int, chunk: int, recorder: Recorder | None, ahead: bool) -> "Context":
         """Return the queries start..stop-1 of a full pass; a causal pass without `ahead` drops the later keys."""
-        own = replace(
+        sliced = replace(
             self,
             first=start,
             count=stop - start,
@@ -157,9 +157,9 @@ class Context(Pass):
             q=self.q[:, :, :, start:stop],
         )
         if ahead or not self.causal:
-            return own
+            return sliced
         return replace(
-            own,
+            sliced,
             tokens=self.tokens[..., :stop],
             ids=None if self.ids is None else self.ids[..., :stop],
             groups=None if self.groups is None else self.groups[..., :stop],

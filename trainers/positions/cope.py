@@ -43,8 +43,8 @@ class Cope(Position):
         scores = scores.to(wide(scores.dtype))  # counts are sums of many gates
         gates = sigmoid(scores)
         gates = gates if allowed is None else gates.masked_fill(~allowed, 0.0)
-        sums, own = cumulative_sums(gates, context)
-        places = own - sums if context.causal else (own - sums).abs()
+        sums, at_query = cumulative_sums(gates, context)
+        places = at_query - sums if context.causal else (at_query - sums).abs()
         places = (places + gates).clamp(0.0, self.npos_max - 1.0)
         tables = table.mT[:, None, None]
         eager = not torch.compiler.is_compiling() and not torch.is_autocast_enabled(table.device.type)

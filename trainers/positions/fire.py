@@ -42,8 +42,8 @@ class Fire(Position):
     def score(self, context: Context) -> Scores:
         """Return the MLP's value for each head as a bias."""
         keys, dtype = ("in", "in_bias", "out", "out_bias", "c", "factor"), wide(context.q.dtype)
-        own = {key: context.weights[f"{context.name}.fire_{key}"] for key in keys}
-        c, limit = own["c"][:, :, None], (self.threshold * own["factor"]).abs()[:, :, None]
+        parameters = {key: context.weights[f"{context.name}.fire_{key}"] for key in keys}
+        c, limit = parameters["c"][:, :, None], (self.threshold * parameters["factor"]).abs()[:, :, None]
         distance = context.differences().abs().to(dtype)
         query, key = context.query_ids.to(dtype)[..., :, None], context.key_ids.to(dtype)[..., None, :]
         last = query if context.causal else torch.maximum(query, key)
@@ -51,8 +51,10 @@ class Fire(Position):
             distance, last = distance.flatten(1, 3), last.flatten(1, 2)  # rows and queries together
         ratio = _psi(c, distance) / (_psi(c, torch.maximum(last, limit)) + _EPSILON)
         # Not a matrix product: the bits of one with a single column depend on the number of members.
-        hidden = torch.relu(ratio[:, None] * own["in"][:, 0, :, None, None] + own["in_bias"][:, :, None, None])
-        out = product(own["out"].mT, hidden.flatten(2)) + own["out_bias"][:, :, None]
+        hidden = torch.relu(
+            ratio[:, None] * parameters["in"][:, 0, :, None, None] + parameters["in_bias"][:, :, None, None]
+        )
+        out = product(parameters["out"].mT, hidden.flatten(2)) + parameters["out_bias"][:, :, None]
         return Scores(bias=out.reshape(*out.shape[:2], -1, context.count, distance.shape[-1]).transpose(1, 2))
 
 

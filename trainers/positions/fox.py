@@ -45,8 +45,8 @@ class Fox(Position):
         else:
             seen, logs = context.allowed, logs[..., None, :]
             seen = torch.ones((), dtype=torch.bool, device=logs.device) if seen is None else seen
-            sums, own = cumulative_sums(
+            sums, at_query = cumulative_sums(
                 torch.where(seen, logs, 0.0).expand(*logs.shape[:3], context.count, -1), context
             )
-            bias = own - sums
+            bias = at_query - sums
         return Scores(bias=bias if context.causal else -bias.abs())

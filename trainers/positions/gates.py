@@ -43,5 +43,5 @@ def cumulative_sums(values: Tensor, context: Context, dtype: torch.dtype | None 
     sums = values.cumsum(dim=-1, dtype=dtype)
     if context.causal:  # values after the query's own key are zero
         return sums, sums[..., -1:]
-    own = torch.arange(context.first, context.first + context.count, device=sums.device)[:, None]
-    return sums, sums.gather(-1, own.expand(*sums.shape[:-1], 1))
+    query = torch.arange(context.first, context.first + context.count, device=sums.device)[:, None]
+    return sums, sums.gather(-1, query.expand(*sums.shape[:-1], 1))

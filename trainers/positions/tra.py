@@ -86,8 +86,8 @@ class ThresholdRelative(Position):
         """Return the distance of each key, 1 for the nearest one; meaningless for dropped keys."""
         if self.distance == "absolute":
             return context.differences().abs().to(dtype) + 1
-        sums, own = cumulative_sums(counted, context, dtype)
-        return own + 1 - sums if context.causal else (own - sums).abs() + 1
+        sums, at_query = cumulative_sums(counted, context, dtype)
+        return at_query + 1 - sums if context.causal else (at_query - sums).abs() + 1
 
     def _gate(self, context: Context, dtype: torch.dtype) -> Tensor | None:
         """Return delta <= 0, broadcastable to (M, B, H, T, K)."""

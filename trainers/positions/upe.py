@@ -41,6 +41,6 @@ class Upe(Position):
         relative = table.shape[1] - self.uniform
         rows = context.differences() + relative // 2
         key = context.key_ids if context.ids is None else context.key_ids[:, :, None, None, :]
-        own = relative + self.uniform - 1 - key  # the first position is the most significant digit
-        rows = torch.where(key < self.uniform, own.clamp(min=0), rows)
+        distance = relative + self.uniform - 1 - key  # the first position is the most significant digit
+        rows = torch.where(key < self.uniform, distance.clamp(min=0), rows)
         return Scores(bias=pairwise_scores(context.q, table, rows))

@@ -194,8 +194,8 @@ def _computes_known_answers(library: ctypes.CDLL) -> bool:
     for block, site, step, stream, seed, expected in _KNOWN:
         key, at = (ctypes.c_int64 * 1)(seed), (ctypes.c_int64 * 1)(step)
         for lane, word in enumerate(expected):
-            place = lane * 2**32 + block
-            library.lengthwise_words(out, key, at, 0, 1, site, stream, 2**32, place, place + 1)
+            counter = lane * 2**32 + block
+            library.lengthwise_words(out, key, at, 0, 1, site, stream, 2**32, counter, counter + 1)
             if out[0] != word:
                 return False
     library.lengthwise_sequential(out, (ctypes.c_int64 * 3)(2**31, 2**31, 0), 1, 1, 4, 3)

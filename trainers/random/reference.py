@@ -62,8 +62,8 @@ def draw_prefixes(words: Tensor, n: int) -> Tensor:
             entry = entry + (entry >= low)
         drawn.append(entry)
         rest = entry
-        for place, low in enumerate(taken):
-            taken[place], rest = torch.minimum(low, rest), torch.maximum(low, rest)
+        for number, low in enumerate(taken):
+            taken[number], rest = torch.minimum(low, rest), torch.maximum(low, rest)
         taken.append(rest)
     return torch.stack(drawn, dim=-1)
 

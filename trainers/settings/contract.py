@@ -22,14 +22,14 @@ def contract_problems(kind: str, cls: type[Any], base: type[Any], hints: dict[st
     for name in dir(base):
         if name.startswith("_") or name in declared:
             continue
-        meant, own = getattr_static(base, name), getattr_static(cls, name)
-        if getattr(own, "__isabstractmethod__", False):
+        meant, override = getattr_static(base, name), getattr_static(cls, name)
+        if getattr(override, "__isabstractmethod__", False):
             yield f"{cls.__name__} has no {'method ' if isroutine(meant) else ''}{name}"
-        elif own is not meant and (problem := _override_problem(meant, own)):
+        elif override is not meant and (problem := _override_problem(meant, override)):
             yield f"{cls.__name__}.{name} {problem}"
     if kind == "task":
-        own = {name for name in _DRAWING if getattr_static(cls, name) is not getattr_static(base, name)}
-        if not own & {"draw_rows"} and len(own) < 2:
+        override = {name for name in _DRAWING if getattr_static(cls, name) is not getattr_static(base, name)}
+        if not override & {"draw_rows"} and len(override) < 2:
             yield f"{cls.__name__} has no method draw_rows; allowed: draw_rows, or both sample and evaluation_batches"
 
 
@@ -49,17 +49,17 @@ def _field_problem(kind: str, item: Field[Any], type_hint: Any) -> str | None:
     return None
 
 
-def _override_problem(meant: Any, own: Any) -> str | None:
+def _override_problem(meant: Any, override: Any) -> str | None:
     """Return what is wrong with an attribute that overrides one of the base class, None if nothing."""
-    if isroutine(meant) != isroutine(own):
+    if isroutine(meant) != isroutine(override):
         return "is not a method" if isroutine(meant) else "is a method; write @property above it"
     if not isroutine(meant) or isinstance(meant, classmethod | staticmethod):
         return None
     call = signature(meant)
     try:
-        signature(own).bind(*call.parameters)
+        signature(override).bind(*call.parameters)
     except TypeError:
-        return f"takes {_argument_names(signature(own))}, but is called with {_argument_names(call)}"
+        return f"takes {_argument_names(signature(override))}, but is called with {_argument_names(call)}"
     return None
 
 

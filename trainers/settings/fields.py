@@ -230,8 +230,12 @@ def type_hints(cls: type) -> dict[str, Any]:
         nested = {item.name for item in settings_fields(cls) if is_nested(item)}
         hints: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
-            own = {name: hint for name, hint in vars(base).get("__annotations__", {}).items() if name not in nested}
-            hints |= typing.get_type_hints(type("", (), {"__annotations__": own, "__module__": base.__module__}))
+            annotations = {
+                name: hint for name, hint in vars(base).get("__annotations__", {}).items() if name not in nested
+            }
+            hints |= typing.get_type_hints(
+                type("", (), {"__annotations__": annotations, "__module__": base.__module__})
+            )
         return hints
 
     return _cached_on_class(cls, "_resolved_hints", resolve)  # type: ignore[no-any-return]

@@ -43,5 +43,5 @@ class Decoding:
         count = logits_MBV.shape[-1]
         best = torch.topk(logits_MBV.double(), min(self.top_k or count, count), dim=-1)
         reached = torch.softmax(best.values / self.temperature, dim=-1).cumsum(dim=-1)
-        place = (reached[..., :-1] < uniform_MB[..., None]).sum(dim=-1, keepdim=True)
-        return torch.gather(best.indices, -1, place)[..., 0]
+        rank = (reached[..., :-1] < uniform_MB[..., None]).sum(dim=-1, keepdim=True)
+        return torch.gather(best.indices, -1, rank)[..., 0]

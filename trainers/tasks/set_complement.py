@@ -133,10 +133,10 @@ class SetComplement(Task):
 
     def _present(self, tokens: Tensor) -> Tensor:
         """Return whether each token has occurred up to each position, bool (S, B, T, V)."""
-        place = torch.arange(tokens.shape[-1], device=tokens.device)
-        never = place.new_full((*tokens.shape[:-1], self.vocabulary), tokens.shape[-1])
-        first = never.scatter_reduce(-1, tokens, place.expand_as(tokens), "amin")
-        return first[..., None, :] <= place[:, None]
+        position = torch.arange(tokens.shape[-1], device=tokens.device)
+        never = position.new_full((*tokens.shape[:-1], self.vocabulary), tokens.shape[-1])
+        first = never.scatter_reduce(-1, tokens, position.expand_as(tokens), "amin")
+        return first[..., None, :] <= position[:, None]
 
 
 def _every_input(vocabulary: int, length: int) -> tuple[tuple[int, ...], ...]:

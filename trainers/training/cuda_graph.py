@@ -64,16 +64,16 @@ class CudaGraphStep:
         if len(self.graphs) == MAX_GRAPHS:
             self._notice_once(f"batches have more than {MAX_GRAPHS} different shapes")
             return False
-        own = [batch.clone() for batch in batches]
+        copies = [batch.clone() for batch in batches]
         graph, first = torch.cuda.CUDAGraph(), next(iter(self.graphs.values()), None)
         try:
             with torch.cuda.graph(graph, pool=first and first[0].pool()):
-                self._learn(state, own)
+                self._learn(state, copies)
         except RuntimeError as error:
             CudaGraphStep.failed = True
             self._notice_once(str(error).splitlines()[0])
             return False
-        self.graphs[key] = graph, [tensor for batch in own for tensor in batch.tensors()]
+        self.graphs[key] = graph, [tensor for batch in copies for tensor in batch.tensors()]
         return True
 
     def _notice_once(self, reason: str) -> None:

@@ -54,22 +54,22 @@ def join_earlier(
     for folder, name in earlier:
         snapshot, names, damaged = newest[folder]
         notices += [text for text in damaged if text not in notices]
-        (own,) = member_names([name])
-        if snapshot is None or own not in names or snapshot.compiled != compiled or snapshot.step > most:
-            return None, [*notices, f"{folder} has no usable state of {own}: the pack starts from step 0"]
-        rows.append((snapshot, names.index(own)))
+        (member_name,) = member_names([name])
+        if snapshot is None or member_name not in names or snapshot.compiled != compiled or snapshot.step > most:
+            return None, [*notices, f"{folder} has no usable state of {member_name}: the pack starts from step 0"]
+        rows.append((snapshot, names.index(member_name)))
     states = {(checkpoint.step, len(checkpoint.evaluations), tuple(checkpoint.parameters)) for checkpoint, _ in rows}
     if len(states) > 1:
         return None, [*notices, "the kept states of its members are of different steps: the pack starts from step 0"]
     first = rows[0][0]
     arrays = {
-        name: np.stack([checkpoint.arrays[name][place] for checkpoint, place in rows]) if value.ndim else value
+        name: np.stack([checkpoint.arrays[name][row] for checkpoint, row in rows]) if value.ndim else value
         for name, value in first.arrays.items()
     }
     read = {id(checkpoint): [Evaluation.from_bytes(data) for data in checkpoint.evaluations] for checkpoint, _ in rows}
     evaluations = [
-        _join([(read[id(checkpoint)][place], member) for checkpoint, member in rows]).to_bytes()
-        for place in range(len(first.evaluations))
+        _join([(read[id(checkpoint)][row], member) for checkpoint, member in rows]).to_bytes()
+        for row in range(len(first.evaluations))
     ]
     return replace(first, arrays=arrays, evaluations=evaluations), notices
 

@@ -185,8 +185,8 @@ def _write_buffers(on: Tensor | None, buffers: Sequence[Tensor], updates: Sequen
     """Overwrite buffers with their updates for members that are `on`."""
     # Clone an update that aliases another buffer, which is overwritten before it is read.
     separate = [
-        new.clone() if any(new is other for other in buffers if other is not own) else new.to(own.dtype)
-        for own, new in zip(buffers, updates, strict=True)
+        new.clone() if any(new is other for other in buffers if other is not old) else new.to(old.dtype)
+        for old, new in zip(buffers, updates, strict=True)
     ]
     for buffer, updated in zip(buffers, separate, strict=True):
         _write_active(on, buffer, updated)

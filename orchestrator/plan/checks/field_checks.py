@@ -113,8 +113,8 @@ def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
         for problem in trainer_of(spec.sections).single_problems(sections):
             if _uncertain(problem.key, findings):
                 continue
-            own = next((key for key in values if within(problem.key, key)), None)
-            at = f"search.listed[{index}].{problem.key}" if own else problem.key
+            listed_key = next((key for key in values if within(problem.key, key)), None)
+            at = f"search.listed[{index}].{problem.key}" if listed_key else problem.key
             findings.report(replace(problem, given=lookup(sections, problem.key)), at)
             yield problem.key
 

@@ -34,8 +34,8 @@ def make_table_of_rows(
     """Return tidy rows: places in the members, averages and metrics, lengths, values."""
     (members, averages, metrics), (member_R, average_R, metric_R, length_R, value_R) = names, rows
     configurations = list(dict.fromkeys(name for name, _ in members))
-    place = {name: index for index, name in enumerate(configurations)}
-    config_M = np.array([place[name] for name, _ in members], dtype=np.int32)
+    index_of = {name: index for index, name in enumerate(configurations)}
+    config_M = np.array([index_of[name] for name, _ in members], dtype=np.int32)
     seed_M = np.array([seed for _, seed in members], dtype=np.int64)
     columns = [
         _named(config_M[member_R], configurations),

@@ -40,8 +40,8 @@ def add_searched_values(curves: pd.DataFrame, state: SweepState) -> pd.DataFrame
     import pandas as pd
 
     categories = list(curves["config_id"].cat.categories)
-    place = {name: index for index, name in enumerate(state.configurations)}
-    rows = np.array([place[name] for name in categories], dtype=np.int64)[curves["config_id"].cat.codes.to_numpy()]
+    index_of = {name: index for index, name in enumerate(state.configurations)}
+    rows = np.array([index_of[name] for name in categories], dtype=np.int64)[curves["config_id"].cat.codes.to_numpy()]
     numbers = pd.Series([configuration.number for configuration in state.configurations.values()], dtype="int64")
     added = {"number": numbers, **searched_columns(state)}
     columns = {key: column.take(rows).set_axis(curves.index) for key, column in added.items()}

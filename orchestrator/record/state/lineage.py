@@ -52,10 +52,10 @@ def relative(folder: Path) -> Relative:
     first = read_first_record(folder)
     if problem := find_problem(first.kind, first.fields):
         raise DamagedLedger(folder / LEDGER_FILE, 1, problem)
-    own, origin = Identity(first.fields["name"], first.fields["spec_hash"]), first.fields["provenance"]
+    identity, origin = Identity(first.fields["name"], first.fields["spec_hash"]), first.fields["provenance"]
     confirms, continues = origin.get(CONFIRMS), (origin.get(CONTINUES) or {}).get("folder")
-    parent, root = (_identity(confirms), _identity(confirms["root"])) if confirms else (None, own)
-    return Relative(folder=folder, identity=own, confirms=confirms, parent=parent, root=root, continues=continues)
+    parent, root = (_identity(confirms), _identity(confirms["root"])) if confirms else (None, identity)
+    return Relative(folder=folder, identity=identity, confirms=confirms, parent=parent, root=root, continues=continues)
 
 
 def _identity(named: dict[str, Any]) -> Identity:
@@ -71,9 +71,9 @@ def read_relatives(storage: Path, *, strict: bool) -> Iterator[Relative]:
 
 def confirmations_of(state: SweepState) -> list[Relative]:
     """Return the sweeps beside `state` that confirm it, by name."""
-    own = Identity(state.name, state.spec_hash)
+    identity = Identity(state.name, state.spec_hash)
     beside = read_relatives(state.folder.resolve().parent, strict=False)
-    return [sweep for sweep in beside if sweep.parent == own]
+    return [sweep for sweep in beside if sweep.parent == identity]
 
 
 def searches_of(state: SweepState) -> list[Relative]:
@@ -118,14 +118,14 @@ def seeds_of_others(state: SweepState, *, strict: bool) -> dict[int, str]:
     Ledgers in the storage folder that cannot be read are an error if `strict`, else left out.
     """
     used: dict[int, str] = {}
-    own, here = relative(state.folder), state.folder.resolve()
+    this_sweep, here = relative(state.folder), state.folder.resolve()
     for sweep in read_relatives(here.parent, strict=strict):
-        if sweep.root == own.root and sweep.folder.resolve() != here:
+        if sweep.root == this_sweep.root and sweep.folder.resolve() != here:
             with nullcontext() if strict else suppress(LedgerError):
                 seeds = sorted(planned_seeds(SweepState.load(sweep.folder)))
                 used |= {seed: sweep.identity.sweep for seed in seeds if seed not in used}
-    earlier = (own.confirms or {}).get("used_seeds", ())  # also of sweeps that are no longer there
-    return used | {seed: own.root.sweep for seed in earlier if seed not in used}
+    earlier = (this_sweep.confirms or {}).get("used_seeds", ())  # also of sweeps that are no longer there
+    return used | {seed: this_sweep.root.sweep for seed in earlier if seed not in used}
 
 
 def earlier_states(state: SweepState, pack: PackState) -> list[list[tuple[str, str, int]]]:
@@ -135,9 +135,9 @@ def earlier_states(state: SweepState, pack: PackState) -> list[list[tuple[str, s
     first, then the packs of the sweep that this one continues.
     """
     folder = state.folder.resolve() / "checkpoints"
-    own = [[(str(folder / name), config_id, seed) for config_id, seed in pack.members] for name in pack.earlier]
+    states = [[(str(folder / name), config_id, seed) for config_id, seed in pack.members] for name in pack.earlier]
     continued = _continued_states(state, pack.members)
-    return own if continued is None else [*own, continued]
+    return states if continued is None else [*states, continued]
 
 
 def has_checkpoint(state: SweepState, pack: PackState) -> bool:

@@ -139,7 +139,9 @@ def _describe_seeds(failed: Sequence[tuple[Row, int]]) -> str:
     seeds: dict[int, list[int]] = {}
     for row, seed in failed:
         seeds.setdefault(row.number, []).append(seed)
-    texts = [f"{label(number)} seed{'s'[: len(own) > 1]} {spans(own)}" for number, own in sorted(seeds.items())]
+    texts = [
+        f"{label(number)} seed{'s'[: len(listed) > 1]} {spans(listed)}" for number, listed in sorted(seeds.items())
+    ]
     return first_few(texts, MOST_NAMED)
 
 

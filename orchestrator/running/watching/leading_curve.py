@@ -30,7 +30,7 @@ def leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
     except (LengthwiseError, KeyError) as error:  # KeyError: a ledger whose metric was not measured
         return [("its median curve", f"cannot be read: {error}")]
     places = np.unique(np.linspace(0, len(band.lengths) - 1, min(MOST, len(band.lengths))).round().astype(int))
-    values = ", ".join(f"{band.lengths[place]}: {three_digits(band.median[place])}" for place in places)
+    values = ", ".join(f"{band.lengths[index]}: {three_digits(band.median[index])}" for index in places)
     return [(f"median of {label(best.number)}", f"{objective.metric} ({objective.average}) by length: {values}")]
 
 

@@ -42,14 +42,14 @@ def add(first: Tensor, second: Tensor) -> Tensor:
 def cascade_length(sums: Tensor) -> Tensor:
     """Return the longest cascade, int64 (...): 1 + the pairs of exactly 9 directly above a pair of 10 or more."""
     decided = _nearest_decided(sums)
-    place = torch.arange(1, sums.shape[-1] + 1, device=sums.device)
-    return torch.where((decided & 1) == 1, place - (decided >> 1) + 1, 0).amax(dim=-1)
+    position = torch.arange(1, sums.shape[-1] + 1, device=sums.device)
+    return torch.where((decided & 1) == 1, position - (decided >> 1) + 1, 0).amax(dim=-1)
 
 
 def carry_run(sums: Tensor) -> Tensor:
     """Return the longest run of adjacent pairs that each sum to 10 or more, int64 (...)."""
-    place = torch.arange(1, sums.shape[-1] + 1, device=sums.device)
-    return (place - torch.where(sums < 10, place, 0).cummax(dim=-1).values).amax(dim=-1)
+    position = torch.arange(1, sums.shape[-1] + 1, device=sums.device)
+    return (position - torch.where(sums < 10, position, 0).cummax(dim=-1).values).amax(dim=-1)
 
 
 def multiply(first: Tensor, second: Tensor) -> Tensor:
@@ -75,14 +75,14 @@ def shift_digits(digits: Tensor, by: Tensor) -> Tensor:
 
 def digit_count(digits: Tensor) -> Tensor:
     """Return the number of digits without leading zeros, int64 (...); 1 for the number 0."""
-    place = torch.arange(1, digits.shape[-1] + 1, device=digits.device)
-    return torch.where(digits > 0, place, 0).amax(dim=-1).clamp(min=1)
+    position = torch.arange(1, digits.shape[-1] + 1, device=digits.device)
+    return torch.where(digits > 0, position, 0).amax(dim=-1).clamp(min=1)
 
 
 def write_digits(digits: Tensor, count: Tensor) -> Tensor:
     """Return tokens (..., W) in reading order: pads, then the lowest `count` (...) digits."""
-    place = torch.arange(digits.shape[-1], device=digits.device)
-    return torch.where(place < count[..., None], digits, PAD).flip(-1)
+    position = torch.arange(digits.shape[-1], device=digits.device)
+    return torch.where(position < count[..., None], digits, PAD).flip(-1)
 
 
 def read_digits(tokens: Tensor) -> Tensor:
@@ -120,5 +120,5 @@ def _are_all_digits(columns: Tensor) -> bool:
 
 def _nearest_decided(sums: Tensor) -> Tensor:
     """Return twice the place (from 1) of the nearest pair at or below that does not sum to 9, plus 1 if it carries."""
-    place = torch.arange(1, sums.shape[-1] + 1, device=sums.device)
-    return torch.where(sums == 9, 0, 2 * place + (sums >= 10)).cummax(dim=-1).values
+    position = torch.arange(1, sums.shape[-1] + 1, device=sums.device)
+    return torch.where(sums == 9, 0, 2 * position + (sums >= 10)).cummax(dim=-1).values

@@ -154,10 +154,10 @@ class PaddedAddition(PaddedNumbers):
         """Cut each number (S, B, train_digits) of these rows (S, B), None for all, to a random number of low digits."""
         if not self.uniform_lengths:
             return pairs
-        batch, place = pairs[0].shape[1], torch.arange(self.train_digits, device=pairs[0].device)
+        batch, position = pairs[0].shape[1], torch.arange(self.train_digits, device=pairs[0].device)
         most = (draws.bits(_DIGITS, (batch, 2)) * self.train_digits) >> 32
         most = most if rows is None else torch.where(rows[..., None], most, self.train_digits)
-        first, second = (torch.where(place <= most[..., number, None], pairs[number], 0) for number in (0, 1))
+        first, second = (torch.where(position <= most[..., number, None], pairs[number], 0) for number in (0, 1))
         return first, second
 
     def _uniform_pairs(self, draws: Draws, site: int, batch: int, digits: int) -> tuple[Tensor, Tensor]:

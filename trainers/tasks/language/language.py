@@ -112,8 +112,8 @@ class Language(Task):
 
     def windows(self, split: str, starts_SB: Tensor, length: int | None = None) -> Batch:
         """Return windows of a split of the text that start at these places, by default of the trained length."""
-        place = torch.arange((length or self.train_window) + 1, device=starts_SB.device)
-        ids = self.text.ids(split, starts_SB[..., None] + place)
+        position = torch.arange((length or self.train_window) + 1, device=starts_SB.device)
+        ids = self.text.ids(split, starts_SB[..., None] + position)
         return Batch(ids[..., :-1], ids[..., 1:])
 
     def sample(self, stream: Stream, rows: int) -> Batch:

@@ -164,8 +164,8 @@ def last_writes(instructions: Tensor) -> Tensor:
     >>> last_writes(torch.tensor([WRITE, IGNORE, WRITE, READ, IGNORE])).tolist()
     [0, 0, 2, 2, 2]
     """
-    place = torch.arange(instructions.shape[-1], device=instructions.device)
-    return torch.where(instructions == WRITE, place, 0).cummax(dim=-1).values
+    position = torch.arange(instructions.shape[-1], device=instructions.device)
+    return torch.where(instructions == WRITE, position, 0).cummax(dim=-1).values
 
 
 def _count(where_MBT: Tensor) -> Tensor:

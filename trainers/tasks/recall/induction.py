@@ -40,16 +40,16 @@ class Induction(Strings):
             asked = string.gather(-1, at[..., None])
             others = 1 + draw_below(draws, site + 2, (count_SB.shape[1], longest), self.symbols - 1)
             elsewhere = FIRST_SYMBOL + (asked - FIRST_SYMBOL + others) % self.symbols
-            place = torch.arange(longest, device=string.device)
-            string = torch.where(place == at[..., None], asked, elsewhere)
+            position = torch.arange(longest, device=string.device)
+            string = torch.where(position == at[..., None], asked, elsewhere)
         return self.question_parts(string, count_SB, at)
 
     def question_parts(self, string_SBN: Tensor, count_SB: Tensor, at_SB: Tensor) -> tuple[list[Part], list[Part]]:
         """Return the parts of prompts and answers that ask for the symbol at `at_SB`, before the last symbol."""
         asked = string_SBN.gather(-1, at_SB[..., None])
-        place = torch.arange(string_SBN.shape[-1], device=string_SBN.device)
-        there = (string_SBN == asked) & (place < count_SB[..., None] - 1)
-        latest = torch.where(there, place, 0).amax(dim=-1, keepdim=True)
+        position = torch.arange(string_SBN.shape[-1], device=string_SBN.device)
+        there = (string_SBN == asked) & (position < count_SB[..., None] - 1)
+        latest = torch.where(there, position, 0).amax(dim=-1, keepdim=True)
         answer = string_SBN.gather(-1, latest + 1)
         single = torch.ones_like(count_SB)
         prompt = [one_token(BEGIN, count_SB), (string_SBN, count_SB), one_token(SEPARATOR, count_SB), (asked, single)]

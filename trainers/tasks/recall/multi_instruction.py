@@ -75,8 +75,8 @@ class MultiInstruction(Strings):
         kth, successor = (which == INSTRUCTIONS.index(name) for name in ("kth_marked", "successor_of_marked"))
         marks = torch.where(kth, self.marked + 1, torch.where(successor, 1, 0))
         candidates = torch.where(successor, count_SB - 1, count_SB)
-        place = torch.arange(longest, device=which.device)
-        words = torch.where(place < candidates[..., None], draws.bits(site + 1, (rows, longest)), 2**32)
+        position = torch.arange(longest, device=which.device)
+        words = torch.where(position < candidates[..., None], draws.bits(site + 1, (rows, longest)), 2**32)
         some = words.argsort(dim=-1, stable=True)[..., : self.marked + 1]  # of the candidates, in random order
         real = torch.arange(some.shape[-1], device=some.device) < torch.minimum(marks, candidates)[..., None]
         string = self.strings(draws, site + 2, count_SB, longest)
@@ -90,12 +90,12 @@ class MultiInstruction(Strings):
         marked = marked_SBK.sort(dim=-1).values
         missing = torch.full_like(marked[..., :1], longest)
         kth = marked[..., self.marked - 1] if marked.shape[-1] >= self.marked else missing[..., 0]
-        last, place = count_SB - 1, torch.arange(longest, device=which_SB.device)
-        single, start = (count_SB > 0).long(), torch.zeros_like(place)
-        ends = torch.where(place == 0, last[..., None], torch.where(place == last[..., None], 0, place))
+        last, position = count_SB - 1, torch.arange(longest, device=which_SB.device)
+        single, start = (count_SB > 0).long(), torch.zeros_like(position)
+        ends = torch.where(position == 0, last[..., None], torch.where(position == last[..., None], 0, position))
         answers = {
-            "copy": (place, count_SB),
-            "reverse": (last[..., None] - place, count_SB),
+            "copy": (position, count_SB),
+            "reverse": (last[..., None] - position, count_SB),
             "first": (start, single),
             "last": (last[..., None] + start, single),
             "kth_marked": (kth[..., None] + start, (kth < longest).long()),
@@ -108,7 +108,7 @@ class MultiInstruction(Strings):
             source = torch.where(here[..., None], answers[name][0], source)
             length = torch.where(here, answers[name][1], length)
         answer = string_SBN.gather(-1, source.clamp(0, longest - 1))
-        with_marks = string_SBN + self.symbols * (place == marked[..., None]).any(dim=-2)
+        with_marks = string_SBN + self.symbols * (position == marked[..., None]).any(dim=-2)
         instruction = (self.outputs + self.symbols + which_SB)[..., None]
         prompt = [one_token(BEGIN, count_SB), (instruction, torch.ones_like(count_SB)), (with_marks, count_SB)]
         return [*prompt, one_token(SEPARATOR, count_SB)], [(answer, length), one_token(END, count_SB)]

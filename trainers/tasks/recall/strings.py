@@ -115,7 +115,7 @@ class Strings(Task):
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return tokens and targets of a row of the first seed as text, without the pads on the right."""
         tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
-        end = max((place for place, token in enumerate(tokens) if token != PAD), default=0) + 1
+        end = max((position for position, token in enumerate(tokens) if token != PAD), default=0) + 1
         return [self.format_symbol(token) for token in tokens[:end]], [
             self.format_symbol(token) for token in targets[:end]
         ]
@@ -131,10 +131,10 @@ class Strings(Task):
         width = self.width(longest)
         text = join_parts([*prompt, *answer], width + 1)
         first, answers = (torch.stack([count for _, count in part]).sum(dim=0)[..., None] for part in (prompt, answer))
-        first, place = first - 1, torch.arange(width, device=text.device)
-        scored = (place >= first) & (place < first + answers)
+        first, position = first - 1, torch.arange(width, device=text.device)
+        scored = (position >= first) & (position < first + answers)
         end = first + scored.sum(dim=-1, keepdim=True)
-        tokens = torch.where(place < torch.maximum(end, first + 1), text[..., :-1], PAD)
+        tokens = torch.where(position < torch.maximum(end, first + 1), text[..., :-1], PAD)
         return Batch(tokens, torch.where(scored, text[..., 1:], IGNORED))
 
     def strings(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> Tensor:

@@ -68,14 +68,14 @@ def write_answers(
         return Text(*question, answer, torch.full_like(label, 2))
     # Nodes with marks between them, `;`, the label and the end mark, and the field of each, (S, B, 2 P + 2).
     nodes, steps = nodes_SBP.shape[-1], steps_SB[..., None]
-    place = torch.arange(2 * nodes + 2, device=label.device).expand(*label.shape[:2], -1)
-    node = nodes_SBP.gather(-1, (place // 2).clamp(max=nodes - 1))
-    way = torch.where(place % 2 == 0, node, EDGE if form == "full" else STATE)
-    fields = torch.where(place <= 2 * steps, place % 2, _MARK)
-    way = torch.where(place == 2 * steps + 1, SEPARATOR, way)
-    way = torch.where(place == 2 * steps + 2, label, way)
-    way = torch.where(place == 2 * steps + 3, END, way)
-    fields = torch.where(place == 2 * steps + 2, _LABEL, fields)
+    position = torch.arange(2 * nodes + 2, device=label.device).expand(*label.shape[:2], -1)
+    node = nodes_SBP.gather(-1, (position // 2).clamp(max=nodes - 1))
+    way = torch.where(position % 2 == 0, node, EDGE if form == "full" else STATE)
+    fields = torch.where(position <= 2 * steps, position % 2, _MARK)
+    way = torch.where(position == 2 * steps + 1, SEPARATOR, way)
+    way = torch.where(position == 2 * steps + 2, label, way)
+    way = torch.where(position == 2 * steps + 3, END, way)
+    fields = torch.where(position == 2 * steps + 2, _LABEL, fields)
     number = torch.arange(nodes, device=label.device)
     length = torch.where(number < steps, 2, torch.where(number == steps, _TAIL, 0))
     states, fields = (of.unfold(-1, _TAIL, 2).clone() for of in (way, fields))
@@ -85,7 +85,7 @@ def write_answers(
 
 def _read_label(text: Tensor) -> tuple[Tensor, Tensor]:
     """Return whether an end mark follows another token, and the token before the first end mark, (M, B)."""
-    place = torch.arange(text.shape[-1], device=text.device)
-    first = torch.where(text == END, place, text.shape[-1]).amin(dim=-1)
+    position = torch.arange(text.shape[-1], device=text.device)
+    first = torch.where(text == END, position, text.shape[-1]).amin(dim=-1)
     before = (first - 1).clamp(min=0)
     return (first > 0) & (first < text.shape[-1]), text.gather(-1, before[..., None])[..., 0]

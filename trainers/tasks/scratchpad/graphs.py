@@ -38,8 +38,8 @@ class Graph:
     def shuffled(self, draws: Draws, site: int) -> "Graph":
         """Return the graph with its edges in random order; takes one site."""
         rows, edges = self.tails.shape[1:]
-        place = torch.arange(edges, device=self.tails.device)
-        word = torch.where(place < self.edges[..., None], draws.bits(site, (rows, edges)), _LARGEST)
+        number = torch.arange(edges, device=self.tails.device)
+        word = torch.where(number < self.edges[..., None], draws.bits(site, (rows, edges)), _LARGEST)
         at = argsort_smallest(word, edges)  # stable, so unused edges stay last
         return replace(self, tails=self.tails.gather(-1, at), heads=self.heads.gather(-1, at))
 

@@ -217,8 +217,8 @@ def _begin(text: Text, start: int | None) -> Tensor:
 def _shared(text: Text, start: int | None) -> list[Tokens]:
     """Return the tokens visible to every state: the question and the start mark."""
     length = text.question_length
-    place = torch.arange(text.question.shape[-1], device=length.device)
-    use = torch.where(place < (length[..., None] if text.given is None else text.given), GIVEN, ANSWER)
+    position = torch.arange(text.question.shape[-1], device=length.device)
+    use = torch.where(position < (length[..., None] if text.given is None else text.given), GIVEN, ANSWER)
     parts = [Tokens.build(text.question, length, torch.zeros_like(length), use=use)]
     if start is not None:
         parts.append(Tokens.build(*one_token(start, length), length))
@@ -228,9 +228,9 @@ def _shared(text: Text, start: int | None) -> list[Tokens]:
 def _states(text: Text, first_SBK: Tensor) -> Tokens:
     """Return all states, (S, B, K, W), each in a group of its own."""
     _, _, k, w = text.states.shape
-    number, place = (torch.arange(size, device=first_SBK.device) for size in (k, w))
+    number, position = (torch.arange(size, device=first_SBK.device) for size in (k, w))
     asked = 0 if text.question.shape[-1] or text.given is None else text.given  # in the first state
-    use = torch.where((number[:, None] == 0) & (place < asked), GIVEN, ANSWER)
+    use = torch.where((number[:, None] == 0) & (position < asked), GIVEN, ANSWER)
     field = 0 if text.field is None else text.field
     numbers = number[:, None]
     return Tokens.build(

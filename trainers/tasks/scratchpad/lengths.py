@@ -87,9 +87,9 @@ class Slice:
         length_SE = torch.cat([first_S1, others], dim=-1)
         counts = self.look_up(length_SE, transitions)
         ends = counts.cumsum(dim=-1)
-        place = torch.arange(self.rows, device=ends.device) + draw_below(draws, site + 2, (1,), counts[:, :1])
-        example = torch.searchsorted(ends, place, right=True)
-        return length_SE, example, place - (ends - counts).gather(-1, example)
+        row = torch.arange(self.rows, device=ends.device) + draw_below(draws, site + 2, (1,), counts[:, :1])
+        example = torch.searchsorted(ends, row, right=True)
+        return length_SE, example, row - (ends - counts).gather(-1, example)
 
 
 @lru_cache(maxsize=256)

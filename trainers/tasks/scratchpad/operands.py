@@ -62,12 +62,12 @@ def draw_operands(draws: Draws, site: int, count_SB: Tensor, canvas: int) -> Ope
 
     The draw of a row depends on the canvas, not on the numbers of digits of other rows.
     """
-    place, top = torch.arange(canvas, device=count_SB.device), count_SB[..., None] - 1
+    position, top = torch.arange(canvas, device=count_SB.device), count_SB[..., None] - 1
     numbers = []
     for number in range(OPERAND_SITES):
         words = draws.bits(site + number, (count_SB.shape[1], canvas))
-        leading = torch.where(place == top, 1 + ((words * 9) >> 32), 0)
-        numbers.append(torch.where(place < top, (words * 10) >> 32, leading))
+        leading = torch.where(position == top, 1 + ((words * 9) >> 32), 0)
+        numbers.append(torch.where(position < top, (words * 10) >> 32, leading))
     return add_numbers(numbers[0], numbers[1], count_SB)
 
 
@@ -95,10 +95,10 @@ def windows(total_SBD: Tensor, initial_SBA: Tensor, many: int) -> Tensor:
 
 def sum_alone(question_SBQ: Tensor, numbers: Operands, many_SB: Tensor, longest: int) -> Text:
     """Return the text of a question whose answer is `many` digits of the sum, at most longest + 1, and the end mark."""
-    place, last = torch.arange(longest + 2, device=many_SB.device), many_SB[..., None] - 1
-    at = (last - place).clamp(0, numbers.canvas).expand(*many_SB.shape, longest + 2)
+    position, last = torch.arange(longest + 2, device=many_SB.device), many_SB[..., None] - 1
+    at = (last - position).clamp(0, numbers.canvas).expand(*many_SB.shape, longest + 2)
     digits = TOKEN["0"] + torch.gather(numbers.total, -1, at)
-    answer = torch.where(place <= last, digits, torch.where(place == last + 1, TOKEN[END], TOKEN[PAD]))
+    answer = torch.where(position <= last, digits, torch.where(position == last + 1, TOKEN[END], TOKEN[PAD]))
     return Text(
         question=question_SBQ,
         question_length=torch.full_like(many_SB, question_SBQ.shape[-1]),

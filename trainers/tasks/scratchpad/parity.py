@@ -105,8 +105,8 @@ class Parity(ScratchpadTask):
             bit = torch.where(last, NUMBER["_"], ZERO + bits)
             mark = torch.where(last, NUMBER["."], NUMBER["#"])
             left, right, comma = (torch.full_like(mark, NUMBER[symbol]) for symbol in "[],")
-            place = (ZERO + places // 10, ZERO + places % 10)
-            states = torch.stack([left, *place, right, bit, comma, ZERO + parity, mark], dim=-1)
+            position = (ZERO + places // 10, ZERO + places % 10)
+            states = torch.stack([left, *position, right, bit, comma, ZERO + parity, mark], dim=-1)
         field = constant((0, 1, 1, 0, 2, 0, 3, 0), states.device).expand(*length.shape, STATE_WIDTH)
         return Text(
             question=canvas,

@@ -40,8 +40,8 @@ def draw_at_distance(draws: Draws, site: int, wanted_SB: Tensor, nodes: int, edg
     fits = (taken < TRIES)[..., None]
     every = of[..., None].expand(*of.shape, edges)
     tails, heads = (
-        torch.where(fits, drawn.gather(-2, every)[..., 0, :], constant(own, pair.device))
-        for drawn, own in zip((tails, heads), zip(*spare, strict=True), strict=True)
+        torch.where(fits, drawn.gather(-2, every)[..., 0, :], constant(fallback, pair.device))
+        for drawn, fallback in zip((tails, heads), zip(*spare, strict=True), strict=True)
     )
     stand_in = torch.where(wanted_SB > 0, wanted_SB, nodes - 1)  # from node 0
     chosen = torch.where(fits[..., 0], pair.gather(-1, of)[..., 0], stand_in)

@@ -139,7 +139,7 @@ def make_states(numbers: Operands, place_SBC: Tensor, initial_SBA: Tensor, longe
         for digits in (numbers.first, numbers.second)
     )
     places = (torch.gather(place_SBC, -1, (end - at).clamp(min=0)) for end in (count - 1, 2 * count))
-    place_a, place_b = (TOKEN["0"] + torch.stack([place // 10, place % 10], dim=-1) for place in places)
+    place_a, place_b = (TOKEN["0"] + torch.stack([position // 10, position % 10], dim=-1) for position in places)
     place_a = torch.where(over[..., None], written("-1", place_a), place_a)
     carry = TOKEN["0"] + numbers.carry[..., :many, None]
     opening, closing, c, r = (written(mark, first) for mark in "[]cr")

@@ -172,7 +172,7 @@ def _cycle_of_nodes(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int,
     >>> _cycle_of_nodes((2, 3))
     ((0, 0, 2, 2, 2), (2, 2, 3, 3, 3))
     """
-    firsts = [sum(sizes[:place]) for place in range(len(sizes))]
+    firsts = [sum(sizes[:number]) for number in range(len(sizes))]
     return tuple(first for first, size in zip(firsts, sizes, strict=True) for _ in range(size)), tuple(
         size for size in sizes for _ in range(size)
     )

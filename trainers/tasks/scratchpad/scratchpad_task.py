@@ -267,7 +267,7 @@ class ScratchpadTask(Task):
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return tokens and targets of a row of the first seed as text, without right pads; ~ is a masked target."""
         tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
-        end = max((place for place, token in enumerate(tokens) if token != PAD), default=0) + 1
+        end = max((position for position, token in enumerate(tokens) if token != PAD), default=0) + 1
         shown = ["~" if target == supervised.IGNORED else self.vocabulary[target] for target in targets[:end]]
         return [self.vocabulary[token] for token in tokens[:end]], shown
 
