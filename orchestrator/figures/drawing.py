@@ -31,7 +31,7 @@ FAILED_COLOUR = "#B00020"
 EDGE = 0.975  # height of crosses for values that are not finite, as a fraction of the axes
 SHARES = (-0.02, 1.02)  # limits of an axis of shares, on which lines at 0 and 1 can be seen
 PACKAGE = Path(__file__).parents[1]
-DECIDING = ("figures", "results", "statistics", "wording.py")  # parts of the package that determine what figures show
+DECIDING = ("figures", "results", "statistics", "text")  # parts of the package that determine what figures show
 
 
 def save(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:

@@ -47,7 +47,7 @@ def test_keys_that_differ_have_figures_of_their_own():
 
 def test_a_figure_is_drawn_again_when_any_source_behind_it_has_changed(saved, sources):
     assert saved("fact") and not saved("fact")
-    counted = ("results/scoring/length_groups.py", "wording.py")
+    counted = ("results/scoring/length_groups.py", "text/wording.py")
     modules = [*sources.glob("figures/**/*.py"), *(sources / path for path in counted)]
     assert {path.stem for path in modules} >= {"drawing", "on_axes", "effects", "wording"}
     for path in modules:
