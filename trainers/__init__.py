@@ -25,6 +25,7 @@ _MODULES = {
     "EvaluatedBatch": "trainers.metrics.metric",
     "Evaluation": "trainers.evaluation.results",
     "EvaluationBatch": "trainers.tasks.task",
+    "Loss": "trainers.optimization.loss",
     "MemberConfig": "trainers.config.member",
     "MemberResult": "trainers.evaluation.results",
     "Metric": "trainers.metrics.metric",

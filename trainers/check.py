@@ -1,4 +1,4 @@
-"""Checks of tasks, metrics, models, positions, optimizers, averages and schedules: some batches, steps, an evaluation.
+"""Checks of tasks, metrics, models, positions, optimizers, losses, averages and schedules, in some steps.
 
 `python -m trainers.check my_tasks` checks the classes that the module my_tasks (in the current folder, or installed)
 registers, and runs the examples of their docstrings. `lengthwise validate` and `run` call `check_task`,
@@ -98,6 +98,8 @@ def check_class(kind: str, name: str) -> list[str]:
         return problems + [problem for _, problem in check_metrics(MemberConfig.from_dict(sections))]
     if kind == "optimizer" and _has_defaults(kind, name):
         return problems + check_optimizer(registry.build(kind, {"name": name}))
+    if kind == "loss" and _has_defaults(kind, name):
+        return problems + check_model({**SMALL, "training": {**SMALL["training"], "loss": name}})
     if kind in ("average", "schedule") and _has_defaults(kind, name):
         setting = {"averages": {"raw": {}, name: {"kind": name}}} if kind == "average" else {"schedule": name}
         return problems + check_model({**SMALL, "training": {**SMALL["training"], **setting}})

@@ -73,8 +73,8 @@ def list_names(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="sweeps; examples; all; training, evaluation; task, model, position, optimizer, average, schedule, "
-            "curriculum."
+            help="sweeps; examples; all; training, evaluation; task, metric, model, position, optimizer, loss, "
+            "average, schedule, curriculum."
         ),
     ] = None,
     imports: options.Imports = None,

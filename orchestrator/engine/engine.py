@@ -117,7 +117,7 @@ class Engine:
 
     @one_thread()
     def try_out(self, member: MemberConfig, folder: Path | None) -> list[tuple[str, str]]:
-        """Try a task, optimizer or model of the user's own for a step, since shipped ones work, and added metrics."""
+        """Try what is the user's own of a member for a step, since shipped parts work, and added metrics."""
         if problems := self._try_parts(member):
             return problems
         return [(f"evaluation.metrics.{label}", problem) for label, problem in check_metrics(member)]
@@ -129,13 +129,16 @@ class Engine:
         optimizer = member.training.optimizer
         if _is_users_own(optimizer) and (problems := check_optimizer(optimizer)):
             return [("training.optimizer", f"optimizer {optimizer.name}: {problem}") for problem in problems]
+        # Added metrics are tried by themselves.
+        unmeasured = replace(member, evaluation=replace(member.evaluation, metrics=None)).to_dict()
+        loss = member.training.loss
+        if loss is not None and _is_users_own(loss) and (problems := check_model(unmeasured)):
+            return [("training.loss", f"loss {loss.name}: {problem}") for problem in problems]
         parts = [model, *_nested_settings(model)]
         if not any(map(_is_users_own, (task, *parts))):
             return []
         names = " with ".join(part.name for part in parts)
-        # Added metrics are tried by themselves.
-        unmeasured = replace(member, evaluation=replace(member.evaluation, metrics=None))
-        return [("model.name", f"model {names}: {problem}") for problem in check_model(unmeasured.to_dict())]
+        return [("model.name", f"model {names}: {problem}") for problem in check_model(unmeasured)]
 
     def sources(self, members: Iterable[MemberConfig], folder: Path | None) -> list[Source]:
         """Return the files of data; those up to LARGEST_COPY bytes are copied, others are read where they are."""

@@ -186,6 +186,7 @@ def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
         ("model", "running_mean"),
         ("model", "settling"),
         ("optimizer", "sam"),
+        ("loss", "sparse"),
         ("metric", "right_margin"),
     ],
 )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trainers.models.model import Model
     from trainers.optimization.averaging import Average
     from trainers.optimization.curricula import Curriculum
+    from trainers.optimization.loss import Loss
     from trainers.optimization.optimizer import Optimizer
     from trainers.optimization.schedules import Schedule
     from trainers.tasks.metrics import RecordedMetric
@@ -41,6 +42,9 @@ class TrainingConfig(Settings):
     steps: int = setting(low=1, below=2**32, help="optimiser steps")
     batch_size: int = setting(low=1, help="samples per step")
     optimizer: Optimizer = setting("adamw", kind="optimizer", bare=True, help="how a gradient becomes a step")
+    loss: Loss | None = setting(
+        None, kind="loss", bare=True, help="what training minimizes; null: the loss of the task"
+    )
     learning_rate: float = setting(low=0.0, member=True, help="learning rate before its schedule")
     weight_decay: float = setting(0.0, low=0.0, member=True, help="decoupled weight decay")
     betas: tuple[float, float] = setting((0.9, 0.99), low=0.0, below=1.0, member=True, help="AdamW moment decays")

@@ -50,6 +50,9 @@ class Pack:
         betas = torch.tensor([member.training.betas for member in members], dtype=torch.float64, device=device)
         self.h["beta1"], self.h["beta2"] = (beta.contiguous() for beta in (betas[:, :1], betas[:, 1:]))
         self.optimizer_h = self._columns([member.training.optimizer for member in members])
+        self.loss = first.training.loss
+        losses = [member.training.loss for member in members if member.training.loss is not None]
+        self.loss_h = self._columns(losses) if losses else {}
         rates = self._columns([member.model for member in members]).get("dropout")
         dropping = rates is not None and any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
         self.drops = rates[:, 0] if rates is not None and dropping else None
@@ -81,6 +84,7 @@ class Pack:
         few._seed([self.members[number] for number in places])
         few.h = {name: column[index] for name, column in self.h.items()}
         few.optimizer_h = {name: column[index] for name, column in self.optimizer_h.items()}
+        few.loss_h = {name: column[index] for name, column in self.loss_h.items()}
         few.average_h = tuple({name: column[index] for name, column in h.items()} for h in self.average_h)
         few.drops = None if self.drops is None else self.drops[index]
         few.cached_inputs = {}
@@ -93,7 +97,7 @@ class Pack:
 
     def tensors(self) -> list[Tensor]:
         """Return the member hyperparameters and seeds: tensors whose first dimension is M or S."""
-        columns = [column for h in (self.h, self.optimizer_h, *self.average_h) for column in h.values()]
+        columns = [column for h in (self.h, self.optimizer_h, self.loss_h, *self.average_h) for column in h.values()]
         return [*columns, *self.indexed, *([] if self.drops is None else [self.drops])]
 
     def _columns(self, settings: Sequence[Settings]) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ from dataclasses import Field, fields
 from inspect import Parameter, Signature, getattr_static, isroutine, signature
 from typing import Any
 
-MEMBER_FIELDS = {("model", "dropout")}  # may differ between members, besides those of averages and optimizers
+MEMBER_FIELDS = {("model", "dropout")}  # may differ between members, besides those of averages, optimizers and losses
 _DRAWING = ("draw_rows", "sample", "evaluation_batches")  # the first is required unless both others are overridden
 COLUMNS = (int, float)  # types of a member hyperparameter of these: it becomes a column of numbers
 
@@ -42,7 +42,7 @@ def _field_problem(kind: str, item: Field[Any], type_hint: Any) -> str | None:
         if is_member and item.metadata.get("variant") is not None:
             return None
         return f"is not declared with trainers.models.{item.name}.{item.name}_rate(), so it would not reach the {kind}"
-    if is_member and kind not in ("average", "optimizer"):
+    if is_member and kind not in ("average", "optimizer", "loss"):
         return f"is declared with member=True, but a {kind} has one value for the whole pack; remove member=True"
     if is_member and type_hint not in COLUMNS:
         return "is declared with member=True, which is only allowed for int and float fields"

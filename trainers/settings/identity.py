@@ -64,7 +64,7 @@ def _without_absent(
             if item.metadata["member"] and entry(item, None) is NOTHING:
                 continue
             mine, other = plain_value(value, nested), _plain_absent(item)
-            if item.metadata["bare"] and mine.keys() == {"name"}:
+            if item.metadata["bare"] and mine is not None and mine.keys() == {"name"}:
                 mine = mine["name"]
         else:
             mine, other = entry(item, value), NOTHING if absent is NOTHING else entry(item, absent)

@@ -1,4 +1,4 @@
-"""Registry of tasks, metrics, models, positions, optimizers, averages, schedules and curricula by name."""
+"""Registry of tasks, metrics, models, positions, optimizers, losses, averages, schedules and curricula by name."""
 
 import importlib
 import pkgutil
@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast, get_type_hints
 from trainers.errors import ConfigError, Problem, nearest
 from trainers.settings.contract import contract_problems
 
-KINDS = ("task", "metric", "model", "position", "optimizer", "average", "schedule", "curriculum")
+KINDS = ("task", "metric", "model", "position", "optimizer", "loss", "average", "schedule", "curriculum")
 _classes: dict[str, dict[str, type[Any]]] = {kind: {} for kind in KINDS}
 _homes = {  # of each kind: where its classes are, and module and name of their base class
     "task": ("trainers.tasks", "trainers.tasks.task", "Task"),
@@ -18,6 +18,7 @@ _homes = {  # of each kind: where its classes are, and module and name of their 
     "model": ("trainers.models", "trainers.models.model", "Model"),
     "position": ("trainers.positions", "trainers.positions.position", "Position"),
     "optimizer": ("trainers.optimization.optimizers", "trainers.optimization.optimizer", "Optimizer"),
+    "loss": ("trainers.optimization.losses", "trainers.optimization.loss", "Loss"),
     "average": ("trainers.optimization.averaging", "trainers.optimization.averaging", "Average"),
     "schedule": ("trainers.optimization.schedules", "trainers.optimization.schedules", "Schedule"),
     "curriculum": ("trainers.optimization.curricula", "trainers.optimization.curricula", "Curriculum"),

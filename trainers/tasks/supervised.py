@@ -22,7 +22,7 @@ def counted(batch: Batch) -> Tensor:
 
 def loss(logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the weighted sum of the cross-entropy of each member's counted targets, and the sum of weights, (M,)."""
-    weight = _weights(batch, logits_MBTV.dtype)
+    weight = target_weights(batch, logits_MBTV.dtype)
     return -(log_likelihoods(logits_MBTV, batch.targets) * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
 
@@ -30,7 +30,7 @@ def regularize(
     loss_M: Tensor, logits_MBTV: Tensor, batch: Batch, smoothing_M1: Tensor | None, factor_M1: Tensor | None
 ) -> Tensor:
     """Return the sum of `loss` with label smoothing, as `cross_entropy` of torch has it, and with z-loss, (M,)."""
-    weight = _weights(batch, logits_MBTV.dtype)
+    weight = target_weights(batch, logits_MBTV.dtype)
     if smoothing_M1 is not None:
         share_M = smoothing_M1[:, 0].to(logits_MBTV.dtype)
         uniform = -torch.log_softmax(logits_MBTV, dim=-1).mean(dim=-1)
@@ -41,7 +41,7 @@ def regularize(
     return loss_M
 
 
-def _weights(batch: Batch, dtype: torch.dtype) -> Tensor:
+def target_weights(batch: Batch, dtype: torch.dtype) -> Tensor:
     """Return the weight of every target in the loss, (M, B, T)."""
     weight = counted(batch).to(dtype)
     return weight if batch.weight is None else weight * batch.weight.to(dtype)

@@ -3,7 +3,8 @@
 torch's dropout is not used: compilers may reorder its random numbers, and it takes one rate for all members.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -12,7 +13,8 @@ from trainers.random import Stream
 from trainers.tensors.precision import wide
 
 _SITES = 2**20  # more than a model uses in its first 128 chunks of queries
-_PARTS = 2**8  # batches of a step; sites of later chunks of queries follow all parts, and all are below 2^32
+_PARTS = 2**8  # batches of all passes of a step; sites of later chunks of queries follow them, below 2^32
+_BATCHES = 2**4  # batches of one pass
 
 
 @dataclass(frozen=True, eq=False)  # torch 2.11 asks for the hash before the fields are set
@@ -31,6 +33,14 @@ class Noise:
     first: int = 0
     total: int | None = None
     part: int = 0
+
+    def of_pass(self, draw: int) -> Self:
+        """Return the noise of another pass over the same rows; 0 is this one. Raises ValueError beyond 15."""
+        if not 0 <= draw < _PARTS // _BATCHES:
+            raise ValueError(f"draw {draw}: a step has draws 0 to {_PARTS // _BATCHES - 1} of its dropout")
+        if draw and self.part >= _BATCHES:
+            raise ValueError(f"a step of {_BATCHES} batches or fewer has draws of its dropout")
+        return replace(self, part=self.part + draw * _BATCHES) if draw else self
 
     def dropout_factors(self, site: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Return factors (M, *shape): 0 with the member's rate, else 1 / (1 - rate). shape[0] is the number of rows."""

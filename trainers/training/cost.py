@@ -62,6 +62,7 @@ def estimate(member: MemberConfig) -> Cost:
         member.model.operations(member.task, *batch.tokens.shape[1:])
         for batch in sample_batches(pack, torch.tensor(1), member.training.batch_size)
     )
+    passes = 1 if member.training.loss is None else member.training.loss.passes
     return Cost(
         parameters=pack.layout.size,
         bytes_per_member=trained_bytes(member)
@@ -69,7 +70,7 @@ def estimate(member: MemberConfig) -> Cost:
         + _PEAK * (one_row + (rows - 1) * (two_rows - one_row))  # linear in rows, with a constant part in table form
         + evaluated // 2
         + kept,
-        flops_per_step=member.training.optimizer.operations(3.0 * forward, pack.layout.parameters),
+        flops_per_step=member.training.optimizer.operations(3.0 * passes * forward, pack.layout.parameters),
     )
 
 
@@ -96,7 +97,8 @@ def saved_for_backward(pack: Pack, rows: int) -> int:
 
     with torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved):
         sizes = [
-            compute_losses(pack, theta, batch, training_noise(pack, step)) for batch in sample_batches(pack, step, rows)
+            compute_losses(pack, theta, batch, training_noise(pack, step), step)
+            for batch in sample_batches(pack, step, rows)
         ]
     kept.pop(theta.untyped_storage().data_ptr(), None)
     del sizes

@@ -1,14 +1,16 @@
 """One optimiser step of a whole pack: sample, forward, loss, backward, clip, optimizer, averages."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
+from trainers.optimization.loss import LossInputs
 from trainers.optimization.optimizer import Update, clip_gradient
 from trainers.packs.pack import Pack, State
+from trainers.positions.context import Recorder
 from trainers.random import Stream
 from trainers.tasks import supervised
 from trainers.tensors.batch import Batch
@@ -30,19 +32,49 @@ def sample_batches(pack: Pack, step: Tensor, rows: int, stage_M: Tensor | None =
     return tuple(batch.for_members(pack.index_M) for batch in pack.task.training_batches(stream, rows))
 
 
-def compute_losses(pack: Pack, theta: Tensor, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
+def compute_losses(pack: Pack, theta: Tensor, batch: Batch, noise: Noise | None, step: Tensor) -> tuple[Tensor, Tensor]:
     """Return sum and weight of the training loss of every member, (M,) each. Raises ValueError for other shapes."""
-    with computing(pack.training.compute_dtype, theta.device.type):
-        logits = pack.model.logits(pack.layout.views(theta), batch, noise, pack.form)
-    loss = pack.task.loss(logits.to(theta.dtype), batch)
-    if not isinstance(loss, tuple) or any(part.shape != theta.shape[:1] for part in loss):  # a tensor (2,) unpacks, too
-        raise ValueError(
-            f"{pack.task.name}: loss must return a tuple of a sum and its weight, each of shape (members,)"
-        )
+    weights = pack.layout.views(theta)
+    if pack.loss is None:
+        return _task_loss(pack, _forward(pack, weights, batch, noise), batch)
+    inputs = LossInputs(
+        batch=batch,
+        weights=weights,
+        step=step,
+        steps=pack.training.steps,
+        h={name: column[:, 0].to(theta.dtype) for name, column in pack.loss_h.items()},
+        target_weights=supervised.target_weights(batch, theta.dtype),
+        task_loss=lambda logits: _task_loss(pack, logits, batch),
+        forward=lambda draw, record: _forward(pack, weights, batch, noise and noise.of_pass(draw), record),
+    )
+    return _checked_loss(f"loss {pack.loss.name}: compute", pack.loss.compute(inputs), len(theta))
+
+
+def _forward(
+    pack: Pack, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None, record: Recorder | None = None
+) -> Tensor:
+    """Return the logits (M, B, T, V) in the dtype of the weights."""
+    some = next(iter(weights.values()))
+    with computing(pack.training.compute_dtype, some.device.type):
+        logits = pack.model.logits(weights, batch, noise, pack.form, record)
+    return logits.to(some.dtype)
+
+
+def _task_loss(pack: Pack, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return sum and weight of the loss of the task, with label smoothing and z-loss, (M,) each."""
+    loss = _checked_loss(f"{pack.task.name}: loss", pack.task.loss(logits, batch), len(logits))
     smoothing, factor = pack.h.get("label_smoothing"), pack.h.get("z_loss")
     if smoothing is None and factor is None:
         return loss
-    return supervised.regularize(loss[0], logits.to(theta.dtype), batch, smoothing, factor), loss[1]
+    return supervised.regularize(loss[0], logits, batch, smoothing, factor), loss[1]
+
+
+def _checked_loss(what: str, loss: tuple[Tensor, Tensor], members: int) -> tuple[Tensor, Tensor]:
+    """Return a loss. Raises ValueError unless it is a sum and a weight of every member."""
+    # A tensor (2,) unpacks, too.
+    if not isinstance(loss, tuple) or len(loss) != 2 or any(part.shape != (members,) for part in loss):
+        raise ValueError(f"{what} must return a tuple of a sum and its weight, each of shape (members,)")
+    return loss
 
 
 def training_noise(pack: Pack, step: Tensor) -> Noise | None:
@@ -71,7 +103,7 @@ def compute_gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step:
         rows, noise = slices[0]
 
         def mean(theta: Tensor) -> tuple[Tensor, Tensor]:
-            loss_M, weight_M = compute_losses(pack, theta, rows, noise)
+            loss_M, weight_M = compute_losses(pack, theta, rows, noise, step)
             loss_M = loss_M / _divisor(weight_M)
             return loss_M.sum(), loss_M.detach()
 
@@ -85,7 +117,7 @@ def compute_gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step:
     for rows, noise in slices:
 
         def summed(theta: Tensor, rows: Batch = rows, noise: Noise | None = noise) -> tuple[Tensor, Tensor]:
-            loss_M, weight_M = compute_losses(pack, theta, rows, noise)
+            loss_M, weight_M = compute_losses(pack, theta, rows, noise, step)
             return loss_M.sum(), torch.stack([loss_M.detach(), weight_M.detach()])
 
         more, both = _differentiate(summed, theta)

@@ -119,8 +119,8 @@ def _problems(path: Path, text: str) -> tuple[Problem, ...]:
     return caught.value.problems
 
 
-def test_a_faulty_optimizer_is_named(own) -> None:
-    optimizer = """
+MIXING = {  # members with each other
+    "optimizer": """
 from trainers.optimization.optimizers.adamw import AdamW
 
 
@@ -128,14 +128,29 @@ from trainers.optimization.optimizers.adamw import AdamW
 class Mean(AdamW):
     def update(self, now):
         return now.theta - now.gradient.mean(dim=0, keepdim=True), dict(now.state)
-"""
+""",
+    "loss": """
+from trainers import Loss
+
+
+@register("loss", "own_mean")
+class Mean(Loss):
+    def compute(self, now):
+        loss, weight = now.task_loss(now.logits())
+        return loss * loss.mean(), weight
+""",
+}
+
+
+@pytest.mark.parametrize("kind", MIXING)
+def test_a_faulty_optimizer_or_loss_is_named(own, kind) -> None:
     path = own()
-    (path.parent / "own_echo.py").write_text(TASK + POSITION + optimizer)
-    path.write_text(SWEEP.replace("compile: false", "compile: false, optimizer: own_mean"))
+    (path.parent / "own_echo.py").write_text(TASK + POSITION + MIXING[kind])
+    path.write_text(SWEEP.replace("compile: false", f"compile: false, {kind}: own_mean"))
     with pytest.raises(SweepFileError) as caught:
         build_sample(load_checked(path))
     (problem,) = caught.value.problems
-    assert problem.where == f"{path}:7" and problem.key == "training.optimizer" and "other members" in problem.message
+    assert problem.where == f"{path}:7" and problem.key == f"training.{kind}" and "other members" in problem.message
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ def test_one_slice_is_the_step_there_was(member) -> None:
     (batch,) = sample_batches(pack, step, 10)
 
     def mean(theta: torch.Tensor) -> torch.Tensor:
-        total, weight = compute_losses(pack, theta, batch, training_noise(pack, step))
+        total, weight = compute_losses(pack, theta, batch, training_noise(pack, step), step)
         return (total / weight).sum()
 
     assert torch.equal(torch.func.grad(mean)(theta), gradient(pack)[0])

@@ -82,7 +82,7 @@ def test_the_gradient_of_a_masked_row_is_that_of_its_transitions(variant) -> Non
     theta = State.initial(pack).theta.requires_grad_()
 
     def gradient(batches: list[Batch]) -> tuple[Tensor, float]:
-        found = [compute_losses(pack, theta, batch, None) for batch in batches]
+        found = [compute_losses(pack, theta, batch, None, torch.tensor(1)) for batch in batches]
         total = sum(loss.sum() for loss, _ in found)
         assert isinstance(total, Tensor)
         return torch.autograd.grad(total, theta)[0], float(sum(weight.sum() for _, weight in found))
@@ -135,7 +135,7 @@ def test_single_transitions_are_on_average_the_masked_rows(member) -> None:
         total = sum(weight for _, weight in law)
         (part,) = split_batch(law, total * 6, 1)
         batch = task.training_rows(part, Grid((total, 6), (0, 3)))
-        loss, weight = compute_losses(pack, theta, batch, None)
+        loss, weight = compute_losses(pack, theta, batch, None, torch.tensor(1))
         return torch.autograd.grad(loss.sum(), theta)[0] / batch.tokens.shape[1], weight / batch.tokens.shape[1]
 
     by_rows, tokens_of_rows = mean(rows, ((1, 1), (2, 2), (3, 3)))

@@ -1,0 +1,228 @@
+"""Losses apart from tasks: against plain torch, bits in packs, resumption, identity and refusals."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tests.trainers.models import own_modules
+from tests.trainers.own_tasks import Last
+from tests.trainers.runs import check_alone, check_one_program, check_resumed
+from trainers.check import check_model
+from trainers.config.member import MemberConfig
+from trainers.config.slots import slot_of
+from trainers.errors import ConfigError
+from trainers.models.vmapped import Vmapped
+from trainers.optimization.loss import Loss, LossInputs
+from trainers.packs.pack import Pack, State
+from trainers.settings.fields import setting
+from trainers.tasks.supervised import IGNORED
+from trainers.tensors.recording import record
+from trainers.training.cost import estimate
+from trainers.training.step import compute_gradients, sample_batches, training_noise
+
+CPU = torch.device("cpu")
+DECODER = {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "dropout": 0.3}
+COPY = {"name": "copy_string", "train_length": 4, "test_lengths": [8]}
+Make = Callable[..., MemberConfig]
+
+
+class Net(own_modules.Net):
+    """Records what its embeddings are."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        record("hidden", self.table(tokens))
+        return super().forward(tokens)
+
+
+class Recording(Vmapped):
+    def build(self, inputs: int, outputs: int, positions: int) -> nn.Module:
+        return Net(inputs, outputs, positions)
+
+
+class Sparse(Loss):
+    """The task's loss, a growing penalty on weights, and one on recorded values."""
+
+    factor: float = setting(0.01, low=0.0, member=True, help="factor of the weights")
+    activity: float = setting(0.0, low=0.0, member=True, help="factor of the recorded values")
+
+    def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:
+        recorded: dict[str, list[Tensor]] = {}
+        loss, weight = now.task_loss(now.logits(recorded=recorded))
+        size = sum(value.abs().flatten(1).sum(dim=1) for value in now.weights.values())
+        penalty = now.h["factor"] * (now.step / now.steps) * size
+        for hidden in recorded.get("hidden", ()):
+            penalty = penalty + now.h["activity"] * hidden.square().flatten(1).mean(dim=1)
+        return loss + penalty * weight, weight
+
+
+class Mixing(Loss):
+    """Averages over members, which no loss may."""
+
+    def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:
+        loss, weight = now.task_loss(now.logits())
+        return loss + loss.mean(), weight
+
+
+class Scalar(Loss):
+    """A mean instead of a value for each member."""
+
+    def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:
+        loss, weight = now.task_loss(now.logits())
+        return (loss / weight).mean(), weight.mean()
+
+
+@pytest.fixture(autouse=True)
+def _own(registered: Callable[[str, str, type[Any]], None]) -> None:
+    registered("model", "recording", Recording)
+    registered("task", "last", Last)
+    for name, cls in (("sparse", Sparse), ("mixing", Mixing), ("scalar", Scalar)):
+        registered("loss", name, cls)
+
+
+def built(member: Make, name: str, seed: int, **more: Any) -> MemberConfig:
+    """A member whose hyperparameters depend on its seed."""
+    options = {"r_drop": {"alpha": 1.0 + seed}, "sparse": {"factor": 0.01 * (1 + seed)}}.get(name, {})
+    return member(seed, **{"model": DECODER, "training__loss": {"name": name, **options}, **more})
+
+
+def divergence(first: Tensor, second: Tensor) -> Tensor:
+    """KL(first || second) of logits at every position, by torch."""
+    logs = (second.log_softmax(-1), first.log_softmax(-1))
+    return functional.kl_div(*logs, reduction="none", log_target=True).sum(-1)
+
+
+def test_r_drop_is_equation_4_of_its_paper(member: Make) -> None:
+    members = [
+        member(seed, task=COPY, model=DECODER, training__loss={"name": "r_drop", "alpha": 2.0 + seed})
+        for seed in (0, 1)
+    ]
+    pack, step = Pack(members, CPU), torch.tensor(3)
+    (batch,) = sample_batches(pack, step, 5)
+    theta = State.initial(pack).theta
+    gradient, loss_M = compute_gradients(pack, theta, [batch], step)
+
+    at, noise = theta.clone().requires_grad_(), training_noise(pack, step)
+    assert noise is not None
+    first, second = (pack.model.logits(pack.layout.views(at), batch, noise.of_pass(k), pack.form) for k in (0, 1))
+    assert not torch.allclose(first, second), "the same dropout in both passes"
+    expected = []
+    for m in (0, 1):
+        counted = batch.targets[m] != IGNORED
+        a, b, targets = first[m][counted], second[m][counted], batch.targets[m][counted]
+        likelihoods = functional.cross_entropy(a, targets, reduction="none"), functional.cross_entropy(b, targets)
+        apart = 0.5 * (2.0 + m) * (divergence(a, b) + divergence(b, a))
+        expected.append(likelihoods[0].mean() + likelihoods[1] + apart.mean())
+    torch.testing.assert_close(loss_M, torch.stack(expected).detach())
+    torch.testing.assert_close(gradient, torch.autograd.grad(sum(expected), at)[0])
+
+
+def test_a_loss_sees_step_weights_and_recorded_values(member: Make) -> None:
+    task = {"name": "last"}
+    plain, penalized = (
+        Pack([member(seed, task=task, model={"name": "recording"}, **more) for seed in (0, 1)], CPU)
+        for more in ({}, {"training__loss": {"name": "sparse", "factor": 0.5, "activity": 3.0}})
+    )
+    step = torch.tensor(10)  # of 50
+    (batch,) = sample_batches(plain, step, 4)
+    theta = State.initial(plain).theta
+    gradient, loss_M = compute_gradients(penalized, theta, [batch], step)
+    at = theta.clone().requires_grad_()
+    tokens = batch.tokens
+    tables = plain.layout.views(at)["table.weight"]
+    hidden = torch.stack([functional.embedding(tokens[m], tables[m]) for m in (0, 1)])
+    penalty = 0.5 * 0.2 * at.abs().sum(1) + 3.0 * hidden.square().flatten(1).mean(1)
+    (more,) = torch.autograd.grad(penalty.sum(), at)
+    before, before_M = compute_gradients(plain, theta, [batch], step)
+    torch.testing.assert_close(loss_M, before_M + penalty.detach())
+    torch.testing.assert_close(gradient, before + more)
+
+
+@pytest.mark.parametrize("name", ["r_drop", "sparse"])
+def test_slices_of_a_batch_have_the_gradient_of_the_whole(member: Make, name: str) -> None:
+    packs = [Pack([built(member, name, 3, training__accumulation=count)], CPU) for count in (1, 3)]
+    step, theta = torch.tensor(1), State.initial(packs[0]).theta
+    batches = sample_batches(packs[0], step, 6)
+    whole, sliced = (compute_gradients(pack, theta, batches, step) for pack in packs)
+    torch.testing.assert_close(sliced, whole)
+
+
+@pytest.mark.parametrize("name", ["r_drop", "sparse"])
+def test_a_member_has_the_same_bits_alone_and_beside_other_hyperparameters(member: Make, name: str) -> None:
+    def pack_of(seeds: tuple[int, ...]) -> Pack:
+        return Pack([built(member, name, seed) for seed in seeds], CPU)
+
+    check_alone(pack_of, packs=((7,), (2, 7)), steps=4)
+
+
+def test_a_killed_run_resumes_with_the_same_bits(member: Make, tmp_path: Path) -> None:
+    members = [built(member, "r_drop", seed, training__steps=8, evaluation__every=4) for seed in (0, 1)]
+    check_resumed(members, tmp_path, at=6, every_steps=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["r_drop", "sparse"])
+def test_a_step_is_one_program_without_waits(member: Make, name: str) -> None:
+    pack = Pack([built(member, name, seed) for seed in (0, 1)], CPU)
+    check_one_program(pack)
+
+
+def test_a_loss_is_part_of_the_identity_and_its_absence_changes_no_id(member: Make) -> None:
+    plain, named = member(), member(training__loss="r_drop")
+    assert "loss" not in plain.to_dict()["training"] and MemberConfig.from_dict(named.to_dict()) == named
+    assert member(training__loss=None).config_id == plain.config_id
+    assert len({plain.config_id, named.config_id, member(training__loss={"name": "r_drop", "alpha": 2}).config_id}) == 3
+    assert member(training__loss={"name": "r_drop", "alpha": 2}).structural_key == named.structural_key
+    assert plain.structural_key != named.structural_key
+    slot = slot_of(named.to_dict(), "training.loss.alpha")
+    assert slot is not None and slot.bounds["low"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("loss", "key", "close"),
+    [
+        ("r_dorp", "training.loss.name", "r_drop"),
+        ({"name": "r_drop", "alhpa": 1.0}, "training.loss.alhpa", "alpha"),
+        ({"name": "r_drop", "alpha": -1.0}, "training.loss.alpha", None),
+    ],
+)
+def test_a_wrong_name_or_option_is_one_problem(member: Make, loss: Any, key: str, close: str | None) -> None:
+    with pytest.raises(ConfigError) as caught:
+        member(training__loss=loss)
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.nearest) == (key, close)
+
+
+@pytest.mark.parametrize("name", ["mixing", "scalar"])
+def test_a_trial_refuses_a_loss_that_is_not_a_value_for_each_member(member: Make, name: str) -> None:
+    assert check_model(built(member, name, 0).to_dict())
+    assert check_model(built(member, "sparse", 0).to_dict()) == []
+
+
+def test_each_pass_of_a_step_has_dropout_of_its_own(member: Make) -> None:
+    noise = training_noise(Pack([built(member, "r_drop", 0)], CPU), torch.tensor(1))
+    assert noise is not None and noise.of_pass(0) is noise
+    drawn = [noise.of_pass(k).dropout_factors(0, (40, 40), torch.float32) for k in range(16)]
+    assert len({tensor.numpy().tobytes() for tensor in drawn}) == 16
+    for k in (-1, 16):
+        with pytest.raises(ValueError, match=str(k)):
+            noise.of_pass(k)
+
+
+def test_estimates_know_the_passes(member: Make) -> None:
+    plain, twice = (estimate(member(model=DECODER, training__loss=loss)) for loss in (None, "r_drop"))
+    assert twice.flops_per_step == 2 * plain.flops_per_step
+    assert twice.bytes_per_member > plain.bytes_per_member
+
+
+def test_members_that_are_left_keep_their_options(member: Make) -> None:
+    pack, step = Pack([built(member, "sparse", seed) for seed in (0, 1, 2)], CPU), torch.tensor(5)
+    theta = State.initial(pack).theta
+    whole = compute_gradients(pack, theta, sample_batches(pack, step, 4), step)
+    few = pack.select([2, 1])
+    left = compute_gradients(few, theta[[2, 1]], sample_batches(few, step, 4), step)
+    assert all(torch.equal(now, before[[2, 1]]) for now, before in zip(left, whole, strict=True))

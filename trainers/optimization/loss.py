@@ -1,0 +1,61 @@
+"""Losses apart from tasks: what training minimizes, of one forward pass or several.
+
+Shapes: M members, B rows, T positions, V output tokens. `trainers.optimization.losses` has the shipped ones.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from torch import Tensor
+
+from trainers.settings.fields import Settings
+from trainers.tensors.batch import Batch
+
+
+class Forward(Protocol):
+    """A forward pass of the pack: `draw` is its dropout, `record` gets what modules and encodings record."""
+
+    def __call__(self, draw: int, record: Callable[[str, Tensor], None] | None) -> Tensor: ...  # noqa: D102
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LossInputs:
+    """What a loss sees of some rows of a step, of every member of a pack."""
+
+    batch: Batch
+    weights: Mapping[str, Tensor]  # the parameters by name, (M, ...) each; their gradient reaches the optimizer
+    step: Tensor  # int64 (), 1 in the first step
+    steps: int  # of the whole training
+    h: Mapping[str, Tensor]  # the loss's fields with member=True, (M,) each
+    target_weights: Tensor  # weight of every target in the loss of the task, 0 where nothing is predicted, (M, B, T)
+    task_loss: Callable[[Tensor], tuple[Tensor, Tensor]]  # logits -> sum and weight of the loss without this one, (M,)
+    forward: Forward
+
+    def logits(self, draw: int = 0, recorded: dict[str, list[Tensor]] | None = None) -> Tensor:
+        """Return the logits (M, B, T, V) of a forward pass; passes with other draws have other dropout.
+
+        recorded: gets the values that modules and encodings record in the pass, (M, ...), in lists by name.
+        """
+        if recorded is None:
+            return self.forward(draw, None)
+        return self.forward(draw, lambda name, value: recorded.setdefault(name, []).append(value))
+
+
+class Loss(Settings, ABC):
+    """Base of every loss.
+
+    A field with `member=True` may differ between the members of a pack and reaches `compute` in `h`. `passes` is how
+    many forward passes it takes, for estimates.
+    """
+
+    passes: ClassVar[int] = 1
+
+    @abstractmethod
+    def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:
+        """Return a sum over the rows and its weight, (M,) each; training minimizes the sum over the weight.
+
+        With `training.accumulation` the sums and the weights of all slices of a batch are added up before the
+        division. Nothing may depend on other members, or wait for a GPU.
+        """

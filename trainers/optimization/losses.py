@@ -1,0 +1,32 @@
+"""The shipped losses apart from those of tasks.
+
+Shapes: M members, B rows, T positions, V output tokens.
+"""
+
+import torch
+from torch import Tensor
+
+from trainers.optimization.loss import Loss, LossInputs
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
+
+
+@register("loss", "r_drop")
+class RDrop(Loss):
+    """Cross-entropy of two passes with other dropout, and how far apart their distributions are.
+
+    alpha/2 (KL(p1 || p2) + KL(p2 || p1)) - log p1 - log p2 at every counted target: equation 4 of arXiv:2106.14448.
+    """
+
+    passes = 2
+
+    alpha: float = setting(1.0, low=0.0, member=True, help="factor of the divergence between the two passes")
+
+    def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:
+        """Return the sum of both losses and of the divergence, and the weight of one loss."""
+        first, second = now.logits(0), now.logits(1)
+        (loss_M, weight_M), (other_M, _) = now.task_loss(first), now.task_loss(second)
+        p, q = torch.log_softmax(first, dim=-1), torch.log_softmax(second, dim=-1)
+        apart_MBT = ((p.exp() - q.exp()) * (p - q)).sum(dim=-1)  # both divergences
+        apart_M = (apart_MBT * now.target_weights).sum(dim=(1, 2))
+        return loss_M + other_M + 0.5 * now.h["alpha"] * apart_M, weight_M
