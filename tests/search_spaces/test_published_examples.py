@@ -16,10 +16,13 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from tests.trainers.runs import stepped
 from tests.trainers.training.test_waits import waits
+from trainers.check import check_class
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.evaluation_inputs import evaluation_inputs
 from trainers.packs.pack import Pack
+from trainers.positions.abacus import Abacus
+from trainers.positions.alibi import Alibi
 from trainers.random import Stream
 from trainers.tasks.supervised import IGNORED
 from trainers.tensors.batch import Batch
@@ -110,6 +113,12 @@ def test_sums_and_the_places_of_digits(load, form: str) -> None:
             assert digits[:n] == digits[n : 2 * n] == digits[2 * n :][:n] and max(places) < task.position_ids
             starts.add(digits[0])
     assert form == "plain" or len(starts) > 3
+
+
+def test_abacus_with_alibi_has_the_vectors_of_one_and_the_scores_of_the_other(load) -> None:
+    position = load("reversed_addition").AbacusAlibi
+    assert check_class("position", "abacus_alibi") == []
+    assert position.embed is Abacus.embed and position.score is Alibi.score
 
 
 def test_depth_of_the_looped_model_is_the_number_of_symbols(load) -> None:

@@ -1,17 +1,18 @@
 """Addition, units first, in three forms that helped length generalization.
 
 plain: as in "Transformers Can Do Arithmetic with the Right Embeddings" (McLeish et al., arXiv:2405.17399), whose
-abacus embeddings are the encoding `abacus`. hints: a token before each digit names its place ("What Algorithms can
-Transformers Learn?", Zhou et al., arXiv:2310.16028). coupled: digits of the same significance share a position id
-("Position Coupling", Cho et al., arXiv:2405.20671). Both numbers have the same number of digits, with leading zeros.
-
-Shapes: S seeds, B rows, N digits of the longest number, T positions.
+abacus embeddings are the encoding `abacus`. The paper combines them with FIRE or RoPE, `abacus_alibi` with ALiBi.
+hints: a token before each digit names its place ("What Algorithms can Transformers Learn?", Zhou et al.,
+arXiv:2310.16028, and arXiv:2402.09371). coupled: digits of the same significance share a position id ("Position
+Coupling", Cho et al., arXiv:2405.20671). Both numbers have the same number of digits, with leading zeros.
 """
 
 import torch
 from torch import Tensor
 
 from trainers import Batch, Task, register, setting
+from trainers.positions.abacus import Abacus
+from trainers.positions.alibi import Alibi
 from trainers.tasks.parts import draw_below, join_parts, leading_mask
 from trainers.tasks.supervised import IGNORED
 
@@ -95,3 +96,8 @@ class ReversedAddition(Task):
         target_SBT = torch.where(join_parts(answers, width) > 0, row_SBT, IGNORED)
         id_SBT = join_parts(ids, width)[..., :-1] if self.form == "coupled" else None
         return Batch(row_SBT[..., :-1], target_SBT[..., 1:], ids=id_SBT)
+
+
+@register("position", "abacus_alibi")
+class AbacusAlibi(Abacus, Alibi):
+    """Abacus embeddings, and the scores of ALiBi."""
