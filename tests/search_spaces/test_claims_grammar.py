@@ -47,143 +47,79 @@ claims:
     lengths: unseen
 """
 
-# (what is replaced, by what, line, key, what the message must say); exactly one problem each
+# (what is replaced, by what, line, key, what may be meant); exactly one problem each
 CASES = {
     "unknown key": (
         "expect: larger\n    metric: acc",
         "expects: larger\n    metric: acc",
         11,
         "claims[0].expects",
-        "is not a key here; allowed: id, says",
+        "expect",
     ),
-    "misspelt key": ("    compare: [RPE]", "    compares: [RPE]", 9, "claims[0].compares", "did you mean compare?"),
-    "misspelt arm key": ("minus: first", "minu: first", 19, "claims[1].arms.RPE.minu", "did you mean minus?"),
-    "misspelt threshold": ("success: {least", "success: {leest", 10, "claims[0].success.leest", "did you mean least?"),
-    "no such question": ("question: share", "question: shares", 6, "claims[0].question", "did you mean share?"),
+    "misspelt key": ("    compare: [RPE]", "    compares: [RPE]", 9, "claims[0].compares", "compare"),
+    "misspelt arm key": ("minus: first", "minu: first", 19, "claims[1].arms.RPE.minu", "minus"),
+    "misspelt threshold": ("success: {least", "success: {leest", 10, "claims[0].success.leest", "least"),
+    "no such question": ("question: share", "question: shares", 6, "claims[0].question", "share"),
     "no such expectation": (
         "expect: larger\n    metric: acc",
         "expect: bigger\n    metric: acc",
         11,
         "claims[0].expect",
-        "allowed: smaller, larger",
     ),
-    "needed key": ("    success: {least: 0.9}\n", "", 3, "claims[0].success", "is needed by a share question"),
+    "needed key": ("    success: {least: 0.9}\n", "", 3, "claims[0].success"),
     "idle key": (
         "expect: larger\n    metric: [",
         "expect: larger\n    within: 0.1\n    metric: [",
         24,
         "claims[1].within",
-        "is not read by a difference question",
     ),
-    "no such arm": (
-        "[RPE, APE]",
-        "[RPE, APEE]",
-        22,
-        "claims[1].compare[1]",
-        "is not an arm; given 'APEE'; allowed: RPE, APE, first; did you mean APE?",
-    ),
-    "no such arm to subtract": ("minus: first", "minus: frist", 19, "claims[1].arms.RPE.minus", "did you mean first?"),
-    "one arm too few": ("[RPE, APE]", "[RPE]", 22, "claims[1].compare", "must name 2 of the arms"),
-    "one arm too many": (
-        "    compare: [RPE]",
-        "    compare: [RPE, RPE]",
-        9,
-        "claims[0].compare",
-        "must name one of the arms",
-    ),
-    "a circle of arms": (
-        "lengths: [1]}",
-        "lengths: [1], over: first}",
-        21,
-        "claims[1].arms.first",
-        "depends on itself",
-    ),
-    "both thresholds": (
-        "{least: 0.9}\n    expect",
-        "{least: 0.9, most: 1.0}\n    expect",
-        10,
-        "claims[0].success",
-        "must have either least or most",
-    ),
-    "no threshold": ("accuracy, least: 0.9}", "accuracy}", 25, "claims[1].learned", "must have either least or most"),
+    "no such arm": ("[RPE, APE]", "[RPE, APEE]", 22, "claims[1].compare[1]", "APE"),
+    "no such arm to subtract": ("minus: first", "minus: frist", 19, "claims[1].arms.RPE.minus", "first"),
+    "one arm too few": ("[RPE, APE]", "[RPE]", 22, "claims[1].compare"),
+    "one arm too many": ("    compare: [RPE]", "    compare: [RPE, RPE]", 9, "claims[0].compare"),
+    "a circle of arms": ("lengths: [1]}", "lengths: [1], over: first}", 21, "claims[1].arms.first"),
+    "both thresholds": ("{least: 0.9}\n    expect", "{least: 0.9, most: 1.0}\n    expect", 10, "claims[0].success"),
+    "no threshold": ("accuracy, least: 0.9}", "accuracy}", 25, "claims[1].learned"),
     "the id of another": (
         "id: better\n    says: One is better than the other.\n    sweep: tiny\n    control: control\n",
         "id: control\n    says: One is better than the other.\n    sweep: tiny\n",
         13,
         "claims[1].id",
-        "is the id of another claim",
     ),
-    "no such control": ("control: control", "control: contrl", 16, "claims[1].control", "did you mean control?"),
+    "no such control": ("control: control", "control: contrl", 16, "claims[1].control", "control"),
     "no such claim": (
         "success: {least: 0.9}",
         "success: {least: 0.9}\n    asked_again: bettr",
         11,
         "claims[0].asked_again",
-        "did you mean better?",
+        "better",
     ),
-    "again beforehand": (
-        "control: control",
-        "asked_again: control",
-        16,
-        "claims[1].asked_again",
-        "must come after the claim that it asks again",
-    ),
+    "again beforehand": ("control: control", "asked_again: control", 16, "claims[1].asked_again"),
     "a share beyond all": (
         "expect: larger\n    metric: acc",
         "expect: larger\n    bound: 1.5\n    metric: acc",
         12,
         "claims[0].bound",
-        "allowed: 0 to 1",
     ),
-    "itself again": (
-        "control: control",
-        "asked_again: better",
-        16,
-        "claims[1].asked_again",
-        "is not another claim",
-    ),
-    "a group that is none": (
-        "lengths: unseen",
-        "lengths: unsen",
-        26,
-        "claims[1].lengths",
-        "test, selection, trained, unseen, all",
-    ),
-    "no lengths": (
-        "lengths: [1]}",
-        "lengths: []}",
-        21,
-        "claims[1].arms.first.lengths",
-        "a list of different whole numbers from 1 on",
-    ),
-    "a length twice": ("lengths: [1]}", "lengths: [1, 1]}", 21, "claims[1].arms.first.lengths", "different whole"),
-    "half a length": ("lengths: [1]}", "lengths: [1.5]}", 21, "claims[1].arms.first.lengths", "whole numbers"),
-    "no metric": ("    metric: accuracy\n", "", 3, "claims[0].metric", "is missing"),
-    "empty metrics": ("[accuracy, label]", "[]", 24, "claims[1].metric", "a name, or a list of names"),
-    "where is no mapping": (
-        "{model.position: learned}",
-        "learned",
-        20,
-        "claims[1].arms.APE.where",
-        "must be a mapping",
-    ),
-    "a negative within": (
-        "question: difference",
-        "question: equivalence\n    within: -0.1",
-        18,
-        "claims[1].within",
-        "above 0",
-    ),
-    "not a number": ("success: {least: 0.9}", "success: {least: .nan}", 10, "claims[0].success.least", "finite"),
-    "claims are a mapping": ("claims:\n  -", "claims:\n  first:\n  -", 2, "claims", "must be a list"),
-    "written twice": ("title: Tiny", "title: Tiny\ntitle: Tiny", 2, "title", "is written twice"),
-    "no arms": ("    compare: [RPE]", "    compare: []", 9, "claims[0].compare", "must not be empty"),
+    "itself again": ("control: control", "asked_again: better", 16, "claims[1].asked_again"),
+    "a group that is none": ("lengths: unseen", "lengths: unsen", 26, "claims[1].lengths"),
+    "no lengths": ("lengths: [1]}", "lengths: []}", 21, "claims[1].arms.first.lengths"),
+    "a length twice": ("lengths: [1]}", "lengths: [1, 1]}", 21, "claims[1].arms.first.lengths"),
+    "half a length": ("lengths: [1]}", "lengths: [1.5]}", 21, "claims[1].arms.first.lengths"),
+    "no metric": ("    metric: accuracy\n", "", 3, "claims[0].metric"),
+    "empty metrics": ("[accuracy, label]", "[]", 24, "claims[1].metric"),
+    "where is no mapping": ("{model.position: learned}", "learned", 20, "claims[1].arms.APE.where"),
+    "a negative within": ("question: difference", "question: equivalence\n    within: -0.1", 18, "claims[1].within"),
+    "not a number": ("success: {least: 0.9}", "success: {least: .nan}", 10, "claims[0].success.least"),
+    "claims are a mapping": ("claims:\n  -", "claims:\n  first:\n  -", 2, "claims"),
+    "written twice": ("title: Tiny", "title: Tiny\ntitle: Tiny", 2, "title"),
+    "no arms": ("    compare: [RPE]", "    compare: []", 9, "claims[0].compare"),
     "an arm named like a key": (
         "{where: {model.position: learned}}\n      first",
         "{wher: {model.position: learned}}\n      first",
         20,
         "claims[1].arms.APE.wher",
-        "did you mean where?",
+        "where",
     ),
 }
 
@@ -198,14 +134,13 @@ def problems(tmp_path: Path, text: str) -> tuple[Problem, ...]:
     return ()
 
 
-@pytest.mark.parametrize(("old", "new", "line", "key", "said"), CASES.values(), ids=CASES)
-def test_one_fault_is_one_problem_at_its_line(
-    tmp_path: Path, old: str, new: str, line: int, key: str, said: str
-) -> None:
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_one_fault_is_one_problem_at_its_line(tmp_path: Path, case: tuple[Any, ...]) -> None:
+    old, new, line, key, *meant = case
     assert VALID.count(old) == 1, "the case damages one place"
     (problem,) = problems(tmp_path, VALID.replace(old, new))
-    assert problem.key == key and said in str(problem), problem
-    assert f"claims.yaml:{line}" in str(problem), problem
+    where = f"{tmp_path / 'claims.yaml'}:{line}"
+    assert (problem.where, problem.key, problem.nearest) == (where, key, *(meant or [None]))
 
 
 def test_the_valid_file_is_read(tmp_path: Path) -> None:

@@ -12,70 +12,16 @@ from search_spaces import Problem, load_sweep
 from search_spaces.grammar.values import name_problem, normalize_name
 
 GOOD = [
-    "quickstart",
-    "Über die Länge",
-    "長さの一般化 2",
-    "दूरी",
-    "a.b_c-d 1",
-    "7",
-    "-x",
-    "e\u0301tude",
-    "x" * 100,
-    "é" * 100,
-    "CONSOLE",
-    "com10",
-]
+    "quickstart", "Über die Länge", "長さの一般化 2", "दूरी", "a.b_c-d 1", "7", "-x", "e\u0301tude", "x" * 100,
+    "é" * 100, "CONSOLE", "com10",
+]  # fmt: skip
 BAD = [
-    "",
-    " ",
-    "\u3000",
-    ".",
-    "..",
-    ".hidden",
-    " lead",
-    "trail ",
-    "trail.",
-    "a..b",
-    "a/b",
-    "a\\b",
-    "/etc",
-    "C:",
-    "a\u2215b",  # division slash
-    "a\u2044b",  # fraction slash
-    "a\uff0fb",  # full-width solidus
-    "a\u2024\u2024b",  # one dot leaders
-    "a\uff0eb",  # full-width full stop
-    "a\u00a0b",  # no-break space
-    "a\u2028b",  # line separator
-    "a\u2029b",  # paragraph separator
-    "a\u0085b",  # next line
-    "a\nb",
-    "a\tb",
-    "a\x00b",
-    "a\x7fb",
-    "a\u200bb",  # zero-width space
-    "a\u202eb",  # right-to-left override
-    "a\ufeffb",
-    "a\u3164b",  # Hangul filler: a letter nobody sees
-    "a\ufe0fb",  # variation selector
-    "a\ud800b",
-    "\u0301a",
-    "a🙂b",
-    "a*b",
-    'a"b',
-    "a|b",
-    "CON",
-    "con",
-    "Aux.yaml",
-    "nul .txt",
-    "COM1",
-    "lpt9.log",
-    "com\u00b9",
-    "mlflow.db",
-    "MLflow.DB",
-    "x" * 101,
-    "長" * 67,
-]
+    "", " ", "\u3000", ".", "..", ".hidden", " lead", "trail ", "trail.", "a..b", "a/b", "a\\b", "/etc", "C:",
+    "a\u2215b", "a\u2044b", "a\uff0fb", "a\u2024\u2024b", "a\uff0eb", "a\u00a0b", "a\u2028b", "a\u2029b",
+    "a\u0085b", "a\nb", "a\tb", "a\x00b", "a\x7fb", "a\u200bb", "a\u202eb", "a\ufeffb", "a\u3164b", "a\ufe0fb",
+    "a\ud800b", "\u0301a", "a🙂b", "a*b", 'a"b', "a|b", "CON", "con", "Aux.yaml", "nul .txt", "COM1", "lpt9.log",
+    "com\u00b9", "mlflow.db", "MLflow.DB", "x" * 101, "長" * 67,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", GOOD)

@@ -92,22 +92,9 @@ def test_resolved_form_survives_a_plain_yaml_dump(sweep_file: Write, tmp_path: P
 
 
 TEXTS = [
-    "1e-4",
-    "0o17",
-    "0x1F",
-    "010",
-    "1.",
-    ".inf",
-    "on",
-    "null",
-    "~",
-    "2026-01-01",
-    "12:30",
-    "<<",
-    "a\n",
-    "\x85",
+    "1e-4", "0o17", "0x1F", "010", "1.", ".inf", "on", "null", "~", "2026-01-01", "12:30", "<<", "a\n", "\x85",
     "a\u2028b",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -131,29 +118,15 @@ def test_spec_hash_is_stable(sweep_file: Write) -> None:
 
 
 PASSIVE = [
-    "name=other",
-    "description=other",
-    "resources.cpus=2",
-    "tracking.enabled=true",
-    "seeds=[0,1,2,3,4,5,6,7]",
-    "objective.evaluation=last",
-    "objective.seeds=median",
-]
+    "name=other", "description=other", "resources.cpus=2", "tracking.enabled=true", "seeds=[0,1,2,3,4,5,6,7]",
+    "objective.evaluation=last", "objective.seeds=median",
+]  # fmt: skip
 EFFECTIVE = [
-    "study=other",
-    "task.vocabulary=21",
-    "model.dropout=0.1",
-    "training.steps=101",
-    "space.model.norm={grid: [pre, none, post]}",
-    "search.seed=1",
-    "seeds=9",
-    "evaluation.every=51",
-    "objective.lengths=[7, 6]",
-    "objective.threshold=0.1",
-    "objective.evaluation=best",
-    "objective.seeds=mean",
+    "study=other", "task.vocabulary=21", "model.dropout=0.1", "training.steps=101",
+    "space.model.norm={grid: [pre, none, post]}", "search.seed=1", "seeds=9", "evaluation.every=51",
+    "objective.lengths=[7, 6]", "objective.threshold=0.1", "objective.evaluation=best", "objective.seeds=mean",
     "objective.seeds={quantile: 0.25}",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("override", [*PASSIVE, *EFFECTIVE])

@@ -11,9 +11,9 @@ import yaml
 
 from orchestrator.record.ledger import folders as places
 from orchestrator.record.ledger.lock import SweepLock
-from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.record.state.state import SweepState
 from tests.command_line import refused
+from tests.orchestrator.running.ledgers import sets
 
 
 def test_a_sweep_that_exists_or_runs_is_refused_before_torch_is_imported(lengthwise, tiny, tmp_path):
@@ -41,11 +41,8 @@ def test_invalid_key_is_reported_before_spec_mismatch(lengthwise, tiny, tmp_path
 
 def test_bad_input_is_one_message_and_nothing_is_written(lengthwise, tiny, tmp_path):
     storage = tmp_path / "storage"
-    for verb in ("validate", "plan", "run"):
-        where = () if verb == "validate" else ("--storage", storage)
-        refused(
-            lengthwise(verb, tiny, *where, "--set", "model.name=attention_olny"), "attention_only", "--set model.name"
-        )
+    wrong = lengthwise("run", tiny, "--storage", storage, "--set", "model.name=attention_olny")
+    refused(wrong, "attention_only", "--set model.name")
     text = tiny.read_text()
     tiny.write_text(text.replace("average: ema", "average: bema"))
     refused(lengthwise("run", tiny, "--storage", storage), "tiny.yaml:17: objective.average", "did you mean ema?")
@@ -73,19 +70,6 @@ def test_bad_input_is_one_message_and_nothing_is_written(lengthwise, tiny, tmp_p
     assert not storage.exists() and not (tmp_path / "nothing").exists()
 
 
-def test_run_resume_begins_a_sweep_or_resumes_the_one_it_has_begun(lengthwise, tiny, tmp_path):
-    sets = ("resources.scheduler=inline", "space={training.batch_size: {choice: [8, 16]}}", "search.configurations=5")
-    words = ["run", tiny, "--resume", "--storage", tmp_path, "--name", "mine", *(f"--set={one}" for one in sets)]
-    assert lengthwise(*words).returncode == 0
-    ledger = (tmp_path / "mine" / LEDGER_FILE).read_bytes()
-    again = lengthwise(*words)
-    assert again.returncode == 0 and "2 of 2" in again.stdout  # three draws are duplicates
-    assert (tmp_path / "mine" / LEDGER_FILE).read_bytes().startswith(ledger)
-    refused(lengthwise(*words, "--set", "training.steps=61"), "training.steps")
-    refused(lengthwise(*(word for word in words if word != "--resume")), "resume")
-    assert not any(record.kind == "resume" for record in read_records(tmp_path / "mine"))  # it was finished
-
-
 @pytest.mark.slow
 def test_a_name_in_unicode_one_seed_and_a_configuration_that_diverges(lengthwise, tiny, tmp_path):
     """Everything at once: the sweep succeeds with what succeeded, publishes, and reads back."""
@@ -110,16 +94,7 @@ def test_a_name_in_unicode_one_seed_and_a_configuration_that_diverges(lengthwise
 
 
 def test_no_success_is_exit_code_one(lengthwise, tiny, tmp_path):
-    settings = (
-        "--set",
-        "space={}",
-        "--set",
-        "search={}",
-        "--set",
-        "seeds=1",
-        "--set",
-        "training.learning_rate=1.0e+30",
-    )
+    settings = sets("space={}", "search={}", "seeds=1", "training.learning_rate=1.0e+30")
     done = lengthwise("run", tiny, "--storage", tmp_path, "--name", "hopeless", *settings)
     assert done.returncode == 1 and "0 of 1" in done.stdout, done.stdout + done.stderr
     assert SweepState.load(tmp_path / "hopeless").ended == "failed"

@@ -21,8 +21,7 @@ def test_validate_builds_what_the_space_can_draw(lengthwise, tiny):
     assert both.stdout.count(": good;") == 1  # the other file is still looked at
 
 
-@pytest.mark.parametrize("verb", ["validate", "plan", "data", "run"])
-def test_a_model_that_no_memory_holds_is_refused_at_once(lengthwise, tiny, tmp_path, verb):
+def test_a_model_that_no_memory_holds_is_refused_at_once(lengthwise, tiny, tmp_path):
     text = tiny.read_text()
     for changed, message in (
         (("width: 8", "width: 10000000000"), "GiB of memory"),
@@ -31,7 +30,7 @@ def test_a_model_that_no_memory_holds_is_refused_at_once(lengthwise, tiny, tmp_p
     ):
         assert changed[0] in text
         tiny.write_text(text.replace(*changed))
-        refused(lengthwise(verb, tiny, *(["--storage", tmp_path] if verb == "run" else [])), message)
+        refused(lengthwise("run", tiny, "--storage", tmp_path), message)
     assert not (tmp_path / "tiny").exists()
 
 
@@ -63,17 +62,7 @@ def test_what_could_be_drawn_is_refused_before_anything_is_written(lengthwise, t
     assert (code, out) == (2, []) and value.startswith(f"{tiny}:4: model.dropout: 7 ")
     assert end.startswith(f"{tiny}:13: space.model.dropout.uniform[1]: ") and "; given 1.01; " in end
     assert all("allowed: a number >= 0 and < 1" in line for line in expected) and end.endswith("did you mean 0.99999?")
-    for verb in ("validate", "plan", "data"):
-        assert lines(lengthwise(verb, tiny)) == (2, [], expected)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny.yaml"]
-
-
-def test_a_program_is_no_sweep_file(lengthwise, tmp_path):
-    program = tmp_path / "train.py"
-    program.write_text("import argparse\n")
-    for verb in ("validate", "plan", "run", "data"):
-        said = lengthwise.refuses(verb, program, said=f"{program}: ").stderr
-        assert len(said.splitlines()) == 1 and "program:" in said
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import psutil
 import pytest
 
 from orchestrator.program import process
+from tests.orchestrator.program.studies import wait_until
 
 StartWorker = Callable[..., "subprocess.Popen[str]"]
 Run = Callable[..., process.Process]
@@ -78,13 +78,6 @@ def start_worker(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]
         worker.kill()
         worker.communicate()
     process.kill_leftovers(tmp_path / "lock")
-
-
-def wait_until(is_true: Callable[[], object], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def alive(folder: Path) -> list[int]:

@@ -150,6 +150,22 @@ def stage(tiny: Path, tmp_path: Path) -> Callable[..., Stage]:
     return build
 
 
+@pytest.fixture(scope="session")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., SweepState]:
+    """played("key=value", ..., pack=4) is the finished sweep of these settings, run once; tests leave it as it is."""
+
+    @cache
+    def play(*overrides: str, **settings: Any) -> Path:
+        storage = tmp_path_factory.mktemp("played")
+        (storage / "tiny.yaml").write_text(TINY)
+        made = Stage(storage / "whole", load_sweep(storage / "tiny.yaml", overrides), **settings)
+        made.begin()
+        made.play()
+        return made.folder
+
+    return lambda *overrides, **settings: SweepState.load(play(*overrides, **settings))
+
+
 @pytest.fixture
 def reporting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., None]], None]:
     """reporting(report) calls report(work, evaluation, record) within every pack for each evaluation, to record it."""

@@ -14,9 +14,8 @@ METRICS = "evaluation.metrics={cross_entropy: {}, coarse: {kind: calibration, bi
 JUDGED = "objective={metric: cross_entropy, average: ema, lengths: [4]}"
 
 
-def test_a_sweep_is_judged_by_a_metric_apart_from_its_task(stage) -> None:
-    plain, added = stage("plain"), stage("added", METRICS, JUDGED)
-    before, now = plain.play(), added.play()
+def test_a_sweep_is_judged_by_a_metric_apart_from_its_task(stage, played) -> None:
+    before, now = played(), stage("added", METRICS, JUDGED).play()
     assert [*before.configurations] == [*now.configurations]  # the ids
     result = summary(now)
     assert result.objective.direction == "minimize"

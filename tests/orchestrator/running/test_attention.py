@@ -1,5 +1,6 @@
 """What one input attends to, from kept weights: of which member and input, and what is refused."""
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -25,10 +26,8 @@ KEEP = "resources.keep_weights=true"
 
 
 @pytest.fixture
-def kept(stage):
-    played = stage("flips", *FLIPS, KEEP)
-    played.play()
-    return open_sweep(played.folder)
+def kept(played):
+    return open_sweep(played(*FLIPS, KEEP).folder)
 
 
 def test_attention_is_computed_from_the_kept_weights_of_the_judged_average(kept) -> None:
@@ -60,14 +59,13 @@ def test_what_was_not_evaluated_is_refused_with_what_is_allowed(kept, seed, aske
     assert all(word in str(error.value) for word in words)
 
 
-def test_weights_that_were_not_kept_are_refused(stage) -> None:
-    played = stage("plain", *FLIPS)
-    played.play()
+def test_weights_that_were_not_kept_are_refused(played) -> None:
     with pytest.raises(UserError, match=r"resources\.keep_weights: true"):
-        open_sweep(played.folder).attention(0, 0, length=4)
+        open_sweep(played(*FLIPS).folder).attention(0, 0, length=4)
 
 
-def test_a_damaged_file_is_named(kept) -> None:
+def test_a_damaged_file_is_named(kept, tmp_path) -> None:
+    kept = open_sweep(shutil.copytree(kept.folder, tmp_path / "flips"))
     configuration = next(one for one in kept.state.configurations.values() if one.number == 0)
     path = kept_weights(kept.state)[configuration.config_id, 0].path
     path.write_bytes(path.read_bytes()[:-9])

@@ -51,9 +51,9 @@ def test_scores_are_those_of_the_best_evaluations(stage, monkeypatch):
     assert {row.config_id: row.score for row in summary(state).rows} == scores(state)
 
 
-def test_a_death_after_any_record_changes_no_score(stage):
-    whole = stage("whole", *BEST, pack=3)
-    wanted = scores(whole.play())
+def test_a_death_after_any_record_changes_no_score(stage, played):
+    whole = played(*BEST, pack=3)
+    wanted = scores(whole)
     kinds = ledger_kinds(whole.folder)
     finals = [i + 1 for i, kind in enumerate(kinds) if kind == "evaluation" and kinds[i + 1] != "evaluation"]
     middles = range(8, len(kinds), 7)
@@ -64,10 +64,10 @@ def test_a_death_after_any_record_changes_no_score(stage):
 
 
 def test_killed_resumed_and_reported_again(lengthwise, tiny, tmp_path):
-    settings = (*BEST, "training.steps=800", "evaluation.every=80")
-    overrides = sets(*settings)
-    folder = tmp_path / "killed"
-    driver = lengthwise.start("run", tiny, "--storage", tmp_path, "--name", "killed", *overrides)
+    folder, hold = tmp_path / "killed", tmp_path / "hold"
+    hold.write_text("until 4\n")
+    words = ("run", tiny, "--storage", tmp_path, "--name", "killed", *sets(*BEST))
+    driver = lengthwise.start(*words, HOLD=str(hold))
     wait_for(lambda: len(records(folder, "evaluation")) > 3, driver)
     kill(driver)
     done = lengthwise.succeeds("resume", folder)

@@ -14,6 +14,7 @@ from orchestrator.cli import main as cli
 from orchestrator.cli import options
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.state.state import SweepState
+from tests.orchestrator.running.ledgers import sets
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
 
@@ -29,11 +30,7 @@ def test_sweeps_are_listed_and_deleted_by_name(lengthwise, tmp_path, monkeypatch
     for name in ("finished", "grid"):
         shutil.copytree(RELEASED / name, tmp_path / name)
     listed = lengthwise("list", "sweeps", "--storage", tmp_path)
-    assert listed.returncode == 0 and [line.split()[0] for line in listed.stdout.splitlines()] == [
-        "name",
-        "finished",
-        "grid",
-    ]
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["name", "finished", "grid"]
     refused = lengthwise("delete", tmp_path / "grid")
     assert refused.returncode == 2 and "--yes deletes without asking" in refused.stderr and (tmp_path / "grid").exists()
     one = ("delete", tmp_path / "grid", "--yes")
@@ -84,19 +81,8 @@ def test_a_sweep_that_is_being_run_keeps_its_mlflow_runs(lengthwise, tmp_path, m
 def test_runs_are_deleted_wherever_this_machine_published_them_and_what_stays_is_named(lengthwise, tiny, tmp_path):
     other = f"sqlite:///{tmp_path / 'elsewhere.db'}"
     for name in ("one", "two"):
-        ran = lengthwise(
-            "run",
-            tiny,
-            "--storage",
-            tmp_path,
-            "--name",
-            name,
-            "--set",
-            "search.configurations=1",
-            "--set",
-            "tracking.enabled=true",
-        )
-        assert ran.returncode == 0, ran.stderr
+        settings = sets("search.configurations=1", "tracking.enabled=true")
+        lengthwise.succeeds("run", tiny, "--storage", tmp_path, "--name", name, *settings)
         for again in (False, True):
             sent = lengthwise("publish", tmp_path / name, "--tracking-uri", other)
             assert sent.returncode == 0 and (" 0 new points were sent" in sent.stdout) == again, sent.stderr

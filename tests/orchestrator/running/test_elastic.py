@@ -268,8 +268,8 @@ def play(stage: Any, capacity: Callable[[int], int], workers: int, **more: Any) 
     return stage.play(recut=recut, workers=workers, **more)
 
 
-def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage) -> None:
-    whole, one = stage("whole").play(), stage("one")
+def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage, played) -> None:
+    whole, one = played(), stage("one")
 
     def stop(driver: SweepDriver) -> None:
         if any(pack.evaluations for pack in driver.state.packs.values()):

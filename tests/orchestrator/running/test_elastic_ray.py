@@ -42,25 +42,6 @@ def growing(lengthwise, hold: Path, tmp_path: Path) -> Iterator[RayCluster]:
         cluster.end()
 
 
-def test_a_node_that_joins_late_gets_work(growing, hold, lengthwise, tiny, tmp_path):
-    folder = tmp_path / "grown" / "tiny"
-    run = ("run", tiny, *SETTINGS, "--storage")
-    driver = lengthwise.start(*run, folder.parent, "--set", "resources.scheduler=ray", RAY_ADDRESS=growing.address)
-    wait_for(lambda: records(folder, "evaluation"), driver)
-    assert [len(pack.members) for pack in SweepState.load(folder).packs.values()] == [6, 6]
-    growing.join(cpus=2)
-    wait_for(lambda: len({record.fields["pack_id"] for record in records(folder, "evaluation")}) == 3, driver)
-    hold.unlink()
-    out = finish(driver)
-    state = SweepState.load(folder)
-    (recut,) = state.recuts
-    assert len(recut.old) == 1 and len(recut.new) >= 2 and recut.workers == 3
-    said = f"1 pack that no worker had begun was cut again into {len(recut.new)}, for 3 workers"
-    assert said in out and said in lengthwise("status", folder).stdout
-    assert lengthwise(*run, tmp_path / "alone").returncode == 0
-    assert curves(folder).equals(curves(tmp_path / "alone" / "tiny"))
-
-
 def test_a_node_with_a_small_gpu_that_joins_late_gets_small_packs(growing, hold, lengthwise, tiny, tmp_path):
     """It has room for 3 members, as half of its memory is for packs and no member takes less than 8 MiB."""
     folder = tmp_path / "grown" / "tiny"

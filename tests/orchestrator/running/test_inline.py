@@ -141,10 +141,10 @@ def test_a_driver_may_take_longer_than_the_watchdog_waits(stage, clock):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_inside_torch_leaves_a_resumable_sweep(stage, monkeypatch, number):
+def test_a_signal_inside_torch_leaves_a_resumable_sweep(stage, played, monkeypatch, number):
     """It comes while the loss is differentiated: torch is left as it was, and the rest is what it would have been."""
-    whole, one, steps = read_curves(stage("whole").play()), stage("signalled"), Counter()
-    task = type(MemberConfig.from_dict({**read_first_configuration(stage), "seed": 0}).task)
+    whole, one, steps = played(), stage("signalled"), Counter()
+    task = type(MemberConfig.from_dict({**next(iter(whole.configurations.values())).resolved, "seed": 0}).task)
     original = task.loss
 
     def loss(self, logits, batch):
@@ -159,11 +159,7 @@ def test_a_signal_inside_torch_leaves_a_resumable_sweep(stage, monkeypatch, numb
         one.play(held=interrupts.held)
     assert steps["seen"] == 50 and torch.is_grad_enabled()
     assert len([record for record in read_records(one.folder) if record.kind == "evaluation"]) == 2
-    assert read_curves(one.play()).equals(whole)
-
-
-def read_first_configuration(stage) -> dict:
-    return next(iter(stage("example", *ONE, "training.steps=1").play().configurations.values())).resolved
+    assert read_curves(one.play()).equals(read_curves(whole))
 
 
 def test_an_error_of_the_driver_is_not_the_death_of_a_pack(stage):

@@ -66,8 +66,8 @@ def recorded_once(state: SweepState) -> None:
         ("resources.checkpoint_steps=null", 6, [(6, 0), (6, 0)]),
     ],
 )
-def test_halves_continue_from_the_newest_checkpoint(stage, runs_out, saved, room, starts) -> None:
-    whole, one = stage("whole", *ALIKE).play(), stage("one", *ALIKE, saved, "resources.pack=12")
+def test_halves_continue_from_the_newest_checkpoint(stage, played, runs_out, saved, room, starts) -> None:
+    whole, one = played(*ALIKE), stage("one", *ALIKE, saved, "resources.pack=12")
     began = runs_out(room, 40)
     state = play(one)
     recorded_once(state)
@@ -77,8 +77,8 @@ def test_halves_continue_from_the_newest_checkpoint(stage, runs_out, saved, room
         assert "has no usable state of" in one.said[1] and "the pack starts from step 0" in one.said[1]
 
 
-def test_packs_like_it_that_no_worker_has_begun_are_cut_alone(stage, runs_out) -> None:
-    whole, one = stage("whole", *ALIKE).play(), stage("one", *ALIKE, "resources.pack=6")
+def test_packs_like_it_that_no_worker_has_begun_are_cut_alone(stage, played, runs_out) -> None:
+    whole, one = played(*ALIKE), stage("one", *ALIKE, "resources.pack=6")
     runs_out(3, 40)
     state = play(one)
     recorded_once(state)
@@ -100,9 +100,9 @@ def test_the_time_of_a_pack_that_was_replaced_counts(stage, runs_out) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("last", [10, 15])
-def test_a_race_decides_alike(stage, runs_out, last: int) -> None:
+def test_a_race_decides_alike(stage, played, runs_out, last: int) -> None:
     """Its rungs are at steps 10 and 20: memory runs out at the first one, and after it."""
-    whole, one = stage("whole", *RACE, pack=16).play(), stage("one", *RACE, "resources.pack=16")
+    whole, one = played(*RACE, pack=16), stage("one", *RACE, "resources.pack=16")
     runs_out(4, last)
     state = play(one)
     recorded_once(state)
@@ -113,8 +113,8 @@ def test_a_race_decides_alike(stage, runs_out, last: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", ["recut", "evaluation of a half"])
-def test_a_driver_that_ends_after_the_halving_is_resumed(stage, runs_out, after: str) -> None:
-    whole, one = stage("whole", *ALIKE).play(), stage("one", *ALIKE, "resources.pack=12")
+def test_a_driver_that_ends_after_the_halving_is_resumed(stage, played, runs_out, after: str) -> None:
+    whole, one = played(*ALIKE), stage("one", *ALIKE, "resources.pack=12")
     began = runs_out(6, 40)
 
     def stop(driver: SweepDriver) -> None:
@@ -132,15 +132,14 @@ def test_a_driver_that_ends_after_the_halving_is_resumed(stage, runs_out, after:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheduler", ["local", "ray"])
-def test_with_workers_also_if_the_driver_is_killed(lengthwise, tiny, tmp_path, scheduler):
+def test_with_workers_also_if_the_driver_is_killed(lengthwise, tiny, tmp_path):
     hold, folder = tmp_path / "hold", tmp_path / "short" / "tiny"
     settings = sets(*ALIKE, "resources.pack=12")
     run = ("run", tiny, *settings, "--storage")
     assert lengthwise(*run, tmp_path / "alone").returncode == 0
     given = {"RUNS_OUT": "6 40", "HOLD": str(hold)}
     hold.write_text("until 4")  # a half waits at its second evaluation
-    on = ("--set", f"resources.scheduler={scheduler}", "--set", "resources.workers=1")
+    on = ("--set", "resources.scheduler=local", "--set", "resources.workers=1")
     driver = lengthwise.start(*run, folder.parent, *on, **given)
     wait_for(lambda: len(records(folder, "evaluation")) >= 4, driver)
     os.kill(driver.pid, signal.SIGKILL)

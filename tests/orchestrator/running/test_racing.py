@@ -17,16 +17,13 @@ from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.summarise import summary
 from orchestrator.sweep.selection import best_rows
 from search_spaces import Racing, load_sweep
-from tests.orchestrator.running.deaths import kill
 from tests.orchestrator.running.ledgers import (
     cut_ledger,
     evaluated_once,
     ledger_kinds,
-    records,
     same_curves,
     scores,
     sets,
-    wait_for,
 )
 
 SIZE = ("search.configurations=8", "seeds=8", "training.steps=10", "evaluation.every=10")
@@ -75,38 +72,37 @@ def members(state: SweepState) -> int:
     return sum(len(one.members) for one in state.configurations.values())
 
 
-def test_a_race_for_a_share_is_the_one_over_the_full_sweep(stage):
-    whole, race = stage("whole", *WHOLE, pack=32).play(), (began := stage("race", *WHOLE, SHARE)).play()
+def test_a_race_for_a_share_is_the_one_over_the_full_sweep(played, tiny):
+    whole, race = played(*WHOLE, pack=32), played(*WHOLE, SHARE)
     judged = member_scores(whole)
     assert survivors(race) == race_by_share(judged, 0.5)
     assert survivors(race) != race_by_share(member_scores(whole, length=5), 0.5), "test lengths would have decided so"
     assert same_curves(race, whole)
-    planned = plan_rounds(began.spec, len(race.configurations))
+    planned = plan_rounds(load_sweep(tiny, [*WHOLE, SHARE]), len(race.configurations))
     assert [one.members for one in planned] == [16, 8, 8] == [one.members for one in race.race.rounds]
     assert members(race) == 32 and race.race.is_over
     last = race.race.contenders
     assert {name: race.configurations[name].score for name in last} == judged.loc[list(last)].median(axis=1).to_dict()
 
 
-def test_a_race_by_a_test_is_the_one_over_the_full_sweep(stage):
-    whole, race = stage("whole", *RATES, pack=32).play(), (began := stage("race", *RATES, TEST)).play()
+def test_a_race_by_a_test_is_the_one_over_the_full_sweep(played, tiny):
+    whole, race = played(*RATES, pack=32), played(*RATES, TEST)
     assert survivors(race) == race_by_test(member_scores(whole), 0.3, [4])
     assert 2 <= len(race.race.contenders) < 8 and race.decisions[0].p < 0.3
     assert same_curves(race, whole)
-    assert members(race) <= sum(one.members for one in plan_rounds(began.spec, 8)) == 64
+    assert members(race) <= sum(one.members for one in plan_rounds(load_sweep(tiny, [*RATES, TEST]), 8)) == 64
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rule", "behind"), [(SHARE, (0, 1, 2, 4)), (TEST, (0, 2))])
-def test_a_race_that_is_killed_anywhere_resumes_to_the_same_bits(stage, rule, behind):
-    begun = stage("whole", *WHOLE, rule)
-    whole = begun.play()
-    kinds = ledger_kinds(begun.folder)
+def test_a_race_that_is_killed_anywhere_resumes_to_the_same_bits(stage, played, rule, behind):
+    whole = played(*WHOLE, rule)
+    kinds = ledger_kinds(whole.folder)
     races = [place for place, kind in enumerate(kinds) if kind == "race"]
     for cut in sorted({kinds.index("score"), *(race + beside for race in races for beside in behind)}):
         killed = stage(f"killed {cut}", *WHOLE, rule)
-        shutil.copytree(begun.folder / "curves", killed.folder / "curves")
-        cut_ledger(killed.folder, cut, begun.folder)
+        shutil.copytree(whole.folder / "curves", killed.folder / "curves")
+        cut_ledger(killed.folder, cut, whole.folder)
         state = killed.play()
         assert state.decisions == whole.decisions, cut
         assert same_curves(state, whole) and members(state) == members(whole)
@@ -114,13 +110,13 @@ def test_a_race_that_is_killed_anywhere_resumes_to_the_same_bits(stage, rule, be
         assert ledger_kinds(killed.folder).count("race") == len(races)
 
 
-def test_decisions_do_not_depend_on_packs_or_their_order(stage):
+def test_decisions_do_not_depend_on_packs_or_their_order(stage, played):
     one = stage("one", *WHOLE, SHARE, pack=3).play(order=lambda packs: packs[::-1])
-    assert one.decisions == stage("two", *WHOLE, SHARE, pack=16).play().decisions
+    assert one.decisions == played(*WHOLE, SHARE).decisions
 
 
-def test_who_left_is_ranked_behind_and_effects_are_over_shared_seeds(stage):
-    state = stage("race", *WHOLE, SHARE).play()
+def test_who_left_is_ranked_behind_and_effects_are_over_shared_seeds(played):
+    state = played(*WHOLE, SHARE)
     result = summary(state)
     assert [row.rounds for row in result.rows] == [3, 3, 2, 2, 1, 1, 1, 1]
     assert [row.rank for row in result.rows] == list(range(1, 9))
@@ -133,11 +129,10 @@ def test_who_left_is_ranked_behind_and_effects_are_over_shared_seeds(stage):
     assert effect.correlation == pytest.approx(stats.spearmanr([rates[name] for name in medians.index], medians)[0])
 
 
-def test_a_race_that_is_not_over_ranks_nobody_first_who_left(stage):
-    begun = stage("race", *WHOLE, SHARE)
-    begun.play()
-    cut_ledger(begun.folder, ledger_kinds(begun.folder).index("race") + 2)
-    result = summary(SweepState.load(begun.folder))
+def test_a_race_that_is_not_over_ranks_nobody_first_who_left(played, tmp_path):
+    folder = shutil.copytree(played(*WHOLE, SHARE).folder, tmp_path / "race")
+    cut_ledger(folder, ledger_kinds(folder).index("race") + 2)
+    result = summary(SweepState.load(folder))
     assert [row.rank for row in result.rows] == [5, 6, 7, 8, None, None, None, None]
     with pytest.raises(UserError, match="the race of tiny is not over"):
         best_rows(result, 1)
@@ -210,20 +205,7 @@ def test_a_sweep_without_a_race_keeps_its_hash_and_a_race_has_one_of_its_own(tin
     assert tested.resolved()["search"]["racing"] == {"first": 2, "growth": 2.0, "test": "friedman", "level": 0.05}
 
 
-@pytest.mark.slow
-def test_workers_race_to_the_same_survivors_when_the_driver_is_killed(lengthwise, tiny, stage):
-    rule = sets(*WHOLE, SHARE, "resources.scheduler=local")
-    driver = lengthwise.start("run", tiny, "--storage", tiny.parent, *rule)
-    folder = tiny.parent / "tiny"
-    wait_for(lambda: records(folder, "race"), driver)
-    kill(driver)
-    lengthwise.succeeds("resume", folder)
-    whole = stage("whole", *WHOLE, SHARE, pack=32).play()
-    state = SweepState.load(folder)
-    assert state.decisions == whole.decisions and same_curves(state, whole) and members(state) == members(whole)
-
-
-def test_a_race_that_its_budget_stopped_resumes_to_the_same_survivors(lengthwise, tiny, stage):
+def test_a_race_that_its_budget_stopped_resumes_to_the_same_survivors(lengthwise, tiny, played):
     rule = sets(*WHOLE, SHARE)
     stopped = lengthwise("run", tiny, "--storage", tiny.parent, *rule, "--set", "budget.member_steps=230")
     assert stopped.returncode == 0 and "stopped by its budget" in stopped.stdout
@@ -231,7 +213,7 @@ def test_a_race_that_its_budget_stopped_resumes_to_the_same_survivors(lengthwise
     state = SweepState.load(folder)
     assert 0 < len(state.decisions) < 3 and not state.race.is_over
     lengthwise.succeeds("resume", folder, "--set", "budget.member_steps=null")
-    whole = stage("whole", *WHOLE, SHARE, pack=32).play()
+    whole = played(*WHOLE, SHARE)
     assert SweepState.load(folder).decisions == whole.decisions
 
 

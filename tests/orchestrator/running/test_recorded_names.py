@@ -67,8 +67,8 @@ def scores_of_draws(state: SweepState) -> list[float | None]:
 
 
 @pytest.mark.slow
-def test_it_ends_like_one_that_was_left_alone(stage, begun, tmp_path: Path) -> None:
-    whole = stage("whole", *FEW).play()
+def test_it_ends_like_one_that_was_left_alone(played, begun, tmp_path: Path) -> None:
+    whole = played(*FEW)
     older = begun("older", 4)
     before = SweepState.load(older.folder)
     assert before.ended is None and all(name.startswith("0ld") for name in before.configurations)
@@ -95,11 +95,11 @@ def test_it_ends_like_one_that_was_left_alone(stage, begun, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_default_that_changed_in_between_changes_nothing(stage, begun, monkeypatch) -> None:
+def test_a_default_that_changed_in_between_changes_nothing(played, begun, monkeypatch) -> None:
     class Changed(AttentionOnly):
         init_std: float = setting(0.2, absent=0.1, above=0.0)
 
-    whole = stage("whole", *FEW).play()
+    whole = played(*FEW)
     older = begun("older", 4)
 
     monkeypatch.setitem(registry._classes["model"], "attention_only", Changed)

@@ -9,13 +9,12 @@ from tests.orchestrator.running.test_rungs import HALVING, RATES, ROUNDS
 
 
 @pytest.fixture
-def dying(lengthwise, tiny, monkeypatch):
-    """The folder of a race in which packs of some seeds died, and of one in which none did."""
+def dying(lengthwise, tiny, played, monkeypatch):
+    """The folder of a race in which packs of some seeds died, and the same race in which none did."""
 
     def run(dies, *changes):
         sweep = ("--storage", tiny.parent, *sets(*RATES, *changes, "resources.retries=0"))
-        lengthwise.succeeds("run", tiny, *sweep, "--name", "whole")
-        train_pack = inline.train_pack
+        whole, train_pack = played(*RATES, *changes, pack=8), inline.train_pack
 
         def die(work, reporter):
             if dies(work):
@@ -25,7 +24,7 @@ def dying(lengthwise, tiny, monkeypatch):
         with monkeypatch.context() as broken:
             broken.setattr(inline, "train_pack", die)
             lengthwise("run", tiny, *sweep)
-        return tiny.parent / "tiny", tiny.parent / "whole"
+        return tiny.parent / "tiny", whole
 
     return run
 
@@ -36,18 +35,18 @@ def test_a_race_whose_first_packs_all_died_is_run_by_retrying_them(lengthwise, d
     folder, whole = dying(lambda work: True, race)
     assert not any(one.survivors for one in (*SweepState.load(folder).rungs, *SweepState.load(folder).decisions))
     lengthwise.succeeds("resume", folder, "--retry-failed")
-    assert same_curves(SweepState.load(folder), SweepState.load(whole))
+    assert same_curves(SweepState.load(folder), whole)
 
 
 @pytest.mark.slow
 def test_packs_that_paused_at_a_rung_that_nobody_survived_go_on_with_those_that_are_retried(lengthwise, dying):
     """Every configuration has a pack that died, which `fail` does not forgive; its other packs wait at the rung."""
-    folder, whole = dying(
+    folder, wanted = dying(
         lambda work: work["ids"][0][1] == 0, HALVING, "resources.pack=1", "objective.failed_seeds=fail"
     )
     assert not SweepState.load(folder).rungs[0].survivors
     lengthwise.succeeds("resume", folder, "--retry-failed")
-    again, wanted = SweepState.load(folder), SweepState.load(whole)
+    again = SweepState.load(folder)
     assert (again.ended, again.rungs, scores(again)) == ("complete", wanted.rungs, scores(wanted))
     assert same_curves(again, wanted)
 

@@ -2,8 +2,10 @@
 
 import pytest
 
+from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.sweep import sweep as module
 from search_spaces import load_sweep
+from tests.orchestrator.running.ledgers import records
 
 JUDGED = "objective={metric: margin, average: raw, lengths: [4]}"  # maximized, which only the task knows
 OVERRIDES = ("--set", "space.training.batch_size=null", "--set", JUDGED, "--set", "seeds=1")
@@ -26,10 +28,14 @@ def driven(monkeypatch):
 def test_the_command_that_began_a_sweep_resumes_it_also_after_it_was_extended(lengthwise, tiny, tmp_path):
     words = ("run", tiny, "--storage", tmp_path, *OVERRIDES, *SHORT, "--resume")
     lengthwise.succeeds(*words)
-    assert "2 of 2 configurations are done" in lengthwise.succeeds(*words).stdout
+    ledger = (tmp_path / "tiny" / LEDGER_FILE).read_bytes()
+    lengthwise.succeeds(*words)
+    assert (tmp_path / "tiny" / LEDGER_FILE).read_bytes().startswith(ledger)
+    assert not records(tmp_path / "tiny", "resume"), "it was finished"
+    lengthwise.refuses(*words[:-1], said="resume")
+    lengthwise.refuses(*words, "--set", "training.steps=61", said="training.steps")
     lengthwise.succeeds("extend", tmp_path / "tiny", "--seeds", "2")
-    again = lengthwise.succeeds(*words)
-    assert "2 of 2 configurations are done" in again.stdout and "note:" not in again.stdout
+    assert "note:" not in lengthwise.succeeds(*words).stdout
     assert load_sweep(tmp_path / "tiny" / "sweep.yaml").seeds == (0, 1)
     lengthwise.refuses(*words, "--set", "seeds=3", said="lengthwise extend")
 

@@ -70,8 +70,8 @@ def last_steps(state: SweepState) -> dict[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rule", "left"), [(HALVING, [4, 2]), (GUARDED, None)])
-def test_rungs_decide_as_the_full_sweep_says_and_survivors_keep_their_bits(stage, rule, left):
-    whole, race = stage("whole", *RATES, pack=32).play(), stage("race", *RATES, rule, pack=3).play()
+def test_rungs_decide_as_the_full_sweep_says_and_survivors_keep_their_bits(played, rule, left):
+    whole, race = played(*RATES, pack=32), played(*RATES, rule, pack=8)
     assert recorded_outcomes(race) == replayed(whole, race)
     assert left is None or [len(one.survivors) for one in race.rungs] == left
     assert same_curves(race, whole)
@@ -86,8 +86,8 @@ def test_rungs_decide_as_the_full_sweep_says_and_survivors_keep_their_bits(stage
 
 
 @pytest.mark.slow
-def test_survivors_race_on_over_seeds(stage):
-    whole, race = stage("whole", *RATES, pack=32).play(), stage("race", *RATES, ROUNDS).play()
+def test_survivors_race_on_over_seeds(played):
+    whole, race = played(*RATES, pack=32), played(*RATES, ROUNDS, pack=8)
     assert [len(one.survivors) for one in race.rungs] == [4, 2] and len(race.decisions) == 1
     assert race.decisions[0].values.keys() == set(race.rungs[-1].survivors)
     assert same_curves(race, whole)
@@ -100,26 +100,25 @@ def test_survivors_race_on_over_seeds(stage):
 
 
 @pytest.mark.slow
-def test_decisions_do_not_depend_on_packs_or_their_order(stage):
+def test_decisions_do_not_depend_on_packs_or_their_order(stage, played):
     one = stage("one", *RATES, HALVING, pack=3).play(order=lambda packs: packs[::-1])
-    two = stage("two", *RATES, HALVING, pack=32).play()
+    two = played(*RATES, HALVING, pack=8)
     assert one.rungs == two.rungs and same_curves(one, two)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", [HALVING, ROUNDS])
-def test_rungs_that_are_killed_anywhere_resume_to_the_same_bits(stage, rule):
-    begun = stage("whole", *RATES, rule, pack=8)
-    whole = begun.play()
-    lines, kinds = ledger_lines(begun.folder), ledger_kinds(begun.folder)
+def test_rungs_that_are_killed_anywhere_resume_to_the_same_bits(stage, played, rule):
+    whole = played(*RATES, rule, pack=8)
+    lines, kinds = ledger_lines(whole.folder), ledger_kinds(whole.folder)
     rungs = [place for place, kind in enumerate(kinds) if kind == "rung"]
     cuts = sorted({kinds.index("evaluation") + 1, *(rung + beside for rung in rungs for beside in (-1, 0, 1))})
     for place, cut in enumerate(cuts):
         killed = stage(f"killed {cut}", *RATES, rule, pack=8)
-        shutil.copytree(begun.folder / "curves", killed.folder / "curves")
+        shutil.copytree(whole.folder / "curves", killed.folder / "curves")
         if place % 2:  # otherwise all states are lost
-            keep_checkpoints_until(begun.folder, killed.folder, lines[:cut])
-        cut_ledger(killed.folder, cut, begun.folder)
+            keep_checkpoints_until(whole.folder, killed.folder, lines[:cut])
+        cut_ledger(killed.folder, cut, whole.folder)
         state = killed.play()
         assert state.rungs == whole.rungs and state.decisions == whole.decisions, cut
         assert same_curves(state, whole) and len(keyed(state)) == len(keyed(whole))
@@ -142,8 +141,8 @@ def keep_checkpoints_until(source, target, lines) -> None:
 
 
 @pytest.mark.slow
-def test_a_pack_that_dies_at_a_rung_does_not_train_beyond_it(stage, monkeypatch):
-
+def test_a_pack_that_dies_at_a_rung_does_not_train_beyond_it(stage, played, monkeypatch):
+    whole = played(*RATES, pack=32)
     begun, original, died = stage("race", *RATES, HALVING), inline.train_pack, []
 
     def train_pack(work, reporter):
@@ -160,13 +159,12 @@ def test_a_pack_that_dies_at_a_rung_does_not_train_beyond_it(stage, monkeypatch)
 
     state = begun.play(during=during)
     assert died and all(step <= (10, 20, 40)[rungs] for _, step, rungs in beyond)
-    assert same_curves(state, stage("whole", *RATES, pack=32).play())
+    assert same_curves(state, whole)
 
 
 @pytest.mark.slow
-def test_who_is_pruned_is_in_no_rank_and_no_effect(stage):
-    state = stage("race", *RATES, HALVING).play()
-    result = summary(state)
+def test_who_is_pruned_is_in_no_rank_and_no_effect(played):
+    result = summary(played(*RATES, HALVING, pack=8))
     assert [row.rank for row in result.rows] == [1, 2, *[None] * 6]
     assert [row.unranked for row in result.rows[2:]] == ["pruned at step 20"] * 2 + ["pruned at step 10"] * 4
     assert {row.score for row in result.rows[2:]} == {None} and result.configurations_finished == 2
@@ -323,15 +321,14 @@ def test_a_sweep_without_rungs_keeps_its_hash_and_rungs_are_resolved(tiny):
 
 
 @pytest.mark.slow
-def test_a_record_of_a_rung_is_checked(stage):
-    begun = stage("race", *RATES, HALVING)
-    begun.play()
-    (fields, *_) = [record.fields for record in read_records(begun.folder) if record.kind == "rung"]
+def test_a_record_of_a_rung_is_checked(played, tmp_path):
+    race = played(*RATES, HALVING, pack=8).folder
+    (fields, *_) = [record.fields for record in read_records(race) if record.kind == "rung"]
     assert "spreads" in find_problem("rung", {name: one for name, one in fields.items() if name != "spreads"})
     for change, said in (({"step": 15}, "not the next rung"), ({"survivors": ["x"]}, "unknown configuration x")):
-        state = SweepState.replay(begun.folder, [r for r in read_records(begun.folder) if r.kind != "rung"])
+        state = SweepState.replay(race, [r for r in read_records(race) if r.kind != "rung"])
         with (
-            Ledger.open(shutil.copytree(begun.folder, begun.folder.with_name(said))) as ledger,
+            Ledger.open(shutil.copytree(race, tmp_path / said)) as ledger,
             pytest.raises(DamagedLedger, match=said),
         ):
             state.apply(ledger.append("rung", **fields | change))
@@ -382,41 +379,32 @@ def test_a_rung_is_decided_when_no_pack_runs(stage):
 
 
 @pytest.mark.slow
-def test_a_budget_stops_at_a_rung_and_resumes_to_the_same_decisions(lengthwise, tiny, stage):
+def test_a_budget_stops_at_a_rung_and_resumes_to_the_same_decisions(lengthwise, tiny, played):
     rule = sets(*RATES, HALVING)
     stopped = lengthwise("run", tiny, "--storage", tiny.parent, *rule, "--set", "budget.member_steps=400")
     assert stopped.returncode == 0 and "stopped by its budget" in stopped.stdout
     folder = tiny.parent / "tiny"
     assert len(SweepState.load(folder).rungs) == 1
     lengthwise.succeeds("resume", folder, "--set", "budget.member_steps=null")
-    state, whole = SweepState.load(folder), stage("whole", *RATES, HALVING, pack=32).play()
+    state, whole = SweepState.load(folder), played(*RATES, HALVING, pack=8)
     assert state.rungs == whole.rungs and same_curves(state, whole)
 
 
 @pytest.mark.slow
-def test_workers_decide_alike_when_the_driver_is_killed(lengthwise, tiny, stage):
+def test_workers_decide_alike_when_the_driver_is_killed(lengthwise, tiny, played):
     rule = sets(*RATES, HALVING, "resources.scheduler=local")
     driver = lengthwise.start("run", tiny, "--storage", tiny.parent, *rule)
     folder = tiny.parent / "tiny"
     wait_for(lambda: records(folder, "rung"), driver)
     kill(driver)
     lengthwise.succeeds("resume", folder, *INLINE)
-    state, whole = SweepState.load(folder), stage("whole", *RATES, HALVING, pack=32).play()
+    state, whole = SweepState.load(folder), played(*RATES, HALVING, pack=8)
     assert state.rungs == whole.rungs and same_curves(state, whole)
 
 
 @pytest.mark.slow
-def test_workers_of_ray_decide_alike(lengthwise, tiny, stage):
-    rule = sets(*RATES, HALVING, "resources.scheduler=ray")
-    done = lengthwise.process("run", tiny, "--storage", tiny.parent, *rule)
-    assert done.returncode == 0, done.stdout + done.stderr
-    state, whole = SweepState.load(tiny.parent / "tiny"), stage("whole", *RATES, HALVING, pack=32).play()
-    assert state.rungs == whole.rungs and same_curves(state, whole)
-
-
-@pytest.mark.slow
-def test_mlflow_shows_a_pruned_configuration_up_to_its_rung(stage):
-    state = stage("race", *RATES, HALVING, pack=32).play()
+def test_mlflow_shows_a_pruned_configuration_up_to_its_rung(played):
+    state = played(*RATES, HALVING, pack=8)
     contents = SweepRuns(summary(state), read_records(state.folder), read_curves(state))
     for row, run in contents.configuration_runs():
         assert max(point.step for point in run.points if point.key == "progress/loss") == (row.pruned_at or 40)

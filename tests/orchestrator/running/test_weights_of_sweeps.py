@@ -1,5 +1,6 @@
 """Weights that a sweep keeps: in the ledger, loaded again, after deaths, and when a file is not what was written."""
 
+import shutil
 import subprocess
 import sys
 
@@ -23,9 +24,8 @@ KEEP = "resources.keep_weights=true"
 
 
 @pytest.fixture
-def kept(stage):
-    one = stage("kept", KEEP)
-    return one, one.play()
+def kept(played) -> SweepState:
+    return played(KEEP)
 
 
 def files(one) -> dict[str, bytes]:
@@ -33,34 +33,31 @@ def files(one) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_every_member_has_its_weights_and_nothing_else_differs(kept, stage, tiny):
-    one, state = kept
-    plain = stage("plain").play()
-    assert read_curves(state).equals(read_curves(plain))
+def test_every_member_has_its_weights_and_nothing_else_differs(kept, played, tiny):
+    plain = played()
+    assert read_curves(kept).equals(read_curves(plain))
     assert load_sweep(tiny, [KEEP]).spec_hash == load_sweep(tiny).spec_hash
-    found = kept_weights(state)
-    assert set(found) == {(name, seed) for name, seeds in state.seeds().items() for seed in seeds}
-    assert sorted(file.path.name for file in found.values()) == list(files(one)) and len(found) == 8
+    found = kept_weights(kept)
+    assert set(found) == {(name, seed) for name, seeds in kept.seeds().items() for seed in seeds}
+    assert sorted(file.path.name for file in found.values()) == list(files(kept)) and len(found) == 8
     assert not kept_weights(plain) and not (plain.folder / "weights").exists()
 
 
 def test_weights_are_loaded_by_configuration_seed_and_average(kept):
-    one, state = kept
-    for name, configuration in state.configurations.items():
+    for name, configuration in kept.configurations.items():
         member = MemberConfig.from_dict({**configuration.resolved, "seed": 1})
-        by_name, by_number = load(one.folder, name, 1, "ema"), load(str(one.folder), configuration.number, 1, "ema")
+        by_name, by_number = load(kept.folder, name, 1, "ema"), load(str(kept.folder), configuration.number, 1, "ema")
         wanted = [(parameter.name, parameter.shape) for parameter in member.model.parameters(member.task)]
         assert [(key, array.shape) for key, array in by_name.items()] == wanted
-        raw = load(one.folder, name, 1)
+        raw = load(kept.folder, name, 1)
         assert all(np.array_equal(by_name[key], by_number[key]) for key in by_name)
         assert not all(np.array_equal(by_name[key], raw[key]) for key in raw)
-        other = load(one.folder, name, 0)
+        other = load(kept.folder, name, 0)
         assert not all(np.array_equal(other[key], raw[key]) for key in raw)
 
 
-def test_what_is_not_there_is_said(kept, stage):
-    one, state = kept
-    name = next(iter(state.configurations))
+def test_what_is_not_there_is_said(kept, played):
+    name = next(iter(kept.configurations))
     for arguments, said in {
         (name[:-1] + "?", 0, "raw"): f"did you mean {name}",
         (99, 0, "raw"): "there is no configuration 99; allowed: #0 to #3",
@@ -68,12 +65,10 @@ def test_what_is_not_there_is_said(kept, stage):
         (name, 0, "emu"): "no average 'emu'; allowed: raw, ema",
     }.items():
         with pytest.raises(UserError) as caught:
-            load(one.folder, *arguments)
+            load(kept.folder, *arguments)
         assert said in str(caught.value)
-    plain = stage("plain")
-    plain.play()
     with pytest.raises(UserError, match=r"resources\.keep_weights: true"):
-        load(plain.folder, 0, 0)
+        load(played().folder, 0, 0)
 
 
 def test_weights_of_a_member_that_diverged_are_not_kept(stage):
@@ -86,16 +81,17 @@ def test_weights_of_a_member_that_diverged_are_not_kept(stage):
 
 
 @pytest.mark.slow
-def test_a_death_after_any_record_ends_with_all_weights(kept, stage, tmp_path):
+def test_a_death_after_any_record_ends_with_all_weights(played, stage, tmp_path):
     """Also between the weights of a pack and the record that names them; what dead attempts left is gone."""
-    whole, _ = kept
-    wanted, killed = files(whole), tmp_path / "killed"
+    short = ("training.steps=12", "evaluation.every=4", "resources.checkpoint_steps=3", KEEP)
+    kept = played(*short)
+    wanted, killed = files(kept), tmp_path / "killed"
     killed.mkdir()
     assert subprocess.run([sys.executable, "-c", KILLED, str(killed / "NAME")]).returncode == -9
     (half,) = killed.iterdir()
-    for count in range(5, len(ledger_lines(whole.folder))):
-        one = stage(f"cut-{count}", KEEP)
-        copy_cut(whole.folder, one.folder, count)
+    for count in range(5, len(ledger_lines(kept.folder))):
+        one = stage(f"cut-{count}", *short)
+        copy_cut(kept.folder, one.folder, count)
         finals = {r.fields["pack_id"] for r in read_records(one.folder) if r.fields.get("final")}
         orphans = 0
         for pack_id in [r.fields["pack_id"] for r in read_records(one.folder) if r.kind == "pack"]:
@@ -136,8 +132,8 @@ def test_a_sweep_that_begins_to_keep_weights_when_resumed_keeps_those_to_come(st
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "gone"])
-def test_a_damaged_file_is_named(kept, damage):
-    one, state = kept
+def test_a_damaged_file_is_named(kept, tmp_path, damage):
+    state = SweepState.load(shutil.copytree(kept.folder, tmp_path / "damaged"))
     (name, seed), file = next(iter(kept_weights(state).items()))
     data = bytearray(file.path.read_bytes())
     if damage == "gone":
@@ -146,19 +142,18 @@ def test_a_damaged_file_is_named(kept, damage):
         data[-1] ^= 1
         file.path.write_bytes(data[:-1] if damage == "cut" else data)
     with pytest.raises(DamagedWeights, match=str(file.path)):
-        load(one.folder, name, seed, "raw")  # the last tensors of the file
+        load(state.folder, name, seed, "raw")  # the last tensors of the file
     others = [member for member in kept_weights(state) if member != (name, seed)]
-    assert all(load(one.folder, *member) for member in others)
+    assert all(load(state.folder, *member) for member in others)
 
 
 @pytest.mark.slow
 def test_the_plan_says_how_large_they_are(kept, tiny, tmp_path, monkeypatch):
-    one, state = kept
     arrays = sum(
         array.nbytes
-        for name, seed in kept_weights(state)
+        for name, seed in kept_weights(kept)
         for average in ("raw", "ema")
-        for array in load(one.folder, name, seed, average).values()
+        for array in load(kept.folder, name, seed, average).values()
     )
 
     def weights(*overrides: str) -> tuple[float, bool]:
@@ -192,6 +187,6 @@ def test_by_default_a_sweep_keeps_small_weights_also_when_it_is_extended(
     assert len(kept_weights(SweepState.load(folder))) == (12 if small else 0)
 
 
-def test_a_sweep_of_1_0_0_keeps_nothing_by_the_new_default(stage):
+def test_a_sweep_of_1_0_0_keeps_nothing_by_the_new_default(played):
     """Its ledger has no decision, and its specification says false."""
-    assert not kept_weights(stage("old", "resources.keep_weights=auto").play())
+    assert not kept_weights(played("resources.keep_weights=auto"))

@@ -69,7 +69,7 @@ def pairs(kind: Callable[[Floats, Floats], tuple[Floats, Floats]], rho: float, s
     return np.stack(kind(x, rho * x + math.sqrt(1 - rho**2) * noise), axis=2)
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("rho", [0.0, 0.6, 0.9])
 @pytest.mark.parametrize("kind", [continuous, tied, two_values, failing, spreading])
 def test_correlations(kind: Callable[[Floats, Floats], tuple[Floats, Floats]], rho: float) -> None:
     (truth,) = rank_correlations(pairs(kind, rho, 1, 100_000))
@@ -95,7 +95,7 @@ MEDIANS: dict[str, tuple[Callable[[np.random.Generator, int], Floats], float]] =
 
 
 @pytest.mark.parametrize("name", MEDIANS)
-@pytest.mark.parametrize("n", [6, 7, 8, 11, 16, 33, 64])
+@pytest.mark.parametrize("n", [6, 7, 16, 64])
 def test_medians(n: int, name: str) -> None:
     draw, truth = MEDIANS[name]
     rng = np.random.default_rng(n)
@@ -208,8 +208,6 @@ def truths(make: Callable[[np.random.Generator, int, float], Sweep], effect: flo
         (grid_by_random, 8, 0.0, 4),
         (grid_by_random, 20, 0.7, 4),
         (grid_alone, 6, 0.0, 5),
-        (grid_alone, 16, 0.7, 5),
-        (listed, 6, 0.0, 5),
         (listed, 16, 0.7, 5),
     ],
 )
@@ -271,7 +269,7 @@ def test_slopes_with_the_others_held(n: int, effect: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("labels", ["ab", "abc", "abcde"])
+@pytest.mark.parametrize("labels", ["ab", "abcde"])
 @pytest.mark.parametrize("n", [3, 6, 16])
 def test_tests_within_units_reject_nothing_in_five_of_a_hundred(n: int, labels: str) -> None:
     rng, found = np.random.default_rng(n), []

@@ -34,10 +34,27 @@ def study(tmp_path: Path, own_code_forgotten: None) -> Path:
     return folder / "sets.yaml"
 
 
+@pytest.fixture(scope="session")
+def _finished() -> dict[tuple[str, ...], Path]:
+    """The finished sweeps by their overrides."""
+    return {}
+
+
 @pytest.fixture
-def ran(study: Path, run_inline: Callable[..., Path]) -> Callable[..., Path]:
-    """ran("key=value", ...) runs it, figures left blank."""
-    return lambda *overrides, name=None: run_inline(study, *overrides, name=name)
+def ran(
+    study: Path, run_inline: Callable[..., Path], _finished: dict[tuple[str, ...], Path], tmp_path: Path
+) -> Callable[..., Path]:
+    """ran("key=value", ...) runs it once, figures left blank, and returns a copy; with a name it runs it anew."""
+
+    def run(*overrides: str, name: str | None = None) -> Path:
+        if name is None and overrides in _finished:
+            return Path(shutil.copytree(_finished[overrides], tmp_path / "sets"))
+        folder = run_inline(study, *overrides, name=name)
+        if name is None:
+            _finished[overrides] = Path(shutil.copytree(folder, tmp_path / "finished" / "sets"))
+        return folder
+
+    return run
 
 
 @pytest.fixture

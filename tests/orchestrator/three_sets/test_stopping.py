@@ -117,7 +117,7 @@ def test_a_killed_sweep_goes_on_as_if_never_stopped(ran, study, tmp_path):
 
 
 def test_what_a_ledger_cannot_say_is_damage(ran):
-    folder = ran(*STOPPING)
+    folder = ran()
     records = read_records(folder)
     broken = [
         Record(r.seq, r.time, r.kind, {**r.fields, "stopped_at": [1]}) if r.kind == "evaluation" else r for r in records
