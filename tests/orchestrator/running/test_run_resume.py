@@ -32,7 +32,6 @@ def test_the_command_that_began_a_sweep_resumes_it_also_after_it_was_extended(le
     lengthwise.succeeds(*words)
     assert (tmp_path / "tiny" / LEDGER_FILE).read_bytes().startswith(ledger)
     assert not records(tmp_path / "tiny", "resume"), "it was finished"
-    lengthwise.refuses(*words[:-1], said="resume")
     lengthwise.refuses(*words, "--set", "training.steps=61", said="training.steps")
     lengthwise.succeeds("extend", tmp_path / "tiny", "--seeds", "2")
     assert "note:" not in lengthwise.succeeds(*words).stdout
