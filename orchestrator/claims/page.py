@@ -11,7 +11,7 @@ import numpy as np
 
 from orchestrator.claims.askings import changed_keys, group_askings
 from orchestrator.claims.figures import draw_claim, is_drawable, write_small_png
-from orchestrator.claims.judgement import HELD, Judgement
+from orchestrator.claims.judgement import HELD, NOT_TESTED, Judgement
 from orchestrator.claims.members import Members
 from orchestrator.claims.registration import changes_since, describe_registration
 from orchestrator.claims.values import ArmValues, by_seed
@@ -40,12 +40,12 @@ effect within ±x**: the whole interval is that close to 0. **undecided**: teste
 is too large. **not tested**: the control failed, too few seeds learned the task, or the sweep is missing. Effects are
 over all seeds: one that failed, or did not learn the task, counts as the worst of all, and those that learned stand
 beside it. A pair of values that could hardly differ, at the same end of the metric, supports no equivalence. *Ours*
-marks controls, and questions that the paper does not ask. A claim that was asked again has one verdict, over the seeds
-of all askings; if a later one changed more than the seeds, by it alone; each asking counts in the correction. Values at
-several lengths are averaged. Intervals of medians lie between two of the seeds and need at least six of them; those of
-means are Student's. p is of the sign test (for no effect, of two one-sided ones), of Student's test for means, of the
-exact test for shares, and for a search of least squares or of the interval of the rank correlation. All choices were
-made at the selection lengths.
+marks controls, and questions that the paper does not ask, or not in this way: a headline may be judged by one of these.
+A claim that was asked again has one verdict, over the seeds of all askings; if a later one changed more than the seeds,
+by it alone, and in its words; each asking counts in the correction. Values at several lengths are averaged. Intervals
+of medians lie between two of the seeds and need at least six of them; those of means are Student's. p is of the sign
+test (for no effect, of two one-sided ones), of Student's test for means, of the exact test for shares, and for a search
+of least squares or of the interval of the rank correlation. All choices were made at the selection lengths.
 """
 HEAD = ("name", "claim", "effect and 95 % interval", "verdict")  # since 1.0.0; it tells a page from another file
 HEADLINES = ("the paper says", "verdict", "effect and 95 % interval", "fresh", "size beside the paper's")
@@ -89,13 +89,14 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
 def choose_figures(file: ClaimsFile, judgements: Sequence[Judgement]) -> list[Judgement]:
     """Return the claims that are drawn: those that the file names, else of the headlines and then the others.
 
-    Of a claim that was asked again it is the asking that was judged.
+    Of a claim that was asked again it is the asking that was judged. One that was not tested is not drawn.
     """
     judged = _judged_askings(judgements)
     headlines = [headline.claim for headline in file.headlines if headline.claim is not None]
     names = file.figures or [*headlines, *(judgement.claim.id for judgement in judgements)]
     chosen = {judged[name].claim.id: judged[name] for name in names}
-    return [judgement for judgement in chosen.values() if is_drawable(judgement)][:FIGURES]
+    tested = [judgement for judgement in chosen.values() if judgement.verdict != NOT_TESTED]
+    return [judgement for judgement in tested if is_drawable(judgement)][:FIGURES]
 
 
 def _judged_askings(judgements: Sequence[Judgement]) -> dict[str, Judgement]:
@@ -201,7 +202,10 @@ def removed_words(file: ClaimsFile) -> str:
 
 
 def overview(rows: Sequence[Sequence[Judgement]]) -> str:
-    """Return a table of claims, by sweep, with effect and verdict; all askings of a claim are in one row."""
+    """Return a table of claims, by sweep, with effect and verdict; all askings of a claim are in one row.
+
+    Its words are those of the first asking whose seeds were judged.
+    """
     sweeps = list(dict.fromkeys(askings[0].claim.sweep for askings in rows))
     cells = []
     for askings in sorted(rows, key=lambda askings: sweeps.index(askings[0].claim.sweep)):
@@ -211,8 +215,9 @@ def overview(rows: Sequence[Sequence[Judgement]]) -> str:
             names = [askings[0].claim.id, *(_name_asking(*both) for both in pairwise(askings))]
             effects += [f"{name}: {_alone(asking)}" for name, asking in zip(names, askings, strict=True)]
             verdicts.append(f"asked {len(askings)} times, judged by {_judged_by(judged)}")
-        claim = askings[0].claim
-        cells.append((claim.id, claim.says, "<br>".join(effects), "<br>".join(verdicts)))
+        asked = {asking.claim.id: asking.claim for asking in askings}
+        says = asked[judged.pooled[0] if judged.pooled else judged.claim.id].says
+        cells.append((askings[0].claim.id, says, "<br>".join(effects), "<br>".join(verdicts)))
     return markdown_table(HEAD, cells)
 
 
@@ -239,7 +244,10 @@ def describe_sweep(name: str, members: Members | None, file: ClaimsFile) -> str:
     minutes = f"{duration(total_seconds(members.state.packs, members.state.recuts))} of one core"
     cost = "imported" if IMPORTED in members.state.provenance else minutes
     lost = f", {members.failed} members failed" if members.failed else ""
-    counts = f"{counted(len(members.state.configurations), 'configuration')}, {len(members.seeds)} seeds{lost}"
+    fewest, most = min(members.steps.values()), max(members.steps.values())
+    steps = f"{fewest:,} steps" if fewest == most else f"{fewest:,} to {most:,} steps"
+    configurations = counted(len(members.state.configurations), "configuration")
+    counts = f"{configurations}, {len(members.seeds)} seeds{lost}, {steps}"
     words = f"**`{name}`** ({counts}; {cost}{_stopped_words(members)})"
     if changes := changes_since(members.state, file):
         changed = "; ".join(f"{key} was {before}, now {now}" for key, before, now in changes)
