@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -55,11 +55,14 @@ LEAVES_PROCESSES = {  # that ignore SIGTERM and are killed 3 s later
 }
 
 
-def programs(killed: str) -> pytest.MarkDecorator:
-    """Parametrize over PROGRAMS; slow where the keeper must wait before it kills."""
+def programs(killed: str, names: Sequence[str] = tuple(PROGRAMS)) -> pytest.MarkDecorator:
+    """Parametrize over these of PROGRAMS; slow where the keeper must wait before it kills."""
     slow = LEAVES_PROCESSES.get(killed, [])
-    marked = [pytest.param(*PROGRAMS[name], id=name, marks=[pytest.mark.slow] * (name in slow)) for name in PROGRAMS]
+    marked = [pytest.param(*PROGRAMS[name], id=name, marks=[pytest.mark.slow] * (name in slow)) for name in names]
     return pytest.mark.parametrize(("code", "processes"), marked)
+
+
+SIMPLEST_AND_HARDEST = ("plain", "daemons")
 
 
 @pytest.fixture
@@ -102,7 +105,7 @@ def test_killed_worker(code: str, processes: int, start_worker: StartWorker, tmp
     wait_until(lambda: not alive(tmp_path) and process.try_lock(tmp_path / "lock"), 5)
 
 
-@programs("keeper")
+@programs("keeper", SIMPLEST_AND_HARDEST)
 def test_killed_keeper(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
     worker = start_worker(code, processes)
     os.kill(keepers(tmp_path)[1], signal.SIGKILL)
@@ -117,7 +120,7 @@ def test_killed_parent_of_the_keeper(start_worker: StartWorker, tmp_path: Path) 
     assert worker.communicate(timeout=30)[0] == "-9\n"
 
 
-@programs("worker")
+@programs("worker", SIMPLEST_AND_HARDEST)
 def test_worker_of_ray_that_ends(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
     """It kills its children first; nothing is left, though no next attempt begins."""
     worker = start_worker(code, processes, grace=60)
@@ -134,7 +137,7 @@ def test_killed_program(code: str, processes: int, start_worker: StartWorker, tm
     assert worker.communicate(timeout=30)[0] == "-9\n"
 
 
-@programs("keeper")
+@programs("keeper", SIMPLEST_AND_HARDEST)
 def test_killed_worker_and_keeper(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
     """The parent of the keeper ends what is left, though no next attempt begins."""
     worker = start_worker(code, processes)
@@ -143,7 +146,7 @@ def test_killed_worker_and_keeper(code: str, processes: int, start_worker: Start
     wait_until(lambda: not alive(tmp_path), 5)
 
 
-@programs("all")
+@programs("all", SIMPLEST_AND_HARDEST)
 def test_all_killed_but_the_program(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
     """The next attempt ends what is left before it begins."""
     worker = start_worker(code, processes)
