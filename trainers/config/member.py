@@ -68,6 +68,9 @@ class TrainingConfig(Settings):
         help="factor of the squared logarithm of the softmax's normalizer, added to the loss (arXiv:2204.02311)",
     )
     accumulation: int = setting(1, low=1, help="slices of a batch that are computed one after the other to save memory")
+    one_length_per_batch: bool = setting(
+        False, help="whether all rows of a step have one length, drawn for each step, so that no row is padded"
+    )
     dtype: str = setting("float32", choices=("float32", "float64"), help="type of weights and arithmetic")
     compute_dtype: str = setting(
         "float32",
@@ -220,6 +223,8 @@ class MemberConfig(Settings):
             for problem in self._metric_problems(label, metric):
                 yield problem.under(label).under("evaluation.metrics")
         averages, curriculum = self.training.averages, self.training.curriculum
+        if self.training.one_length_per_batch:
+            yield from self._one_length_problems()
         yield from criterion_problems(self.criteria, self.task, self.model, averages, self.evaluation.every)
         if curriculum is not None:
             yield from stage_problems(curriculum, self.task)
@@ -232,6 +237,18 @@ class MemberConfig(Settings):
                     message=f"the task has no length {length}",
                     allowed=allowed,
                 )
+
+    def _one_length_problems(self) -> Iterator[Problem]:
+        """Yield why batches cannot have one length, or steps with such batches another setting."""
+        key, task = "training.one_length_per_batch", self.task
+        if not task.draws_rows:
+            message = f"the task {task.name} does not draw rows of a given length"
+            yield Problem(key=key, given=True, message=message, allowed="false, or a task with draw_rows")
+        if self.training.curriculum is not None:
+            yield Problem(key=key, given=True, message="a curriculum chooses the lengths", allowed="false")
+        if self.training.compile is True:
+            message = "a step whose batches differ in length cannot be compiled"
+            yield Problem(key="training.compile", given=True, message=message, allowed="false or auto")
 
     def _metric_problems(self, label: str, metric: Metric) -> Iterator[Problem]:
         """Yield problems of a metric apart from the task: its label, its direction, and what it needs of the task."""

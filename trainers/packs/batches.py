@@ -28,7 +28,8 @@ class StepBatches:
     def __init__(self, pack: Pack) -> None:
         self.pack, self.rows = pack, pack.training.batch_size
         self.seeds = pack.seeds_S if pack.curriculum is None else pack.seeds_M  # members may be at different stages
-        per_row = elements_per_row(pack.task, pack.curriculum is not None)
+        self.one_length = pack.training.one_length_per_batch  # then the batches of two steps differ in shape
+        per_row = None if self.one_length else elements_per_row(pack.task, pack.curriculum is not None)
         elements = None if per_row is None else per_row * self.rows * len(self.seeds)
         self.steps_at_once = 1 if elements is None else steps_per_draw(elements, pack.device.type)
         self._drawn: tuple[Batch, ...] = ()
@@ -43,7 +44,8 @@ class StepBatches:
         if not self._first <= done < self._last:
             self._first, self._last = done, min(done + self.steps_at_once, stop)
             stage_S = None if not staged else torch.zeros_like(self.seeds) if stage_M is None else stage_M
-            self._drawn = _drawn(self.pack.task, self.seeds, self._first, self._last, self.rows, stage_S)
+            length = self.pack.task.draw_step_length(self._last) if self.one_length else None
+            self._drawn = _drawn(self.pack.task, self.seeds, self._first, self._last, self.rows, stage_S, length)
         seeds, at = len(self.seeds), done - self._first
         batches = tuple(batch.slice_seeds(at * seeds, (at + 1) * seeds) for batch in self._drawn)
         return batches if staged else tuple(batch.for_members(self.pack.index_M) for batch in batches)
@@ -54,11 +56,16 @@ def steps_per_draw(elements: int, device: str) -> int:
     return max(1, min(MAX_STEPS, (ELEMENTS if device == "cpu" else ELEMENTS_GPU) // elements))
 
 
-def _drawn(task: Task, seeds_S: Tensor, first: int, last: int, rows: int, stage_S: Tensor | None) -> tuple[Batch, ...]:
-    """Draw the batches of steps first + 1 to last, (steps * S, rows, ...): all seeds of a step, then the next step."""
+def _drawn(
+    task: Task, seeds_S: Tensor, first: int, last: int, rows: int, stage_S: Tensor | None, length: int | None
+) -> tuple[Batch, ...]:
+    """Draw the batches of steps first + 1 to last, (steps * S, rows, ...): all seeds of a step, then the next step.
+
+    length: that of all rows of a single step, None for those of `sample`.
+    """
     if last == first + 1:
         step = torch.full((), last, dtype=torch.int64, device=seeds_S.device)
-        return task.training_batches(Stream(seeds_S, "data", step), rows, stage_S)
+        return task.training_batches(Stream(seeds_S, "data", step), rows, stage_S, length)
     steps = torch.arange(first + 1, last + 1, device=seeds_S.device)[:, None].expand(-1, len(seeds_S))
     stages = None if stage_S is None else stage_S.repeat(last - first)
     return task.training_batches(Stream(seeds_S.repeat(last - first), "data", steps.flatten()), rows, stages)

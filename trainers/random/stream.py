@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trainers.random import draws
 
-STREAMS = {"init": 0, "data": 1, "dropout": 2, "eval": 3, "validation": 4, "optimizer": 5}
+STREAMS = {"init": 0, "data": 1, "dropout": 2, "eval": 3, "validation": 4, "optimizer": 5, "length": 6}
 _SEQUENTIAL_DRAWS = 12  # permutations with at most this many entries are drawn one entry at a time
 
 

@@ -141,9 +141,33 @@ class Task(Layout, Generation, Curriculum, StoredData, PrefixTargets, DerivedMet
 
     # What the engine calls; a task does not override it.
 
+    @property
     @final
-    def training_batches(self, stream: Stream, rows: int, stage_S: Tensor | None = None) -> tuple[Batch, ...]:
-        """Return the batches of `sample`, or of `sample_staged` with a curriculum, without those that have no rows."""
+    def draws_rows(self) -> bool:
+        """Whether it draws rows of a given length."""
+        return type(self).draw_rows is not Task.draw_rows
+
+    @final
+    def draw_step_length(self, step: int) -> int:
+        """Return the length of all rows of a training step: each trained length with the same probability.
+
+        It depends on the step alone, because all members of a pack, and so all seeds, need batches of one shape. It is
+        drawn on the host.
+        """
+        stream = Stream(torch.tensor([0]), "length", torch.tensor(step))
+        lengths = sorted(self.trained_lengths)
+        return lengths[int(stream.integers(0, (), len(lengths)))]
+
+    @final
+    def training_batches(
+        self, stream: Stream, rows: int, stage_S: Tensor | None = None, length: int | None = None
+    ) -> tuple[Batch, ...]:
+        """Return the batches of `sample` without those that have no rows.
+
+        With a curriculum they are those of `sample_staged`, and with a `length` a batch of `draw_rows`.
+        """
+        if length is not None:
+            return (self.draw_rows(stream, rows, length),)
         sampled = self.sample(stream, rows) if stage_S is None else self.sample_staged(stream, rows, stage_S)
         batches = (sampled,) if isinstance(sampled, Batch) else tuple(sampled)
         return tuple(batch for batch in batches if batch.tokens.shape[1])

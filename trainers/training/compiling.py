@@ -48,6 +48,8 @@ def should_compile(member: MemberConfig, device: str = "cpu") -> bool:
     wanted = member.training.compile
     if isinstance(wanted, bool):
         return wanted
+    if member.training.one_length_per_batch:  # every length would need a program
+        return False
     return device == "cpu" and member.model.compiling == "auto" and rough_seconds(member) >= COMPILE_FROM_SECONDS
 
 
@@ -62,6 +64,8 @@ def explain_compilation(member: MemberConfig, device: str = "cpu") -> str:
         return f"{'yes' if member.training.compile else 'no'}, as training.compile says"
     if member.model.compiling != "auto":
         return f"no: a step of {member.model.name} is not compiled automatically"
+    if member.training.one_length_per_batch:
+        return "no: with training.one_length_per_batch every length would need a program"
     if device != "cpu":
         return "no: on a GPU a step is captured and replayed as one CUDA graph"
     alone = f"one member alone would train about {rough_seconds(member):.1f} s uncompiled"

@@ -60,7 +60,7 @@ def estimate(member: MemberConfig) -> Cost:
     )
     forward = sum(
         member.model.operations(member.task, *batch.tokens.shape[1:])
-        for batch in sample_batches(pack, torch.tensor(1), member.training.batch_size)
+        for batch in sample_batches(pack, torch.tensor(1), member.training.batch_size, longest=True)
     )
     passes = 1 if member.training.loss is None else member.training.loss.passes
     return Cost(
@@ -98,7 +98,7 @@ def saved_for_backward(pack: Pack, rows: int) -> int:
     with torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved):
         sizes = [
             compute_losses(pack, theta, batch, training_noise(pack, step), step)
-            for batch in sample_batches(pack, step, rows)
+            for batch in sample_batches(pack, step, rows, longest=True)
         ]
     kept.pop(theta.untyped_storage().data_ptr(), None)
     del sizes
@@ -149,6 +149,8 @@ def _seconds_per_step(pack: Pack, seconds: float) -> float:
     drawing = (time.process_time() - began) / step_batches.steps_at_once
     began, count = time.process_time(), 0
     while count == 0 or time.process_time() - began < seconds:
+        if pack.training.one_length_per_batch:  # no step is like another
+            batches, drawing = step_batches.batches(1 + count, 2 + count), 0.0
         learn(pack, state, batches)
         count += 1
     return drawing + (time.process_time() - began) / count

@@ -20,16 +20,21 @@ from trainers.training.compiling import call_first, compile_once, compile_progra
 from trainers.training.cuda_graph import CudaGraphStep, Learn
 
 
-def sample_batches(pack: Pack, step: Tensor, rows: int, stage_M: Tensor | None = None) -> tuple[Batch, ...]:
+def sample_batches(
+    pack: Pack, step: Tensor, rows: int, stage_M: Tensor | None = None, *, longest: bool = False
+) -> tuple[Batch, ...]:
     """Draw `rows` training rows for every member at step `step` (counted from 1), once for each seed.
 
-    With a curriculum they are drawn for each member at its stage; `stage_M` None means the first stage.
+    With a curriculum they are drawn for each member at its stage; `stage_M` None means the first stage. longest: if the
+    rows of a step have one length, the longest in place of that of the step.
     """
     if pack.curriculum is not None:
         stage_M = torch.zeros_like(pack.seeds_M) if stage_M is None else stage_M
         return pack.task.training_batches(Stream(pack.seeds_M, "data", step), rows, stage_M)
-    stream = Stream(pack.seeds_S, "data", step)
-    return tuple(batch.for_members(pack.index_M) for batch in pack.task.training_batches(stream, rows))
+    stream, task, length = Stream(pack.seeds_S, "data", step), pack.task, None
+    if pack.training.one_length_per_batch:
+        length = max(task.trained_lengths) if longest else task.draw_step_length(int(step))
+    return tuple(batch.for_members(pack.index_M) for batch in task.training_batches(stream, rows, None, length))
 
 
 def compute_losses(pack: Pack, theta: Tensor, batch: Batch, noise: Noise | None, step: Tensor) -> tuple[Tensor, Tensor]:
