@@ -246,19 +246,13 @@ def main() -> None:
     """Run the command line; expected errors are one message on stderr and an exit code, without a traceback."""
     make_streams_lenient()
     mask_log_records()
-    code = _run_verb()
-    sys.stdout.flush()
-    sys.exit(code or int(LenientOutput.lost))
-
-
-def _run_verb() -> int:
-    """Run the verb of the command line and return its exit code."""
+    code = 0
     try:
         app()
     except SystemExit as ended:  # the end of every verb
         if ended.__context__ is not None and isinstance(ended.__context__.__cause__, KeyboardInterrupt):
             _complain("interrupted")  # typer turns it into an exit
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException as error:  # the user's own code may raise anything
         if os.environ.get(DEBUG_VARIABLE):
             sys.stderr.write(printable("".join(traceback.format_exception(error))))
@@ -271,8 +265,9 @@ def _run_verb() -> int:
         else:
             text = f"{type(error).__name__}: {error}\nthis should not happen; {DEBUG_VARIABLE}=1 shows the traceback"
             _complain(text)
-        return _exit_code(error)
-    return 0
+        code = _exit_code(error)
+    sys.stdout.flush()
+    sys.exit(code or int(LenientOutput.lost))
 
 
 def _exit_code(error: BaseException) -> int:

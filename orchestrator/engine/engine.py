@@ -134,7 +134,7 @@ class Engine:
         loss = member.training.loss
         if loss is not None and _is_users_own(loss) and (problems := check_model(unmeasured)):
             return [("training.loss", f"loss {loss.name}: {problem}") for problem in problems]
-        parts = [model, *_nested_settings(model)]
+        parts = [model, *(value for value in vars(model).values() if isinstance(value, Settings))]
         if not any(map(_is_users_own, (task, *parts))):
             return []
         names = " with ".join(part.name for part in parts)
@@ -360,11 +360,6 @@ def _can_be_copied(root: Path, names: Iterable[str]) -> bool:
 
 def _is_users_own(settings: Settings) -> bool:
     return not type(settings).__module__.startswith("trainers.")
-
-
-def _nested_settings(settings: Settings) -> list[Settings]:
-    """Return the settings of registered classes that are fields of other settings."""
-    return [value for value in vars(settings).values() if isinstance(value, Settings)]
 
 
 def _trained_bytes(member: MemberConfig) -> int:

@@ -80,10 +80,29 @@ def train(
     if stored:
         run.resume(stored)
         del stored  # it is as large as the state
-    return run.run()
+
+    # Train from stop to stop: evaluations, which may remove members, and checkpoints.
+    steps = pack.training.steps
+    run.prepare()
+    run.evaluate_if_due()
+    while run.done < steps and len(run.active) and not run.stopped:
+        run.run_until(run.next_stop())
+        if checkpoints and checkpoints.enabled and run.done == steps:
+            run.save()  # before the last evaluation, so that a longer training can start from here
+        run.evaluate_if_due()
+        if checkpoints and run.done < steps and not run.stopped and checkpoints.is_due(run.done):
+            run.save()
+
+    # A pack whose members all ended early repeats their last values up to the last step.
+    run.report_rest()
+    if not (last := run.evaluations[-1]).final and checkpoints:
+        run.save()
+    return member_results(pack.members, last) if last.final else []
 
 
 class _Run:
+    """A pack while it trains: its active members, evaluations and clocks, and the parts of the loop."""
+
     def __init__(
         self,
         pack: Pack,
@@ -101,22 +120,6 @@ class _Run:
         self.compiled, self.active, self.done = compiled, ActiveMembers(pack, start, compiled), 0
         self.evaluations, self.past, self.stopped = list[Evaluation](), list[Evaluated](), False
         self.started, self.spent, self.last_beat, self.rate = time.monotonic(), 0.0, 0.0, 0.0
-
-    def run(self) -> list[MemberResult]:
-        steps = self.pack.training.steps
-        self.prepare()
-        self.evaluate_if_due()
-        while self.done < steps and len(self.active) and not self.stopped:
-            self.run_until(self.next_stop())
-            if self.checkpoints and self.checkpoints.enabled and self.done == steps:
-                self.save()  # before the last evaluation, so that a longer training can start from here
-            self.evaluate_if_due()
-            if self.checkpoints and self.done < steps and not self.stopped and self.checkpoints.is_due(self.done):
-                self.save()
-        self.report_rest()
-        if not (last := self.evaluations[-1]).final and self.checkpoints:
-            self.save()
-        return member_results(self.pack.members, last) if last.final else []
 
     def evaluate_if_due(self) -> None:
         """Evaluate if an evaluation is due and not yet done, and remove the members that have finished."""

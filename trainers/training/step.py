@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -252,15 +253,13 @@ def make_learner(
     """
     if compiled is None:
         compiled = should_compile(pack.members[0], pack.device.type)
-    learning = _make_learner(pack, compiled, waiting)
+    learning = _compile_learner(pack, waiting) if compiled else partial(learn, pack)
     if pack.device.type != "cuda" or pack.model.compiling == "never":  # a user's module may compute on the host
         return learning
     return CudaGraphStep(learning, notice)
 
 
-def _make_learner(pack: Pack, compiled: bool, waiting: Callable[[], None]) -> Learn:
-    if not compiled:
-        return lambda state, batches: learn(pack, state, batches)
+def _compile_learner(pack: Pack, waiting: Callable[[], None]) -> Learn:
     run = compile_program(learn, pack.device.type)
     few = pack.select([0, 0, 0])
     state, step = State.initial(few), torch.ones((), dtype=torch.int64, device=pack.device)

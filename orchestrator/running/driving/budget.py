@@ -107,7 +107,7 @@ class SweepBudget:
         for pack in self._state.packs.values():
             for sums in (every, by_structure.setdefault(pack.structural_key, [0.0, 0])) if pack.step else ():
                 sums[0] += pack.seconds
-                sums[1] += _steps_done(pack)
+                sums[1] += pack.member_steps(pack.step)
 
         def rate(pack: PackState) -> float:
             seconds, steps = by_structure.get(pack.structural_key, every)
@@ -119,11 +119,6 @@ class SweepBudget:
 def _option(key: str, used: float, most: float) -> str:
     """Return the option of `resume` with twice the limit, or twice of what is used where that is more."""
     return f" --set budget.{key}={2 * max(used, most):g}"
-
-
-def _steps_done(pack: PackState) -> int:
-    """Member-steps that a pack has trained, as the ledger has them."""
-    return pack.member_steps(pack.step)
 
 
 def _steps_left(pause_at: int | None, pack: PackState) -> int:
