@@ -256,6 +256,8 @@ def _mixes_members(pack: Pack, state: State) -> bool:
 def _declaration_problems(task: Task) -> Iterator[str]:
     if unknown := set(task.headline) - set(task.metrics):
         yield f"headline names {', '.join(sorted(unknown))}, which are no metrics"
+    if task.samples_answers and task.passes <= 1:
+        yield f"its models generate texts for sample_answers, but passes is {task.passes:g}; allowed: more than 1"
     if absent := set(task.trained_lengths) - set(task.lengths):
         yield f"trained lengths {sorted(absent)} are not among its lengths"
     if absent := {length for distribution in task.distributions for length in distribution.lengths} ^ set(task.lengths):

@@ -321,7 +321,7 @@ def equivalent_steps(member: MemberConfig) -> float:
     steps, evaluation = member.training.steps, member.evaluation
     evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) * evaluations
-    return steps + EVALUATED * member.task.passes_with(member.model) * rows / member.training.batch_size
+    return steps + EVALUATED * member.evaluation_passes * rows / member.training.batch_size
 
 
 def _weights_bytes(member: MemberConfig) -> int:

@@ -1,11 +1,16 @@
-"""A small valid sweep file to damage in one place at a time."""
+"""A small valid sweep file to damage in one place at a time, and the modules of the published examples."""
 
+import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from search_spaces import Problem, SweepFileError, load_sweep
+
+PUBLISHED = Path(__file__).parents[2] / "search_spaces" / "examples" / "published"
 
 VALID = """\
 name: tiny
@@ -79,3 +84,16 @@ def problems() -> Callable[..., tuple[Problem, ...]]:
         return caught.value.problems
 
     return refuse
+
+
+@pytest.fixture
+def load(own_code_forgotten: None, monkeypatch: pytest.MonkeyPatch):
+    def load_module(name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(name, PUBLISHED / f"{name}.py")
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    return load_module

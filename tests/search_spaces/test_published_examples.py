@@ -1,11 +1,8 @@
 """The examples of published tasks: their answers equal plain Python's, and each sweep runs with its modules."""
 
-import importlib.util
 import itertools
 import shutil
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -14,6 +11,7 @@ from torch import Tensor
 from orchestrator import open_sweep
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
+from tests.search_spaces.conftest import PUBLISHED
 from tests.trainers.runs import stepped
 from tests.trainers.training.test_waits import waits
 from trainers.check import check_class
@@ -27,21 +25,11 @@ from trainers.random import Stream
 from trainers.tasks.supervised import IGNORED
 from trainers.tensors.batch import Batch
 
-FOLDER = Path(__file__).parents[2] / "search_spaces" / "examples" / "published"
-SWEEPS = sorted(FOLDER.glob("*.yaml"))
-
-
-@pytest.fixture
-def load(own_code_forgotten: None, monkeypatch: pytest.MonkeyPatch):
-    def load_module(name: str) -> ModuleType:
-        spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-        assert spec and spec.loader
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, name, module)
-        spec.loader.exec_module(module)
-        return module
-
-    return load_module
+MEASURED = {
+    "reversed_addition": {"accuracy", "exact_match"},
+    "self_consistency": {"exact_match", "pass_at_1", "pass_at_4", "majority"},
+}
+SWEEPS = sorted(PUBLISHED.glob("*.yaml"))
 
 
 def training_rows(task) -> Batch:
@@ -188,13 +176,12 @@ def test_every_member_stops_its_rows_as_a_plain_script_does(load, stop: str) -> 
 @pytest.mark.parametrize("file", SWEEPS, ids=lambda file: file.stem)
 def test_a_published_example_runs(file: Path, own_code_forgotten: None, run_inline, tmp_path: Path) -> None:
     assert len(file.read_text(encoding="utf-8").splitlines()) <= 60
-    copied = shutil.copytree(FOLDER, tmp_path / "published") / file.name
+    copied = shutil.copytree(PUBLISHED, tmp_path / "published") / file.name
     small = ("seeds=2", "training.steps=2", "training.batch_size=4", "evaluation.every=2", "evaluation.samples=2")
     folder = run_inline(copied, *small)
-    sweep = open_sweep(folder)
-    metric = "exact_match" if file.stem == "reversed_addition" else "accuracy"
-    judged = sweep.curves[sweep.curves["metric"] == metric]
-    assert len(judged) and judged["value"].between(0, 1).all()
+    sweep, metrics = open_sweep(folder), MEASURED.get(file.stem, {"accuracy"})
+    judged = sweep.curves[sweep.curves["metric"].isin(metrics)]
+    assert set(judged["metric"]) == metrics and judged["value"].between(0, 1).all()
     if file.stem == "looped_stopping":
         loops = sweep.curves[sweep.curves["metric"] == "loops"]
         assert len(loops) == len(judged) and loops["value"].between(1, 40).all()

@@ -271,6 +271,16 @@ class MemberConfig(Settings):
         return self.evaluation.every
 
     @property
+    def evaluation_passes(self) -> float:
+        """Cost of an evaluation in passes over its rows, with the answers that metrics sample.
+
+        Metrics with the same draws and temperature share their answers.
+        """
+        passes = self.task.passes_with(self.model)
+        sampled = {(metric.draws, getattr(metric, "temperature", None)) for metric in self.evaluation.added.values()}
+        return passes + max(passes - 1.0, 0.0) * sum(draws for draws, _ in sampled)
+
+    @property
     def criteria(self) -> dict[str, Criterion]:
         """The criteria `stop` and `curriculum` that are not null, by name."""
         both: dict[str, Criterion | None] = {"stop": self.training.stop, "curriculum": self.training.curriculum}

@@ -5,7 +5,7 @@ Shapes: M members, B rows, T positions, V output tokens, L lengths.
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
@@ -44,25 +44,36 @@ class AddedMetrics:
         return AddedMetrics(metrics, self.step)
 
     def score_rows(
-        self, pack: Pack, test: EvaluationBatch, forward: Forward, piece: Batch, logits: Tensor
+        self,
+        pack: Pack,
+        test: EvaluationBatch,
+        forward: Forward,
+        piece: Batch,
+        logits: Tensor | None,
     ) -> dict[str, Tensor]:
-        """Return the scores of some rows of a batch by label, from their logits (M, B, T, V).
+        """Return the scores of some rows of a batch by label; logits: (M, B, T, V), None if they were not computed.
 
         Raises ValueError for scores that are not (M, B, L), or with another `reduce` not (M, B, ...).
         """
+
+        def sample(draws: int, temperature: float) -> Tensor:
+            again = replace(forward)  # the same draws may be sampled by the task, and with other settings
+            return pack.task.sample_answers(again, piece, test.lengths, draws, temperature)
+
         seen = EvaluatedBatch(
-            logits=logits,
             batch=piece,
             lengths=test.lengths,
             task=pack.task,
             weights=forward.weights,
             step=self.step,
+            compute_logits=lambda: forward.logits(piece) if logits is None else logits,
             compute_attention=partial(forward.attention, piece),
             values=dict(forward.recorded),
+            sample=sample,
         )
         scores = {label: metric.score_rows(seen) for label, metric in self.metrics.items()}
         for label, metric in self.metrics.items():
-            _refuse_other_scores(metric, scores[label], (*logits.shape[:2], len(test.lengths)))
+            _refuse_other_scores(metric, scores[label], (*piece.tokens.shape[:2], len(test.lengths)))
         return scores
 
     def reduce(self, pack: Pack, test: EvaluationBatch, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -191,13 +191,15 @@ def _scores(
         piece = batch if rows >= total else batch.slice_rows(first, min(first + rows, total))
         drawn = Noise(noise, index, training=False, first=first, total=total)
         forward = Forward(pack.model, weights, pack.form, drawn, pack.training.compute_dtype, beat, records)
-        if added.metrics:  # the task scores logits, so that one pass serves all
+        logits = None
+        if added.metrics and type(pack.task).score_batch is Task.score_batch:  # one pass serves all
             logits = forward(piece)
             task_rows.append(pack.task.score_rows(logits, piece, test.lengths))
-            added_rows.append(added.score_rows(pack, test, forward, piece, logits))
         else:
             task_rows.append(pack.task.score_batch(forward, piece, test.lengths))
         model_rows.append(pack.model.measure_rows(weights, piece, test.lengths, forward.recorded))
+        if added.metrics:
+            added_rows.append(added.score_rows(pack, test, forward, piece, logits))
         beat()
     scores = pack.task.reduce(_join(task_rows), batch, test.lengths)
     of_model = pack.model.reduce(_join(model_rows), weights, test.lengths)

@@ -3,13 +3,13 @@
 Shapes: M members, B rows, T positions, K cached positions, P tokens of a prompt, G generated ones, V output tokens.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from trainers.evaluation.generate import Choose, generate_states, generate_tokens, make_chooser
+from trainers.evaluation.generate import MOST_DRAWS, Choose, generate_states, generate_tokens, make_chooser
 from trainers.models.model import Cache, Model
 from trainers.positions.context import Recorder
 from trainers.tasks.decoding import Decoding
@@ -86,15 +86,33 @@ class Forward:
     def _wide(self, logits: Tensor) -> Tensor:
         return logits.to(self._weight.dtype)
 
-    def generate(self, prompt_MBP: Tensor, decoding: Decoding, *, max_tokens: int, draw: int = 0) -> Tensor:
+    def generate(
+        self,
+        prompt_MBP: Tensor,
+        decoding: Decoding,
+        *,
+        max_tokens: int,
+        draw: int = 0,
+        draws: int | None = None,
+        ids: Tensor | None = None,
+        groups: Tensor | None = None,
+        lengths: Tensor | None = None,
+    ) -> Tensor:
         """Generate up to `max_tokens` tokens after a prompt, int64 (M, B, max_tokens): up to the end mark, then pads.
 
-        Random numbers of sampled tokens depend on the row in its batch, not on the pieces in which the batch is
-        evaluated, and on `draw`: several texts after the same prompt are draws 0, 1, 2... Raises ValueError for
-        `max_tokens` below 1, and for a draw that was sampled already.
+        draws: generate this many texts after each prompt, (M, B, draws, max_tokens), which are draw, draw + 1... Random
+        numbers of sampled tokens depend on the draw and on the row in its batch, not on the number of draws or on the
+        pieces in which the batch is evaluated; without sampling all draws are equal.
+
+        ids, groups: position ids and groups of the tokens that are read, int64 (M, B, P + max_tokens - 1), as in a
+        `Batch`. lengths: numbers of real tokens of padded prompts, int64 (M, B), at least 1; a text follows the real
+        tokens of its row, and `ids` and `groups` are those of the row without padding in between.
+
+        Raises ValueError for `max_tokens` or `draws` below 1, a draw that was sampled already, and other shapes.
         """
-        choose = self._begin_text(decoding, (prompt_MBP.shape[1], max_tokens), draw)
-        return generate_tokens(self, prompt_MBP, decoding, choose, max_tokens)
+        choosers = self._begin_texts(decoding, (prompt_MBP.shape[1], max_tokens), draw, draws)
+        more = {"ids": ids, "groups": groups, "lengths": lengths}
+        return _select_draws(generate_tokens(self, prompt_MBP, decoding, choosers, max_tokens, **more), draws)
 
     def generate_by_state(
         self,
@@ -106,6 +124,7 @@ class Forward:
         width: int,
         mark: int,
         draw: int = 0,
+        draws: int | None = None,
     ) -> Tensor:
         """Generate a text state by state, int64 (M, B, G), G = shared - P + states * width: up to the end, then pads.
 
@@ -113,23 +132,39 @@ class Forward:
         completed first; if it is longer, it begins the first state. A state ends with `mark` or the end mark and has
         at most `width` tokens; a row with a longer state ends there. Every later state is generated from the shared
         tokens and the previous state only, at positions 0, 1, 2... (the inductive scratchpad, arXiv:2406.06467,
-        appendix C.2). Random numbers are drawn as in `generate`. Raises ValueError for a prompt that is empty or fills
-        the first state, and for a draw that was sampled already.
+        appendix C.2). draws: generate this many texts, (M, B, draws, G), as in `generate`. Raises ValueError for a
+        prompt that is empty or fills the first state, for `draws` below 1, and for a draw that was sampled already.
         """
         max_tokens = shared - prompt_MBP.shape[-1] + states * width
-        choose = self._begin_text(decoding, (prompt_MBP.shape[1], max_tokens), draw)
-        return generate_states(self, prompt_MBP, decoding, choose, shared=shared, states=states, width=width, mark=mark)
+        choosers = self._begin_texts(decoding, (prompt_MBP.shape[1], max_tokens), draw, draws)
+        sizes = {"shared": shared, "states": states, "width": width, "mark": mark}
+        return _select_draws(generate_states(self, prompt_MBP, decoding, choosers, **sizes), draws)
 
-    def _begin_text(self, decoding: Decoding, shape: tuple[int, int], draw: int) -> Choose:
-        """Return what chooses the tokens of a text; a sampled text needs a draw that no text had before."""
-        if decoding.is_sampled and draw in self.sampled:
+    def _begin_texts(
+        self, decoding: Decoding, shape: tuple[int, int], draw: int, draws: int | None
+    ) -> Iterator[Choose]:
+        """Return what chooses the tokens of each text; a sampled text needs a draw that no text had before."""
+        if draws is not None and draws < 1:
+            raise ValueError(f"draws is {draws}; allowed: 1 or more, or None for one text")
+        numbers = range(draw, draw + (draws or 1))
+        for number in (numbers[0], numbers[-1]):
+            if not 0 <= number < MOST_DRAWS:
+                raise ValueError(f"draw is {number}; allowed: 0 to {MOST_DRAWS - 1}")
+        if not decoding.is_sampled:
+            numbers = numbers[:1]
+        elif repeated := self.sampled.intersection(numbers):
             raise ValueError(
-                f"draw {draw} was sampled already, and would have the same random numbers again; "
+                f"draw {min(repeated)} was sampled already, and would have the same random numbers again; "
                 f"allowed: another draw, such as generate(..., draw={max(self.sampled) + 1})"
             )
-        if decoding.is_sampled:
-            self.sampled.add(draw)
-        return make_chooser(self, decoding, shape, draw)
+        else:
+            self.sampled.update(numbers)
+        return (make_chooser(self, decoding, shape, number) for number in numbers)
 
     def _record(self, name: str, value: Tensor) -> None:
         self.recorded.setdefault(name, []).append(value)
+
+
+def _select_draws(texts_MBDG: Tensor, draws: int | None) -> Tensor:
+    """Return the only text, (M, B, G), if `draws` is None; else all draws, equal ones if one was generated for all."""
+    return texts_MBDG[:, :, 0] if draws is None else texts_MBDG.expand(-1, -1, draws, -1)

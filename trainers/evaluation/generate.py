@@ -2,10 +2,12 @@
 
 All rows of all members take every step together, and tokens of rows that have ended are discarded. So shapes follow
 from the arguments and the host never waits for a GPU; only on a CPU generation stops when every row has ended.
-Shapes: M members, B rows, P tokens of the prompt, V output tokens, W tokens of the longest state.
+Draws are generated one after another in the same shapes, so their number changes no bit of any of them.
+Shapes: M members, B rows, P tokens of the prompt, D draws, G generated tokens, T = P + G - 1 tokens that are read,
+V output tokens, W tokens of the longest state.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import torch
@@ -24,11 +26,8 @@ MOST_DRAWS = 2**12  # parts of a step with sites below 2^32
 def make_chooser(forward: ForwardPass, decoding: Decoding, shape: tuple[int, int], draw: int = 0) -> Choose:
     """Return a function of logits (M, B, V) and the token's number that chooses the next token (M, B).
 
-    shape: rows and generated tokens. draw: the number of the text, each with its own random numbers. Raises ValueError
-    for a draw outside 0..MOST_DRAWS - 1.
+    shape: rows and generated tokens. draw: the number of the text, each with its own random numbers.
     """
-    if not 0 <= draw < MOST_DRAWS:
-        raise ValueError(f"draw is {draw}; allowed: 0 to {MOST_DRAWS - 1}")
     if not decoding.is_sampled:
         return lambda logits, number: decoding.choose_token(logits, None)
     # An evaluation is one part of its step, so parts 1, 2... are free for further draws.
@@ -38,22 +37,46 @@ def make_chooser(forward: ForwardPass, decoding: Decoding, shape: tuple[int, int
 
 
 def generate_tokens(
-    forward: ForwardPass, prompt_MBP: Tensor, decoding: Decoding, choose: Choose, max_tokens: int
+    forward: ForwardPass,
+    prompt_MBP: Tensor,
+    decoding: Decoding,
+    choosers: Iterable[Choose],
+    max_tokens: int,
+    *,
+    ids: Tensor | None = None,
+    groups: Tensor | None = None,
+    lengths: Tensor | None = None,
 ) -> Tensor:
-    """Generate tokens after a prompt; see `Forward.generate`."""
+    """Generate a text after a prompt with each chooser, (M, B, D, G); see `Forward.generate`."""
     if max_tokens < 1:
         raise ValueError(f"max_tokens is {max_tokens}; allowed: 1 or more")
-    logits, cache = forward.start(Batch(prompt_MBP, prompt_MBP), prompt_MBP.shape[-1] + max_tokens - 1)
-    text = prompt_MBP.new_full((*prompt_MBP.shape[:2], max_tokens), decoding.pad)
-    active = torch.ones_like(prompt_MBP[..., 0], dtype=torch.bool)
+    total = prompt_MBP.shape[-1] + max_tokens - 1
+    for name, value, shape in (
+        ("ids", ids, (*prompt_MBP.shape[:2], total)),
+        ("groups", groups, (*prompt_MBP.shape[:2], total)),
+        ("lengths", lengths, prompt_MBP.shape[:2]),
+    ):
+        if value is not None and value.shape != shape:
+            raise ValueError(f"{name} has the shape {tuple(value.shape)}; allowed: {tuple(shape)}")
+    is_masked = groups is not None or lengths is not None
+    kind = _UncachedText if is_masked and not forward.model.supports_masked_cache else _CachedText
+    reader = kind(forward, prompt_MBP, total, ids, groups, lengths)
+    return torch.stack([_write_tokens(reader, decoding, choose, max_tokens) for choose in choosers], dim=2)
+
+
+def _write_tokens(reader: "_CachedText | _UncachedText", decoding: Decoding, choose: Choose, max_tokens: int) -> Tensor:
+    """Return one text after the prompt of a reader, (M, B, G)."""
+    logits = reader.begin()
+    text = logits.new_full((*logits.shape[:2], max_tokens), decoding.pad, dtype=torch.int64)
+    active = torch.ones_like(text[..., 0], dtype=torch.bool)
     for number in range(max_tokens):
-        token = torch.where(active, choose(logits[:, :, -1], number), decoding.pad)
+        token = torch.where(active, choose(logits, number), decoding.pad)
         text[..., number] = token
         active = active & (token != decoding.end)
-        forward.beat()
+        reader.forward.beat()
         if number + 1 == max_tokens or _all_ended(active):
             break
-        logits, cache = forward.extend(cache, token[..., None])
+        logits = reader.append(token)
     return text
 
 
@@ -61,32 +84,41 @@ def generate_states(
     forward: ForwardPass,
     prompt_MBP: Tensor,
     decoding: Decoding,
-    choose: Choose,
+    choosers: Iterable[Choose],
     *,
     shared: int,
     states: int,
     width: int,
     mark: int,
 ) -> Tensor:
-    """Generate a text state by state; see `Forward.generate_by_state`."""
-    m, b, given = prompt_MBP.shape
-    lead, begun = max(shared - given, 0), max(given - shared, 0)
-    first = lead - begun  # number of the first state's first token
-    total = shared + min(states, 2) * width - 1
+    """Generate a text state by state with each chooser, (M, B, D, G); see `Forward.generate_by_state`."""
+    given, total = prompt_MBP.shape[-1], shared + min(states, 2) * width - 1
     if not 0 < given < shared + width or min(states, width) < 1 or mark == decoding.end:
         raise ValueError(
             f"{states} states of {width} tokens after {shared} shared ones, a prompt of {given}, the mark {mark}; "
             f"allowed: 1 or more states and tokens, a prompt of 1..{shared + width - 1}, a mark other than the end mark"
         )
-    reader = (_CachedReader if forward.model.supports_masked_cache else _UncachedReader)(forward, shared, width, total)
-    logits = reader.begin(prompt_MBP)
+    kind = _CachedStates if forward.model.supports_masked_cache else _UncachedStates
+    reader = kind(forward, prompt_MBP, shared, width, total)
+    return torch.stack([_write_states(reader, decoding, choose, states, mark) for choose in choosers], dim=2)
+
+
+def _write_states(
+    reader: "_CachedStates | _UncachedStates", decoding: Decoding, choose: Choose, states: int, mark: int
+) -> Tensor:
+    """Return one text of states after the prompt of a reader, (M, B, G)."""
+    prompt_MBP, shared, width = reader.prompt, reader.shared, reader.width
+    m, b, given = prompt_MBP.shape
+    lead, begun = max(shared - given, 0), max(given - shared, 0)
+    first = lead - begun  # number of the first state's first token
+    logits = reader.begin()
     tokens, counts = list[Tensor](), list[Tensor]()
     all_rows = torch.ones(m, b, dtype=torch.bool, device=prompt_MBP.device)
     for number in range(lead):
         tokens.append(choose(logits, number))
         counts.append(all_rows)
         logits = reader.append(tokens[-1])
-        forward.beat()
+        reader.forward.beat()
     state = torch.cat([prompt_MBP[..., shared:], prompt_MBP.new_full((m, b, width - begun), decoding.pad)], dim=-1)
     length, active = torch.full_like(all_rows, begun, dtype=torch.int64), all_rows
     for number in range(states):
@@ -102,7 +134,7 @@ def generate_states(
             length = length + active
             marked = marked | (active & (token == mark))
             active = active & (token != mark) & (token != decoding.end)
-            forward.beat()
+            reader.forward.beat()
             if position + 1 == width or _all_ended(active):
                 break
             logits = reader.append(token)
@@ -114,45 +146,127 @@ def generate_states(
     return compact(torch.stack(tokens, dim=-1), places, longest, decoding.pad)
 
 
-class _UncachedReader:
+class _CachedText:
+    """Caches keys and values of the prompt, and behind them those of the generated tokens.
+
+    Padding of a prompt stays in the cache, between the prompt and its text, and is masked.
+    """
+
+    def __init__(
+        self,
+        forward: ForwardPass,
+        prompt_MBP: Tensor,
+        total: int,
+        ids: Tensor | None,
+        groups: Tensor | None,
+        lengths: Tensor | None,
+    ) -> None:
+        self.forward, self.given = forward, prompt_MBP.shape[-1]
+        self.visible: Tensor | None = None
+        if lengths is not None:  # from columns of the row to columns of the cache
+            columns = torch.arange(total, device=prompt_MBP.device)
+            row = torch.where(columns < self.given, columns, columns - self.given + lengths[..., None])
+            ids = row if ids is None else torch.gather(ids, -1, row)
+            groups = None if groups is None else torch.gather(groups, -1, row)
+            self.visible = (columns < lengths[..., None]) | (columns >= self.given)
+        self.ids, self.groups = ids, groups
+        begin = (None if values is None else values[..., : self.given] for values in (ids, groups))
+        logits, self.cache = forward.start(Batch(prompt_MBP, prompt_MBP, *begin), total)
+        self.logits = logits[:, :, -1] if lengths is None else _logits_at(logits, lengths - 1)
+
+    def begin(self) -> Tensor:
+        self.cache = self.cache.truncate(self.given)
+        return self.logits
+
+    def append(self, token_MB: Tensor) -> Tensor:
+        at = slice(self.cache.length, self.cache.length + 1)
+        ids, visible = None if self.ids is None else self.ids[..., at], self.visible
+        if self.groups is not None:
+            own = self.groups[..., at]
+            same = (self.groups == own) | (self.groups == 0) | (own == 0)
+            visible = same if visible is None else visible & same
+        logits, self.cache = self.forward.extend(self.cache, token_MB[..., None], ids, visible)
+        return logits[:, :, -1]
+
+
+class _UncachedText:
+    """Computes the logits of each token from all tokens of its row, whose padding stays at the end."""
+
+    def __init__(
+        self,
+        forward: ForwardPass,
+        prompt_MBP: Tensor,
+        total: int,
+        ids: Tensor | None,
+        groups: Tensor | None,
+        lengths: Tensor | None,
+    ) -> None:
+        self.forward, self.prompt, self.total = forward, prompt_MBP, total
+        self.ids, self.groups, self.lengths = ids, groups, lengths
+
+    def begin(self) -> Tensor:
+        m, b, given = self.prompt.shape
+        self.tokens = self.prompt.new_zeros(m, b, self.total)
+        self.tokens[..., :given] = self.prompt
+        self.width, self.length = given, self.prompt.new_full((m, b), given) if self.lengths is None else self.lengths
+        return self._compute_logits()
+
+    def append(self, token_MB: Tensor) -> Tensor:
+        self.tokens.scatter_(-1, self.length[..., None], token_MB[..., None])
+        self.width, self.length = self.width + 1, self.length + 1
+        return self._compute_logits()
+
+    def _compute_logits(self) -> Tensor:
+        tokens = self.tokens[..., : self.width]
+        ids, groups = (None if values is None else values[..., : self.width] for values in (self.ids, self.groups))
+        lengths = None if self.lengths is None else self.length
+        return _logits_at(self.forward.logits(Batch(tokens, tokens, ids, groups, lengths=lengths)), self.length - 1)
+
+
+class _UncachedStates:
     """Computes the logits of each token from the shared tokens and the state, without a KV cache."""
 
-    def __init__(self, forward: ForwardPass, shared: int, width: int, total: int) -> None:
-        self.forward, self.shared, self.width, self.total = forward, shared, width, total
+    def __init__(self, forward: ForwardPass, prompt_MBP: Tensor, shared: int, width: int, total: int) -> None:
+        self.forward, self.prompt, self.shared, self.width = forward, prompt_MBP, shared, width
+        self.ids = torch.arange(total, device=prompt_MBP.device).expand(*prompt_MBP.shape[:2], total)
 
-    def begin(self, prompt_MBP: Tensor) -> Tensor:
-        m, b, given = prompt_MBP.shape
-        self.tokens = prompt_MBP.new_zeros(m, b, self.total)
-        self.tokens[..., :given] = prompt_MBP
-        self.length = torch.full_like(prompt_MBP[..., 0], given)
-        return self.logits()
+    def begin(self) -> Tensor:
+        given = self.prompt.shape[-1]
+        self.tokens = torch.zeros_like(self.ids)
+        self.tokens[..., :given] = self.prompt
+        self.length = torch.full_like(self.prompt[..., 0], given)
+        return self._compute_logits()
 
     def start_state(self, state_MBW: Tensor, length_MB: Tensor) -> Tensor:
         self.tokens[..., self.shared : self.shared + self.width] = state_MBW
         self.length = self.shared + length_MB.clamp(min=1)
-        return self.logits()
+        return self._compute_logits()
 
     def append(self, token_MB: Tensor) -> Tensor:
         self.tokens.scatter_(-1, self.length[..., None], token_MB[..., None])
         self.length = self.length + 1
-        return self.logits()
+        return self._compute_logits()
 
-    def logits(self) -> Tensor:
-        return _logits_at(self.forward.logits(Batch(self.tokens, self.tokens)), self.length - 1)
+    def _compute_logits(self) -> Tensor:
+        return _logits_at(self.forward.logits(Batch(self.tokens, self.tokens, ids=self.ids)), self.length - 1)
 
 
-class _CachedReader:
+class _CachedStates:
     """Caches keys and values of the shared tokens, then of the previous state with its pads, then of the new state."""
 
-    def __init__(self, forward: ForwardPass, shared: int, width: int, total: int) -> None:
-        self.forward, self.shared, self.width, self.total = forward, shared, width, total
-        self.visible: Tensor | None = None
+    def __init__(self, forward: ForwardPass, prompt_MBP: Tensor, shared: int, width: int, total: int) -> None:
+        self.forward, self.prompt, self.shared, self.width, self.total = forward, prompt_MBP, shared, width, total
+        self.logits: Tensor | None = None
 
-    def begin(self, prompt_MBP: Tensor) -> Tensor:
-        ids = torch.arange(prompt_MBP.shape[-1], device=prompt_MBP.device).expand_as(prompt_MBP)
-        logits, self.cache = self.forward.start(Batch(prompt_MBP, prompt_MBP, ids=ids), self.total)
+    def begin(self) -> Tensor:
+        ids = torch.arange(self.prompt.shape[-1], device=self.prompt.device).expand_as(self.prompt)
         self.next_id = ids[..., -1] + 1
-        return logits[:, :, -1]
+        self.visible: Tensor | None = None
+        if self.logits is None or ids.shape[-1] > self.shared:  # states overwrite the keys behind the shared tokens
+            logits, self.cache = self.forward.start(Batch(self.prompt, self.prompt, ids=ids), self.total)
+            self.logits = logits[:, :, -1]
+        self.cache = self.cache.truncate(ids.shape[-1])
+        return self.logits
 
     def start_state(self, state_MBW: Tensor, length_MB: Tensor) -> Tensor:
         ids = torch.arange(self.shared, self.shared + self.width, device=state_MBW.device).expand_as(state_MBW)

@@ -21,21 +21,28 @@ from trainers.tensors.batch import Batch
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EvaluatedBatch:
-    """A batch of an evaluation, or some of its rows, with the logits of M members.
+    """A batch of an evaluation, or some of its rows, as M members see it.
 
-    logits: (M, B, T, V). batch: tensors (M, B, ...). lengths: those that the batch measures. weights: of the average
-    that is evaluated, (M, *shape) by name. step: training steps at the evaluation, int64 (); those of the configuration
-    if kept weights are evaluated later. values: what the model recorded in the pass, by name.
+    batch: tensors (M, B, ...). lengths: those that the batch measures. weights: of the average that is evaluated,
+    (M, *shape) by name. step: training steps at the evaluation, int64 (); those of the configuration if kept weights
+    are evaluated later. compute_logits, compute_attention, sample: passes of the models, made when they are asked for.
+    values: what the model recorded in the pass, by name.
     """
 
-    logits: Tensor
     batch: Batch
     lengths: tuple[int, ...]
     task: Task
     weights: Mapping[str, Tensor]
     step: Tensor
+    compute_logits: Callable[[], Tensor]
     compute_attention: Callable[[], tuple[Tensor, ...]]
     values: Mapping[str, Sequence[Tensor]]
+    sample: Callable[[int, float], Tensor]
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """The logits (M, B, T, V)."""
+        return self.compute_logits()
 
     def recorded(self, name: str) -> tuple[Tensor, ...]:
         """Return the values, (M, ...) each, that the model recorded under a name. Raises ValueError without any."""
@@ -51,6 +58,25 @@ class EvaluatedBatch:
         if not (layers := self.compute_attention()):
             raise ValueError("the model has no attention weights")
         return layers
+
+    def sample_answers(self, *, draws: int, temperature: float) -> Tensor:
+        """Return `draws` answers to each row, sampled with a temperature, int64 (M, B, draws, A).
+
+        Draw k of a row is the same text for every metric and every number of draws. Metrics that ask for the same get
+        the same tensor, which is sampled once. Raises NotImplementedError for a task without answers to sample.
+        """
+        if (draws, temperature) not in self._sampled:
+            self._sampled[draws, temperature] = self.sample(draws, temperature)
+        return self._sampled[draws, temperature]
+
+    @cached_property
+    def true_answers(self) -> Tensor:
+        """The right answer to each row, int64 (M, B, A)."""
+        return self.task.true_answers(self.batch, self.lengths)
+
+    @cached_property
+    def _sampled(self) -> dict[tuple[int, float], Tensor]:
+        return {}
 
     @cached_property
     def counted(self) -> Tensor:
@@ -77,6 +103,7 @@ class Metric(Settings, ABC):
 
     trial_task: ClassVar[Mapping[str, Any]] = {}  # a small task for `trainers.check`, if copy_string does not fit
     direction: ClassVar[str]
+    draws: ClassVar[int] = 0  # answers that it samples for each row; a setting of metrics that sample
 
     @abstractmethod
     def score_rows(self, seen: EvaluatedBatch) -> Tensor:
@@ -94,7 +121,14 @@ class Metric(Settings, ABC):
         return lengths
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
-        """Yield why it cannot be measured on a task: by default only that the model generates the scored texts."""
-        if type(task).score_batch is not Task.score_batch:
+        """Yield why it cannot be measured on a task.
+
+        By default that it samples answers and the task has none, or that it does not and the task scores texts.
+        """
+        if self.draws:
+            if not task.samples_answers:
+                message = f"the task {task.name} has no answers to sample"
+                yield Problem(key="", given=self.name, message=message, allowed="a task with sample_answers")
+        elif type(task).score_batch is not Task.score_batch:
             message = f"the task {task.name} scores generated texts, not logits"
             yield Problem(key="", given=self.name, message=message, allowed="the metrics of the task")

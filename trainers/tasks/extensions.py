@@ -46,6 +46,25 @@ class Generation:
         """Return `score_rows` of one pass over the batch; a task that has the model generate tokens overrides it."""
         return self.score_rows(forward(batch), batch, lengths)  # type: ignore[no-any-return]
 
+    def sample_answers(
+        self, forward: ForwardPass, batch: Batch, lengths: tuple[int, ...], draws: int, temperature: float
+    ) -> Tensor:
+        """Return `draws` sampled answers to each row, int64 (M, B, draws, A), for metrics apart from the task.
+
+        An answer is what counts of a generated text, such as its last state: equal answers have equal tokens, and a
+        right one those of `true_answers`. A task that overrides it has `passes` above 1.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no sample_answers")
+
+    def true_answers(self, batch: Batch, lengths: tuple[int, ...]) -> Tensor:
+        """Return the right answer to each row, int64 (M, B, A)."""
+        raise NotImplementedError(f"{type(self).__name__} has no true_answers")
+
+    @property
+    def samples_answers(self) -> bool:
+        """Whether metrics apart from the task can sample answers: it overrides `sample_answers`."""
+        return type(self).sample_answers is not Generation.sample_answers
+
     @property
     def passes(self) -> float:
         """Cost of an evaluation in passes over its rows: more than one if models generate texts.

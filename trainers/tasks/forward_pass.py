@@ -57,8 +57,19 @@ class ForwardPass(Protocol):
     ) -> tuple[Tensor, Any]:
         """Return the logits (M, B, T, V) of the tokens that follow, and the extended KV cache."""
 
-    def generate(self, prompt_MBP: Tensor, decoding: Decoding, *, max_tokens: int, draw: int = 0) -> Tensor:
-        """Return the text that follows a prompt, int64 (M, B, max_tokens)."""
+    def generate(
+        self,
+        prompt_MBP: Tensor,
+        decoding: Decoding,
+        *,
+        max_tokens: int,
+        draw: int = 0,
+        draws: int | None = None,
+        ids: Tensor | None = None,
+        groups: Tensor | None = None,
+        lengths: Tensor | None = None,
+    ) -> Tensor:
+        """Return the text that follows a prompt, int64 (M, B, max_tokens); with `draws` (M, B, draws, max_tokens)."""
 
     def generate_by_state(
         self,
@@ -70,5 +81,6 @@ class ForwardPass(Protocol):
         width: int,
         mark: int,
         draw: int = 0,
+        draws: int | None = None,
     ) -> Tensor:
-        """Return the text that follows a prompt, generated state by state, int64 (M, B, G)."""
+        """Return the text that follows a prompt, generated state by state, int64 (M, B, G) or (M, B, draws, G)."""

@@ -130,7 +130,7 @@ def _with_some_rows(member: MemberConfig) -> tuple[Pack, float]:
     task, evaluation, criteria = member.task, member.evaluation, member.criteria
     validated = [criterion.samples for criterion in criteria.values()][:1] * len(task.distributions[0].trained_lengths)
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) + sum(validated)
-    operations = task.passes_with(member.model) * member.model.operations(task, rows, task.positions)
+    operations = member.evaluation_passes * member.model.operations(task, rows, task.positions)
     share = min(1.0, _MEASURED_OPERATIONS / operations)
     fewer: dict[str, Any] = {
         name: replace(criterion, samples=max(1, int(criterion.samples * share))) for name, criterion in criteria.items()

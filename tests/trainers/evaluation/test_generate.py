@@ -135,7 +135,7 @@ def agree(model: Model, decoding: Decoding, *, given: int, **sizes: int) -> None
     forward, prompt = forward_of(model), prompt_of(given)
     most = sizes["shared"] - given + sizes["states"] * sizes["width"]
     choose, seen = watched(forward, decoding, B, most)
-    found = generate.generate_states(forward, prompt, decoding, choose, mark=MARK, **sizes)
+    found = generate.generate_states(forward, prompt, decoding, [choose], mark=MARK, **sizes)[:, :, 0]
     assert torch.equal(found, forward.generate_by_state(prompt, decoding, mark=MARK, **sizes))
     for m in range(M):
         for b in range(B):
@@ -173,7 +173,7 @@ def test_the_rows_differ_in_all_that_rows_can_differ_in() -> None:
 def test_what_follows_a_prompt_is_that_of_rows_that_are_encoded_anew(model) -> None:
     forward, prompt = forward_of(model), prompt_of(4)
     choose, seen = watched(forward, DRAWN, B, 7)
-    found = generate.generate_tokens(forward, prompt, DRAWN, choose, 7)
+    found = generate.generate_tokens(forward, prompt, DRAWN, [choose], 7)[:, :, 0]
     assert torch.equal(found, forward.generate(prompt, DRAWN, max_tokens=7))
     for m in range(M):
         for b in range(B):
@@ -227,7 +227,7 @@ def test_what_an_older_state_says_changes_nothing(model) -> None:
             free = torch.full_like(free, MARK) if number % 4 == 3 else free
             return free if fixed is None else torch.full_like(free, fixed)
 
-        return generate.generate_states(forward, prompt, GREEDY, chosen, **sizes)
+        return generate.generate_states(forward, prompt, GREEDY, [chosen], **sizes)[:, :, 0]
 
     one, two = take_notice(3), take_notice(6)
     assert one.shape[-1] == 16 and not torch.equal(one[..., :2], two[..., :2])

@@ -182,7 +182,7 @@ class Grouped(Net):
     """Sums of embeddings within the group of a token, and its position id."""
 
     def forward(self, tokens: Tensor, ids: Tensor, groups: Tensor) -> Tensor:
-        same = (groups[:, :, None] == groups[:, None, :]).tril().float()
+        same = (groups[:, :, None] == groups[:, None, :]).tril().to(self.table.weight.dtype)
         return self.head(self.inner(same @ self.table(tokens) + ids[..., None] / 10))
 
 

@@ -19,6 +19,7 @@ from trainers.tasks.scratchpad.scratchpad_task import INDUCTIVE, ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
 
 _MARK, _LABEL = 1, 2  # numbers of fields
+_ANSWER = 2  # tokens of the answer: the label and the end mark
 _TAIL = 4  # tokens of the last state: a node, ;, the label and the end mark
 
 
@@ -47,6 +48,11 @@ class GraphTask(ScratchpadTask):
         """Return whether each generated row is right by each of `generation_metrics`, (M, B)."""
         (ended, label), (_, wanted) = _read_label(written_MBG), _read_label(batch.answer)
         return {**super().score_generated(written_MBG, batch), "label": ended & (label == wanted)}
+
+    def answer_mask(self, text: Tensor) -> Tensor:
+        """Return which tokens of texts (..., G) are the answer: the label and the end mark."""
+        last = super().answer_mask(text)
+        return last & (last.flip(-1).cumsum(dim=-1).flip(-1) <= _ANSWER)
 
     def name_problems(self, nodes: int) -> Iterator[Problem]:
         """Yield a problem if the largest graph has more nodes than there are names."""

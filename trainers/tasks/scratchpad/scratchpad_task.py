@@ -22,7 +22,7 @@ from trainers.tasks.decoding import Decoding
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.forward_pass import EvaluatedModel, ForwardPass
 from trainers.tasks.metrics import Evaluated, steps_to
-from trainers.tasks.parts import PAD, draw_below
+from trainers.tasks.parts import PAD, compact, draw_below, packed_places
 from trainers.tasks.scratchpad import layout, scores
 from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths
 from trainers.tasks.scratchpad.lengths import LENGTH_SITES, Slice, split_batch
@@ -240,14 +240,50 @@ class ScratchpadTask(Task):
     def score_batch(self, forward: ForwardPass, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the scores of generated answers, and of the next token after each true token."""
         assert isinstance(batch, ScratchpadBatch)
-        widths = self.widths(lengths[0])
-        if self.scratchpad == INDUCTIVE:
-            sizes = {"shared": widths.shared, "states": len(widths.states), "width": max(widths.states)}
-            written = forward.generate_by_state(batch.prompt, self.decoding, **sizes, mark=self.token(self.mark))
-        else:
-            written = forward.generate(batch.prompt, self.decoding, max_tokens=batch.answer.shape[-1])
+        written = self._generate(forward, batch, lengths, self.decoding)
         right = {name: value[..., None] for name, value in self.score_generated(written, batch).items()}
         return {**right, **self.score_rows(forward(batch), batch, lengths)}
+
+    def sample_answers(
+        self, forward: ForwardPass, batch: Batch, lengths: tuple[int, ...], draws: int, temperature: float
+    ) -> Tensor:
+        """Return `draws` sampled answers, int64 (M, B, draws, A): the `answer_mask` of generated texts, then pads."""
+        assert isinstance(batch, ScratchpadBatch)
+        decoding = replace(self.decoding, temperature=temperature)
+        return self._read_answers(self._generate(forward, batch, lengths, decoding, draws))
+
+    def true_answers(self, batch: Batch, lengths: tuple[int, ...]) -> Tensor:
+        """Return the right answers, int64 (M, B, A)."""
+        assert isinstance(batch, ScratchpadBatch)
+        return self._read_answers(batch.answer)
+
+    def answer_mask(self, text: Tensor) -> Tensor:
+        """Return which tokens of texts (..., G) are the answer: the last state, with the end mark; none without it."""
+        is_end, place = text == self.token(self.end), torch.arange(text.shape[-1], device=text.device)
+        is_mark = (text == self.token(self.mark)) & (is_end.cumsum(dim=-1) == 0)
+        last_mark = torch.where(is_mark, place, -1).amax(dim=-1, keepdim=True)
+        end = torch.where(is_end, place, -1).amax(dim=-1, keepdim=True)  # the only one: pads follow
+        return (place > last_mark) & (place <= end)
+
+    def _generate(
+        self,
+        forward: ForwardPass,
+        batch: ScratchpadBatch,
+        lengths: tuple[int, ...],
+        decoding: Decoding,
+        draws: int | None = None,
+    ) -> Tensor:
+        """Return generated texts, int64 (M, B, G), or with `draws` (M, B, draws, G)."""
+        if self.scratchpad != INDUCTIVE:
+            return forward.generate(batch.prompt, decoding, max_tokens=batch.answer.shape[-1], draws=draws)
+        widths = self.widths(lengths[0])
+        sizes = {"shared": widths.shared, "states": len(widths.states), "width": max(widths.states)}
+        return forward.generate_by_state(batch.prompt, decoding, **sizes, mark=self.token(self.mark), draws=draws)
+
+    def _read_answers(self, text: Tensor) -> Tensor:
+        """Return the answers of texts (..., G) at the start of rows of G tokens, then pads."""
+        width = text.shape[-1]
+        return compact(text, packed_places(self.answer_mask(text), width), width)
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the counts and summed losses of tokens, states and fields, (M, B, 1); see `scores.counts`."""

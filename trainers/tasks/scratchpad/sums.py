@@ -132,6 +132,19 @@ class Sums(ScratchpadTask):
         exact = torch.where(copied, as_before, written_MBG == answer).all(dim=-1)
         return {"exact_match": exact, "sum": exact if self.scratchpad == NONE else self._sum_right(written_MBG, answer)}
 
+    def answer_mask(self, text: Tensor) -> Tensor:
+        """Return which tokens of texts (..., G) are the answer: of the last state the sum, with its `$` if it has one.
+
+        The filler behind it was invented by the model.
+        """
+        last, place = super().answer_mask(text), torch.arange(text.shape[-1], device=text.device)
+        if self.scratchpad == NONE:
+            return last
+        end = torch.where(text == TOKEN[END], place, -1).amax(dim=-1, keepdim=True)
+        last = last & (place >= end - self.canvas - 2) & (place < end)
+        stop = last & (text == TOKEN[STOP])
+        return last & (stop.cumsum(dim=-1) - stop.long() == 0)
+
     def _sum_right(self, written_MBG: Tensor, answer_MBG: Tensor) -> Tensor:
         """Return whether the end mark is at its place, and the canvas + 2 tokens before it start with sum and `$`."""
         end = (answer_MBG == TOKEN[END]).long().argmax(dim=-1, keepdim=True)
