@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,8 +87,8 @@ def test_each_row_has_its_value_whatever_its_draws_are() -> None:
     drawn = torch.randint(0, 2, (1, 200, 6, 2), generator=torch.Generator().manual_seed(0))
     true = torch.randint(0, 2, (1, 200, 2), generator=torch.Generator().manual_seed(1))
     task: Any = SimpleNamespace(true_answers=lambda batch, lengths: true)
-    more: dict[str, Any] = dict.fromkeys(("batch", "lengths", "weights", "step", "compute_logits", "compute_attention"))
-    seen = EvaluatedBatch(task=task, sample=lambda draws, temperature: drawn, **more)
+    unused: dict[str, Any] = dict.fromkeys(item.name for item in fields(EvaluatedBatch))
+    seen = EvaluatedBatch(**{**unused, "task": task, "sample": lambda draws, temperature: drawn})
     added = members(1, METRICS, task=PARITY)[0].evaluation.added
     expected = plain_values(drawn[0], true[0])
     for name, metric in added.items():
