@@ -18,7 +18,9 @@ class Writer:
     def __call__(self, batch: Batch) -> Tensor:
         return torch.nn.functional.one_hot(batch.targets.clamp(min=0), self.outputs).float()
 
-    def generate(self, prompt_MBP: Tensor, decoding: Decoding, *, max_tokens: int, draw: int = 0) -> Tensor:
+    def generate(
+        self, prompt_MBP: Tensor, decoding: Decoding, *, max_tokens: int, draw: int = 0, draws: int | None = None
+    ) -> Tensor:
         found = torch.full((*prompt_MBP.shape[:2], max_tokens), decoding.pad)
         for row, prompt in enumerate(prompt_MBP.flatten(0, 1)):
             said = torch.tensor(self.answer(row, prompt)[:max_tokens])
@@ -35,5 +37,6 @@ class Writer:
         width: int,
         mark: int,
         draw: int = 0,
+        draws: int | None = None,
     ) -> Tensor:
         return self.generate(prompt_MBP, decoding, max_tokens=shared - prompt_MBP.shape[-1] + states * width)
