@@ -45,16 +45,17 @@ def draw_claim(judgement: Judgement) -> Figure:
         claim.arms[name].minus or claim.arms[name].over for name in claim.compare
     )
     if by_length:
-        _draw_lengths(axes, claim, members, arms)
+        count = _draw_lengths(axes, claim, members, arms)
+        seeds = f"{count} seeds as measured and its 95 % interval, every seed thin"
     else:
         _draw_seeds(axes, judgement, arms)
+        seeds = "seeds and its 95 % interval, every seed a dot"
     _draw_reference(axes, claim)
     several = max(len(arm.config_ids) for arm in arms)
     pooled = f" in {several} configurations each" if several > 1 else ""
     joined = f" {'over' if claim.question == 'ratio' else 'minus'} ".join(claim.compare)
-    seeds = "every seed thin" if by_length else "every seed a dot"
     statistic = "median" if by_length else claim.statistic or "median"
-    title = f"{claim.id} ({members.name}): {joined}\n{statistic} over seeds and its 95 % interval, {seeds}{pooled}"
+    title = f"{claim.id} ({members.name}): {joined}\n{statistic} over {seeds}{pooled}"
     axes.set_ylabel(axis_words(claim, claim.compare))
     figure.suptitle(remove_controls(title), fontsize=8)
     return figure
@@ -70,8 +71,8 @@ def write_small_png(figure: Figure, path: Path) -> None:
         small.save(path, optimize=True)
 
 
-def _draw_lengths(axes: Axes, claim: Claim, members: Members, arms: list[ArmValues]) -> None:
-    """Draw the paired values against length, with trained and selection lengths shaded."""
+def _draw_lengths(axes: Axes, claim: Claim, members: Members, arms: list[ArmValues]) -> int:
+    """Draw the paired values against length, with trained lengths shaded; return the number of seeds."""
     tables = [_read_lengths(claim, members, arm) for arm in arms]
     curves = tables[0]
     if len(tables) > 1:
@@ -100,6 +101,7 @@ def _draw_lengths(axes: Axes, claim: Claim, members: Members, arms: list[ArmValu
         axes.set_xticks(lengths, [str(length) for length in lengths])
     axes.set_xlabel("length")
     axes.legend(frameon=False, fontsize=8)
+    return len(seeds)
 
 
 def _read_lengths(claim: Claim, members: Members, arm: ArmValues) -> pd.DataFrame:

@@ -38,7 +38,7 @@ Verdicts are about these sweeps and no others. **held** and **contradicted**: th
 of what is asked, and p is below .05 after Holm's correction over every claim that was ever asked on this page. **no
 effect within ±x**: the whole interval is that close to 0. **undecided**: tested, but the interval has both sides, or p
 is too large. **not tested**: the control failed, too few seeds learned the task, or the sweep is missing. Effects are
-over all seeds: one that failed, or did not learn the task, counts as the worst of all, and those that learned stand
+over all seeds: one that failed, or did not learn the task, counts as the worst value seen, and those that learned stand
 beside it. A pair of values that could hardly differ, at the same end of the metric, supports no equivalence. *Ours*
 marks controls, and questions that the paper does not ask, or not in this way: a headline may be judged by one of these.
 A claim that was asked again has one verdict, over the seeds of all askings; if a later one changed more than the seeds,
