@@ -305,13 +305,13 @@ def _succeeded(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
 def median_answer(seeds: Values, null: float) -> Answer:
     """Return the median over seeds, its interval, and the sign test against `null`, ties left out."""
     seeds = _exact(seeds, null)
-    middle = median(seeds)
+    middle = median(seeds, "seeds")
     return Answer(effect=middle.value, low=middle.low, high=middle.high, p=_sign_p(seeds, null), null=null, n=middle.n)
 
 
 def mean_answer(seeds: Values) -> Answer:
     """Return the mean over seeds, Student's interval and his test against 0; seeds that are all equal have no test."""
-    estimate, p = mean(seeds), math.nan
+    estimate, p = mean(seeds, "seeds"), math.nan
     if estimate.high > estimate.low:
         p = float(stats.ttest_1samp(seeds, 0.0).pvalue)
     elif not math.isnan(estimate.low):

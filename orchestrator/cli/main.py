@@ -15,6 +15,7 @@ from platform import python_version
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from orchestrator.addresses import place_of
 from orchestrator.cli import continuing, importing, options, results, upkeep
@@ -30,7 +31,30 @@ from search_spaces import Reading, SweepFileError, read_sweep
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+class _Verbs(TyperGroup):
+    """Shows flags in the help without the type <bool>, which typer gives them."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the global options."""
+        return _without_types(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a verb; None without one of this name."""
+        verb = super().get_command(ctx, cmd_name)
+        if verb is not None:
+            _without_types(verb.get_params(ctx))
+        return verb
+
+
+def _without_types(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
+app = typer.Typer(cls=_Verbs, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 console, errors = make_console(), make_console(stderr=True)
 _say, _complain = partial(say, console), partial(say, errors)
 

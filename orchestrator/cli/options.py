@@ -81,7 +81,7 @@ SweepFile = Annotated[
 ]
 SweepFiles = Annotated[
     list[Path],
-    typer.Argument(metavar="FILE...", help="Sweep files (YAML), or names of examples.", parser=find_sweep_file),
+    typer.Argument(metavar="FILE", help="Sweep files (YAML), or names of examples.", parser=find_sweep_file),
 ]
 SweepFolder = Annotated[
     Path,
@@ -137,7 +137,7 @@ Notify = Annotated[
         metavar="URL", parser=_check_notify, help="Gets a JSON POST (Slack's, too) when the sweep ends or is stopped."
     ),
 ]
-Name = Annotated[str | None, typer.Option(help="Name of the sweep instead of the one in the file.")]
+Name = Annotated[str | None, typer.Option(metavar="NAME", help="Name of the sweep instead of the one in the file.")]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the file; may be repeated.")
 ]
@@ -184,8 +184,8 @@ Extended = Annotated[
 Compared = Annotated[
     list[str],
     typer.Argument(
-        metavar="CONFIGURATION CONFIGURATION | SWEEP...",
-        help="Two by number or config_id, one of another sweep as FOLDER/CONFIGURATION. Or other sweeps.",
+        metavar="A B | SWEEP",
+        help="Two configurations by number or config_id, of another sweep as FOLDER/CONFIGURATION. Or other sweeps.",
     ),
 ]
 Smoke = Annotated[

@@ -71,7 +71,7 @@ def replay(
 def evaluate(
     folder: options.SweepFolder,
     configurations: Annotated[
-        list[str], typer.Argument(metavar="CONFIGURATION...", help="Numbers, labels or config_ids.")
+        list[str], typer.Argument(metavar="CONFIGURATION", help="Numbers, labels or config_ids.")
     ],
     lengths: Annotated[str | None, typer.Option(help="Such as 40,60-65; by default those of the sweep.")] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Inputs per length; by default as in the sweep.")] = None,

@@ -187,6 +187,7 @@ def finish(session: Session, spec: SweepSpec, state: SweepState, publisher: Publ
             publisher = Publisher()
             publisher.follow(session.folder, spec.tracking)
             publisher.begin_end()
+        publisher.send_files()
         _record_attempt(session, spec, publisher.wait())
         publisher.kill()
     session.say(f"{status}: {message}" + (f"; {deaths}" if deaths else ""))

@@ -123,8 +123,8 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
         notes.append("Each group of lengths has its own p, not corrected for their number.")
     if is_one_sweep and 1 in (compared.first.row.rank, compared.second.row.rank):
         notes.append(
-            "One of them was ranked first by the selection lengths, so differences there favour it, and differences at "
-            "other lengths too as far as seeds that are good at one are good at the other."
+            "One of them was ranked first by the selection lengths, so differences there favour it, and those at other "
+            "lengths a little, too. Only fresh seeds (lengthwise confirm) favour neither."
         )
     yield from (prose(note, console, result, "dim") for note in notes)
 

@@ -1,6 +1,8 @@
 """The sentences of a report: what a sweep answers (what ran, which is best, what mattered), and how it was judged."""
 
 import math
+import operator
+import statistics
 
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.report.tables.effects import EffectLine, effect_lines
@@ -12,9 +14,11 @@ from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.search_design import count_informed
 from orchestrator.results.summary import Row, Summary
+from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, Estimate, median
 from orchestrator.text.wording import (
     command,
+    compact_value,
     counted,
     first_few,
     format_values,
@@ -44,7 +48,7 @@ def answers(result: Summary, *, values: bool = True) -> list[str]:
     """
     if not result.rows:
         return [what_ran(result)]
-    sentences = [what_ran(result), which_is_best(result, values=values), what_mattered(result)]
+    sentences = [what_ran(result), which_is_best(result, values=values), what_mattered(result, sizes=values)]
     return sentences + [_describe_confirmation(result, confirmed) for confirmed in read_confirmations(result)]
 
 
@@ -110,11 +114,14 @@ def _all_tied(result: Summary, score: float, count: int) -> str:
 def _score_words(result: Summary, score: float) -> str:
     """Return what was judged with its value: "total_variation (ema) 0.0262"."""
     statistic = "" if result.objective.seeds == "median" else f"{result.objective.statistic} of "
-    return f"{statistic}{result.judged_name} {three_digits(score, result.infinite)}"
+    better = "lower" if result.objective.direction == "minimize" else "higher"
+    return f"{statistic}{result.judged_name} {three_digits(score, result.infinite)} ({better} is better)"
 
 
-def what_mattered(result: Summary) -> str:
+def what_mattered(result: Summary, *, sizes: bool = True) -> str:
     """Return which hyperparameters have a clear effect on the score, or why nothing can be said.
+
+    With `sizes`, or if it is one alone, also the median scores of configurations with lower and with higher values.
 
     One interval of each hyperparameter counts, or one of each value: other lengths, and slopes with the others held
     fixed, would be further chances for an interval to exclude 0.
@@ -139,7 +146,15 @@ def what_mattered(result: Summary) -> str:
     rest = [name for name in names.values() if name not in clear]
     if not clear:
         return f"No hyperparameter has a clear effect on the score: every 95 % interval contains 0 ({first_few(rest)})."
-    shown = first_few([f"{name} ({clear[name]})" for name in names.values() if name in clear], MOST_SHOWN)
+    keys, with_sizes = {name: key for key, name in names.items()}, sizes or len(clear) == 1
+    shown = first_few(
+        [
+            f"{name} ({clear[name]}{_describe_halves(result, keys[name]) if with_sizes else ''})"
+            for name in names.values()
+            if name in clear
+        ],
+        MOST_SHOWN,
+    )
     inconclusive = f"; inconclusive: {first_few(rest)}" if rest else ""
     return f"What mattered at {lines[0].outcome.at_lengths}: {shown}{inconclusive}."
 
@@ -175,6 +190,37 @@ def _clear(result: Summary, line: EffectLine) -> str:
         return ""
     than = f" than {line.difference.against}" if line.difference else ""
     return f"{what} is {rises if value > 0 else falls}{than}, {by} {value:+.3g} [{low:+.3g}, {high:+.3g}]"
+
+
+def _describe_halves(result: Summary, key: str) -> str:
+    """Return the median score below and above the middle value of a key with numbers, in words."""
+    scores = [
+        (row.values[key], row.score)
+        for row in result.rows
+        if row.complete and row.score is not None and key in row.values
+    ]
+    if not is_numeric([value for value, _ in scores]):
+        return ""
+    middle = statistics.median(value for value, _ in scores)
+    halves = [
+        [score for value, score in scores if is_in_half(value, middle)] for is_in_half in (operator.lt, operator.gt)
+    ]
+    if not all(halves):
+        return ""
+    low, high = (three_digits(statistics.median(half), result.infinite) for half in halves)
+    return f"; median score {low} below {compact_value(middle)}, {high} above"
+
+
+def columns_sentence(result: Summary, *, quartiles: bool) -> str:
+    """Return what the columns of the table of configurations are: the lengths of each group, quartiles, the reach."""
+    groups = {row.groups for row in result.rows}
+    common = groups.pop() if len(groups) == 1 else None
+    lengths = {"trained": common.trained, "selection": result.objective.lengths, "test": common.test} if common else {}
+    parts = [", ".join(f"{name} {spans(group)}" for name, group in lengths.items() if group)]
+    parts += ["brackets: quartiles over seeds"] if quartiles else []
+    if result.objective.threshold is not None:
+        parts.append(f"reach: up to this length every median is {threshold_words(result)}")
+    return "; ".join(filter(None, parts))
 
 
 def _at_test(result: Summary, row: Row) -> str:
@@ -325,4 +371,4 @@ def _correlation(estimate: Estimate) -> str:
         return f"no rank correlation with the scores ({estimate.reason})"
     ends = "no interval" if math.isnan(estimate.low) else f"95 % [{estimate.low:+.2f}, {estimate.high:+.2f}]"
     why = f": {estimate.reason}" if estimate.reason in DEPENDENT.values() else ""
-    return f"rank correlation with the scores {estimate.value:+.2f} ({ends}, n = {estimate.n}{why})"
+    return f"rank correlation with the scores {estimate.value:+.2f} ({ends}, {estimate.n} configurations{why})"

@@ -1,5 +1,6 @@
 """A sweep on one screen of a terminal or in a log. No number is cut, and intervals are never broken."""
 
+import math
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.record.ledger.folders import REPORT_HTML
-from orchestrator.report.sentences import answers
+from orchestrator.report.sentences import answers, columns_sentence
 from orchestrator.report.tables.columns import NARROW, Cells, break_cell, make_cells
 from orchestrator.report.tables.configurations import CONFIG_ID, IN_SEARCH, place_columns, result_columns, value_columns
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.wording import counted
 
-ROWS, LINES = 6, 2  # configurations, and lines of a sentence
+ROWS, SENTENCE = 6, 200  # configurations, and characters of a sentence, in whole lines
 LEFT = {"label", "at lengths", "against", "form", "searched values", CONFIG_ID, IN_SEARCH, "first", "second", "task"}
 
 
@@ -78,7 +79,9 @@ class Screen:
         sentences = answers(result, values=False)
         for sentence in [*sentences[:2], *sentences[2:][-1:]]:
             if console.is_terminal:
-                sentence = "\n".join(textwrap.wrap(sentence, width, max_lines=LINES, placeholder=" ..."))
+                sentence = "\n".join(
+                    textwrap.wrap(sentence, width, max_lines=math.ceil(SENTENCE / width), placeholder=" ...")
+                )
             yield prose(sentence, console, result)
         rows = [row for row in result.rows if row.complete]
         if rows:
@@ -87,7 +90,11 @@ class Screen:
             yield from map(rich_table, lay_out(cells, width, keys=2))
         if len(rows) > ROWS:
             yield Text(f"... and {len(rows) - ROWS} more on the page", style="dim")
-        yield ""
+        if rows:
+            has_quartiles = any(" [" in cell for column in cells.values() for cell in column)
+            yield prose(columns_sentence(result, quartiles=has_quartiles), console, result, "dim")
+        else:
+            yield ""
         if result.notes:
             first_note = f"{counted(len(result.notes), 'note')} on the page, the first: {result.notes[0]}"
             yield Text(textwrap.shorten(first_note, width, placeholder=" ..."), "dim")

@@ -139,7 +139,7 @@ def order_agreement(
     first, sign = test[names[0]], 1.0 if direction == "minimize" else -1.0
     first = sign * math.inf if math.isnan(first) else first
     gains = {name: sign * (first - test[name]) for name in names[1:] if sign * test[name] < sign * first}
-    correlation = spearman([scores[name] for name in names], [test[name] for name in names])
+    correlation = spearman([scores[name] for name in names], [test[name] for name in names], "configurations")
     if not math.isnan(correlation.low) and (why := DEPENDENT.get("survivors" if design.survivors else design.kind)):
         correlation = replace(correlation, low=math.nan, high=math.nan, reason=why)
     return OrderAgreement(

@@ -42,7 +42,7 @@ class Estimate:
     reason: str | None = None
 
 
-def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats, units: str = "") -> Estimate:
+def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats, units: str = "values") -> Estimate:
     """Return the rank correlation of independent pairs with an interval on Fisher's scale.
 
     Its variance is the mean of two: (1 + r^2 / 2) / (n - 3) of Bonett and Wright (Psychometrika 65, 2000), which
@@ -54,7 +54,7 @@ def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats, units: st
     pairs = pairs[~np.isnan(pairs).any(axis=1)]
     n = len(pairs)
     if n < 2:
-        return Estimate(n=n, reason=f"n = {n} is too few for a correlation")
+        return Estimate(n=n, reason=f"{too_few(n, units)} for a correlation")
     if any(len(np.unique(column)) == 1 for column in pairs.T):
         return Estimate(n=n, reason="one side is the same everywhere")
     value = float(rank_correlations(pairs[None])[0])
@@ -151,11 +151,12 @@ def _places(rank_RN: Whole) -> tuple[Whole, Whole]:
     return lowest.astype(np.int64) - 1, highest.astype(np.int64)
 
 
-def median(values: Iterable[float] | Floats, *, level: float = LEVEL) -> Estimate:
+def median(values: Iterable[float] | Floats, units: str = "values", *, level: float = LEVEL) -> Estimate:
     """Return the median of independent values, and an interval between two of them with coverage of at least `level`.
 
     They follow from the binomial distribution (David and Nagaraja, Order Statistics, 7.1), for any distribution of the
     values: they may be tied or infinite. The interval excludes 0 if the sign test rejects 0. NaN values are left out.
+    `units` is what n counts, in the plural, for the reason why there is no interval.
     """
     sample = np.asarray(list(values), dtype=np.float64)
     sample = np.sort(sample[~np.isnan(sample)])
@@ -168,12 +169,12 @@ def median(values: Iterable[float] | Floats, *, level: float = LEVEL) -> Estimat
         return Estimate(n=n, reason="the middle lies between two infinities")
     order, fewest = order_statistic(n, level), max(FEWEST_FOR_MEDIAN, fewest_for_median(level))
     if order is None or n < fewest:
-        return Estimate(n=n, value=value, reason=explain_too_few(n, fewest))
+        return Estimate(n=n, value=value, reason=explain_too_few(n, fewest, units))
     return Estimate(n=n, value=value, low=float(sample[order]), high=float(sample[n - 1 - order]))
 
 
-def mean(values: Iterable[float] | Floats, *, level: float = LEVEL) -> Estimate:
-    """Return the mean of independent values and Student's interval; NaN values are left out.
+def mean(values: Iterable[float] | Floats, units: str = "values", *, level: float = LEVEL) -> Estimate:
+    """Return the mean of independent values and Student's interval; NaN values are left out, `units` as in `median`.
 
     Its coverage is nominal for normal values; with few values and a heavy tail it is lower.
     """
@@ -184,7 +185,7 @@ def mean(values: Iterable[float] | Floats, *, level: float = LEVEL) -> Estimate:
         return Estimate(n=n, reason="a value is infinite" if n else "no values")
     value = float(sample.mean())
     if n < FEWEST_FOR_MEDIAN:
-        return Estimate(n=n, value=value, reason=explain_too_few(n, FEWEST_FOR_MEDIAN))
+        return Estimate(n=n, value=value, reason=explain_too_few(n, FEWEST_FOR_MEDIAN, units))
     half = float(stats.t.ppf((1 + level) / 2, n - 1) * sample.std(ddof=1) / math.sqrt(n))
     return Estimate(n=n, value=value, low=value - half, high=value + half)
 
@@ -218,6 +219,12 @@ def coverage(n: int, order: int) -> float:
     return float(1 - 2 * stats.binom.cdf(order, n, 0.5))
 
 
-def explain_too_few(n: int, fewest: int, units: str = "") -> str:
+def explain_too_few(n: int, fewest: int, units: str) -> str:
     """Return why there is no interval; `units` is what n counts, in the plural."""
-    return f"{f'{n} {units} are' if units else f'n = {n} is'} too few for an interval (at least {fewest})"
+    return f"{too_few(n, units)} for an interval (at least {fewest})"
+
+
+def too_few(n: int, units: str) -> str:
+    """Return a number of units as too few: "4 seeds are too few", "1 draw is too few"."""
+    noun, *rest = units.split()
+    return " ".join([f"{n} {noun.removesuffix('s')}", *rest, "is too few"] if n == 1 else [f"{n} {units} are too few"])

@@ -72,7 +72,7 @@ def describe_differences(difference: Floats, *, level: float = LEVEL) -> TwoSamp
     n = len(difference)
     if not n:
         return TwoSamples(n=0, reason="no seed has a value in both configurations")
-    estimate, order = median(difference, level=level), order_statistic(n, level)
+    estimate, order = median(difference, "pairs of seeds", level=level), order_statistic(n, level)
     test = sign_test(difference)
     return TwoSamples(
         n=n,

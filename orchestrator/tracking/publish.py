@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from orchestrator.errors import LengthwiseError
 from orchestrator.mirror.mirrored import open_ledger
-from orchestrator.record.kept.curves import read_curves, write_curves
+from orchestrator.record.kept.curves import CURVES_FILE, read_curves, write_curves
 from orchestrator.record.ledger.folders import PUBLISH_LOCK_FILE
 from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
@@ -45,14 +45,16 @@ def publish(
     *,
     experiment: str | None = None,
     sweep_files: bool = True,
+    wait_for_files: Callable[[], object] | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Published:
     """Bring MLflow at `uri` up to date with the ledger of `folder`; unfinished sweeps as far as they are.
 
     `uri` defaults to `tracking_uri_of(state)`. `experiment` defaults to the last one published to, then to
     `tracking.experiment` of the sweep file, then to the study. "" means SQLite beside the sweep, or the study.
-    `sweep_files=False` leaves the report, the tables and curves.parquet to a later call. `on_progress` is called with
-    the number of configurations sent and of all. Raises TrackingError when MLflow cannot be reached or refuses, and
+    `sweep_files=False` leaves the report, the tables and curves.parquet to a later call; otherwise they are written
+    here, or by another process until `wait_for_files` returns. `on_progress` is called with the number of
+    configurations sent and of all. Raises TrackingError when MLflow cannot be reached or refuses, and
     what `tracking_uri_of` and reading the sweep raise.
     """
     records = read_records(folder)
@@ -76,10 +78,14 @@ def publish(
             digests.append(contents.digest())
             on_progress(len(digests), len(result.rows))
 
-        # Files last: they are made anew, and only if anything has changed.
+        # Files last, and only if anything has changed.
         def make_files() -> Sequence[Path]:
-            write_report(folder, result, curves)
-            return [write_curves(state, curves), *report_files(folder)]
+            if wait_for_files is not None:
+                wait_for_files()
+            else:
+                write_report(folder, result, curves)
+                write_curves(state, curves)
+            return [folder / CURVES_FILE, *report_files(folder)]
 
         if sweep_files:
             store.upload(parent, make_files, {"sweep.yaml": state.spec}, sweep_run.digest(*digests))

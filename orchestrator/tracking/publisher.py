@@ -60,6 +60,10 @@ class Publisher:
         """Let it publish the sweep, which has ended, for the last time."""
         self._send()
 
+    def send_files(self) -> None:
+        """Let it send the files of the report, which have been written; comes after `begin_end`."""
+        self._send()
+
     def wait(self, seconds: float = LONGEST_SECONDS) -> Attempt:
         """Return the last attempt, or that there is none after so many seconds."""
         deadline = time.monotonic() + seconds

@@ -27,7 +27,10 @@ _log = logging.getLogger(__name__)
 
 
 def serve(descriptor: int) -> None:
-    """Publish the sweep that the driver names over this connection, until the driver says that it has ended."""
+    """Publish the sweep that the driver names over this connection, until the driver says that it has ended.
+
+    The driver writes the files of the report meanwhile, and says when they are written.
+    """
     mask_log_records()
     connection: Connection[bytes, bytes] = Connection(descriptor)
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -49,7 +52,7 @@ def serve(descriptor: int) -> None:
         connection.send_bytes(json.dumps(asdict(attempt)).encode())
 
     follow(folder, partial(publish_sweep, sweep_files=False), has_ended, send)
-    send(replace(try_to_publish(folder, publish_sweep), is_last=True))
+    send(replace(try_to_publish(folder, partial(publish_sweep, wait_for_files=requests.get)), is_last=True))
 
 
 def receive(connection: "Connection[bytes, bytes]", requests: "queue.SimpleQueue[bytes]") -> None:

@@ -26,7 +26,7 @@ FINDINGS = [
 
 
 def test_it_is_short() -> None:
-    assert len(FRONT.text.splitlines()) <= 125
+    assert len(FRONT.text.splitlines()) <= 110
 
 
 def test_the_first_commands_are_make_sweep_and_make_ui() -> None:

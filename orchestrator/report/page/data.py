@@ -109,6 +109,7 @@ def _effects(result: Summary) -> Iterator[dict[str, Any]]:
                 "group": outcome.group,
                 "at": outcome.at_lengths,
                 "n": effect.count,
+                "unit": effect.unit,
                 "correlation": _ends(effect.correlation, effect.low, effect.high),
                 "differences": [
                     {"value": f"{pair.value} - {pair.against}", "ends": _ends(pair.difference, pair.low, pair.high)}

@@ -79,6 +79,10 @@ const colour = c => c === state.first ? FIRST : c === state.second ? SECOND : al
 const isJudged = () => page.metrics[state.m].name === page.judged.metric && page.averages[state.a] === page.judged.average;
 const metricName = () => `${page.metrics[state.m].name} (${page.averages[state.a]})`;
 const groupsOf = (c, m) => page.groups[all[c].groups[page.metrics[m].name]] || {};
+const lengthsAt = group => { // of the judged metric, " 8-19"; empty if configurations have different ones
+  const texts = new Set(d3.range(C).map(c => spans(groupsOf(c, 0)[group] || [])));
+  return texts.size === 1 ? ` ${[...texts][0]}` : "";
+};
 const describe = c => [`rank ${all[c].rank ?? all[c].state}`, ...Object.entries(all[c].values).map(pair => pair.join(" ")),
   `${all[c].run} of ${all[c].seeds.length} seeds ran, ${all[c].failed} failed`].join(", ");
 const marker = c => c === state.first ? "A " : c === state.second ? "B " : "";
@@ -352,7 +356,7 @@ function compared(c, d, group) {
   let out = -1; // how many of the sorted differences the interval leaves out at either end
   while (n >= 6 && 1 - 2 * below(n, out + 1) >= 0.95) out++;
   if (out >= 0) Object.assign(found, {low: sorted[out], high: sorted[n - 1 - out], level: 1 - 2 * below(n, out)});
-  else found.reason = `${n} pairs are too few for an interval (at least 6)`;
+  else found.reason = `${n} pair${n === 1 ? " of seeds is" : "s of seeds are"} too few for an interval (at least 6)`;
   const fewer = Math.min(differences.filter(x => x <= 0).length, differences.filter(x => x >= 0).length);
   found.p = Math.min(1, 2 * below(n, fewer));
   return found;
@@ -404,7 +408,7 @@ function drawComparison() {
   if (found.length) box.append(make("p", verdict(found[0], first, second), {class: "verdict"}));
   box.append(
     make("p", `A is ${all[first].label} (${describe(first)}). B is ${all[second].label} (${describe(second)}).`),
-    rows(["at lengths", "median A", "median B", "A - B", "95 % interval", "each seed", "pairs", "p"], found.map(one => [
+    rows(["at lengths", "median A", "median B", "A - B", "95 % interval", "each seed", "pairs of seeds", "p"], found.map(one => [
       `${one.group} ${spans(one.lengths)}`, digits(one.medians[0]), digits(one.medians[1]), signed(one.difference),
       Number.isNaN(one.low) ? "-" : `${signed(one.low)} to ${signed(one.high)}`, interval(one.difference, one.low, one.high, most, one.differences.filter(Number.isFinite)),
       one.paired ? String(one.n) : "not paired", Number.isNaN(one.p) ? "-" : one.p.toPrecision(3),
@@ -423,25 +427,26 @@ function outcomeScale(height, top) {
   const scale = (log ? d3.scaleLog() : d3.scaleLinear()).domain(least < most ? [least, most] : [least >= 0 && !log ? Math.max(0, least - 0.1) : least - 0.1, most + 0.1]).range([height, top]);
   return Object.assign(log ? scale : scale.nice(), {log});
 }
-// Drop the labels of a horizontal axis that would overlap the label before them; their ticks stay.
-function dropOverlapping(axis) {
+// Drop the labels of an axis that would overlap the label before them; their ticks stay.
+function dropOverlapping(axis, [from, to, gap] = ["left", "right", 4]) {
   const labels = axis.selectAll(".tick text").nodes().filter(text => text.textContent)
-    .map(text => ({text, box: text.getBoundingClientRect()})).sort((label, other) => label.box.left - other.box.left);
+    .map(text => ({text, box: text.getBoundingClientRect()})).sort((label, other) => label.box[from] - other.box[from]);
   let end = -Infinity;
-  for (const {text, box} of labels) if (box.width && box.left < end + 4) text.remove(); else end = box.right;
+  for (const {text, box} of labels) if (box.width && box[from] < end + gap) text.remove(); else end = box[to];
 }
+const ON_HEIGHT = ["top", "bottom", -3]; // of a vertical axis: boxes have room above and below the digits
 function drawPoints() {
   const box = $("points");
   box.replaceChildren();
   const name = `${page.judged.metric} (${page.judged.average})`;
-  $("outcome-note").textContent = `${name}, median over seeds of the mean over the ${state.outcome} lengths, for each configuration.`;
+  $("outcome-note").textContent = `${name}, median over seeds of the mean over the ${state.outcome} lengths${lengthsAt(state.outcome)}, for each configuration.`;
   for (const [place, axis] of axes.filter(one => !one.outcome).entries()) {
     const width = Math.max(220, (box.clientWidth - 24 * 3) / Math.max(1, Math.floor(box.clientWidth / 254))), height = 180, left = 48, bottom = 36, top = 8;
     const wide = Math.min(width, 340), x = axis.scale.copy().range([left + 8, wide - 12]), y = outcomeScale(height - bottom - BELOW, top + ABOVE);
     const svg = d3.select(box).append("svg").attr("width", "100%").attr("viewBox", [0, 0, wide, height]).attr("role", "img").attr("aria-label", `${state.outcome} outcome against ${axis.name}`);
     const ticks = axis.number ? d3.axisBottom(x).ticks(4).tickValues(axis.ticks).tickFormat(axis.ticks ? shorter : axis.log ? logTicks(x) : d3.format("~g")) : d3.axisBottom(x).tickFormat(shorter);
     svg.append("g").attr("transform", `translate(0,${height - bottom})`).call(ticks.tickSizeOuter(0)).call(dropOverlapping);
-    svg.append("g").attr("transform", `translate(${left})`).call(d3.axisLeft(y).ticks(4).tickFormat(y.log ? logTicks(y) : d3.format("~g")));
+    svg.append("g").attr("transform", `translate(${left})`).call(d3.axisLeft(y).ticks(4).tickFormat(y.log ? logTicks(y) : d3.format("~g"))).call(dropOverlapping, ON_HEIGHT);
     svg.append("text").attr("class", "title").attr("x", (left + wide) / 2).attr("y", height - 3).attr("text-anchor", "middle").text(axis.name);
     const known = d3.range(C).filter(c => axis.values[c] !== null && all[c][state.outcome] !== null).reverse();
     const spread = c => axis.number ? 0 : ((c * 7) % 11 - 5) * 1.6; // equal categories side by side
@@ -480,7 +485,7 @@ function drawParallel() {
       svg.append("text").attr("class", "failed").attr("x", x(axis.name) - 9).attr("y", edge + 4).attr("text-anchor", "end").text("failed");
     }
     const group = svg.append("g").attr("class", "axis").attr("transform", `translate(${x(axis.name)})`), kept = state.filters[axis.name];
-    group.call(ticked(place));
+    group.call(ticked(place)).call(dropOverlapping, ON_HEIGHT);
     const pixels = kept && [height - bottom - kept[1] * (height - bottom - top), height - bottom - kept[0] * (height - bottom - top)];
     const brush = d3.brushY().extent([[-12, top], [12, height - bottom]]).on("end", event => {
       if (!event.sourceEvent) return;
@@ -489,7 +494,7 @@ function drawParallel() {
     });
     const area = group.append("g").attr("class", "brush").attr("data-axis", axis.name).call(brush);
     if (pixels) area.call(brush.move, pixels);
-    group.append("text").attr("class", "axis-name").attr("y", 14).attr("text-anchor", place ? place === axes.length - 1 ? "end" : "middle" : "start").attr("x", place ? place === axes.length - 1 ? right : 0 : 10 - left).text(axis.name)
+    group.append("text").attr("class", "axis-name").attr("y", 14).attr("text-anchor", place ? place === axes.length - 1 ? "end" : "middle" : "start").attr("x", place ? place === axes.length - 1 ? right : 0 : 10 - left).text(axis.outcome ? `${axis.name}${lengthsAt(axis.name)}` : axis.name)
       .attr("tabindex", 0).attr("role", "slider").attr("aria-label", `keep a range of ${axis.name}`).attr("aria-valuetext", kept ? `${Math.round(100 * kept[0])} to ${Math.round(100 * kept[1])} % of the axis` : "all")
       .attr("data-slider", axis.name).on("click", () => { delete state.filters[axis.name]; update(); }).on("keydown", event => {
         const move = {ArrowUp: 0.05, ArrowDown: -0.05}[event.key], ends = kept ? [...kept] : [0, 1];
@@ -528,9 +533,9 @@ function drawEffects() {
   const many = effects.flatMap(one => [one.correlation, ...one.differences.map(found => found.ends), ...one.slopes.map(slope => slope.ends)]).filter(ends => ends[1] !== null).length;
   box.replaceChildren(make("h3", "Effects, with 95 % intervals"),
     make("p", `Right of the dashed line: the outcome rises with the hyperparameter, which is ${rises}. A filled square marks an interval without 0; an interval that contains 0 is inconclusive. `
-      + (many ? `The ${many} intervals are not corrected for their number: if nothing has an effect, about ${digits(0.05 * many)} exclude 0 by chance.` : "")
+      + (many ? `The ${many} intervals are not corrected for their number: if nothing has an effect, about ${d3.format("~g")(0.05 * many)} exclude 0 by chance.` : "")
       + (effects.every(one => one.alone) ? "" : " * Other hyperparameters change along with this one and may cause the difference."), {class: "note"}),
-    rows(["hyperparameter", "at lengths", "rank correlation or difference", "others held fixed", "n", ...(effects.some(one => one.importance !== null) ? ["importance"] : [])], body));
+    rows(["hyperparameter", "at lengths", "rank correlation or difference", "others held fixed (standardised slope)", effects[0].unit, ...(effects.some(one => one.importance !== null) ? ["importance"] : [])], body));
 }
 
 function drawControls() {

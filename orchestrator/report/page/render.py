@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.report.page.data import page_data
-from orchestrator.report.sentences import answers, headlines
+from orchestrator.report.sentences import answers, columns_sentence, headlines
 from orchestrator.report.tables.columns import Cells, Section
 from orchestrator.report.tables.configurations import confirmation_section
 from orchestrator.report.tables.effects import effect_notes
@@ -57,6 +57,7 @@ def render_page(result: Summary, curves: pd.DataFrame) -> str:
         title=escape(f"lengthwise: {result.name}"),
         name=escape(result.name),
         meta=escape(_meta(result)),
+        columns=escape(columns_sentence(result, quartiles=True)) if result.rows else "",
         answers="".join(_paragraphs(answers(result))),
         sections="\n".join(_sections(result)),
         data=data.replace("<", "\\u003c"),  # no text in it can end the element

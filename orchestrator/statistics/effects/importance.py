@@ -19,6 +19,7 @@ from orchestrator.statistics.effects.rank_effects import (
     is_numeric,
     value_label,
 )
+from orchestrator.statistics.intervals import too_few
 
 FEWEST_FOR_IMPORTANCE, PER_HYPERPARAMETER = 20, 8
 
@@ -54,12 +55,12 @@ def importances(values_by_config: Values, scores: Scores, design: Design | None 
     used = [name for name in names if name not in reasons]
     by_draw = design is not None and design.kind == "grid_by_random"
     n = len({design.draw[config] for config in scored}) if design and by_draw else len(scored)
-    of = f"n = {n}{' draws' if by_draw else ''}"
+    units = "draws" if by_draw else "configurations"
     fewest = max(FEWEST_FOR_IMPORTANCE, PER_HYPERPARAMETER * len(used))
     response = stats.rankdata(np.array([scores[config] for config in scored], dtype=np.float64))
     problem = None
     if n < fewest:
-        problem = f"{of} is too few for the importance of {len(used)} hyperparameters (at least {fewest})"
+        problem = f"{too_few(n, units)} for the importance of {len(used)} hyperparameters (at least {fewest})"
     elif len(used) < 2:
         problem = "it is the only one that varies"
     elif len(np.unique(response)) < 2:

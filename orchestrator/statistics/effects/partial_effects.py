@@ -21,7 +21,7 @@ from orchestrator.statistics.effects.rank_effects import (
     score_units,
     value_label,
 )
-from orchestrator.statistics.intervals import LEVEL
+from orchestrator.statistics.intervals import LEVEL, too_few
 from orchestrator.statistics.quartiles import Floats
 
 LEFT_OVER = 4  # residual degrees of freedom that a fit needs; with fewer its intervals cover too rarely
@@ -76,7 +76,7 @@ def partial_effects(values_by_config: Values, scores: Scores, design: Design | N
             reasons[name] = "it is the same everywhere"
         columns |= {(name, value): column for value, column in columns_of_key.items()}
     response = _standardised(np.array([score for _, score in sample], dtype=np.float64))
-    slopes, problem = _fit(response, columns)
+    slopes, problem = _fit(response, columns, design.unit)
     if not design.units_are_independent:
         slopes = {key: [replace(slope, low=nan, high=nan, p=nan) for slope in of_key] for key, of_key in slopes.items()}
     return {
@@ -85,7 +85,7 @@ def partial_effects(values_by_config: Values, scores: Scores, design: Design | N
     }
 
 
-def _fit(response: Floats, columns: Mapping[Column, Floats]) -> tuple[dict[str, list[Slope]], str | None]:
+def _fit(response: Floats, columns: Mapping[Column, Floats], unit: str) -> tuple[dict[str, list[Slope]], str | None]:
     """Return the slopes of each key, or a reason why there are none."""
     n, k = len(response), len(columns)
     if not k:
@@ -93,7 +93,7 @@ def _fit(response: Floats, columns: Mapping[Column, Floats]) -> tuple[dict[str, 
     if not response.any():
         return {}, "the score is the same everywhere"
     if n < k + 1 + LEFT_OVER:
-        return {}, f"n = {n} is too few for {k} effect{'' if k == 1 else 's'} at once (at least {k + 1 + LEFT_OVER})"
+        return {}, f"{too_few(n, unit)} for {k} effect{'' if k == 1 else 's'} at once (at least {k + 1 + LEFT_OVER})"
     design = np.column_stack([np.ones(n), *columns.values()])
     if np.linalg.matrix_rank(design) < k + 1:
         return {}, "the hyperparameters vary together, so that their effects cannot be separated"

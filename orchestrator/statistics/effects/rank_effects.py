@@ -113,7 +113,7 @@ def effects(
         groups = group_scores(values, np.array([scores[config] for config in used], dtype=np.float64))
         numeric, few = is_numeric(values), groups if len(groups) <= FEW_VALUES else {}
         if design.compares_within_units(name):
-            numbers = _compared(_units(name, used, scores, design, members), list(groups), numeric)
+            numbers = _compared(_units(name, used, scores, design, members), list(groups), numeric, design.unit)
         else:
             numbers = _drawn(name, used, scores, design, numeric)
         if not design.units_are_independent:
@@ -165,11 +165,11 @@ def _without_intervals(numbers: dict[str, Any]) -> dict[str, Any]:
     return numbers | missing | {"correlation_p": math.nan, "differences": differences}
 
 
-def _compared(units: Sequence[Cells], labels: Sequence[str], numeric: bool) -> dict[str, Any]:
+def _compared(units: Sequence[Cells], labels: Sequence[str], numeric: bool, unit: str) -> dict[str, Any]:
     """Return the effect of a key whose values are compared within units."""
     if not labels:
         return {"n": 0, "reason": "no configuration has a score"}
-    within = compare_within(units, labels, numeric)
+    within = compare_within(units, labels, numeric, unit)
     return vars(within) | {"differences": within.differences if len(labels) <= FEW_VALUES else ()}
 
 

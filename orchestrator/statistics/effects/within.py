@@ -61,8 +61,10 @@ class Within:
     reason: str | None
 
 
-def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool) -> Within:
+def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool, unit: str) -> Within:
     """Compare the values `labels`, in this order; `units` have the scores by context and value.
+
+    `unit` is what they are, in the plural, for the reason why there is no interval.
 
     Values are compared within a context, and the median over contexts is taken. If no context of any unit has all
     values, contexts are ignored.
@@ -71,15 +73,15 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool)
     if not matched:
         units = [_pooled(cells) for cells in units]
     first = labels[0]
-    differences = [_differences(units, value, first) for value in labels[1:]]
+    differences = [_differences(units, value, first, unit) for value in labels[1:]]
     tables = [table for cells in units if (table := _table(cells, labels)) is not None]
     blocks = np.array(tables, dtype=np.float64).reshape(len(tables), len(labels))
     n = max((difference.n for difference in differences), default=len(units))
-    incomplete = "none of them has a score at every value" if not len(blocks) else None
+    incomplete = f"none of the {unit} has a score at every value" if not len(blocks) else None
     correlation, correlation_p = Estimate(n=0), math.nan
     if numeric and len(labels) > 2:
         by_unit, n = _correlations(blocks), len(blocks)
-        correlation, correlation_p = median(by_unit), sign_test(by_unit).p if n else math.nan
+        correlation, correlation_p = median(by_unit, unit), sign_test(by_unit).p if n else math.nan
     if len(labels) == 2:
         p, test = differences[0].p, "sign test"
     else:
@@ -109,7 +111,7 @@ def _pooled(cells: Cells) -> Cells:
     return {(): together}
 
 
-def _differences(units: Sequence[Cells], value: str, first: str) -> Difference:
+def _differences(units: Sequence[Cells], value: str, first: str, unit: str) -> Difference:
     differences = []
     for cells in units:
         in_unit = [
@@ -119,7 +121,7 @@ def _differences(units: Sequence[Cells], value: str, first: str) -> Difference:
         ]
         if in_unit:
             differences.append(median_or_nan(in_unit))
-    estimate = median(differences)
+    estimate = median(differences, unit)
     known = np.array([value for value in differences if not math.isnan(value)])
     return Difference(
         value=value,

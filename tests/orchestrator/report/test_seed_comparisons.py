@@ -74,7 +74,7 @@ def test_the_table_has_every_number(reversed_order):
         values = [json.loads(line[f"{side}_values"]) for side in ("first", "second")]
         norms = {row.config_id: row.values["model.norm"] for row in reversed_order.rows}
         assert values == [{"model.norm": norms[one.first]}, {"model.norm": norms[one.second]}]
-        assert float(line["smallest_p"]) == 0.0625 and line["missing"].startswith("n = 5 is too few for an interval")
+        assert float(line["smallest_p"]) == 0.0625 and line["missing"].startswith("5 pairs of seeds are too few")
 
 
 TINY = """name: tiny

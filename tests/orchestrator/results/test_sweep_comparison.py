@@ -111,7 +111,7 @@ def test_a_sweep_and_itself_differ_nowhere(build):
 def test_six_seeds_have_intervals_and_no_band(build):
     found = compare_sweeps(build("first", seeds=6), build("second", 0.04, seeds=6))
     assert not found.has_band and {one.outcome.reason for one in found.by_length} == {
-        "n = 6 is too few for an interval (at least 9)"
+        "6 pairs of seeds are too few for an interval (at least 9)"
     }
     assert all(math.isfinite(one.outcome.low) for one in found.together)
     asked = compare_sweeps(found.first, found.second, lengths="9")

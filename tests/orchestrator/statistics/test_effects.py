@@ -154,7 +154,7 @@ TWO = {"x": lambda n: n, "k": lambda n: "ab"[n % 2]}
         (drawn(8, **TWO), scored(8, lambda _: 1.0), "the score is the same everywhere"),
         (drawn(8, **TWO), scored(8, lambda _: inf), "the score is the same everywhere"),
         (drawn(6, **TWO), scored(6, lambda _: nan), None),
-        (drawn(3, **TWO), scored(3, float), "n = 3 is too few for 2 effects at once (at least 7)"),
+        (drawn(3, **TWO), scored(3, float), "3 configurations are too few for 2 effects at once (at least 7)"),
         (
             drawn(9, x=lambda n: n, y=lambda n: 3 * n),
             scored(9, lambda n: n % 5),
@@ -271,7 +271,7 @@ def test_no_test_where_a_value_has_one_configuration() -> None:
 
 def test_a_unit_whose_contexts_differ_by_opposite_infinities_has_no_difference() -> None:
     units = [{("A",): {"x": [1.0], "y": [inf]}, ("B",): {"x": [inf], "y": [1.0]}} for _ in range(6)]
-    found = compare_within(units, ["x", "y"], numeric=False).differences[0]
+    found = compare_within(units, ["x", "y"], numeric=False, unit="seeds").differences[0]
     assert (found.n, math.isnan(found.p), math.isnan(found.difference)) == (0, True, True)
 
 
@@ -279,7 +279,7 @@ def test_friedman_of_one_order_in_all_units_allows_for_its_ties() -> None:
     for row, orders in (([1.0, inf, inf], 3), ([1.0, 2.0, 3.0], 6), ([1.0, 1.0, 2.0, 2.0], 6)):
         units = [{(): {str(place): [value] for place, value in enumerate(row)}} for _ in range(6)]
         labels = [str(place) for place in range(len(row))]
-        assert compare_within(units, labels, numeric=False).p == pytest.approx(orders**-5.0)
+        assert compare_within(units, labels, numeric=False, unit="seeds").p == pytest.approx(orders**-5.0)
 
 
 def test_a_value_of_which_every_seed_failed_does_not_hide_the_others() -> None:

@@ -11,7 +11,12 @@ from orchestrator.statistics.effects.importance import importances
 @pytest.mark.parametrize(
     ("count", "keys", "score", "reason"),
     [
-        (19, ("x", "y"), lambda n: n, "n = 19 is too few for the importance of 2 hyperparameters (at least 20)"),
+        (
+            19,
+            ("x", "y"),
+            lambda n: n,
+            "19 configurations are too few for the importance of 2 hyperparameters (at least 20)",
+        ),
         (30, ("x",), lambda n: n, "it is the only one that varies"),
         (30, ("x", "y"), lambda n: 1.0, "the score is the same everywhere"),
         (0, (), None, None),

@@ -51,7 +51,7 @@ def test_spearman_is_scipys(pairs: list[tuple[float, float]]) -> None:
     assert estimate.value == pytest.approx(expected, abs=1e-12)
     if len(pairs) < 8:
         assert math.isnan(estimate.low)
-        assert estimate.reason == f"n = {len(pairs)} is too few for an interval (at least 8)"
+        assert estimate.reason == f"{len(pairs)} values are too few for an interval (at least 8)"
     elif abs(expected) > 1 - 1e-9:
         assert math.isnan(estimate.low)
         assert estimate.reason is not None and estimate.reason.startswith("both sides have the same order")
@@ -75,7 +75,8 @@ def test_a_correlations_interval_is_between_the_two_it_is_made_of() -> None:
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_spearman_of_too_few(n: int) -> None:
-    assert spearman([1.0] * n, [2.0] * n) == Estimate(n=n, reason=f"n = {n} is too few for a correlation")
+    few = "1 value is" if n == 1 else f"{n} values are"
+    assert spearman([1.0] * n, [2.0] * n) == Estimate(n=n, reason=f"{few} too few for a correlation")
 
 
 @pytest.mark.parametrize("n", range(6, 65))
@@ -95,14 +96,14 @@ def ends(values: Iterable[float]) -> tuple[float, float]:
 
 def test_the_fewest_for_a_median_are_those_of_the_sign_test() -> None:
     assert [n for n in range(1, 20) if order_statistic(n) is None] == [1, 2, 3, 4, 5]
-    assert median([1.0, 2.0, 3.0, 4.0, 5.0]).reason == "n = 5 is too few for an interval (at least 6)"
+    assert median([1.0, 2.0, 3.0, 4.0, 5.0]).reason == "5 values are too few for an interval (at least 6)"
     assert ends([6.0, 2.0, 3.0, 4.0, 5.0, 1.0]) == (1.0, 6.0) and ends(range(20)) == (5.0, 14.0)
 
 
 def test_small_medians_say_why_there_is_no_interval() -> None:
     assert median([]).reason == "no values"
     assert median([nan]).n == 0
-    few = "n = 3 is too few for an interval (at least 6)"
+    few = "3 values are too few for an interval (at least 6)"
     assert median([1.0, 5.0, 2.0, nan]) == Estimate(n=3, value=2.0, reason=few)
     assert median([inf, -inf, inf, -inf]).reason == "the middle lies between two infinities"
     assert median([1.0, 2.0, 3.0, inf, inf]).value == 3.0

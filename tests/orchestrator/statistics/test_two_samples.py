@@ -86,7 +86,8 @@ def test_infinite_differences_rank_and_never_become_nan(pairs: list[tuple[float,
 def test_few_pairs_have_no_interval_and_say_so(n: int) -> None:
     found = compare_pairs(np.zeros(n), np.arange(1.0, n + 1))
     assert math.isnan(found.low) and math.isnan(found.level)
-    assert found.reason == f"n = {n} is too few for an interval (at least 6)"
+    few = "1 pair of seeds is" if n == 1 else f"{n} pairs of seeds are"
+    assert found.reason == f"{few} too few for an interval (at least 6)"
     assert found.p == found.smallest_p == 2.0 ** (1 - n)
 
 
