@@ -208,7 +208,7 @@ def _describe_halves(result: Summary, key: str) -> str:
     if not all(halves):
         return ""
     low, high = (three_digits(statistics.median(half), result.infinite) for half in halves)
-    return f"; median score {low} below {compact_value(middle)}, {high} above"
+    return f"; median score {low} below {compact_value(middle)} and {high} above"
 
 
 def columns_sentence(result: Summary, *, quartiles: bool) -> str:

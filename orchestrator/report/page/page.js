@@ -576,7 +576,11 @@ update();
 if (y) scrollTo(0, y);
 let width = innerWidth, due;
 addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; clearTimeout(due); due = setTimeout(update, 100); } });
-addEventListener("beforeprint", () => { state.every = 1; update(); });
+addEventListener("beforeprint", () => {
+  state.every = 1;
+  document.querySelectorAll("details").forEach(folded => { folded.open = true; });
+  update();
+});
 
 // A running sweep writes this file anew: load it again, unless somebody is dragging.
 let held = false;

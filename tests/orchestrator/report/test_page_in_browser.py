@@ -265,6 +265,13 @@ def wait_for_page(folder, seen):
         time.sleep(0.05)
 
 
+def test_what_is_folded_is_printed(page):
+    folded = "[...document.querySelectorAll('details')].map(e => e.open)"
+    assert page.read(folded) and not any(page.read(folded))
+    page.read("dispatchEvent(new Event('beforeprint'))")
+    assert all(page.read(folded))
+
+
 def test_labels_and_lines_of_seeds_stay_inside_their_pictures(tab, tmp_path, synthetic_sweep):
     """One seed is far above the medians, and neighbouring rates have long labels."""
 
@@ -284,6 +291,10 @@ def test_labels_and_lines_of_seeds_stay_inside_their_pictures(tab, tmp_path, syn
     frame = tab.read(f"{box}(document.querySelector('#parallel svg'))")
     ticks = tab.read(boxes.format("#parallel .axis .tick text"))
     assert ticks and all(tick["left"] >= frame["left"] for tick in ticks)
+    ticks = tab.read(boxes.format("#parallel .axis:first-of-type .tick text"))
+    ticks.sort(key=lambda tick: tick["top"])
+    assert len(ticks) >= 2
+    assert all(tick["bottom"] <= after["top"] + 4 for tick, after in pairwise(ticks))  # boxes are higher than digits
     ticks = tab.read(boxes.format("#points svg:first-child > g:first-of-type .tick text"))
     ticks.sort(key=lambda tick: tick["left"])
     assert len(ticks) >= 2

@@ -12,9 +12,11 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from mlflow.tracking import MlflowClient
+from rich.console import Console
 
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.report.files import present
 from orchestrator.text.wording import command
 from orchestrator.tracking.address import default_uri
 from orchestrator.tracking.errors import OUTAGE
@@ -147,11 +149,14 @@ def test_a_publisher_publishes_the_running_sweep_and_completes_it(sweep):
             time.sleep(0.2)
         ledger.write_bytes(b"".join(lines))
         publisher.begin_end()
+        present(sweep.folder, Console(), quiet=True)  # as the driver does
+        written = (sweep.folder / "report.html").stat().st_mtime_ns
+        publisher.send_files()
         result = publisher.wait(300)
         assert result.problem is None and result.uri == default_uri(sweep.folder.parent)
         (parent,) = runs("sweep")
         assert_complete(client, parent.info.run_id, sweep)
-        assert (sweep.folder / "report.html").exists()
+        assert (sweep.folder / "report.html").stat().st_mtime_ns == written  # the publisher writes no second one
     finally:
         publisher.kill()
     assert not psutil.pid_exists(publisher._process.pid)
