@@ -35,7 +35,7 @@ def reversed_order(tmp_path, synthetic_sweep):
 
 def test_a_reversal_is_said_on_the_page_and_in_mlflow(reversed_order, page_of):
     page, _ = write_report(reversed_order.folder)
-    said = "Order at the test lengths 8-11: rank correlation with the scores -1.00 (no interval, n = 3); "
+    said = "Order at the test lengths 8-11: rank correlation with the scores -1.00 (no interval, 3 configurations); "
     said += "2 of the 2 others are lower there, by up to 0.176"
     in_full = f"{said} (#2 by 0.176, #1 by 0.0880); no choice went by this"
     assert in_full in " ".join(page_of(page).text) and order_sentence(reversed_order) == [said]
