@@ -42,7 +42,9 @@ def texts(forward: Forward, prompt: Tensor, decoding: Decoding = DRAWN, **draws:
     return [
         replace(forward).generate(prompt, decoding, max_tokens=TOKENS, **draws),
         replace(forward).generate_by_state(prompt, decoding, **STATES, **draws),
-        replace(forward).generate_by_state(prompt, decoding, **BEGUN, **{**draws, "draw": begun or 0}),
+        replace(forward).generate_by_state(
+            prompt, GREEDY if decoding is GREEDY else NEVER, **BEGUN, **{**draws, "draw": begun or 0}
+        ),
     ]
 
 
@@ -57,7 +59,7 @@ def test_a_draw_has_the_same_bits_however_many_are_asked_for(name: str) -> None:
         assert torch.equal(many[0][:, :, draw], single)
         assert torch.equal(many[1][:, :, draw], replace(forward).generate_by_state(prompt, DRAWN, **STATES, draw=draw))
         assert torch.equal(
-            many[2][:, :, draw], replace(forward).generate_by_state(prompt, DRAWN, **BEGUN, draw=100 + draw)
+            many[2][:, :, draw], replace(forward).generate_by_state(prompt, NEVER, **BEGUN, draw=100 + draw)
         )
     later = replace(forward).generate(prompt, DRAWN, max_tokens=TOKENS, draw=3, draws=2)
     assert torch.equal(many[0][:, :, 3:], later)
