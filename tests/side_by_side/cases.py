@@ -267,6 +267,7 @@ def _training() -> dict[str, list[Member]]:
         {"name": "adafactor"},
     )
     cases = {f"optimizer: {said(one)}": pack(SIX, DECODER, {"optimizer": one}) for one in optimizers}
+    cases["loss: r_drop"] = pack(SIX, DECODER, {"loss": "r_drop"})
     cases |= {f"schedule: {said(one)}": pack(SIX, ATTENTION, {"schedule": one}) for one in schedules}
     bemas = (
         {"raw": {}, "bema": {"rho": 2.0}, "slow": {"kind": "bema", "kappa": 1.0, "eta": 0.4}},

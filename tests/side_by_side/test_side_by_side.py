@@ -21,6 +21,8 @@ def names_in(members: list[Member]) -> Iterator[tuple[str, str]]:
         yield "model", built.model.name
         yield "schedule", built.training.schedule.name
         yield "optimizer", built.training.optimizer.name
+        if built.training.loss is not None:
+            yield "loss", built.training.loss.name
         if built.training.curriculum is not None:
             yield "curriculum", built.training.curriculum.name
         if hasattr(built.model, "position"):

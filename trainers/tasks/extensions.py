@@ -5,7 +5,7 @@ A task overrides those it needs; the defaults mean that it has none of it. Shape
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,7 @@ class Generation:
         raise NotImplementedError(f"{type(self).__name__} has no true_answers")
 
     @property
+    @final
     def samples_answers(self) -> bool:
         """Whether metrics apart from the task can sample answers: it overrides `sample_answers`."""
         return type(self).sample_answers is not Generation.sample_answers

@@ -19,7 +19,7 @@ def test_the_others_that_are_better_are_named_the_most_first():
     assert found.better == (("c", pytest.approx(0.3)), ("d", pytest.approx(0.05))) and found.others == 4
     expected = stats.spearmanr(list(SCORES.values()), list(TEST.values())).statistic
     assert found.correlation.value == pytest.approx(expected)
-    assert found.correlation == spearman(list(SCORES.values()), list(TEST.values()))
+    assert found.correlation == spearman(list(SCORES.values()), list(TEST.values()), "configurations")
 
 
 def test_it_follows_the_direction_and_equals_are_not_better():
