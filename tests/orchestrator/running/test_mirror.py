@@ -188,7 +188,8 @@ def test_a_torn_last_line_is_no_continuation(machine):
 def test_a_living_owner_is_not_taken_over_and_a_dead_one_is(machine, monkeypatch):
     with machine("a") as folder:
         ledger = create_ledger(folder, FIRST)
-    wait_for(lambda: list(machine("a").bucket.glob("ledger/*")))
+    bucket, size = machine("a").bucket, ledger.path.stat().st_size
+    wait_for(lambda: copied_bytes(bucket) == size)
     with machine("b") as other:
         with pytest.raises(SweepLocked, match="is being run by"):
             open_ledger(other)
