@@ -77,8 +77,9 @@ def _task_loss(pack: Pack, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor
 
 def _checked_loss(what: str, loss: tuple[Tensor, Tensor], members: int) -> tuple[Tensor, Tensor]:
     """Return a loss. Raises ValueError unless it is a sum and a weight of every member."""
-    # A tensor (2,) unpacks, too.
-    if not isinstance(loss, tuple) or len(loss) != 2 or any(part.shape != (members,) for part in loss):
+    # A tensor (2,) unpacks, too, and a number has no shape.
+    shapes = [getattr(part, "shape", None) for part in loss] if isinstance(loss, tuple) else []
+    if shapes != [(members,), (members,)]:
         raise ValueError(f"{what} must return a tuple of a sum and its weight, each of shape (members,)")
     return loss
 

@@ -1,8 +1,9 @@
 """Losses apart from tasks: against plain torch, bits in packs, resumption, identity and refusals."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pytest
 import torch
@@ -68,6 +69,16 @@ class Mixing(Loss):
         return loss + loss.mean(), weight
 
 
+class Returning(Loss):
+    """Returns what a test puts here."""
+
+    result: ClassVar[Any] = None
+
+    def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:
+        now.task_loss(now.logits())
+        return cast(tuple[Tensor, Tensor], self.result)
+
+
 class Scalar(Loss):
     """A mean instead of a value for each member."""
 
@@ -80,7 +91,7 @@ class Scalar(Loss):
 def _own(registered: Callable[[str, str, type[Any]], None]) -> None:
     registered("model", "recording", Recording)
     registered("task", "last", Last)
-    for name, cls in (("sparse", Sparse), ("mixing", Mixing), ("scalar", Scalar)):
+    for name, cls in (("sparse", Sparse), ("mixing", Mixing), ("scalar", Scalar), ("returning", Returning)):
         registered("loss", name, cls)
 
 
@@ -103,6 +114,7 @@ def test_r_drop_is_equation_4_of_its_paper(member: Make) -> None:
     ]
     pack, step = Pack(members, CPU), torch.tensor(3)
     (batch,) = sample_batches(pack, step, 5)
+    batch = replace(batch, weight=torch.rand(batch.targets.shape, generator=torch.Generator().manual_seed(0)))
     theta = State.initial(pack).theta
     gradient, loss_M = compute_gradients(pack, theta, [batch], step)
 
@@ -114,9 +126,11 @@ def test_r_drop_is_equation_4_of_its_paper(member: Make) -> None:
     for m in (0, 1):
         counted = batch.targets[m] != IGNORED
         a, b, targets = first[m][counted], second[m][counted], batch.targets[m][counted]
-        likelihoods = functional.cross_entropy(a, targets, reduction="none"), functional.cross_entropy(b, targets)
+        both = sum(functional.cross_entropy(logits, targets, reduction="none") for logits in (a, b))
         apart = 0.5 * (2.0 + m) * (divergence(a, b) + divergence(b, a))
-        expected.append(likelihoods[0].mean() + likelihoods[1] + apart.mean())
+        assert batch.weight is not None
+        weight = batch.weight[m][counted]
+        expected.append(((both + apart) * weight).sum() / weight.sum())
     torch.testing.assert_close(loss_M, torch.stack(expected).detach())
     torch.testing.assert_close(gradient, torch.autograd.grad(sum(expected), at)[0])
 
@@ -140,6 +154,17 @@ def test_a_loss_sees_step_weights_and_recorded_values(member: Make) -> None:
     before, before_M = compute_gradients(plain, theta, [batch], step)
     torch.testing.assert_close(loss_M, before_M + penalty.detach())
     torch.testing.assert_close(gradient, before + more)
+
+
+def test_the_loss_of_the_task_keeps_its_smoothing_and_z_loss(member: Make) -> None:
+    more = {"training__label_smoothing": 0.1, "training__z_loss": 0.01}
+    without = {"training__loss": {"name": "sparse", "factor": 0.0}}
+    results = []
+    for settings in ({}, more, {**more, **without}):
+        pack, step = Pack([member(0, model=DECODER, **settings)], CPU), torch.tensor(1)
+        theta = State.initial(pack).theta
+        results.append(compute_gradients(pack, theta, sample_batches(pack, step, 4), step)[1])
+    assert torch.equal(results[1], results[2]) and not torch.equal(results[0], results[1])
 
 
 @pytest.mark.parametrize("name", ["r_drop", "sparse"])
@@ -203,6 +228,19 @@ def test_a_trial_refuses_a_loss_that_is_not_a_value_for_each_member(member: Make
     assert check_model(built(member, "sparse", 0).to_dict()) == []
 
 
+TWO = torch.ones(2)
+
+
+@pytest.mark.parametrize("result", [None, TWO, (TWO,), (TWO, 1.0), (TWO.mean(), TWO.mean()), (TWO, torch.ones(2, 1))])
+def test_a_result_that_is_not_two_values_for_each_member_is_refused(
+    member: Make, monkeypatch: pytest.MonkeyPatch, result: Any
+) -> None:
+    monkeypatch.setattr(Returning, "result", result)
+    pack, step = Pack([built(member, "returning", seed) for seed in (0, 1)], CPU), torch.tensor(1)
+    with pytest.raises(ValueError, match="returning"):
+        compute_gradients(pack, State.initial(pack).theta, sample_batches(pack, step, 4), step)
+
+
 def test_each_pass_of_a_step_has_dropout_of_its_own(member: Make) -> None:
     noise = training_noise(Pack([built(member, "r_drop", 0)], CPU), torch.tensor(1))
     assert noise is not None and noise.of_pass(0) is noise
@@ -224,5 +262,7 @@ def test_members_that_are_left_keep_their_options(member: Make) -> None:
     theta = State.initial(pack).theta
     whole = compute_gradients(pack, theta, sample_batches(pack, step, 4), step)
     few = pack.select([2, 1])
+    known = {id(tensor) for tensor in few.tensors()}
+    assert few.loss_h and all(id(column) in known for column in few.loss_h.values())
     left = compute_gradients(few, theta[[2, 1]], sample_batches(few, step, 4), step)
     assert all(torch.equal(now, before[[2, 1]]) for now, before in zip(left, whole, strict=True))
