@@ -110,13 +110,13 @@ def _curves(
     added: AddedMetrics,
 ) -> tuple[NDArray[np.float32], set[tuple[str, int]]]:
     """Return metrics (M, A, K, L) of the weights (M, P) of some averages, and the (metric, length) pairs measured."""
-    row, column = ({name: i for i, name in enumerate(keys)} for keys in (names, lengths))
+    row_of, column_of = ({name: i for i, name in enumerate(keys)} for keys in (names, lengths))
     shape = (len(weights) * len(pack), len(names), len(lengths))
     values = torch.full(shape, torch.nan, device=pack.device)
     filled = set[tuple[str, int]]()
     for test in tests:
         check_lengths(pack.task, test, lengths)
-        columns = constant(tuple(column[length] for length in test.lengths), pack.device)
+        columns = constant(tuple(column_of[length] for length in test.lengths), pack.device)
         rows, count = count_at_once(pack, test.batch)
         for first in range(0, len(values), count):
             some = range(first, min(first + count, len(values)))
@@ -124,7 +124,7 @@ def _curves(
             if first == 0:
                 _check_scores(pack, test, scores, filled)
             for name, value in scores.items():
-                if (k := row.get(pack.task.recorded_name(name, test.distribution))) is not None:
+                if (k := row_of.get(pack.task.recorded_name(name, test.distribution))) is not None:
                     values[some.start : some.stop, k].index_copy_(1, columns, value.float())
     return values.reshape(-1, len(pack), *shape[1:]).transpose(0, 1).contiguous().cpu().numpy(), filled
 

@@ -8,7 +8,7 @@ V output tokens, W tokens of the longest state.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -50,17 +50,11 @@ def generate_tokens(
     """Generate a text after a prompt with each chooser, (M, B, D, G); see `Forward.generate`."""
     if max_tokens < 1:
         raise ValueError(f"max_tokens is {max_tokens}; allowed: 1 or more")
-    total = prompt_MBP.shape[-1] + max_tokens - 1
-    for name, value, shape in (
-        ("ids", ids, (*prompt_MBP.shape[:2], total)),
-        ("groups", groups, (*prompt_MBP.shape[:2], total)),
-        ("lengths", lengths, prompt_MBP.shape[:2]),
-    ):
-        if value is not None and value.shape != shape:
-            raise ValueError(f"{name} has the shape {tuple(value.shape)}; allowed: {tuple(shape)}")
+    read = _Read(prompt_MBP, prompt_MBP.shape[-1] + max_tokens - 1, ids, groups, lengths)
+    read.refuse_other_shapes()
     is_masked = groups is not None or lengths is not None
     kind = _UncachedText if is_masked and not forward.model.supports_masked_cache else _CachedText
-    reader = kind(forward, prompt_MBP, total, ids, groups, lengths)
+    reader = kind(forward, read)
     return torch.stack([_write_tokens(reader, decoding, choose, max_tokens) for choose in choosers], dim=2)
 
 
@@ -146,21 +140,33 @@ def _write_states(
     return compact(torch.stack(tokens, dim=-1), places, longest, decoding.pad)
 
 
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """The tokens that are read, T of them: a prompt (M, B, P), and ids, groups and lengths as in `Forward.generate`."""
+
+    prompt: Tensor
+    total: int
+    ids: Tensor | None
+    groups: Tensor | None
+    lengths: Tensor | None
+
+    def refuse_other_shapes(self) -> None:
+        """Raise ValueError unless ids and groups are (M, B, T) and lengths (M, B)."""
+        rows = tuple(self.prompt.shape[:2])
+        for name, shape in (("ids", (*rows, self.total)), ("groups", (*rows, self.total)), ("lengths", rows)):
+            value: Tensor | None = getattr(self, name)
+            if value is not None and value.shape != shape:
+                raise ValueError(f"{name} has the shape {tuple(value.shape)}; allowed: {shape}")
+
+
 class _CachedText:
     """Caches keys and values of the prompt, and behind them those of the generated tokens.
 
     Padding of a prompt stays in the cache, between the prompt and its text, and is masked.
     """
 
-    def __init__(
-        self,
-        forward: ForwardPass,
-        prompt_MBP: Tensor,
-        total: int,
-        ids: Tensor | None,
-        groups: Tensor | None,
-        lengths: Tensor | None,
-    ) -> None:
+    def __init__(self, forward: ForwardPass, read: _Read) -> None:
+        prompt_MBP, total, ids, groups, lengths = read.prompt, read.total, read.ids, read.groups, read.lengths
         self.forward, self.given = forward, prompt_MBP.shape[-1]
         self.visible: Tensor | None = None
         if lengths is not None:  # from columns of the row to columns of the cache
@@ -182,8 +188,8 @@ class _CachedText:
         at = slice(self.cache.length, self.cache.length + 1)
         ids, visible = None if self.ids is None else self.ids[..., at], self.visible
         if self.groups is not None:
-            own = self.groups[..., at]
-            same = (self.groups == own) | (self.groups == 0) | (own == 0)
+            group = self.groups[..., at]
+            same = (self.groups == group) | (self.groups == 0) | (group == 0)
             visible = same if visible is None else visible & same
         logits, self.cache = self.forward.extend(self.cache, token_MB[..., None], ids, visible)
         return logits[:, :, -1]
@@ -192,23 +198,15 @@ class _CachedText:
 class _UncachedText:
     """Computes the logits of each token from all tokens of its row, whose padding stays at the end."""
 
-    def __init__(
-        self,
-        forward: ForwardPass,
-        prompt_MBP: Tensor,
-        total: int,
-        ids: Tensor | None,
-        groups: Tensor | None,
-        lengths: Tensor | None,
-    ) -> None:
-        self.forward, self.prompt, self.total = forward, prompt_MBP, total
-        self.ids, self.groups, self.lengths = ids, groups, lengths
+    def __init__(self, forward: ForwardPass, read: _Read) -> None:
+        self.forward, self.read = forward, read
 
     def begin(self) -> Tensor:
-        m, b, given = self.prompt.shape
-        self.tokens = self.prompt.new_zeros(m, b, self.total)
-        self.tokens[..., :given] = self.prompt
-        self.width, self.length = given, self.prompt.new_full((m, b), given) if self.lengths is None else self.lengths
+        prompt, lengths = self.read.prompt, self.read.lengths
+        m, b, given = prompt.shape
+        self.tokens = prompt.new_zeros(m, b, self.read.total)
+        self.tokens[..., :given] = prompt
+        self.width, self.length = given, prompt.new_full((m, b), given) if lengths is None else lengths
         return self._compute_logits()
 
     def append(self, token_MB: Tensor) -> Tensor:
@@ -218,8 +216,9 @@ class _UncachedText:
 
     def _compute_logits(self) -> Tensor:
         tokens = self.tokens[..., : self.width]
-        ids, groups = (None if values is None else values[..., : self.width] for values in (self.ids, self.groups))
-        lengths = None if self.lengths is None else self.length
+        both = (self.read.ids, self.read.groups)
+        ids, groups = (None if values is None else values[..., : self.width] for values in both)
+        lengths = None if self.read.lengths is None else self.length
         return _logits_at(self.forward.logits(Batch(tokens, tokens, ids, groups, lengths=lengths)), self.length - 1)
 
 
@@ -283,9 +282,9 @@ class _CachedStates:
         return logits[:, :, -1]
 
 
-def _logits_at(logits_MBTV: Tensor, place_MB: Tensor) -> Tensor:
-    """Return the logits (M, B, V) at one place of each row."""
-    index = place_MB[..., None, None].expand(-1, -1, 1, logits_MBTV.shape[-1])
+def _logits_at(logits_MBTV: Tensor, position_MB: Tensor) -> Tensor:
+    """Return the logits (M, B, V) at one position of each row."""
+    index = position_MB[..., None, None].expand(-1, -1, 1, logits_MBTV.shape[-1])
     return torch.gather(logits_MBTV, 2, index)[:, :, 0]
 
 

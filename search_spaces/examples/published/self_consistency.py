@@ -54,7 +54,7 @@ class PassAtK(OfDraws):
 
 @register("metric", "majority")
 class Majority(OfDraws):
-    """Whether the most frequent answer is right; of equally frequent ones that which was drawn first."""
+    """Whether the most frequent answer is right. Of answers that are equally frequent, the first drawn counts."""
 
     def score_rows(self, seen):
         """Return 1 or 0 for each row, (M, B, 1)."""

@@ -83,8 +83,8 @@ def test_a_domain_inside_its_field_is_let_pass(domain: Domain, where: Slot) -> N
 def test_what_does_not_fit_is_named_with_what_is_allowed(
     domain: Domain, where: Slot, below: str, given: Any, nearest: str | None
 ) -> None:
-    found = next(misfits(domain, where))
-    assert (found.key, found.given, found.allowed, found.nearest) == (below, given, where.allowed, nearest)
+    misfit = next(misfits(domain, where))
+    assert (misfit.key, misfit.given, misfit.allowed, misfit.nearest) == (below, given, where.allowed, nearest)
 
 
 def test_what_a_field_allows_is_said_in_words() -> None:

@@ -269,41 +269,41 @@ def play(stage: Any, capacity: Callable[[int], int], workers: int, **more: Any) 
 
 
 def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage, played) -> None:
-    whole, one = played(), stage("one")
+    whole, staged = played(), stage("one")
 
     def stop(driver: SweepDriver) -> None:
         if any(pack.evaluations for pack in driver.state.packs.values()):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        play(one, lambda workers: 4, 1, tick=stop)
-    before = SweepState.load(one.folder)
+        play(staged, lambda workers: 4, 1, tick=stop)
+    before = SweepState.load(staged.folder)
     assert not before.recuts
     begun, saved, *others = sorted(before.packs.values(), key=lambda pack: not pack.evaluations)
-    checkpoint_folder(one.folder, saved.pack_id).mkdir(parents=True)  # it may be further than the ledger says
-    state = play(one, lambda workers: 1, 4)
+    checkpoint_folder(staged.folder, saved.pack_id).mkdir(parents=True)  # it may be further than the ledger says
+    state = play(staged, lambda workers: 1, 4)
     (recut,) = state.recuts
     assert sorted(recut.old) == sorted(pack.pack_id for pack in others) and recut.workers == 4
     assert {len(state.packs[name].members) for name in recut.new} == {1}
     assert {begun.pack_id, saved.pack_id} < state.packs.keys()
     assert keyed(state).equals(keyed(whole))
-    assert one.said[0] == describe_recuts([recut])[0] and ("packs cut again", one.said[0]) in status_rows(state)
-    assert one.said[0] in summary(state).notes
+    assert staged.said[0] == describe_recuts([recut])[0] and ("packs cut again", staged.said[0]) in status_rows(state)
+    assert staged.said[0] in summary(state).notes
 
 
 def test_packs_that_continue_another_sweep_are_not_cut_again(stage, monkeypatch) -> None:
     """Cut with members that have no checkpoint they would start from step 0."""
-    one = stage("one")
+    staged = stage("one")
 
     def stop(driver: SweepDriver) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        play(one, lambda workers: 4, 1, tick=stop)
-    continued = next(iter(SweepState.load(one.folder).packs.values()))
+        play(staged, lambda workers: 4, 1, tick=stop)
+    continued = next(iter(SweepState.load(staged.folder).packs.values()))
     member = continued.members[0][0]
     monkeypatch.setattr(recutting, "continues_member", lambda state, config_id, seed: config_id == member)
-    state = play(one, lambda workers: 1, 4)
+    state = play(staged, lambda workers: 1, 4)
     assert continued.pack_id in state.packs and state.recuts
 
 

@@ -67,32 +67,32 @@ def recorded_once(state: SweepState) -> None:
     ],
 )
 def test_halves_continue_from_the_newest_checkpoint(stage, played, runs_out, saved, room, starts) -> None:
-    whole, one = played(*ALIKE), stage("one", *ALIKE, saved, "resources.pack=12")
+    whole, staged = played(*ALIKE), stage("one", *ALIKE, saved, "resources.pack=12")
     began = runs_out(room, 40)
-    state = play(one)
+    state = play(staged)
     recorded_once(state)
     assert keyed(state).equals(keyed(whole))
-    assert one.said[0] == SAID and began == starts
+    assert staged.said[0] == SAID and began == starts
     if starts[0] == (6, 0):
-        assert "has no usable state of" in one.said[1] and "the pack starts from step 0" in one.said[1]
+        assert "has no usable state of" in staged.said[1] and "the pack starts from step 0" in staged.said[1]
 
 
 def test_packs_like_it_that_no_worker_has_begun_are_cut_alone(stage, played, runs_out) -> None:
-    whole, one = played(*ALIKE), stage("one", *ALIKE, "resources.pack=6")
+    whole, staged = played(*ALIKE), stage("one", *ALIKE, "resources.pack=6")
     runs_out(3, 40)
-    state = play(one)
+    state = play(staged)
     recorded_once(state)
     assert keyed(state).equals(keyed(whole))
     first, second = state.recuts
-    assert [len(one.new) for one in (first, second)] == [2, 2] and first.continues and not second.shortage
+    assert [len(recut.new) for recut in (first, second)] == [2, 2] and first.continues and not second.shortage
     assert {len(pack.members) for pack in state.packs.values()} == {3}
     assert [bool(state.packs[name].earlier) for name in (*first.new, *second.new)] == [True, True, False, False]
 
 
 def test_the_time_of_a_pack_that_was_replaced_counts(stage, runs_out) -> None:
-    one = stage("one", *ALIKE, "resources.pack=12")
+    staged = stage("one", *ALIKE, "resources.pack=12")
     runs_out(6, 40)
-    state = play(one)
+    state = play(staged)
     (recut,) = state.recuts
     alone = sum(pack.seconds for pack in state.packs.values())
     assert recut.seconds > 0 and total_seconds(state.packs, state.recuts) == alone + recut.seconds
@@ -102,9 +102,9 @@ def test_the_time_of_a_pack_that_was_replaced_counts(stage, runs_out) -> None:
 @pytest.mark.parametrize("last", [10, 15])
 def test_a_race_decides_alike(stage, played, runs_out, last: int) -> None:
     """Its rungs are at steps 10 and 20: memory runs out at the first one, and after it."""
-    whole, one = played(*RACE, pack=16), stage("one", *RACE, "resources.pack=16")
+    whole, staged = played(*RACE, pack=16), stage("one", *RACE, "resources.pack=16")
     runs_out(4, last)
-    state = play(one)
+    state = play(staged)
     recorded_once(state)
     assert keyed(state).equals(keyed(whole))
     assert (state.rungs, state.decisions) == (whole.rungs, whole.decisions) and len(whole.rungs) == 2
@@ -114,7 +114,7 @@ def test_a_race_decides_alike(stage, played, runs_out, last: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("after", ["recut", "evaluation of a half"])
 def test_a_driver_that_ends_after_the_halving_is_resumed(stage, played, runs_out, after: str) -> None:
-    whole, one = played(*ALIKE), stage("one", *ALIKE, "resources.pack=12")
+    whole, staged = played(*ALIKE), stage("one", *ALIKE, "resources.pack=12")
     began = runs_out(6, 40)
 
     def stop(driver: SweepDriver) -> None:
@@ -123,9 +123,9 @@ def test_a_driver_that_ends_after_the_halving_is_resumed(stage, played, runs_out
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        play(one, tick=stop)
-    assert SweepState.load(one.folder).recuts and not SweepState.load(one.folder).deaths
-    state = play(one)
+        play(staged, tick=stop)
+    assert SweepState.load(staged.folder).recuts and not SweepState.load(staged.folder).deaths
+    state = play(staged)
     recorded_once(state)
     assert keyed(state).equals(keyed(whole))
     assert began == [(6, 30), (6, 30)] and len(state.recuts) == 1
