@@ -99,8 +99,8 @@ def count_enough(judgement: Judgement, page: Sequence[Judgement], family: int) -
         return read_verdict(judgement.claim, answer) != UNDECIDED and holm([answer.p, *tested, *untested])[0] <= LEVEL
 
     enough = next(filter(decide, more), 0)
-    reason = judgement.reason if enough else f"{judgement.reason}, as it would be after {SEEDS[-1]} seeds like these"
-    return replace(judgement, enough=enough, reason=reason)
+    never = "" if enough else f"; {SEEDS[-1]} seeds like these would not decide it either"
+    return replace(judgement, enough=enough, reason=f"{judgement.reason}{never}")
 
 
 def _p(judgement: Judgement) -> float:
