@@ -172,6 +172,13 @@ class Engine:
             (f"training.{key}", f"training.{key} has no effect with the optimizers of this sweep")
             for key in sorted(set.intersection(*keys) if keys else ())
         ]
+        idle = [
+            loss.explain_no_effect(getattr(member.model, "dropout", 0.0) > 0 or member.model.draws_random_numbers)
+            for member in members
+            if (loss := member.training.loss)
+        ]
+        if len(idle) == len(members) and all(idle):
+            unused.append(("training.loss", idle[0]))
         moved = ((f"training.averages.{label}", sentence) for label, sentence in shares.items())
         partial = filter(None, (member.describe_partial_start() for member in members))
         return [*looped, *unused, *moved, *(("training.initial", text) for text in partial)]

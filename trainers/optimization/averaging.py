@@ -1,4 +1,4 @@
-"""Weight averages of one training trajectory. They never feed back into training.
+"""Weight averages of one training trajectory. They feed back into training only through a loss that reads them.
 
 An average has `buffers` of shape (M, P), updates them after every optimiser step and computes the weights to evaluate.
 Its hyperparameters may differ between members: they arrive as tensors of shape (M, 1).

@@ -15,9 +15,11 @@ from trainers.tensors.batch import Batch
 
 
 class Forward(Protocol):
-    """A forward pass of the pack: `draw` is its dropout, `record` gets what modules and encodings record."""
+    """A forward pass: `draw` is its dropout, `record` gets recorded values, `weights` None are those trained."""
 
-    def __call__(self, draw: int, record: Callable[[str, Tensor], None] | None) -> Tensor: ...  # noqa: D102
+    def __call__(  # noqa: D102
+        self, draw: int, record: Callable[[str, Tensor], None] | None, weights: Mapping[str, Tensor] | None
+    ) -> Tensor: ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,16 +33,23 @@ class LossInputs:
     h: Mapping[str, Tensor]  # the loss's fields with member=True, (M,) each
     target_weights: Tensor  # weight of every target in the loss of the task, 0 where nothing is predicted, (M, B, T)
     task_loss: Callable[[Tensor], tuple[Tensor, Tensor]]  # logits -> sum and weight of the loss without this one, (M,)
+    average: Callable[[str], Mapping[str, Tensor]]  # label -> a weight average before this step, without a gradient
     forward: Forward
 
-    def logits(self, draw: int = 0, recorded: dict[str, list[Tensor]] | None = None) -> Tensor:
+    def logits(
+        self,
+        draw: int = 0,
+        recorded: dict[str, list[Tensor]] | None = None,
+        weights: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
         """Return the logits (M, B, T, V) of a forward pass; passes with other draws have other dropout.
 
-        recorded: gets the values that modules and encodings record in the pass, (M, ...), in lists by name.
+        recorded: gets the values that modules and encodings record in the pass, (M, ...), in lists by name. weights:
+        others than those that are trained, for example of a weight average.
         """
         if recorded is None:
-            return self.forward(draw, None)
-        return self.forward(draw, lambda name, value: recorded.setdefault(name, []).append(value))
+            return self.forward(draw, None, weights)
+        return self.forward(draw, lambda name, value: recorded.setdefault(name, []).append(value), weights)
 
 
 class Loss(Settings, ABC):
@@ -51,6 +60,13 @@ class Loss(Settings, ABC):
     """
 
     passes: ClassVar[int] = 1
+
+    def explain_no_effect(self, is_random: bool) -> str:
+        """Return why this loss does not help, empty if it may; a warning if so in the whole sweep.
+
+        is_random: whether a forward pass in training has dropout or other random numbers.
+        """
+        return ""
 
     @abstractmethod
     def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,10 @@ class RDrop(Loss):
 
     alpha: float = setting(1.0, low=0.0, member=True, help="factor of the divergence between the two passes")
 
+    def explain_no_effect(self, is_random: bool) -> str:
+        """Return that both passes are the same without dropout."""
+        return "" if is_random else f"loss {self.name}: without dropout its two passes are the same"
+
     def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:
         """Return the sum of both losses and of the divergence, and the weight of one loss."""
         first, second = now.logits(0), now.logits(1)

@@ -23,6 +23,8 @@ from trainers.settings.nested import is_nested
 from trainers.tasks.task import EvaluationBatch
 from trainers.tensors.parameters import ParameterLayout
 
+Averages = tuple[tuple[Tensor, ...], ...]  # the buffers of every source of an average
+
 
 class Pack:
     """Members of equal structure, ready to be trained as one program."""
@@ -126,7 +128,7 @@ class State:
     step: Tensor  # () int64, optimiser steps done
     theta: Tensor  # (M, P)
     optimizer: Mapping[str, Tensor]  # by name, (M, ...) each
-    averages: tuple[tuple[Tensor, ...], ...]  # per source of an average, (M, P) each
+    averages: Averages  # (M, P) each
     failed_at: Tensor  # (M,) int64, step at which it became non-finite, -1 before
     stopped_at: Tensor  # (M,) int64, step of the evaluation at which it stopped early, -1 before
     stage: Tensor  # (M,) int64, of the curriculum
@@ -254,10 +256,15 @@ def _buffer(label: str, index: int) -> str:
 
 def average_weights(pack: Pack, state: State) -> dict[str, Tensor]:
     """Return the weights (M, P) of every weight average of the pack, by label."""
-    return {
-        label: average.weights(state.averages[at], state.theta, pack.layout)
-        for label, average, at in zip(pack.labels, pack.averages, pack.buffers_at, strict=True)
-    }
+    return {label: read_average(pack, label, state.averages, state.theta) for label in pack.labels}
+
+
+def read_average(pack: Pack, label: str, averages: Averages, theta: Tensor) -> Tensor:
+    """Return the weights (M, P) of a weight average. Raises ValueError for a label that the pack does not have."""
+    if label not in pack.labels:
+        raise ValueError(f"there is no weight average {label!r}; allowed: {', '.join(pack.labels)}")
+    index = pack.labels.index(label)
+    return pack.averages[index].weights(averages[pack.buffers_at[index]], theta, pack.layout)
 
 
 def collect_weights(pack: Pack, state: State) -> Mapping[str, Tensor]:

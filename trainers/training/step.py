@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainers.optimization.loss import LossInputs
 from trainers.optimization.optimizer import Update, clip_gradient
-from trainers.packs.pack import Pack, State
+from trainers.packs.pack import Averages, Pack, State, read_average
 from trainers.positions.context import Recorder
 from trainers.random import Stream
 from trainers.tasks import supervised
@@ -38,11 +38,22 @@ def sample_batches(
     return tuple(batch.for_members(pack.index_M) for batch in task.training_batches(stream, rows, None, length))
 
 
-def compute_losses(pack: Pack, theta: Tensor, batch: Batch, noise: Noise | None, step: Tensor) -> tuple[Tensor, Tensor]:
-    """Return sum and weight of the training loss of every member, (M,) each. Raises ValueError for other shapes."""
+def compute_losses(
+    pack: Pack, theta: Tensor, batch: Batch, noise: Noise | None, step: Tensor, averages: Averages | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return sum and weight of the training loss of every member, (M,) each. Raises ValueError for other shapes.
+
+    averages: the buffers of the weight averages, for losses that read them; None: those of averages that start here.
+    """
     weights = pack.layout.views(theta)
     if pack.loss is None:
         return _task_loss(pack, _forward(pack, weights, batch, noise), batch)
+
+    def average(label: str) -> Mapping[str, Tensor]:
+        now = theta.detach()
+        buffers = tuple(source.start(now) for source in pack.sources) if averages is None else averages
+        return pack.layout.views(read_average(pack, label, buffers, now))
+
     inputs = LossInputs(
         batch=batch,
         weights=weights,
@@ -51,7 +62,10 @@ def compute_losses(pack: Pack, theta: Tensor, batch: Batch, noise: Noise | None,
         h={name: column[:, 0].to(theta.dtype) for name, column in pack.loss_h.items()},
         target_weights=supervised.target_weights(batch, theta.dtype),
         task_loss=lambda logits: _task_loss(pack, logits, batch),
-        forward=lambda draw, record: _forward(pack, weights, batch, noise and noise.of_pass(draw), record),
+        average=average,
+        forward=lambda draw, record, other: _forward(
+            pack, weights if other is None else other, batch, noise and noise.of_pass(draw), record
+        ),
     )
     return _checked_loss(f"loss {pack.loss.name}: compute", pack.loss.compute(inputs), len(theta))
 
@@ -97,8 +111,13 @@ def step_once(pack: Pack, state: State) -> None:
     learn(pack, state, sample_batches(pack, state.step + 1, pack.training.batch_size, state.stage))
 
 
-def compute_gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient (M, P) and the loss (M,) of all rows of `batches`: sum of losses over sum of weights."""
+def compute_gradients(
+    pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor, averages: Averages | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the gradient (M, P) and the loss (M,) of all rows of `batches`: sum of losses over sum of weights.
+
+    averages: as in `compute_losses`. Raises ValueError for a loss that does not depend on the weights.
+    """
     noise = training_noise(pack, step)
     slices = [
         (rows, noise and replace(noise, first=first, total=None if rows is batch else count, part=part))
@@ -110,7 +129,7 @@ def compute_gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step:
         rows, noise = slices[0]
 
         def mean(theta: Tensor) -> tuple[Tensor, Tensor]:
-            loss_M, weight_M = compute_losses(pack, theta, rows, noise, step)
+            loss_M, weight_M = compute_losses(pack, theta, rows, noise, step, averages)
             loss_M = loss_M / _divisor(weight_M)
             return loss_M.sum(), loss_M.detach()
 
@@ -124,7 +143,7 @@ def compute_gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step:
     for rows, noise in slices:
 
         def summed(theta: Tensor, rows: Batch = rows, noise: Noise | None = noise) -> tuple[Tensor, Tensor]:
-            loss_M, weight_M = compute_losses(pack, theta, rows, noise, step)
+            loss_M, weight_M = compute_losses(pack, theta, rows, noise, step, averages)
             return loss_M.sum(), torch.stack([loss_M.detach(), weight_M.detach()])
 
         more, both = _differentiate(summed, theta)
@@ -134,10 +153,10 @@ def compute_gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step:
 
 
 def compute_clipped_gradients(
-    pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor
+    pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor, averages: Averages
 ) -> tuple[Tensor, Tensor]:
     """Return the results of `compute_gradients`, the gradient clipped if the pack has a limit."""
-    gradient, loss_M = compute_gradients(pack, theta, batches, step)
+    gradient, loss_M = compute_gradients(pack, theta, batches, step, averages)
     return clip_gradient(gradient, pack.h["clip"]) if "clip" in pack.h else gradient, loss_M
 
 
@@ -155,6 +174,8 @@ def _differentiate(function: Callable[[Tensor], tuple[Tensor, Tensor]], theta: T
     with torch.enable_grad():
         at = theta.detach().requires_grad_()
         value, beside = function(at)
+        if not value.requires_grad:
+            raise ValueError("the loss does not depend on the weights: it was computed without them, or detached")
         return torch.autograd.grad(value, at)[0], beside
 
 
@@ -173,7 +194,7 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     A member that has stopped, or whose loss, weights or optimizer state become non-finite, is frozen.
     """
     step = state.step + 1
-    gradient, loss_M = compute_clipped_gradients(pack, state.theta, batches, step)
+    gradient, loss_M = compute_clipped_gradients(pack, state.theta, batches, step, state.averages)
     now = Update(
         theta=state.theta,
         gradient=gradient,
@@ -184,7 +205,7 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
         layout=pack.layout,
         decay_mask=pack.decay_mask,
         seeds_M=pack.indexed[0][pack.indexed[1]] if torch.compiler.is_compiling() else pack.seeds_M,
-        compute_gradient=lambda theta: compute_clipped_gradients(pack, theta, batches, step)[0],
+        compute_gradient=lambda theta: compute_clipped_gradients(pack, theta, batches, step, state.averages)[0],
     )
     theta, updates = pack.optimizer.update(now)
     if updates.keys() != state.optimizer.keys():

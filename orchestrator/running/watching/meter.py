@@ -27,19 +27,28 @@ PHASES = {"starting": "starting workers", "compile": "compiling", "train": "trai
 
 
 class Meter:
-    """Measures from its creation on: the work of an earlier driver does not count in the rates."""
+    """Measures from its creation on: the work of an earlier driver does not count in the speed.
+
+    A resumed pack may start from a checkpoint that is newer than what is recorded, so a pack counts from the step at
+    which it is first seen.
+    """
 
     def __init__(self, state: SweepState) -> None:
         self._began = time.monotonic()
-        self._before = sum(steps_done(state).values())
-        self._moving: float | None = None  # when the first step of this driver was seen
+        self._before = steps_done(state)
+        self._seen: set[str] = set()  # packs that have trained since
+        self._moving: float | None = None  # when the first of them was seen
 
     def rows(self, state: SweepState, running: Mapping[str, Running]) -> list[tuple[str, str]]:
         """Return the current progress of a sweep with these running packs as rows of label and text."""
-        now, done = time.monotonic(), sum(steps_done(state, running).values())
-        if self._moving is None and done > self._before:
-            self._moving = now
-        speed = (done - self._before) / (now - self._moving) if self._moving and now - self._moving > 1.0 else 0.0
+        now, steps = time.monotonic(), steps_done(state, running)
+        for pack_id in running.keys() - self._seen:
+            if steps[pack_id] > self._before.get(pack_id, 0):
+                self._seen.add(pack_id)
+                self._before[pack_id] = steps[pack_id]
+                self._moving = self._moving or now
+        done = sum(max(count - self._before.get(pack_id, 0), 0) for pack_id, count in steps.items())
+        speed = done / (now - self._moving) if self._moving and now - self._moving > 1.0 else 0.0
         phases = Counter(PHASES.get(at.phase, at.phase) for at in running.values())
         phase = ", ".join(sorted(phases)) or "starting workers"
         return progress_rows(state, running, elapsed=now - self._began, speed=speed, phase=phase)

@@ -170,6 +170,20 @@ def test_a_setting_of_adamw_that_no_optimizer_uses_is_warned_about(spec):
     assert found("adamw") == found("lion", "muon") == []
 
 
+def test_r_drop_is_warned_about_if_no_member_has_dropout(spec):
+    (configuration,) = configure(spec(), [(0, values())])
+    plain = configuration.member(0)
+
+    def warnings_of(*rates):
+        training = replace(plain.training, loss=registry.build("loss", {"name": "r_drop"}))
+        models = [replace(plain.model, dropout=rate) for rate in rates]
+        return warnings_for(spec(), [replace(plain, model=model, training=training) for model in models])
+
+    (warning,) = warnings_of(0.0)
+    assert "training.loss" in warning and "r_drop" in warning
+    assert warnings_of(0.0, 0.1) == []
+
+
 def test_members_trained_one_after_another_are_spread_over_the_workers(spec, monkeypatch):
     """Their steps take as much longer as there are members, however small the model."""
     cluster = Cluster(workers=4, bytes_per_worker=2**34, description="")

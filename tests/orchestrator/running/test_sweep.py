@@ -22,6 +22,7 @@ from orchestrator.results.summarise import summary
 from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import sampler as drawing
 from orchestrator.running.schedulers import inline
+from orchestrator.running.watching import meter as meter_module
 from orchestrator.running.watching.meter import Meter, best_configuration, status_rows
 from tests.orchestrator.running.ledgers import copy_cut, cut_ledger, ledger_lines, scores
 
@@ -307,6 +308,26 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
             heartbeat(driver, pack_id, phase, step, members)
             assert dict(meter.rows(driver.state, driver.running))["first evaluation"] == text
     assert not any("first evaluation" in row for row in play_measured(one)[1])
+
+
+def test_steps_of_a_checkpoint_that_no_record_has_do_not_count_in_the_speed(stage, monkeypatch):
+    """A pack of 6 of the 8 members resumes at step 40 of 60, which no record has; a step takes a second."""
+    staged, state = stage("first"), SweepState.load(stage("second").folder)
+    clock = 100.0
+    monkeypatch.setattr(meter_module.time, "monotonic", lambda: clock)
+    with Ledger.open(state.folder) as ledger:
+        driver = driver_module.SweepDriver(
+            staged.spec, ledger, state, packer=Packer(staged.spec, inline.this_process(0.0))
+        )
+        pack_id, _ = driver.next_pack()
+        driver.started(pack_id)
+        meter, pack = Meter(state), state.packs[pack_id]
+        for step in (40, 45, 50):
+            heartbeat(driver, pack_id, "train", step, 0.0)
+            rows = dict(meter.rows(driver.state, driver.running))
+            clock += 5.0
+    assert (pack.steps, len(pack.members), len(state.members)) == (60, 6, 8)
+    assert rows["time left"] == f"about {(8 * 60 - 6 * 50) // 6} s"
 
 
 @pytest.mark.parametrize("sets", [("training.stop={metric: kl, threshold: 100.0, samples: 2}",), ()], ids=str)

@@ -24,7 +24,7 @@ from trainers.settings.fields import setting
 from trainers.tasks.supervised import IGNORED
 from trainers.tensors.recording import record
 from trainers.training.cost import estimate
-from trainers.training.step import compute_gradients, sample_batches, training_noise
+from trainers.training.step import compute_gradients, sample_batches, step_once, training_noise
 
 CPU = torch.device("cpu")
 DECODER = {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "dropout": 0.3}
@@ -61,6 +61,16 @@ class Sparse(Loss):
         return loss + penalty * weight, weight
 
 
+class Follows(Loss):
+    """The loss of the task, and how far the distribution is from that of the weight average `slow`."""
+
+    def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:
+        logits, goal = now.logits(), now.logits(1, weights=now.average("slow"))
+        loss, weight = now.task_loss(logits)
+        apart = (goal.softmax(-1) * (goal.log_softmax(-1) - logits.log_softmax(-1))).sum(-1)
+        return loss + (apart * now.target_weights).sum(dim=(1, 2)), weight
+
+
 class Mixing(Loss):
     """Averages over members, which no loss may."""
 
@@ -91,8 +101,8 @@ class Scalar(Loss):
 def _own(registered: Callable[[str, str, type[Any]], None]) -> None:
     registered("model", "recording", Recording)
     registered("task", "last", Last)
-    for name, cls in (("sparse", Sparse), ("mixing", Mixing), ("scalar", Scalar), ("returning", Returning)):
-        registered("loss", name, cls)
+    for cls in (Sparse, Follows, Mixing, Scalar, Returning):
+        registered("loss", cls.__name__.lower(), cls)
 
 
 def built(member: Make, name: str, seed: int, **more: Any) -> MemberConfig:
@@ -176,10 +186,51 @@ def test_slices_of_a_batch_have_the_gradient_of_the_whole(member: Make, name: st
     torch.testing.assert_close(sliced, whole)
 
 
-@pytest.mark.parametrize("name", ["r_drop", "sparse"])
+SLOW = {"training__averages": {"slow": {"kind": "ema", "decay": 0.9}}}
+
+
+def test_a_loss_reads_a_weight_average_from_before_the_step(member: Make) -> None:
+    """As of arXiv:1703.01780, whose teacher is the average of the weights, with other dropout than the student."""
+    pack = Pack([built(member, "follows", seed, **SLOW) for seed in (0, 1)], CPU)
+    state = State.initial(pack)
+    for _ in range(3):
+        step_once(pack, state)
+    step = state.step + 1
+    (batch,) = sample_batches(pack, step, 4)
+    gradient, loss_M = compute_gradients(pack, state.theta, [batch], step, state.averages)
+
+    slow, at, noise = state.averages[0][0], state.theta.clone().requires_grad_(), training_noise(pack, step)
+    assert not torch.equal(slow, state.theta) and noise is not None
+    goal, logits = (
+        pack.model.logits(pack.layout.views(weights), batch, noise.of_pass(k), pack.form)
+        for k, weights in ((1, slow), (0, at))
+    )
+    losses = []
+    for m in (0, 1):
+        counted = batch.targets[m] != IGNORED
+        entropy = functional.cross_entropy(logits[m][counted], batch.targets[m][counted])
+        losses.append(entropy + divergence(goal[m][counted], logits[m][counted]).mean())
+    torch.testing.assert_close(loss_M, torch.stack(losses).detach())
+    torch.testing.assert_close(gradient, torch.autograd.grad(sum(losses), at)[0])
+
+
+def test_a_loss_that_names_no_average_is_refused(member: Make) -> None:
+    (problem,) = check_model(built(member, "follows", 0).to_dict())
+    assert "'slow'" in problem
+    assert check_model(built(member, "follows", 0, **SLOW).to_dict()) == []
+
+
+def test_a_loss_without_gradient_is_refused(member: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Returning, "result", (torch.ones(1), torch.ones(1)))
+    pack = Pack([built(member, "returning", 0)], CPU)
+    with pytest.raises(ValueError, match="detached"):
+        step_once(pack, State.initial(pack))
+
+
+@pytest.mark.parametrize("name", ["r_drop", "sparse", "follows"])
 def test_a_member_has_the_same_bits_alone_and_beside_other_hyperparameters(member: Make, name: str) -> None:
     def pack_of(seeds: tuple[int, ...]) -> Pack:
-        return Pack([built(member, name, seed) for seed in seeds], CPU)
+        return Pack([built(member, name, seed, **SLOW) for seed in seeds], CPU)
 
     check_alone(pack_of, packs=((7,), (2, 7)), steps=4)
 
@@ -190,9 +241,9 @@ def test_a_killed_run_resumes_with_the_same_bits(member: Make, tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["r_drop", "sparse"])
+@pytest.mark.parametrize("name", ["r_drop", "sparse", "follows"])
 def test_a_step_is_one_program_without_waits(member: Make, name: str) -> None:
-    pack = Pack([built(member, name, seed) for seed in (0, 1)], CPU)
+    pack = Pack([built(member, name, seed, **SLOW) for seed in (0, 1)], CPU)
     check_one_program(pack)
 
 
