@@ -24,7 +24,7 @@ class RDrop(Loss):
 
     def explain_no_effect(self, is_random: bool) -> str:
         """Return that both passes are the same without dropout."""
-        return "" if is_random else f"loss {self.name}: without dropout its two passes are the same"
+        return "" if is_random else f"training.loss: the two passes of {self.name} are the same without dropout"
 
     def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:
         """Return the sum of both losses and of the divergence, and the weight of one loss."""
