@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import cycle
 from typing import ClassVar
 
 import pytest
@@ -146,10 +147,10 @@ def agree(model: Model, decoding: Decoding, *, given: int, **sizes: int) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", STATES.values(), ids=STATES)
-@EACH
-def test_states_are_those_of_rows_that_are_encoded_anew(model, sizes) -> None:
-    agree(model, DRAWN, **sizes)
+@pytest.mark.parametrize(("name", "states"), [*zip(MODELS, cycle(STATES)), *(("learned", states) for states in STATES)])
+def test_states_are_those_of_rows_that_are_encoded_anew(name, states) -> None:
+    """Every model with one kind of states in turn, and one model with every kind."""
+    agree(MODELS[name], DRAWN, **STATES[states])
 
 
 @pytest.mark.parametrize("name", ["learned", "tra", "randomized", "abacus", "lstm"])
