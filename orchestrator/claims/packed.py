@@ -41,8 +41,13 @@ def pack_sweep(members: Members, claims: Iterable[Claim], path: Path) -> int:
     with refuse_unwritable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(path, "w:xz", preset=9) as archive:
-            kept = {name: values for name, values in members.registered.items() if name in members.state.claims}
-            ledger, registered = (members.folder / LEDGER_FILE).read_bytes(), json.dumps(kept, sort_keys=True).encode()
+            claims_of_sweep = {
+                name: values for name, values in members.registered.items() if name in members.state.claims
+            }
+            ledger, registered = (
+                (members.folder / LEDGER_FILE).read_bytes(),
+                json.dumps(claims_of_sweep, sort_keys=True).encode(),
+            )
             for name, content in ((LEDGER_FILE, ledger), (CURVES, sink.getvalue()), (REGISTERED, registered)):
                 entry = tarfile.TarInfo(name)
                 entry.size = len(content)

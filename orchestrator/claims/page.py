@@ -262,8 +262,8 @@ def describe(judgement: Judgement, file: ClaimsFile, askings: Sequence[Judgement
     if len(askings) > 1:
         sentences.append(_askings_words(askings))
     if members is not None:
-        seen = file.seen.get(claim.sweep, 0)
-        registration = describe_registration(claim, members.state, members.registered, seen)
+        shown_before = file.seen.get(claim.sweep, 0)
+        registration = describe_registration(claim, members.state, members.registered, shown_before)
         sentences += [
             f"It was {registration}.",
             f"{effect_name(claim)}{_pooled_words(judgement)}: {effect_words(claim, judgement.answer)}"

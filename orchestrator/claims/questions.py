@@ -81,10 +81,10 @@ def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
     """Return the arms with only the seeds that learned in every configuration of every arm."""
     learned = [arm.learned.groupby(level="seed").all() for arm in arms]
     every = pd.concat(learned, axis=1, join="inner").all(axis=1)
-    good = every.index[every]
+    seeds = every.index[every]
 
     def keep(rows: Any) -> Any:
-        return rows[rows.index.get_level_values("seed").isin(good)]
+        return rows[rows.index.get_level_values("seed").isin(seeds)]
 
     return [
         replace(
@@ -209,23 +209,23 @@ def _step_bounds(
 
 def _share(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """Answer by the share of seeds that succeed, with its exact interval (Clopper and Pearson, 1934)."""
-    good, null = _succeeded(claim, arms[0]), _null(claim)
+    successful, null = _succeeded(claim, arms[0]), _null(claim)
 
-    def ask_seeds(good: NDArray[np.bool_]) -> Answer:
-        hits, n = int(good.sum()), len(good)
+    def ask_seeds(successful: NDArray[np.bool_]) -> Answer:
+        hits, n = int(successful.sum()), len(successful)
         test = stats.binomtest(hits, n, null)
         low, high = test.proportion_ci(0.95, method="exact")
         return Answer(effect=hits / n, low=low, high=high, p=test.pvalue, null=null, n=n, detail=f"{hits} of {n}")
 
-    return _answer(ask_seeds, good.to_numpy()) if len(good) else Answer(null=null)
+    return _answer(ask_seeds, successful.to_numpy()) if len(successful) else Answer(null=null)
 
 
 def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """Answer by the difference of two shares of seeds: Fisher's exact test, Newcombe's interval (1998, method 10)."""
-    good = [_succeeded(claim, arm).to_numpy() for arm in arms]
+    successes = [_succeeded(claim, arm).to_numpy() for arm in arms]
 
-    def ask_seeds(*good: NDArray[np.bool_]) -> Answer:
-        (a, n), (b, m) = ((int(arm.sum()), len(arm)) for arm in good)
+    def ask_seeds(*successful: NDArray[np.bool_]) -> Answer:
+        (a, n), (b, m) = ((int(arm.sum()), len(arm)) for arm in successful)
         p = stats.fisher_exact([[a, n - a], [b, m - b]]).pvalue
         (low_1, high_1), (low_2, high_2) = (
             stats.binomtest(k, total).proportion_ci(0.95, method="wilson") for k, total in ((a, n), (b, m))
@@ -236,7 +236,7 @@ def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
         detail = f"{a} of {n} against {b} of {m}"
         return Answer(effect=first - second, low=low, high=high, p=p, n=min(n, m), detail=detail)
 
-    return _answer(ask_seeds, *good) if all(map(len, good)) else Answer()
+    return _answer(ask_seeds, *successes) if all(map(len, successes)) else Answer()
 
 
 def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:

@@ -136,8 +136,8 @@ def count_words(counts: Mapping[str, int], source: str) -> str:
     """Return how many claims of a source have each verdict, as a sentence; empty without any."""
     if not counts:
         return ""
-    each = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return f"{'Claims of the paper' if source == 'paper' else 'Ours'} ({sum(counts.values())}): {each}."
+    listing = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    return f"{'Claims of the paper' if source == 'paper' else 'Ours'} ({sum(counts.values())}): {listing}."
 
 
 def effect_words(claim: Claim, answer: Answer | None) -> str:

@@ -142,7 +142,7 @@ def validate(
     for file in files:
         try:
             spec = _load(file, overrides, imports=imports)
-            *warnings, good = validate_sweep(spec, smoked=smoke)
+            *warnings, verdict = validate_sweep(spec, smoked=smoke)
             register(spec)
         except (SweepFileError, LengthwiseError) as error:
             if os.environ.get(DEBUG_VARIABLE) and not isinstance(error, SweepFileError):
@@ -152,7 +152,7 @@ def validate(
             continue
         for warning in warnings:
             _say(warning)
-        _say(f"{file}: {good}")
+        _say(f"{file}: {verdict}")
     raise typer.Exit(max(codes))
 
 

@@ -143,11 +143,12 @@ def delete(
             say(console, f"{uri}: {count} runs were moved to MLflow's bin")
 
     delete_sweep(planned, delete_its_runs)
-    left = [uri for uri in planned.published_at if uri not in deleted]
+    remaining = [uri for uri in planned.published_at if uri not in deleted]
     what = "the checkpoints of " if checkpoints else ""
     say(
         console,
-        f"deleted {what}{planned.address or folder}" + (f"; its MLflow runs stay at {', '.join(left)}" if left else ""),
+        f"deleted {what}{planned.address or folder}"
+        + (f"; its MLflow runs stay at {', '.join(remaining)}" if remaining else ""),
     )
 
 

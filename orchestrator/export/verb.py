@@ -53,9 +53,9 @@ def export(
     paths, lines = list[Path](), list[str]()
 
     def add(path: Path, content: bytes | str, *notes: str) -> None:
-        made = content.encode() if isinstance(content, str) else content
+        encoded = content.encode() if isinstance(content, str) else content
         paths.append(path)
-        files[path] = lambda: made
+        files[path] = lambda: encoded
         lines.extend([f"wrote {path}", *notes])
 
     own_names = {}
@@ -88,11 +88,11 @@ def export(
     if weights:
         from orchestrator.export.weights import LOADER, weights_files
 
-        kept = weights_files(state, weights)
-        files |= kept
-        paths += kept
-        lines += [f"wrote {counted(len(kept), 'file')} of weights to {weights}; this loads one in plain torch:"]
-        lines += LOADER.format(path=str(next(iter(kept)))).splitlines()
+        tensor_files = weights_files(state, weights)
+        files |= tensor_files
+        paths += tensor_files
+        lines += [f"wrote {counted(len(tensor_files), 'file')} of weights to {weights}; this loads one in plain torch:"]
+        lines += LOADER.format(path=str(next(iter(tensor_files)))).splitlines()
     below_best = {parent for path in paths for parent in path.parents if best and best.parent in parent.parents}
     check_targets(paths, force=force, new_folders=(weights, to, *below_best))
     for path, read in files.items():

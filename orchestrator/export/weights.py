@@ -22,8 +22,8 @@ def weights_files(state: SweepState, folder: Path) -> dict[Path, Callable[[], by
     A tensor is called `<average>/<parameter>`. Raises UserError if the sweep has kept none, and DamagedWeights for a
     file that differs from its checksum.
     """
-    kept = kept_weights(state)
-    if not kept:
+    files_of_state = kept_weights(state)
+    if not files_of_state:
         members = [
             member for configuration in state.configurations.values() for member in configuration.members.values()
         ]
@@ -33,7 +33,7 @@ def weights_files(state: SweepState, folder: Path) -> dict[Path, Callable[[], by
         raise UserError(f"--weights: {state.folder} has kept no weights; {why}")
     files: dict[Path, Callable[[], bytes]] = {}
     for (config_id, seed), stored in sorted(
-        kept.items(), key=lambda item: (state.configurations[item[0][0]].number, item[0])
+        files_of_state.items(), key=lambda item: (state.configurations[item[0][0]].number, item[0])
     ):
         name = f"configuration-{state.configurations[config_id].number}-seed-{seed}.safetensors"
         try:

@@ -39,14 +39,14 @@ def plot_curves(
     average = choose_name("average", average or summary.objective.average, summary.averages)
     bands = {row.config_id: summary.bands.get((row.config_id, metric, average)) for row in rows or summary.rows}
     drawn = {config_id: band for config_id, band in bands.items() if band is not None}
-    there = [row for row in rows or summary.rows if row.config_id in drawn]
-    if not there:
+    drawn_rows = [row for row in rows or summary.rows if row.config_id in drawn]
+    if not drawn_rows:
         why = "no seed left a curve" if summary.configurations_finished else "no configuration has all its seeds yet"
         raise UserError(f"{summary.folder}: {why}; there are no median curves to draw")
-    coloured = there if rows or len(there) <= MANY else there[:HIGHLIGHTED_OF_MANY]
-    grey = there[len(coloured) :]
+    coloured = drawn_rows if rows or len(drawn_rows) <= MANY else drawn_rows[:HIGHLIGHTED_OF_MANY]
+    grey = drawn_rows[len(coloured) :]
     labels, crosses = labels or {}, metric in summary.unreached
-    shade_groups(axes, summary.groups(there[0], metric), labels=True)
+    shade_groups(axes, summary.groups(drawn_rows[0], metric), labels=True)
     styles = DISTINCT_IN_GREY if distinct_in_grey else SOLID
     lines = draw_configurations(axes, drawn, coloured, grey, crosses=crosses, styles=styles)
     shape_axes(axes, list(drawn.values()), [band.lengths for band in drawn.values()], "auto", summary.direction(metric))

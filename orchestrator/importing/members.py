@@ -133,7 +133,7 @@ def _measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, list[Cu
     configuration, step = rows["configuration"].to_numpy(), rows["step"].to_numpy()
     key = configuration * np.prod(shape) + kind
     measured = np.unique(key[step == last[configuration]])
-    kept = (step <= last[configuration]) & np.isin(key, measured)
+    is_measured = (step <= last[configuration]) & np.isin(key, measured)
 
     # Configurations that measure the same share their curves.
     curves, places = list[Curves](), dict[bytes, int]()
@@ -147,11 +147,11 @@ def _measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, list[Cu
         kinds[number] = places[cells.tobytes()]
 
     notes = []
-    if not kept.all():
-        names = ", ".join(results.metrics[k] for k in np.unique(rows["metric"].to_numpy()[~kept]))
-        count = f"{int((~kept).sum()):,} of {len(rows):,} rows left out"
+    if not is_measured.all():
+        names = ", ".join(results.metrics[k] for k in np.unique(rows["metric"].to_numpy()[~is_measured]))
+        count = f"{int((~is_measured).sum()):,} of {len(rows):,} rows left out"
         notes.append(f"{count} ({names}): nothing with their average, metric and length at the last step")
-    return rows[kept], curves, kinds, notes
+    return rows[is_measured], curves, kinds, notes
 
 
 def _curves(results: Results, lengths: Codes, places: tuple[npt.NDArray[Any], ...]) -> Curves:

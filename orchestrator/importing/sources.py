@@ -151,8 +151,10 @@ def tidy(log: Log, naming: Naming, known: list[str] | None = None) -> Rows:
     parts = [pattern.fullmatch(str(name)) for name in names]
     if not any(parts):
         all_names = known if known is not None else [str(name) for name in names]
-        some = ", ".join(all_names[:SHOWN]) + (f" and {len(all_names) - SHOWN} more" if len(all_names) > SHOWN else "")
-        raise UserError(f"--pattern {naming.pattern}: {log.source} has no such name; it has: {some or 'none'}")
+        listing = ", ".join(all_names[:SHOWN]) + (
+            f" and {len(all_names) - SHOWN} more" if len(all_names) > SHOWN else ""
+        )
+        raise UserError(f"--pattern {naming.pattern}: {log.source} has no such name; it has: {listing or 'none'}")
     points = log.points[[parts[code] is not None for code in codes]].reset_index(drop=True)
     codes, names = pd.factorize(points["name"])
 

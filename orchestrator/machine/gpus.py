@@ -42,9 +42,9 @@ def smallest_share(memories: list[float], gpus: float) -> float:
     return min(memories, default=UNKNOWN) * min(1.0, gpus)
 
 
-def count_gpu_packs(there: float, gpus: float) -> int:
+def count_gpu_packs(available: float, gpus: float) -> int:
     """Return how many packs with `gpus` GPUs each this many GPUs hold; a part of a GPU is always on one GPU."""
-    return int(there + 1e-9) * int(1 / gpus + 1e-9) if gpus < 1 else int(there / gpus + 1e-9)
+    return int(available + 1e-9) * int(1 / gpus + 1e-9) if gpus < 1 else int(available / gpus + 1e-9)
 
 
 def gpu_slots(gpus: float) -> list[str]:

@@ -139,9 +139,9 @@ def unmeasured(
     where_measured = metrics[objective.metric].lengths if objective.metric in metrics else tuple(lengths)
     absent = [length for length in objective.lengths if length not in where_measured]
     if absent:
-        of = f" for {objective.metric}" if len(where_measured) < len(lengths) else ""
+        of_metric = f" for {objective.metric}" if len(where_measured) < len(lengths) else ""
         verb = "is" if len(absent) == 1 else "are"
-        message = f"{spans(absent)} {verb} not among the lengths that are evaluated{of}"
+        message = f"{spans(absent)} {verb} not among the lengths that are evaluated{of_metric}"
         allowed = spans(where_measured) if where_measured else "none is"
         given = list(objective.lengths)
         problems.append(_problem(spec, "objective.lengths", message, given=given, allowed=allowed))

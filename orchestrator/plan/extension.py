@@ -60,10 +60,10 @@ def refuse_extension(before: SweepSpec, now: SweepSpec, what: str) -> Extension:
         )
     added, search = _extension(changes, now), before.search
     if added.configurations and search.sampler == "tpe" and (left := total(before) % search.generation):
-        whole = total(before) - left
+        complete = total(before) - left
         raise UserError(
             f"{what}: tpe draws {search.generation} configurations at a time, by the scores of all earlier ones. "
-            f"Of its {total(before)} the last {left} were drawn as a smaller generation after {whole}, and a larger "
+            f"Of its {total(before)} the last {left} were drawn as a smaller generation after {complete}, and a larger "
             "sweep would have drawn others; seeds can be added"
         )
     return added

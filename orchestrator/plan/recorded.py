@@ -138,11 +138,11 @@ def list_recorded_values(spec: SweepSpec, recorded: Sequence[Recorded]) -> list[
         values = {key: value for key, value in configuration.values.items() if not key.startswith(within)}
         for key, value in more.items():
             section, _, field = key.partition(".")
-            whole = values.get(section)
-            if whole is None:
+            written = values.get(section)
+            if written is None:
                 values[key] = value
             else:
-                values[section] = {**({"name": whole} if isinstance(whole, str) else whole), field: value}
+                values[section] = {**({"name": written} if isinstance(written, str) else written), field: value}
         listed.append(values)
     return listed
 

@@ -39,7 +39,7 @@ class PlannedRound:
         if not self.rungs:
             return 1.0
         starts = (0, *(step for step, _ in self.rungs))
-        steps = sum(left * (step - start) for start, (step, left) in zip(starts, self.rungs, strict=False))
+        steps = sum(remaining * (step - start) for start, (step, remaining) in zip(starts, self.rungs, strict=False))
         return steps / (self.configurations * self.rungs[-1][0])
 
 
@@ -79,8 +79,8 @@ def _plan_rungs(spec: SweepSpec, configurations: int) -> tuple[tuple[int, int], 
     racing, steps = spec.search.racing, spec.training.get("steps")
     if racing is None or racing.steps is None or not isinstance(steps, int):
         return ()
-    rungs, left = [], configurations
+    rungs, remaining = [], configurations
     for rung in racing.steps.rungs(spec.evaluation["every"], steps):
-        rungs.append((rung.step, left))
-        left = racing.steps.count_kept(left)
-    return (*rungs, (steps, left))
+        rungs.append((rung.step, remaining))
+        remaining = racing.steps.count_kept(remaining)
+    return (*rungs, (steps, remaining))

@@ -103,16 +103,18 @@ def draw(
 
 def _draw_places(points: Sequence[Mapping[str, Any]], count: int, known: Mapping[int, Draw]) -> list[tuple[int, int]]:
     """Return draw and grid point of each configuration number: `known` numbers keep theirs, others follow in order."""
-    taken: dict[tuple[int, int], int] = {}
+    number_at: dict[tuple[int, int], int] = {}
     for number, configuration in sorted(known.items()):
         usual = number % len(points)
-        near = (point for point in (usual, *range(len(points))) if (configuration.draw, point) not in taken)
-        taken[
+        near = (point for point in (usual, *range(len(points))) if (configuration.draw, point) not in number_at)
+        number_at[
             configuration.draw, next((point for point in near if _is_at(configuration.values, points[point])), usual)
         ] = number
-    places = {number: draw_point for draw_point, number in taken.items()}
+    places = {number: draw_point for draw_point, number in number_at.items()}
     free = (
-        draw_point for draw_point in (divmod(number, len(points)) for number in range(count)) if draw_point not in taken
+        draw_point
+        for draw_point in (divmod(number, len(points)) for number in range(count))
+        if draw_point not in number_at
     )
     return [places[number] if number in places else next(free) for number in range(count)]
 
@@ -136,11 +138,11 @@ def _draw_without_results(spec: SweepSpec, domains: Mapping[str, Any], first: in
     if not distributions:
         return [{} for _ in range(first, last)]
     if spec.search.sampler == "qmc":
-        asked = list(_draw_sobol(spec.search.seed, distributions, last))[first:]
+        parameters = list(_draw_sobol(spec.search.seed, distributions, last))[first:]
     else:
         seeds = (_derive_seed(spec.search.seed, index) for index in range(first, last))
-        asked = [_study(RandomSampler(seed=seed)).ask(dict(distributions)).params for seed in seeds]
-    return [{key: to_value(domains[key], inner) for key, inner in params.items()} for params in asked]
+        parameters = [_study(RandomSampler(seed=seed)).ask(dict(distributions)).params for seed in seeds]
+    return [{key: to_value(domains[key], inner) for key, inner in params.items()} for params in parameters]
 
 
 def _draw_sobol(seed: int, distributions: dict[str, BaseDistribution], count: int) -> Iterator[dict[str, Any]]:

@@ -184,7 +184,7 @@ class _Run:
         began = heard = time.monotonic()
         hours, silence, grace = self.work["member_hours"], self.work["watchdog_seconds"], self.work["grace_seconds"]
         reason: str | None = None
-        asked: float | None = None  # when the program should have begun to end by itself
+        asked_at: float | None = None  # when the program should have begun to end by itself
         while True:
             code = process.poll()
             # Whole lines alone: a line without its end may still be written.
@@ -202,16 +202,16 @@ class _Run:
             self._beat("train")
             # A stop is first a request in `report`, then SIGTERM, then SIGKILL.
             now_time = time.monotonic()
-            if self.should_end and asked is None:
-                asked = now_time
-            late = asked is not None and now_time - asked > grace
+            if self.should_end and asked_at is None:
+                asked_at = now_time
+            late = asked_at is not None and now_time - asked_at > grace
             if reason is None and now_time - heard > silence:
                 reason = f"neither a report nor a line of its log for {silence:g} s"
             elif reason is None and hours is not None and now_time - began > 3600 * hours:
                 reason = f"stopped after resources.member_hours ({hours:g})"
-            if (reason is not None or late) and asked != math.inf:
+            if (reason is not None or late) and asked_at != math.inf:
                 process.terminate()
-                asked = math.inf
+                asked_at = math.inf
             self._wait(process)
 
     def _wait(self, process: Process) -> None:

@@ -39,8 +39,8 @@ def repair(folder: Path) -> list[str]:
     with SweepLock(folder):
         # what is damaged: lines, or curves that good lines name
         content = ledger_bytes(folder)
-        good, damage = _split_at_damage(path, content)
-        records = parsed(path, good)[0]
+        intact, damage = _split_at_damage(path, content)
+        records = parsed(path, intact)[0]
         damaged = [record for record in records if record.kind in CURVES and not _has_sound_curves(folder, record)]
         if damaged and address_of(folder):  # the ledger there is not rewritten
             raise make_damage_error(folder / damaged[0].fields["file"], "is missing or damaged")
@@ -57,7 +57,7 @@ def repair(folder: Path) -> list[str]:
         # the damaged file is on disk under another name before anything is cut
         names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
         beside = next(name for name in names if not os.path.lexists(name))
-        mended = b"".join(map(encode, kept)) if lost else good
+        mended = b"".join(map(encode, kept)) if lost else intact
         for target, text in ((beside, content), (path, mended)):
             with refuse_unwritable(target, LedgerError):
                 write_atomic(target, [text])
@@ -69,7 +69,7 @@ def repair(folder: Path) -> list[str]:
     ]
     sentences += [f"... and those of {len(damaged) - SHOWN} more records"] if len(damaged) > SHOWN else []
     sentences.append(f"the damaged file is kept as {beside}; {counted(len(kept), 'good record')} stay")
-    sentences += _describe_loss(lost, content[len(good) :])
+    sentences += _describe_loss(lost, content[len(intact) :])
     if any(record.kind == "later_evaluation" for record in lost):
         sentences.append(f"later evaluations are repeated by: {command('evaluate', folder)} CONFIGURATION...")
     if damage or any(record.kind == "evaluation" for record in damaged):
@@ -79,16 +79,16 @@ def repair(folder: Path) -> list[str]:
 
 def _split_at_damage(path: Path, content: bytes) -> tuple[bytes, str | None]:
     """Return the lines before the first damage, and the damage in words; all lines and None for a sound ledger."""
-    good, damage = content, None
+    intact, damage = content, None
     while True:
         try:
-            SweepState.replay(path.parent, parsed(path, good)[0])
-            return good, damage
+            SweepState.replay(path.parent, parsed(path, intact)[0])
+            return intact, damage
         except DamagedLedger as error:
             if error.line == 1:
                 raise
             damage = f"{path}:{error.line}: {error.problem}"
-            good = b"".join(line + b"\n" for line in content.split(b"\n")[: error.line - 1])
+            intact = b"".join(line + b"\n" for line in content.split(b"\n")[: error.line - 1])
 
 
 def _has_sound_curves(folder: Path, record: Record) -> bool:

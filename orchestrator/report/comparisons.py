@@ -290,19 +290,19 @@ def _describe_band(compared: SweepComparison) -> Iterator[str]:
     if not points:
         yield "The matched configurations have no lengths in common: no difference against length."
         return
-    many, outcome = counted(len(points), "length"), points[0].outcome
+    lengths, outcome = counted(len(points), "length"), points[0].outcome
     if not compared.has_band:
         missing = next(comparison.outcome for comparison in points if math.isnan(comparison.outcome.low))
         fewest = fewest_for_median(compared.band_level)
         few = missing.paired and 0 < missing.n < fewest
-        too_few = f"{counted(missing.n, 'seed')} are too few for {many} at once (at least {fewest})"
+        too_few = f"{counted(missing.n, 'seed')} are too few for {lengths} at once (at least {fewest})"
         yield f"No band against length: {too_few if few else missing.reason}."
         return
     sides = {
         "higher": [comparison for comparison in points if comparison.outcome.low > 0],
         "lower": [comparison for comparison in points if comparison.outcome.high < 0],
     }
-    band = f"simultaneous {100 * LEVEL:g} % band over {many}, {counted(outcome.n, 'paired seed')}"
+    band = f"simultaneous {100 * LEVEL:g} % band over {lengths}, {counted(outcome.n, 'paired seed')}"
     clear = [_describe_lengths(side, beyond, points) for side, beyond in sides.items() if beyond]
     if clear:
         yield f"More than seed noise ({band}): the first sweep is {'; '.join(clear)}."

@@ -60,12 +60,12 @@ def what_ran(result: Summary) -> str:
         policy = FAILED_SEEDS[result.objective.failed_seeds]
         failed = f"{result.seeds_failed} failed ({result.seeds_failed - crashed} diverged, {crashed} crashed; {policy})"
     done, planned = result.configurations_finished, result.planned
-    of = counted(planned, "configuration") if done == planned else f"{done} of {counted(planned, 'configuration')}"
+    count = counted(planned, "configuration") if done == planned else f"{done} of {counted(planned, 'configuration')}"
     pruned = sum(row.pruned_at is not None for row in result.rows)
     early = f", {len(result.stopped_at)} stopped early because they were good enough" if result.may_stop else ""
     ran = "have ended" if result.status == "running" else "ran"
     return (
-        f"{STATES.get(result.status, result.status).capitalize()}: {of} with {result.seeds_in_words}"
+        f"{STATES.get(result.status, result.status).capitalize()}: {count} with {result.seeds_in_words}"
         + (f", {pruned} pruned" if pruned else "")
         + f"; {result.seeds_run} seeds {ran}, {failed}{early}."
         + (
@@ -178,18 +178,18 @@ def _clear(result: Summary, line: EffectLine) -> str:
     rises = "worse" if result.objective.direction == "minimize" else "better"
     falls = "better" if rises == "worse" else "worse"
     if line.difference:
-        what, by, value = line.difference.value, "by", line.difference.difference
+        what, measure, value = line.difference.value, "by", line.difference.difference
         low, high = line.difference.low, line.difference.high
     elif line.value and line.slope:  # one value of a key that has no numbers
-        what, by, value = line.value, "by", line.slope.coefficient
+        what, measure, value = line.value, "by", line.slope.coefficient
         low, high = line.slope.low, line.slope.high
     else:
-        what, by, value = line.value or "higher", "rank correlation", line.effect.correlation
+        what, measure, value = line.value or "higher", "rank correlation", line.effect.correlation
         low, high = line.effect.low, line.effect.high
     if low <= 0 <= high or math.isnan(low):
         return ""
     than = f" than {line.difference.against}" if line.difference else ""
-    return f"{what} is {rises if value > 0 else falls}{than}, {by} {value:+.3g} [{low:+.3g}, {high:+.3g}]"
+    return f"{what} is {rises if value > 0 else falls}{than}, {measure} {value:+.3g} [{low:+.3g}, {high:+.3g}]"
 
 
 def _describe_halves(result: Summary, key: str) -> str:

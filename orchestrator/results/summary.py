@@ -234,8 +234,8 @@ class Summary:
     def seeds_in_words(self) -> str:
         """How many seeds complete configurations have: "4 seeds", or "2 to 16 seeds" if these differ."""
         counts = [*map(len, self._seeds_of_complete)] or [max((row.seeds_planned for row in self.rows), default=0)]
-        few, many = min(counts), max(counts)
-        return counted(many, "seed") if few == many else f"{few} to {many} seeds"
+        fewest, most = min(counts), max(counts)
+        return counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
 
     @cached_property
     def shared_seeds(self) -> frozenset[int]:

@@ -101,33 +101,33 @@ def plan_confirmation(
     return SweepBeside(spec=spec, origin={CONFIRMS: origin}, lines=tuple(lines))
 
 
-def fresh_seeds(asked: str, used: dict[int, str]) -> tuple[int, ...]:
+def fresh_seeds(option: str, used: dict[int, str]) -> tuple[int, ...]:
     """Return the seeds to confirm on: the N smallest unused ones, or the listed ones if none of them was used.
 
     fresh_seeds("2", {0: "a", 1: "a", 3: "a"}) -> (2, 4); fresh_seeds("7,9", {0: "a"}) -> (7, 9)
     """
-    numbers = read_numbers(asked)
-    is_count = len(numbers) == 1 and not {",", "-"} & set(asked)
+    numbers = read_numbers(option)
+    is_count = len(numbers) == 1 and not {",", "-"} & set(option)
     if not numbers or (is_count and numbers[0] < 1):
         allowed = "a number of seeds such as 10, or different seeds such as 100-109 or 100,103"
-        raise UserError(f"--seeds {asked!r}: not seeds; allowed: {allowed}")
-    refuse_many_seeds(asked, numbers[0] if is_count else len(numbers))
+        raise UserError(f"--seeds {option!r}: not seeds; allowed: {allowed}")
+    refuse_many_seeds(option, numbers[0] if is_count else len(numbers))
     if is_count:
         return tuple(itertools.islice((seed for seed in range(LARGEST_SEED + 1) if seed not in used), numbers[0]))
-    if taken := sorted(seed for seed in set(numbers) if seed in used):
-        by = ", ".join(dict.fromkeys(used[seed] for seed in taken))
+    if again := sorted(seed for seed in set(numbers) if seed in used):
+        sweeps = ", ".join(dict.fromkeys(used[seed] for seed in again))
         hint = spans(fresh_seeds(str(len(numbers)), used))
         raise UserError(
-            f"--seeds {asked}: already used by {by}: {spans(taken)}; a score on a used seed confirms nothing; "
+            f"--seeds {option}: already used by {sweeps}: {spans(again)}; a score on a used seed confirms nothing; "
             f"unused are for example {hint}"
         )
     return numbers
 
 
-def refuse_many_seeds(asked: str, number: int) -> None:
+def refuse_many_seeds(option: str, number: int) -> None:
     """Raise UserError for more seeds than a sweep file may ask for."""
     if number > MAX_SEEDS:
-        raise UserError(f"--seeds {asked}: too many seeds; allowed: {MAX_SEEDS} in all")
+        raise UserError(f"--seeds {option}: too many seeds; allowed: {MAX_SEEDS} in all")
 
 
 def _search_result(row: Row) -> dict[str, Any]:

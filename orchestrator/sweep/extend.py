@@ -121,9 +121,9 @@ def extend_sweep(
             fields["seeds"] = {name: list(added) for name, added in planned.seeds.items()}
         with session.interrupts.held():
             state.apply(session.ledger.append("extend", **fields, code=code.fields))
-            kept = rewrite_spec(spec.resolved(), folder)
-        if kept is not None:
-            session.say(f"sweep.yaml as it was, with what was edited in it, is kept as {kept}")
+            backup = rewrite_spec(spec.resolved(), folder)
+        if backup is not None:
+            session.say(f"sweep.yaml as it was, with what was edited in it, is kept as {backup}")
         session.outcome = train_missing(session, spec, state, max_seconds=max_seconds)
     return session.outcome
 
@@ -156,14 +156,14 @@ def plan_extension(
         refuse_configurations(recorded, configurations, what)
 
     # The wanted seeds and configurations, as changes of the recorded specification.
-    taken = seeds_of_others(state, strict=CONFIRMS in state.provenance)
+    used_elsewhere = seeds_of_others(state, strict=CONFIRMS in state.provenance)
     changes, more = list(overrides), dict[str, tuple[int, ...]]()
     if configurations is not None:
         changes.append(f"search.configurations={configurations}")
     if seeds is not None and named:
-        more = {name: new for name in named if (new := _new_seeds(seeds, state.planned_seeds(name), taken))}
+        more = {name: new for name in named if (new := _new_seeds(seeds, state.planned_seeds(name), used_elsewhere))}
     elif seeds is not None:
-        changes.append(f"seeds={[*recorded.seeds, *_new_seeds(seeds, recorded.seeds, taken)]}")
+        changes.append(f"seeds={[*recorded.seeds, *_new_seeds(seeds, recorded.seeds, used_elsewhere)]}")
     racing = recorded.search.racing
     if racing is not None and racing.keep is None and racing.test is None and seeds is not None and not named:
         raise UserError(f"--seeds {seeds}: {what} does not say which configurations stay in its race; give --top, too")
@@ -177,8 +177,8 @@ def plan_extension(
             "added. For a race of more configurations: lengthwise run FILE --name NAME"
         )
     new_seeds = dict.fromkeys([*added.seeds, *(seed for new in more.values() for seed in new)])
-    if used := [seed for seed in new_seeds if seed in taken]:
-        names = ", ".join(dict.fromkeys(taken[seed] for seed in used))
+    if used := [seed for seed in new_seeds if seed in used_elsewhere]:
+        names = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in used))
         if CONFIRMS in state.provenance:
             raise UserError(f"--seeds: {spans(used)} were used by {names}; a score on a used seed confirms nothing")
     if added == Extension() and not more:
@@ -202,7 +202,7 @@ def plan_extension(
     lines = _describe(state, spec, added, more)
     if used:
         used = sorted(used)
-        names = ", ".join(dict.fromkeys(taken[seed] for seed in used))
+        names = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in used))
         lines.append(f"note: seeds {spans(used)} were used by {names}, which confirms nothing on them from now on")
     if new_seeds and spec.search.sampler == "tpe":
         lines.append(
@@ -243,7 +243,7 @@ def _describe_own_seeds(state: SweepState) -> str:
     for configuration in state.configurations.values():
         if seeds := set(state.planned_seeds(configuration.config_id)) - shared:
             labels.setdefault(spans(sorted(seeds)), []).append(label(configuration.number))
-    words = [f"{seeds} of {', '.join(of)}" for seeds, of in labels.items()]
+    words = [f"{seeds} of {', '.join(names)}" for seeds, names in labels.items()]
     return f" (already planned: {'; '.join(words)})" if words else ""
 
 
@@ -268,17 +268,17 @@ def _named_configurations(state: SweepState, top: int | None, only: Sequence[str
     return [row.config_id for row in best_rows(result, top)]
 
 
-def _new_seeds(asked: str, have: Sequence[int], taken: dict[int, str]) -> tuple[int, ...]:
+def _new_seeds(option: str, present: Sequence[int], used_elsewhere: dict[int, str]) -> tuple[int, ...]:
     """Return the seeds to add; a number of seeds is reached with the smallest unused ones."""
-    text = "".join(asked.split())
+    text = "".join(option.split())
     if re.fullmatch(r"\+?[0-9]{1,10}", text):
-        number = int(text) if text.startswith("+") else int(text) - len(have)
+        number = int(text) if text.startswith("+") else int(text) - len(present)
         if number < 0:
-            raise UserError(f"--seeds {asked}: there are {len(have)} already; allowed: {len(have)} or more")
-        refuse_many_seeds(asked, len(have) + number)
-        used = {*have, *taken}
+            raise UserError(f"--seeds {option}: there are {len(present)} already; allowed: {len(present)} or more")
+        refuse_many_seeds(option, len(present) + number)
+        used = {*present, *used_elsewhere}
         return tuple(islice((seed for seed in count() if seed not in used), number))
-    seeds = read_numbers(asked)
+    seeds = read_numbers(option)
     if not seeds or max(seeds) > LARGEST_SEED:
-        raise UserError(f"--seeds {asked!r}: not seeds; allowed: {SEEDS_ALLOWED}")
-    return tuple(seed for seed in seeds if seed not in have)
+        raise UserError(f"--seeds {option!r}: not seeds; allowed: {SEEDS_ALLOWED}")
+    return tuple(seed for seed in seeds if seed not in present)

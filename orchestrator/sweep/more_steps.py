@@ -67,10 +67,10 @@ def plan_more_steps(
     refuse_unfinished(result, f"{state.folder}: --steps {steps}")
     refuse_top_with_names(top, only, "get more steps")
     # Configurations with infinite scores succeeded, too.
-    good = {name for name, configuration in state.configurations.items() if configuration.succeeded}
-    if not good:
+    succeeded = {name for name, configuration in state.configurations.items() if configuration.succeeded}
+    if not succeeded:
         raise UserError(f"{state.folder}: --steps {steps}: no configuration succeeded, so none can be trained further")
-    rows = choose_rows(result, state, len(good) if top is None else top, only, good)
+    rows = choose_rows(result, state, len(succeeded) if top is None else top, only, succeeded)
     before = [state.configurations[row.config_id] for row in rows]
 
     # Their longer trainings, which must begin as the shorter ones did.
@@ -87,8 +87,8 @@ def plan_more_steps(
         _refuse_dependence(state, old, new, device)
 
     # The checkpoints that they continue from.
-    kept = sorted({step for configuration in before for step in _kept_steps(state, configuration)})
-    if not kept:
+    checkpoint_steps = sorted({step for configuration in before for step in _kept_steps(state, configuration)})
+    if not checkpoint_steps:
         raise UserError(
             f"{state.folder}: --steps {steps}: it has kept no states to continue from, because "
             "resources.checkpoint_seconds and checkpoint_steps were null, its checkpoints were deleted, or an earlier "
@@ -106,7 +106,7 @@ def plan_more_steps(
     origin |= {"steps": steps, "configurations": continued}
     lines = (
         f"{counted(len(rows), 'configuration')} of {state.name} with seeds {spans(spec.seeds)} will be trained up to "
-        f"step {steps}, from step {spans(kept)}",
+        f"step {steps}, from step {spans(checkpoint_steps)}",
         f"{state.name} stays as it is",
     )
     return SweepBeside(spec=spec, origin={CONTINUES: origin}, lines=(*lines, *_describe_untrained(before, spec.seeds)))
@@ -146,10 +146,10 @@ def _with_steps(spec: SweepSpec, steps: int, what: str, labels: Sequence[str]) -
             values["training"]["steps"] = steps
     first = dict[str, str]()
     for name, values in zip(labels, resolved["search"]["listed"], strict=True):
-        whole = values if "training" in values else {**values, "training.steps": steps}
-        if (same := first.setdefault(dump_yaml(whole), name)) != name:
+        configuration = values if "training" in values else {**values, "training.steps": steps}
+        if (same := first.setdefault(dump_yaml(configuration), name)) != name:
             problem = f"{same} and {name} differ in training.steps alone, so both would be the same configuration"
-            raise UserError(f"{what}: {problem}; allowed: problem of them, by --configuration")
+            raise UserError(f"{what}: {problem}; allowed: one of them, by --configuration")
     return parse_sweep(dump_yaml(resolved), spec.where("training.steps"), name=spec.name).as_recorded()
 
 

@@ -27,17 +27,17 @@ def refuse_unfinished(result: Summary, what: str, alternative: str = "") -> None
 
 
 def choose_rows(
-    result: Summary, state: SweepState, top: int, names: Sequence[str], good: Collection[str] | None = None
+    result: Summary, state: SweepState, top: int, names: Sequence[str], eligible: Collection[str] | None = None
 ) -> list[Row]:
     """Return the rows of the configurations with these names, or without names the first `top` ones.
 
     Raises what `named_rows` and `best_rows` raise.
     """
-    return named_rows(result, state, names, good) if names else best_rows(result, top, good)
+    return named_rows(result, state, names, eligible) if names else best_rows(result, top, eligible)
 
 
-def best_rows(result: Summary, top: int, good: Collection[str] | None = None) -> list[Row]:
-    """Return the first `top` rows by the objective, of `good` config_ids, by default those with a finite score.
+def best_rows(result: Summary, top: int, eligible: Collection[str] | None = None) -> list[Row]:
+    """Return the first `top` rows by the objective, of `eligible` config_ids, by default those with a finite score.
 
     Raises UserError when there are fewer of them, and while a race is not over.
     """
@@ -46,7 +46,7 @@ def best_rows(result: Summary, top: int, good: Collection[str] | None = None) ->
             f"--top {top}: the race of {result.name} is not over, so which are first is not known; resume it, "
             "or name configurations by --configuration"
         )
-    rows = [row for row in result.rows if is_good(row, good)]
+    rows = [row for row in result.rows if is_good(row, eligible)]
     allowed = f"a number from 1 to {len(rows)}" if rows else "nothing: there is none"
     if top < 1:
         raise UserError(f"--top {top} is not a number of configurations; allowed: {allowed}")
@@ -66,24 +66,24 @@ def best_rows(result: Summary, top: int, good: Collection[str] | None = None) ->
 
 
 def named_rows(
-    result: Summary, state: SweepState, names: Sequence[str], good: Collection[str] | None = None
+    result: Summary, state: SweepState, names: Sequence[str], eligible: Collection[str] | None = None
 ) -> list[Row]:
     """Return the rows of these configurations, best first.
 
-    Raises UserError for one that is not in `good`, by default for one without a finite score.
+    Raises UserError for one that is not in `eligible`, by default for one without a finite score.
     """
-    asked = {find_configuration(state, name).config_id: name for name in names}
+    name_of = {find_configuration(state, name).config_id: name for name in names}
     for row in result.rows:
-        if row.config_id in asked and not is_good(row, good):
+        if row.config_id in name_of and not is_good(row, eligible):
             why = "failed" if row.failed else "has no finite score" if row.complete else row.why_incomplete
             raise UserError(
-                f"--configuration {asked[row.config_id]}: {label(row.number)} {why}; allowed: one that succeeded"
+                f"--configuration {name_of[row.config_id]}: {label(row.number)} {why}; allowed: one that succeeded"
             )
-    return [row for row in result.rows if row.config_id in asked]
+    return [row for row in result.rows if row.config_id in name_of]
 
 
-def is_good(row: Row, good: Collection[str] | None = None) -> bool:
-    """Return whether a row is among `good` config_ids, by default whether it has a finite score."""
-    if good is not None:
-        return row.config_id in good
+def is_good(row: Row, eligible: Collection[str] | None = None) -> bool:
+    """Return whether a row is among `eligible` config_ids, by default whether it has a finite score."""
+    if eligible is not None:
+        return row.config_id in eligible
     return row.rank is not None and row.score is not None and math.isfinite(row.score)

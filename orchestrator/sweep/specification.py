@@ -162,16 +162,16 @@ def rewrite_spec(spec: dict[str, Any], folder: Path) -> Path | None:
 
     Raises LedgerError naming the path.
     """
-    path, kept = folder / SPEC_FILE, None
+    path, backup = folder / SPEC_FILE, None
     if path.exists() and (text := path.read_text(encoding="utf-8")) != dump_yaml(
         load_sweep(path, recorded=True).resolved()
     ):
         names = (path.with_name(f"{SPEC_FILE}.before-{number}") for number in count(1))
-        kept = next(name for name in names if not name.exists())
-        with refuse_unwritable(kept, LedgerError):
-            write_atomic(kept, [text.encode()])
+        backup = next(name for name in names if not name.exists())
+        with refuse_unwritable(backup, LedgerError):
+            write_atomic(backup, [text.encode()])
     write_spec(spec, folder)
-    return kept
+    return backup
 
 
 def write_spec(spec: dict[str, Any], folder: Path) -> None:

@@ -33,13 +33,13 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
     short = {}
     shorter = {key: key.removesuffix(".name") for key in keys}
     keys = list(shorter.values())
-    for whole, key in shorter.items():
+    for dotted, key in shorter.items():
         parts = key.split(".")
         least = 2 if "averages" in parts else 1
         tails = [".".join(parts[-n:]) for n in range(min(least, len(parts)), len(parts) + 1)]
         alone = [tail for tail in tails if not any(other != key and f".{other}".endswith(f".{tail}") for other in keys)]
         tail = alone[0] if alone else key
-        short[whole] = USUAL.get(tail, tail)
+        short[dotted] = USUAL.get(tail, tail)
     return short
 
 

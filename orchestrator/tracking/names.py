@@ -34,7 +34,7 @@ def unique_names(texts: Iterable[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     for text in dict.fromkeys(texts):
         candidate, count = make_key_part(text), 2
-        while candidate.casefold() in {taken.casefold() for taken in names.values()}:
+        while candidate.casefold() in {other.casefold() for other in names.values()}:
             candidate, count = f"{make_key_part(text)}_{count}", count + 1
         names[text] = candidate
     return names

@@ -63,13 +63,13 @@ class Deletion:
         """What would be deleted, in a line."""
         sizes = [size for entry in self.entries for size in _file_sizes(entry)]
         foreign = [f"these stay, which lengthwise has not written: {', '.join(self.foreign)}"] if self.foreign else []
-        stays = "".join(f"; {sentence}" for sentence in (*foreign, *self.relations))
+        remaining = "".join(f"; {sentence}" for sentence in (*foreign, *self.relations))
         what = " of checkpoints" if self.checkpoints_only else ""
         copy = f"{self.folder}: {len(sizes)} files{what}, {readable_size(sum(sizes))}"
         if self.address is None:
-            return copy + stays
+            return copy + remaining
         size = readable_size(sum(self.objects))
-        return f"{self.address}: {len(self.objects)} objects{what}, {size}, and the copy of it in {copy}{stays}"
+        return f"{self.address}: {len(self.objects)} objects{what}, {size}, and the copy of it in {copy}{remaining}"
 
 
 def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:

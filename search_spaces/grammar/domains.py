@@ -216,13 +216,13 @@ class Normal(Domain):
     @classmethod
     def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
         """Parse a mean, a std > 0 and clip bounds on either side of the mean."""
-        good = True
+        is_valid = True
         clips: dict[str, float | None] = {}
         for name in ("low", "high"):
             clip = raw.get(name)
             if clip is not None and not is_number(clip):
                 fault(f".{name}", "must be a number", given=clip)
-                good = False
+                is_valid = False
             clips[name] = None if clip is None or not is_number(clip) else float(clip)
         pair = number_pair(raw, cls.kind, "[mean, std], two numbers, std > 0", fault)
         if pair is None:
@@ -230,18 +230,18 @@ class Normal(Domain):
         mean, std = float(pair[0]), float(pair[1])
         if std <= 0:
             fault(".normal[1]", "the standard deviation must be above 0", given=pair[1])
-            good = False
+            is_valid = False
         low, high = clips["low"], clips["high"]
         if low is not None and low > mean:
             fault(".low", f"must not be above the mean, {mean:g}", given=raw["low"])
-            good = False
+            is_valid = False
         if high is not None and high < mean:
             fault(".high", f"must not be below the mean, {mean:g}", given=raw["high"])
-            good = False
+            is_valid = False
         if low is not None and low == high:
             fault(".high", "must be above low", given=raw["high"])
-            good = False
-        return cls(mean, std, low, high, when=when) if good else None
+            is_valid = False
+        return cls(mean, std, low, high, when=when) if is_valid else None
 
     def _fields(self) -> dict[str, Any]:
         clips = {name: clip for name, clip in (("low", self.low), ("high", self.high)) if clip is not None}

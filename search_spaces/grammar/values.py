@@ -220,10 +220,10 @@ def is_web_address(text: str) -> bool:
     """Return whether a text is an http or https address with a host."""
     try:
         parts = urlsplit(text)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
-    return good and text.isprintable() and " " not in text
+    return is_valid and text.isprintable() and " " not in text
 
 
 def _address(value: Any) -> str:

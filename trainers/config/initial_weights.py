@@ -171,8 +171,8 @@ class InitialWeights(Settings):
             labels = list(dict.fromkeys(name.partition("/")[0] for name in shapes))
             if average not in labels:
                 close = nearest(average, labels)
-                said = f"{path}: has no average {average!r}; allowed: {', '.join(labels)}"
-                raise _NoAverageError(said + (f"; did you mean {close}?" if close else ""))
+                message = f"{path}: has no average {average!r}; allowed: {', '.join(labels)}"
+                raise _NoAverageError(message + (f"; did you mean {close}?" if close else ""))
             names = {name.partition("/")[2]: name for name in shapes if name.partition("/")[0] == average}
         elif self.average is not None:
             raise _NoAverageError(f"{path}: is not a file that lengthwise kept, so it has no averages; allowed: null")

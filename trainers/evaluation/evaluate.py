@@ -219,15 +219,15 @@ def count_at_once(pack: Pack, batch: Batch) -> tuple[int, int]:
     """
     on_cpu, generates, positions = pack.device.type == "cpu", pack.task.passes > 1, batch.tokens.shape[-1]
     logits = positions * pack.task.outputs  # for one row of one member, like the next three values
-    kept = positions * pack.model.cache_size_per_token if generates else 0
+    cached = positions * pack.model.cache_size_per_token if generates else 0
     scores = 0 if generates else pack.model.scores_per_pair * positions**2
     operations = pack.model.operations(pack.task, 1, positions)
     fitting = (SCORES_PER_PASS if on_cpu else SCORES_ON_GPU) // scores if scores else LOGITS_PER_MEMBER
     most = (PAIRS_PER_MEMBER // positions**2, int(OPERATIONS_PER_MEMBER // max(operations, 1.0)), fitting)
-    rows = max(1, min(LOGITS_PER_MEMBER // max(logits, kept), *most))
+    rows = max(1, min(LOGITS_PER_MEMBER // max(logits, cached), *most))
     count = min(rows, batch.tokens.shape[1])
     together = (LOGITS_PER_PASS if on_cpu else LOGITS_PER_MEMBER) // (count * logits)
-    return rows, max(1, min(together, LOGITS_PER_MEMBER // max(1, count * kept), fitting // count))
+    return rows, max(1, min(together, LOGITS_PER_MEMBER // max(1, count * cached), fitting // count))
 
 
 def _derive(

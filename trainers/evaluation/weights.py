@@ -150,8 +150,8 @@ def _read_metadata(path: Path, sha256: str) -> dict[str, Any]:
     if schema != _SCHEMA:
         raise _damaged(path, "its metadata has no schema")
     tables = metadata.get("sha256")
-    good = isinstance(metadata.get("member"), dict) and is_count(metadata.get("step")) and isinstance(tables, dict)
-    if not good or not all(isinstance(table, dict) for table in tables.values()):
+    is_valid = isinstance(metadata.get("member"), dict) and is_count(metadata.get("step")) and isinstance(tables, dict)
+    if not is_valid or not all(isinstance(table, dict) for table in tables.values()):
         raise _damaged(path, "its metadata lacks member, step or checksums")
     return dict(metadata)
 

@@ -140,12 +140,12 @@ def _fused(context: Context) -> Tensor:
     q, k, v = (part.reshape(m * b, h, -1, width) for part in (context.q, context.k, context.v))
     numbers = wide(v.dtype) if v.device.type == "cpu" else v.dtype  # as in `product`
     q, k, v = (part.to(numbers) for part in (q, k, v))
-    whole = t == k.shape[2] and context.groups is None and context.visible is None
-    allowed = None if whole else context.allowed
+    is_causal_only = t == k.shape[2] and context.groups is None and context.visible is None
+    allowed = None if is_causal_only else context.allowed
     if allowed is not None and allowed.dim() > 2:
         allowed = allowed.reshape(m * b, 1, t, -1)
     with torch.autocast(q.device.type, enabled=False):
-        mixed = functional.scaled_dot_product_attention(q, k, v, allowed, is_causal=whole and context.causal)
+        mixed = functional.scaled_dot_product_attention(q, k, v, allowed, is_causal=is_causal_only and context.causal)
     return mixed.reshape(m, b, h, t, -1).to(context.v.dtype)
 
 

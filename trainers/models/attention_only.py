@@ -149,8 +149,8 @@ class AttentionOnly(Model):
             at = constant(tuple(s - 1 for s in lengths), largest_MBT.device)
             largest_MBL, scored_MBL = largest_MBT.index_select(2, at), scored_MBT.index_select(2, at)
             return {"largest": largest_MBL * scored_MBL, "queries": scored_MBL.expand(largest_MBL.shape)}
-        seen = torch.arange(1, largest_MBT.shape[-1] + 1, device=largest_MBT.device) / lengths[0]
-        sums = (largest_MBT * seen * scored_MBT).sum(dim=-1, keepdim=True)
+        share = torch.arange(1, largest_MBT.shape[-1] + 1, device=largest_MBT.device) / lengths[0]
+        sums = (largest_MBT * share * scored_MBT).sum(dim=-1, keepdim=True)
         return {"largest": sums, "queries": scored_MBT.sum(dim=-1, keepdim=True).expand(sums.shape)}
 
     def reduce(
@@ -179,8 +179,8 @@ class AttentionOnly(Model):
     def _displacement(self, weights: Mapping[str, Tensor]) -> Tensor:
         """Return the contribution of each attended token to the logits, D = E' W_V W_O U, (M, V, V)."""
         e = weights["embedding"]
-        seen = self._normed(weights, e) if self.norm == "pre" else e
-        return torch.bmm(torch.bmm(torch.bmm(seen, weights["value"]), weights["output"]), weights["unembedding"])
+        attended = self._normed(weights, e) if self.norm == "pre" else e
+        return torch.bmm(torch.bmm(torch.bmm(attended, weights["value"]), weights["output"]), weights["unembedding"])
 
     def _drop(self, x: Tensor, site: str, noise: Noise | None) -> Tensor:
         return noise(x, SITES.index(site)) if noise is not None and site in self.dropout_sites else x
@@ -196,10 +196,10 @@ class AttentionOnly(Model):
         self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, noise: Noise | None, record: Recorder | None
     ) -> Tensor:
         x = self._drop(embed(weights["embedding"], tokens_MBT), "embedding", noise)
-        seen = self._normed(weights, x) if self.norm == "pre" else x
+        normed = self._normed(weights, x) if self.norm == "pre" else x
         m, b, t, _ = x.shape
         if self.attention == "softmax":
-            q, k = linear(seen, weights["query"]), linear(seen, weights["key"])
+            q, k = linear(normed, weights["query"]), linear(normed, weights["key"])
             scores = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(self.width)
         else:
             scores = x.new_zeros(m, b, t, t)
@@ -207,7 +207,7 @@ class AttentionOnly(Model):
         if record is not None:
             record("tokens", tokens_MBT)
             record("largest", attention.amax(dim=-1))
-        attended = torch.matmul(attention, linear(seen, weights["value"]))
+        attended = torch.matmul(attention, linear(normed, weights["value"]))
         y = x + self._drop(linear(attended, weights["output"]), "residual", noise)
         return linear(self._normed(weights, y) if self.norm == "post" else y, weights["unembedding"])
 
@@ -258,8 +258,10 @@ class AttentionOnly(Model):
 
     def _score_table(self, weights: Mapping[str, Tensor]) -> Tensor:
         """Return the scores of every pair of tokens, A = (E' W_Q)(E' W_K)^T / sqrt(width), (M, V, V)."""
-        seen = self._normed(weights, weights["embedding"]) if self.norm == "pre" else weights["embedding"]
-        return torch.bmm(torch.bmm(seen, weights["query"]), torch.bmm(seen, weights["key"]).mT) / math.sqrt(self.width)
+        attended = self._normed(weights, weights["embedding"]) if self.norm == "pre" else weights["embedding"]
+        return torch.bmm(torch.bmm(attended, weights["query"]), torch.bmm(attended, weights["key"]).mT) / math.sqrt(
+            self.width
+        )
 
 
 def _one_hot(tokens: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:

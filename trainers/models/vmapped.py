@@ -115,9 +115,10 @@ class Vmapped(Model):
     def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
         """Return the initial weights of the module built after `torch.manual_seed(seed)`, for every seed."""
         sizes = _sizes(task)
-        each = [dict(_build_seeded(self, sizes, seed).named_parameters()) for seed in seeds_S.tolist()]
+        weights_of_seeds = [dict(_build_seeded(self, sizes, seed).named_parameters()) for seed in seeds_S.tolist()]
         return {
-            name: torch.stack([parameters[name].detach() for parameters in each]).to(seeds_S.device) for name in each[0]
+            name: torch.stack([parameters[name].detach() for parameters in weights_of_seeds]).to(seeds_S.device)
+            for name in weights_of_seeds[0]
         }
 
     def other_tensors(self, task: Task) -> Mapping[str, Tensor | str]:

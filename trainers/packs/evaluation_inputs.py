@@ -36,12 +36,12 @@ def _cached(
     if name in pack.cached_inputs:
         yield from pack.cached_inputs[name]
         return
-    kept, size = list[EvaluationBatch](), 0
+    batches, size = list[EvaluationBatch](), 0
     for test in draw(evaluation_stream(pack, name), *arguments):
         size += sum(
             value.untyped_storage().nbytes() for value in vars(test.batch).values() if isinstance(value, Tensor)
         )
-        kept = [*kept, test] if size <= CACHED_BYTES else []
+        batches = [*batches, test] if size <= CACHED_BYTES else []
         yield test
     if size <= CACHED_BYTES:
-        pack.cached_inputs[name] = tuple(kept)
+        pack.cached_inputs[name] = tuple(batches)

@@ -43,10 +43,10 @@ class Fox(Position):
             sums = logs.cumsum(dim=-1)
             bias = context.select_queries(sums)[..., :, None] - sums[..., None, :]
         else:
-            seen, logs = context.allowed, logs[..., None, :]
-            seen = torch.ones((), dtype=torch.bool, device=logs.device) if seen is None else seen
+            allowed, logs = context.allowed, logs[..., None, :]
+            allowed = torch.ones((), dtype=torch.bool, device=logs.device) if allowed is None else allowed
             sums, at_query = cumulative_sums(
-                torch.where(seen, logs, 0.0).expand(*logs.shape[:3], context.count, -1), context
+                torch.where(allowed, logs, 0.0).expand(*logs.shape[:3], context.count, -1), context
             )
             bias = at_query - sums
         return Scores(bias=bias if context.causal else -bias.abs())

@@ -103,14 +103,14 @@ class ThresholdRelative(Position):
     ) -> None:
         shape, allowed = scores.shape[:-1], context.allowed
         counts = self.distance == "contextual" and context.causal  # then the first key's distance counts all keys
-        kept = distance[..., 0] - 1 + counted[..., 0] if counts else counted.sum(dim=-1)
+        surviving = distance[..., 0] - 1 + counted[..., 0] if counts else counted.sum(dim=-1)
         measures = dict[str, Tensor]()
         if self.threshold:
-            measures["surviving_keys"] = kept / (scores.shape[-1] if allowed is None else allowed.sum(dim=-1))
-            measures["dead_rows"] = kept == 0
+            measures["surviving_keys"] = surviving / (scores.shape[-1] if allowed is None else allowed.sum(dim=-1))
+            measures["dead_rows"] = surviving == 0
         if gate is not None:
             measures["gate"] = -gate[..., 0]
         if self.distance == "contextual":
-            measures["contextual_distance"] = kept if counts else (distance * counted).amax(dim=-1)
+            measures["contextual_distance"] = surviving if counts else (distance * counted).amax(dim=-1)
         for name, value in measures.items():
             context.record(name, value.to(scores.dtype).expand(shape))

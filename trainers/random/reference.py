@@ -43,10 +43,10 @@ def some_words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int
     blocks = -(-count // 4)
     seeds, step = seeds_S[:, None], step[..., None]
     zero = step ^ step
-    place = torch.arange(*part, dtype=torch.int64, device=seeds.device) + zero
-    lane = place // blocks
-    counter = (place - lane * blocks, zero + site, step, zero + stream)
-    chosen = torch.zeros_like(place)
+    index = torch.arange(*part, dtype=torch.int64, device=seeds.device) + zero
+    lane = index // blocks
+    counter = (index - lane * blocks, zero + site, step, zero + stream)
+    chosen = torch.zeros_like(index)
     for number, values in enumerate(philox4x32(counter, (seeds & _MASK, (seeds >> 32) & _MASK))):
         chosen = torch.where(lane == number, values, chosen)
     return chosen
@@ -55,16 +55,16 @@ def some_words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int
 def draw_prefixes(words: Tensor, n: int) -> Tensor:
     """Return the first entries of permutations of 0..n-1, int64 (S, batch, take), from words (S, take, batch)."""
     drawn: list[Tensor] = []
-    taken: list[Tensor] = []  # ascending
+    sorted_entries: list[Tensor] = []  # those drawn before
     for index in range(words.shape[1]):
         entry = (words[:, index] * (n - index)) >> 32
-        for low in taken:  # the entry-th number that is not yet taken
+        for low in sorted_entries:  # the entry-th number that is not yet taken
             entry = entry + (entry >= low)
         drawn.append(entry)
         rest = entry
-        for number, low in enumerate(taken):
-            taken[number], rest = torch.minimum(low, rest), torch.maximum(low, rest)
-        taken.append(rest)
+        for number, low in enumerate(sorted_entries):
+            sorted_entries[number], rest = torch.minimum(low, rest), torch.maximum(low, rest)
+        sorted_entries.append(rest)
     return torch.stack(drawn, dim=-1)
 
 

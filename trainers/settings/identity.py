@@ -52,9 +52,9 @@ def _without_absent(
 ) -> dict[str, Any]:
     """Return `entry` of plain fields and `nested` of nested settings that belong to it and are not `absent`."""
     cls = type(settings)
-    kept: dict[str, Any] = {"name": settings.name} if settings.name else {}
+    plain: dict[str, Any] = {"name": settings.name} if settings.name else {}
     if (revision := revision_of(cls)) != 1:
-        kept["revision"] = revision
+        plain["revision"] = revision
     for item in filter(belongs, settings_fields(cls)):
         mine: Any
         value, absent = getattr(settings, item.name), absent_value(cls, item)
@@ -69,8 +69,8 @@ def _without_absent(
         else:
             mine, other = entry(item, value), NOTHING if absent is NOTHING else entry(item, absent)
         if mine is not NOTHING and (absent is NOTHING or _canonical_json(mine) != _canonical_json(other)):
-            kept[item.name] = mine
-    return kept
+            plain[item.name] = mine
+    return plain
 
 
 def _plain_absent(item: Field[Any]) -> Any:

@@ -55,7 +55,7 @@ def estimate(member: MemberConfig) -> Cost:
     one_row, two_rows = (saved_for_backward(pack, few) for few in (1, 2))
     positions = member.evaluation.samples * member.task.positions
     evaluated = 6 * min(LOGITS_PER_MEMBER, positions * member.task.outputs)
-    kept = (
+    cached = (
         width * min(LOGITS_PER_MEMBER, positions * member.model.cache_size_per_token) if member.task.passes > 1 else 0
     )
     forward = sum(
@@ -69,7 +69,7 @@ def estimate(member: MemberConfig) -> Cost:
         + width * pack.layout.size * buffers
         + _PEAK * (one_row + (rows - 1) * (two_rows - one_row))  # linear in rows, with a constant part in table form
         + evaluated // 2
-        + kept,
+        + cached,
         flops_per_step=member.training.optimizer.operations(3.0 * passes * forward, pack.layout.parameters),
     )
 
@@ -88,11 +88,11 @@ def saved_for_backward(pack: Pack, rows: int) -> int:
     """Return the bytes that a forward pass of `rows` rows of a one-member pack saves for the gradient."""
     step = torch.tensor(1)
     theta = torch.zeros(1, pack.layout.size, dtype=getattr(torch, pack.training.dtype), requires_grad=True)
-    kept: dict[int, int] = {}
+    saved_bytes: dict[int, int] = {}
 
     def count(saved: Tensor) -> Tensor:
         storage = saved.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
+        saved_bytes[storage.data_ptr()] = storage.nbytes()
         return saved
 
     with torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved):
@@ -100,9 +100,9 @@ def saved_for_backward(pack: Pack, rows: int) -> int:
             compute_losses(pack, theta, batch, training_noise(pack, step), step)
             for batch in sample_batches(pack, step, rows, longest=True)
         ]
-    kept.pop(theta.untyped_storage().data_ptr(), None)
+    saved_bytes.pop(theta.untyped_storage().data_ptr(), None)
     del sizes
-    return sum(kept.values())
+    return sum(saved_bytes.values())
 
 
 @one_thread()

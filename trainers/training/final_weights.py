@@ -29,15 +29,15 @@ def write_pack_weights(
         return ()
     weights = collect_weights(pack, active.full_state())
     failed_at, stopped_at = active.member_steps("failed_at"), active.member_steps("stopped_at")
-    good = [i for i in range(len(names)) if failed_at[i] < 0 and not pruned_M[i]]
+    finished = [i for i in range(len(names)) if failed_at[i] < 0 and not pruned_M[i]]
 
     def members() -> Iterator[MemberWeights]:
-        for i in good:
+        for i in finished:
             beat()
             mine = {label: pack.layout.views(theta[i : i + 1].cpu()) for label, theta in weights.items()}
-            arrays = {label: {key: value[0].numpy() for key, value in of.items()} for label, of in mine.items()}
+            arrays = {label: {key: value[0].numpy() for key, value in views.items()} for label, views in mine.items()}
             last = int(stopped_at[i]) if stopped_at[i] >= 0 else step
             yield MemberWeights(names[i], pack.members[i], last, arrays)
 
-    files = dict(zip(good, write_weights(folder, members()), strict=True))
+    files = dict(zip(finished, write_weights(folder, members()), strict=True))
     return tuple(map(files.get, range(len(names))))

@@ -145,9 +145,9 @@ class _Run:
         before, ended = len(self.active), ended_members(self.evaluations[-1], self.ends_at_M)
         if ended.any():
             self.active.remove(np.flatnonzero(ended).tolist())
-        if left := len(self.active) < before:
+        if has_left := len(self.active) < before:
             self.past.clear()
-        return left
+        return has_left
 
     def resume(self, snapshot: Snapshot) -> None:
         state = self.active.full_state().restored(snapshot, self.pack)
@@ -228,8 +228,8 @@ class _Run:
         for step in evaluations_left(self.pack, last.step):
             if self.stopped:
                 return
-            kept = self.write_weights_files() if step == steps else ()
-            repeated = replace(last, step=step, final=step == steps, loss_M=last.final_loss_M, weights=kept)
+            files = self.write_weights_files() if step == steps else ()
+            repeated = replace(last, step=step, final=step == steps, loss_M=last.final_loss_M, weights=files)
             self.report(replace(repeated, seconds=self.seconds()))
 
     def report(self, evaluation: Evaluation) -> None:

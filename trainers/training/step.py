@@ -74,10 +74,10 @@ def _forward(
     pack: Pack, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None, record: Recorder | None = None
 ) -> Tensor:
     """Return the logits (M, B, T, V) in the dtype of the weights."""
-    some = next(iter(weights.values()))
-    with computing(pack.training.compute_dtype, some.device.type):
+    first_weight = next(iter(weights.values()))
+    with computing(pack.training.compute_dtype, first_weight.device.type):
         logits = pack.model.logits(weights, batch, noise, pack.form, record)
-    return logits.to(some.dtype)
+    return logits.to(first_weight.dtype)
 
 
 def _task_loss(pack: Pack, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -252,14 +252,14 @@ def _write_buffers(on: Tensor | None, buffers: Sequence[Tensor], updates: Sequen
         _write_active(on, buffer, updated)
 
 
-def _write_active(on: Tensor | None, kept: Tensor, new: Tensor) -> None:
-    """Overwrite `kept` with `new` for members that are `on` (M,); None means all members."""
-    if new is kept:
+def _write_active(on: Tensor | None, buffer: Tensor, new: Tensor) -> None:
+    """Overwrite `buffer` with `new` for members that are `on` (M,); None means all members."""
+    if new is buffer:
         return
     if on is None:
-        kept.copy_(new)
+        buffer.copy_(new)
     else:
-        torch.where(on.reshape(-1, *[1] * (kept.dim() - 1)), new, kept, out=kept)
+        torch.where(on.reshape(-1, *[1] * (buffer.dim() - 1)), new, buffer, out=buffer)
 
 
 def make_learner(

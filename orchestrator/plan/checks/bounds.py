@@ -36,20 +36,20 @@ def _misfit(slot: Slot, below: str, message: str, given: Any, nearest: str | Non
 
 def _wrong_kind(domain: Any, slot: Slot) -> list[Problem]:
     """Return the misfit of a domain that draws values of another type than the field's, or between its choices."""
-    whole = isinstance(domain, IntUniform)
-    said, nearest = "", "choice" if slot.choices is not None else None
-    if whole and not slot.takes(0):
-        said = "draws whole numbers"
-    elif not whole and not slot.takes(0.5):
-        said = "draws numbers that are not whole" if slot.takes(0) else "draws numbers"
+    is_whole = isinstance(domain, IntUniform)
+    message, nearest = "", "choice" if slot.choices is not None else None
+    if is_whole and not slot.takes(0):
+        message = "draws whole numbers"
+    elif not is_whole and not slot.takes(0.5):
+        message = "draws numbers that are not whole" if slot.takes(0) else "draws numbers"
         nearest = nearest or ("int_uniform" if slot.takes(0) else None)
-    elif whole and slot.choices is not None:
+    elif is_whole and slot.choices is not None:
         drawn = range(domain.low, domain.high + 1, domain.step)
         beside = next((value for value in drawn if value not in slot.choices), None)
-        said = "" if beside is None else f"draws {beside}"
+        message = "" if beside is None else f"draws {beside}"
     elif slot.choices is not None:
-        said = "draws any number between its ends"
-    return [_misfit(slot, f".{domain.kind}", said, domain.written()[domain.kind], nearest)] if said else []
+        message = "draws any number between its ends"
+    return [_misfit(slot, f".{domain.kind}", message, domain.written()[domain.kind], nearest)] if message else []
 
 
 def _ends_outside(domain: Any, slot: Slot) -> Iterator[Problem]:
@@ -71,8 +71,8 @@ def _ends_outside(domain: Any, slot: Slot) -> Iterator[Problem]:
             yield _misfit(slot, ".normal[0]", "the mean is out of bounds", domain.mean, nearest)
         else:
             tail = f"{TAIL_DEVIATIONS:.3g} standard deviations {beside} the mean"
-            said = f"draws {way} to {end:g}, {tail}; clip it with {side}:"
-            yield _misfit(slot, ".normal", said, [domain.mean, domain.std], nearest and f"{side}: {nearest}")
+            message = f"draws {way} to {end:g}, {tail}; clip it with {side}:"
+            yield _misfit(slot, ".normal", message, [domain.mean, domain.std], nearest and f"{side}: {nearest}")
 
 
 def _bound_exceeded(slot: Slot, value: float) -> str | None:

@@ -87,13 +87,13 @@ def _section_problems(
         {(problem.key, problem.message, problem.allowed): problem for problem in trainer.single_problems(sections)}
         for sections in (assigned(spec, {**example, **case}) for case in cases)
     ]
-    for problem, said in _join_cases(problems, cases):
+    for problem, suffix in _join_cases(problems, cases):
         if within(problem.key, section):
-            if said and problem.message == "unknown key":
-                said += (
+            if suffix and problem.message == "unknown key":
+                suffix += (
                     f"; values that only one class has belong in its own section: {_example_of_sections(problem.key)}"
                 )
-            yield replace(problem, message=problem.message + said)
+            yield replace(problem, message=problem.message + suffix)
 
 
 def _example_of_sections(key: str) -> str:
@@ -130,8 +130,8 @@ def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings)
         {(misfit.key, misfit.message, misfit.allowed): misfit for misfit in _misfits(spec, key, domain, case)}
         for case in cases
     ]
-    for misfit, said in _join_cases(misfits, cases):
-        findings.report(replace(misfit, message=misfit.message + said), f"space.{key}{misfit.key}")
+    for misfit, suffix in _join_cases(misfits, cases):
+        findings.report(replace(misfit, message=misfit.message + suffix), f"space.{key}{misfit.key}")
         yield key
 
 
@@ -217,10 +217,10 @@ def _uncertain(key: str, findings: Findings) -> bool:
 def _join_cases(by_case: Sequence[Mapping[Any, T]], cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[T, str]]:
     """Yield each problem once, with the first case that has it; without a case if all have it."""
     first: dict[Any, T] = {}
-    for each in by_case:
-        first |= {same: problem for same, problem in each.items() if same not in first}
+    for problems in by_case:
+        first |= {same: problem for same, problem in problems.items() if same not in first}
     for same, problem in first.items():
-        where = [index for index, each in enumerate(by_case) if same in each]
+        where = [index for index, problems in enumerate(by_case) if same in problems]
         yield problem, "" if len(where) == len(cases) else _describe_case(cases[where[0]])
 
 

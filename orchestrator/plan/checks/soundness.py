@@ -187,8 +187,8 @@ def _collect(
     try:
         built = configure(spec, draws)
         if built and spec.direction_is_assumed:
-            said = "is missing, and the metric has none of its own"
-            findings.add("objective.direction", said, allowed="minimize, maximize")
+            message = "is missing, and the metric has none of its own"
+            findings.add("objective.direction", message, allowed="minimize, maximize")
         elif built and isinstance(spec.objective.seeds, ShareAbove) and spec.objective.direction == "minimize":
             findings.add(
                 "objective.seeds", "needs a metric that is maximized", allowed="a quantile, median, mean, max, min"

@@ -38,9 +38,9 @@ def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findi
                 for member in members.values():
                     problems |= dict.fromkeys(trainer.try_out(member, spec.folder))
         except TimeLimitExceeded as error:
-            own = {str(source.root / name) for source in import_for(spec) for name in source.files}
-            place = place_in_user_code(error, own)
+            user_files = {str(source.root / name) for source in import_for(spec) for name in source.files}
+            where = place_in_user_code(error, user_files)
             reason = "it is slow, or a loop in it does not end; the rest was not tried"
-            say(make_console(stderr=True), f"note: {trial}: {error}{place}: {reason}")
+            say(make_console(stderr=True), f"note: {trial}: {error}{where}: {reason}")
     for key, message in problems:
         findings.add(key, message, place=spec.place(key))

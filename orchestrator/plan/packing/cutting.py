@@ -61,14 +61,14 @@ def _fill_room(
     left_rooms = iter(rooms)
     room: float | None = next(left_rooms)
     for key in sorted(members, key=lambda key: -work(key, members[key])):
-        left = members[key]
-        while left:
+        remaining = members[key]
+        while remaining:
             if room is None:
                 return None
-            counts = range(1, min(left, largest[key]) + 1)
+            counts = range(1, min(remaining, largest[key]) + 1)
             if most := bisect_right(counts, room, key=lambda count: work(key, count)):
                 sizes[key].append(most)
-                room, left = room - work(key, most), left - most
+                room, remaining = room - work(key, most), remaining - most
             else:
                 room = next(left_rooms, None)
     return sizes
@@ -90,8 +90,8 @@ def makespan(costs: Iterable[float], workers: int, begun: Iterable[float] = ()) 
 def _remaining_work(begun: Iterable[float], workers: int) -> list[float]:
     """Return the remaining work of every worker in its running packs, in ascending order."""
     loads = [0.0] * workers
-    for left in sorted(begun, reverse=True):
-        heapq.heapreplace(loads, loads[0] + left)
+    for remaining in sorted(begun, reverse=True):
+        heapq.heapreplace(loads, loads[0] + remaining)
     return sorted(loads)
 
 

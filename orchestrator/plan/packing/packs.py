@@ -172,18 +172,20 @@ def recut_packs(
         key: run if max(run) <= largest[key] else split_evenly(sum(run), math.ceil(sum(run) / largest[key]))
         for key, run in sizes.items()
     }
-    left = [share * work(examples[pack.structural_key], len(pack.members)) for pack, share in begun]
+    work_left = [share * work(examples[pack.structural_key], len(pack.members)) for pack, share in begun]
     if even:
-        fitting = end_together(fitting, largest, lambda key, count: work(examples[key], count), max(1, workers), left)
+        fitting = end_together(
+            fitting, largest, lambda key, count: work(examples[key], count), max(1, workers), work_left
+        )
     changed = {key for key in sizes if sorted(fitting[key]) != sorted(sizes[key])}
     if not changed:
         return []
-    kept = [pack for pack in packs if pack.structural_key not in changed]
+    result = [pack for pack in packs if pack.structural_key not in changed]
     for key in changed:
         members = sorted(groups[key], key=lambda member: (configurations[member[0]].number, member[1]))
         steps = next(pack.steps for pack in packs if pack.structural_key == key)
-        kept += [Pack.from_members(key, run, steps) for run in cut(members, fitting[key], largest[key])]
-    return _longest_first(kept, examples, work)
+        result += [Pack.from_members(key, run, steps) for run in cut(members, fitting[key], largest[key])]
+    return _longest_first(result, examples, work)
 
 
 def _longest_first(packs: Iterable[Pack], examples: Mapping[str, Member], work: Work) -> list[Pack]:

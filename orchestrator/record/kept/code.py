@@ -136,15 +136,17 @@ def modules_for_worker(folder: Path, modules: Sequence[Mapping[str, Any]]) -> li
 def import_on_worker(code: Iterable[Mapping[str, Any]]) -> None:
     """Import `modules_for_worker`. Raises OwnCodeError if this machine does not have the same files."""
     for fields in code:
-        wanted = Source.from_recorded(fields)
-        if wanted.module == DATA:  # its tasks compare the hash when they read it
-            load_module(wanted)
+        recorded = Source.from_recorded(fields)
+        if recorded.module == DATA:  # its tasks compare the hash when they read it
+            load_module(recorded)
             continue
-        if wanted.module == PROGRAM:
-            _check_same(program_files(wanted.root, wanted.files), wanted)
+        if recorded.module == PROGRAM:
+            _check_same(program_files(recorded.root, recorded.files), recorded)
             continue
-        known = loaded_module(wanted.module) or find_module(wanted.module, [] if wanted.installed else [wanted.root])
-        load_module(_check_same(known, wanted))
+        known = loaded_module(recorded.module) or find_module(
+            recorded.module, [] if recorded.installed else [recorded.root]
+        )
+        load_module(_check_same(known, recorded))
 
 
 def own_files(code: Iterable[Mapping[str, Any]]) -> frozenset[str]:
@@ -201,10 +203,10 @@ def _find_copy(folder: Path, source: Source) -> Source:
     return _check_same(find_module(source.module, [_copy_path(folder.resolve(), source)]), source)
 
 
-def _check_same(source: Source, wanted: Source) -> Source:
-    if source.sha256 != wanted.sha256:
-        changed = first_few(differing_keys(wanted.files, source.files))
-        raise OwnCodeError(f"{wanted.module} in {source.root} is not the one recorded by this sweep ({changed})")
+def _check_same(source: Source, recorded: Source) -> Source:
+    if source.sha256 != recorded.sha256:
+        changed = first_few(differing_keys(recorded.files, source.files))
+        raise OwnCodeError(f"{recorded.module} in {source.root} is not the one recorded by this sweep ({changed})")
     return source
 
 

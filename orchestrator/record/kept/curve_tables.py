@@ -51,9 +51,9 @@ def make_table_of_rows(
 
 def _plain(kind: Any, values: npt.NDArray[Any]) -> Any:
     """Return the values as Arrow has them, NaN as null; without pa.array, which imports pandas."""
-    there, bits = ~np.isnan(values), None
-    if not there.all():
-        bits = pa.py_buffer(np.packbits(there, bitorder="little"))
+    is_present, bits = ~np.isnan(values), None
+    if not is_present.all():
+        bits = pa.py_buffer(np.packbits(is_present, bitorder="little"))
     return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(np.ascontiguousarray(values))])
 
 

@@ -158,8 +158,8 @@ def read_curves(
 
     # one table, sorted, with the searched values
     frame: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
-    there = set(frame["config_id"].cat.categories)
-    frame["config_id"] = frame["config_id"].cat.set_categories([name for name in order if name in there])
+    present = set(frame["config_id"].cat.categories)
+    frame["config_id"] = frame["config_id"].cat.set_categories([name for name in order if name in present])
     keys = (frame["step"].to_numpy(), frame["seed"].to_numpy(), frame["config_id"].cat.codes.to_numpy())
     return add_searched_values(frame.take(np.lexsort(keys)).reset_index(drop=True), state)
 
@@ -196,11 +196,11 @@ def _measured(state: SweepState, digests: Collection[str], table: Any) -> Any:
     if not lengths_of:
         return table
     metric, length = table.column("metric").combine_chunks(), table.column("length").to_numpy()
-    code, kept = metric.indices.to_numpy(), np.ones(table.num_rows, dtype=bool)
+    code, is_measured = metric.indices.to_numpy(), np.ones(table.num_rows, dtype=bool)
     for index, name in enumerate(metric.dictionary.to_pylist()):
         if name in lengths_of:
-            kept &= (code != index) | np.isin(length, list(lengths_of[name]))
-    return table.filter(pa.array(kept))
+            is_measured &= (code != index) | np.isin(length, list(lengths_of[name]))
+    return table.filter(pa.array(is_measured))
 
 
 def _read_shape(state: SweepState, fields: Mapping[str, Any]) -> tuple[list[Any], ...]:

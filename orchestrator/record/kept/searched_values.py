@@ -63,9 +63,9 @@ def _column(values: list[Any]) -> pd.Series[Any]:
     if all(isinstance(value, bool) for value in values):
         return pd.Series(values, dtype="bool")
     if all(_is_number(value) for value in present):
-        whole = len(present) == len(values) and all(isinstance(value, int) for value in present)
+        is_whole = len(present) == len(values) and all(isinstance(value, int) for value in present)
         numbers = [np.nan if value is ABSENT else value for value in values]
-        return pd.Series(numbers, dtype="int64" if whole else "float64")
+        return pd.Series(numbers, dtype="int64" if is_whole else "float64")
     texts = [None if value is ABSENT else value if isinstance(value, str) else json.dumps(value) for value in values]
     names = list(dict.fromkeys(text for text in texts if text is not None))
     codes = [-1 if text is None else names.index(text) for text in texts]

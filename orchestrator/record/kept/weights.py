@@ -56,27 +56,27 @@ def stored_weights(state: SweepState, configuration: ConfigurationState, seed: i
     if seed not in configuration.members:
         allowed = spans([*configuration.members])
         raise UserError(f"configuration {label(configuration.number)} has no seed {seed}; allowed: {allowed}")
-    kept = kept_weights(state).get((configuration.config_id, seed))
-    if kept is None:
+    file = kept_weights(state).get((configuration.config_id, seed))
+    if file is None:
         raise UserError(_why_not(state, configuration, seed))
     try:
-        if average not in (labels := kept.weights("raw").averages):
+        if average not in (labels := file.weights("raw").averages):
             close = nearest(average, labels)
             message = f"there is no average {average!r}; allowed: {', '.join(labels)}"
             raise UserError(message + (f"; did you mean {close}?" if close else ""))
-        return kept.weights(average)
+        return file.weights(average)
     except WeightsError as error:
         raise DamagedWeights(str(error)) from error
 
 
 def kept_weights(state: SweepState) -> dict[tuple[str, int], Kept]:
     """Return the weights files by (config_id, seed), of the members that have one."""
-    kept = {}
+    files = {}
     for pack in state.packs.values():
         for member, file in zip(pack.members, _named(pack), strict=False):
             if file is not None:
-                kept[member] = Kept(state.folder / WEIGHTS_FOLDER / file["name"], file["sha256"])
-    return kept
+                files[member] = Kept(state.folder / WEIGHTS_FOLDER / file["name"], file["sha256"])
+    return files
 
 
 def as_recorded(files: Iterable[WeightsFile | None]) -> list[dict[str, Any] | None]:

@@ -119,9 +119,9 @@ def make_no_sweep_error(folder: Path) -> NotASweep:
 
     Without such a sweep it says where a relative path or a name was looked for: the command may be typed elsewhere.
     """
-    said = f"holds no sweep: there is no {LEDGER_FILE} in it" if folder.is_dir() else "does not exist"
+    reason = f"holds no sweep: there is no {LEDGER_FILE} in it" if folder.is_dir() else "does not exist"
     if folder.exists() and not folder.is_dir():
-        said = "is a file; a sweep is a folder"
+        reason = "is a file; a sweep is a folder"
     beside = [*sweep_folders(folder.parent), *(sweep_folders(default_storage()) if len(folder.parts) == 1 else [])]
     hint = nearest_name(folder.name, [sweep.name for sweep in beside])
     meant = next((f"; did you mean {sweep}?" for sweep in beside if sweep.name == hint), "")
@@ -129,7 +129,7 @@ def make_no_sweep_error(folder: Path) -> NotASweep:
         here, storage = folder.resolve().parent, default_storage().resolve()
         named = f" or {storage} ({STORAGE_VARIABLE} names another folder)"
         meant = f"; it is not in {here}{named if len(folder.parts) == 1 and storage != here else ''}"
-    return NotASweep(f"{folder} {said}{meant}")
+    return NotASweep(f"{folder} {reason}{meant}")
 
 
 def check_storage(storage: Path) -> None:

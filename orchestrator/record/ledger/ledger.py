@@ -149,10 +149,10 @@ class Ledger:
         with refuse_unwritable(self.path, LedgerError):
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            there, mine = os.fstat(descriptor), os.fstat(self._descriptor)
+            on_disk, opened = os.fstat(descriptor), os.fstat(self._descriptor)
         finally:
             os.close(descriptor)
-        if (there.st_dev, there.st_ino, there.st_size) != (mine.st_dev, mine.st_ino, self._size):
+        if (on_disk.st_dev, on_disk.st_ino, on_disk.st_size) != (opened.st_dev, opened.st_ino, self._size):
             self._broken = "another driver writes this ledger"
             raise TakenLedger(
                 f"{self.path}: it was changed by {self._lock.describe_other_holder()}; one driver is enough, so this "

@@ -85,10 +85,10 @@ def parse_owner(content: bytes) -> Owner | None:
     except (ValueError, TypeError, RecursionError):
         return None
     names, times = (owner.host, owner.user), (owner.started, owner.heartbeat)
-    good = type(owner.pid) is int and 0 < owner.pid < LAST_TIME
-    good = good and all(isinstance(name, str) and name.isprintable() for name in names)
-    good = good and all(type(time) in (int, float) and 0 <= time < LAST_TIME for time in times)
-    return owner if good else None
+    is_valid = type(owner.pid) is int and 0 < owner.pid < LAST_TIME
+    is_valid = is_valid and all(isinstance(name, str) and name.isprintable() for name in names)
+    is_valid = is_valid and all(type(time) in (int, float) and 0 <= time < LAST_TIME for time in times)
+    return owner if is_valid else None
 
 
 def running(folder: Path) -> str | None:

@@ -159,9 +159,9 @@ def _has_text_after_record(torn: bytes) -> bool:
     for end in re.finditer(rb',"sha":"([0-9a-f]{16})"}', torn[:-1]):
         digest.update(torn[read : end.start()])
         read = end.start()
-        whole = digest.copy()
-        whole.update(b"}")
-        if whole.hexdigest()[:16].encode() == end[1]:
+        of_record = digest.copy()
+        of_record.update(b"}")
+        if of_record.hexdigest()[:16].encode() == end[1]:
             return True
     return False
 

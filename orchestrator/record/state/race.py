@@ -186,8 +186,8 @@ class Race:
         self._all_seeds = tuple(specs[-1].get("seeds", ()))
         self._steps = specs[-1].get("training", {}).get("steps", 0)
         self.rungs = tuple(rungs)
-        left = read_rungs(specs)[len(rungs) :] if not rungs or rungs[-1].survivors else ()
-        self.next_rung: Rung | None = next(iter(left), None)
+        remaining = read_rungs(specs)[len(rungs) :] if not rungs or rungs[-1].survivors else ()
+        self.next_rung: Rung | None = next(iter(remaining), None)
         self.rounds: list[Round] = []
         contenders, seeds = tuple(configurations), read_common_seeds(specs)
         for decision in decisions:

@@ -144,8 +144,8 @@ def _pairing(result: Summary) -> dict[str, Any]:
         for number, other_number in combinations(range(len(first)), 2)
         if are_paired(first[number], first[other_number], partial(import_recorded, result.state))
     ]
-    of = {row.config_id: number for number, rows in enumerate(classes.values()) for row in rows}
-    return {"classes": [of[row.config_id] for row in result.rows], "paired": paired}
+    class_of = {row.config_id: number for number, rows in enumerate(classes.values()) for row in rows}
+    return {"classes": [class_of[row.config_id] for row in result.rows], "paired": paired}
 
 
 def _curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _thin(steps: Sequence[int], most: int) -> list[int]:
     if len(steps) <= most:
         return list(steps)
     numbers = np.linspace(len(steps) - 1, 0, most).round().astype(int)
-    return [steps[kept] for kept in sorted(set(numbers.tolist()))]
+    return [steps[index] for index in sorted(set(numbers.tolist()))]
 
 
 def _ends(*numbers: float) -> list[float | None]:

@@ -48,12 +48,12 @@ def compare_named(
         raise UserError(
             f"{first} and {second} are one configuration, {first_side.row.config_id}; name two different ones"
         )
-    asked = [question for (question,) in make_questions([(first_side, second_side)], metric, average, lengths)]
-    if not asked:
+    questions = [question for (question,) in make_questions([(first_side, second_side)], metric, average, lengths)]
+    if not questions:
         raise UserError(
             f"{first} and {second} have no lengths of {metric or first_side.result.objective.metric} in common"
         )
-    comparisons = tuple(compare_sides(first_side, second_side, question, NAMED) for question in asked)
+    comparisons = tuple(compare_sides(first_side, second_side, question, NAMED) for question in questions)
     return NamedComparison(
         first=first_side,
         second=second_side,

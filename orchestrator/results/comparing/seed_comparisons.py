@@ -190,8 +190,8 @@ def _compared(x: Floats, y: Floats, paired: bool, question: Question) -> TwoSamp
     x, y = (count_failed(values, question) for values in (x, y))
     if not paired:
         return compare_groups(x[~np.isnan(x)], y[~np.isnan(y)])
-    kept = ~(np.isnan(x) | np.isnan(y))
-    return compare_pairs(x[kept], y[kept])
+    is_defined = ~(np.isnan(x) | np.isnan(y))
+    return compare_pairs(x[is_defined], y[is_defined])
 
 
 def count_failed(values: Floats, question: Question) -> Floats:

@@ -119,14 +119,16 @@ def compare_sweeps(
     shared = [find_shared(*pair) for pair in pairs]
     configurations, together = list[SeedComparison](), list[SeedComparison]()
     for questions in groups:
-        asked = [number for number, question in enumerate(questions) if question.lengths]
-        compared = [compare_sides(*pairs[number], questions[number], MATCHED, shared[number]) for number in asked]
+        with_lengths = [number for number, question in enumerate(questions) if question.lengths]
+        compared = [
+            compare_sides(*pairs[number], questions[number], MATCHED, shared[number]) for number in with_lengths
+        ]
         configurations += correct_family(compared)
-        common = set.intersection(*(set(questions[number].lengths) for number in asked))
+        common = set.intersection(*(set(questions[number].lengths) for number in with_lengths))
         if common:
-            question = replace(questions[asked[0]], lengths=tuple(sorted(common)))
-            chosen = [pairs[number] for number in asked]
-            together.append(_compare_together(chosen, [shared[number] for number in asked], question, TOGETHER))
+            question = replace(questions[with_lengths[0]], lengths=tuple(sorted(common)))
+            chosen = [pairs[number] for number in with_lengths]
+            together.append(_compare_together(chosen, [shared[number] for number in with_lengths], question, TOGETHER))
     every_length = groups[0][0].lengths if lengths else common_lengths(pairs, groups[0][0].metric)
     by_length = [
         _compare_together(pairs, shared, _question_at(pairs[0], groups[0][0], length), EACH_LENGTH, len(every_length))

@@ -45,18 +45,18 @@ def chosen_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.Da
     best = np.full(len(members), -1)
     best[member[first]] = first
     chosen = best[member[final]]
-    good = chosen >= 0
+    is_chosen = chosen >= 0
     return last.assign(
-        step=np.where(good, step[chosen], last["step"]), value=np.where(good, value[chosen], last["value"])
+        step=np.where(is_chosen, step[chosen], last["step"]), value=np.where(is_chosen, value[chosen], last["value"])
     )
 
 
 def select_steps(curves: pd.DataFrame, steps: pd.DataFrame) -> Mask:
     """Return which rows of `curves` are at the step that `steps` (config_id, seed, step) names for their member."""
     rows = steps[["config_id", "seed", "step"]].itertuples(index=False, name=None)
-    wanted = {(str(name), int(seed)): step for name, seed, step in rows}
+    chosen = {(str(name), int(seed)): step for name, seed, step in rows}
     member, members = _members(curves)
-    step_of = np.array([wanted.get(pair, -1) for pair in members], dtype=np.int64)
+    step_of = np.array([chosen.get(pair, -1) for pair in members], dtype=np.int64)
     return np.asarray(step_of[member] == curves["step"].to_numpy())
 
 

@@ -37,12 +37,12 @@ def length_groups(measured: Measured, objective: Objective, metric: str | None =
     )
 
 
-def parse_lengths(asked: str, known: Collection[int] | None, allowed: str) -> tuple[int, ...]:
+def parse_lengths(text: str, known: Collection[int] | None, allowed: str) -> tuple[int, ...]:
     """Return the lengths given by --lengths, ascending; raises UserError, with `allowed`, for repeated or unknown ones.
 
     If `known` is None, every length is allowed.
     """
-    numbers = read_numbers(asked)
+    numbers = read_numbers(text)
     if not numbers or not (known is None or set(numbers) <= set(known)):
-        raise UserError(f"--lengths {asked!r}: allowed: {allowed}")
+        raise UserError(f"--lengths {text!r}: allowed: {allowed}")
     return tuple(sorted(numbers))

@@ -92,8 +92,8 @@ def lacking_members(
     new, continued = list[Waiting](), list[Waiting]()
     for configuration in (recorded for name, recorded in state.configurations.items() if name in names):
         lacking = [seed for seed in state.planned_seeds(configuration.config_id) if seed not in configuration.members]
-        kept = [seed for seed in lacking if continues_member(state, configuration.config_id, seed)]
-        for waiting, seeds in ((new, [seed for seed in lacking if seed not in kept]), (continued, kept)):
+        continuing = [seed for seed in lacking if continues_member(state, configuration.config_id, seed)]
+        for waiting, seeds in ((new, [seed for seed in lacking if seed not in continuing]), (continued, continuing)):
             if seeds:
                 waiting.append((built.get(configuration.config_id) or as_configuration(configuration), seeds))
     return new, continued

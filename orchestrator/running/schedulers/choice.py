@@ -117,8 +117,8 @@ def open_scheduler(name: str, resources: Resources, start_worker: local.StartWor
     from orchestrator.running.with_ray import session as ray_session
     from orchestrator.running.with_ray import tune as scheduler
 
-    with ray_session.connected(resources.cpus, resources.gpus) as whole:
-        cluster = replace(whole, workers=min(whole.workers, resources.workers or whole.workers))
+    with ray_session.connected(resources.cpus, resources.gpus) as connected:
+        cluster = replace(connected, workers=min(connected.workers, resources.workers or connected.workers))
 
         def run(driver: Driver) -> None:
             need = nodes.needs(resources.cpus, resources.gpus)

@@ -57,8 +57,8 @@ def refuse_small_nodes(need: Mapping[str, float], where: str) -> None:
 
 def has_autoscaler() -> bool:
     """Return whether the cluster has an autoscaler that can start nodes; waits for the first report of a new head."""
-    asked = time.monotonic()
-    while (answer := _read_autoscaler()) is None and time.monotonic() < asked + REPORT_SECONDS:
+    asked_at = time.monotonic()
+    while (answer := _read_autoscaler()) is None and time.monotonic() < asked_at + REPORT_SECONDS:
         time.sleep(0.2)
     return bool(answer)
 
@@ -116,8 +116,8 @@ class NodeMemory:
                 self._asked[name] = task.remote(), self._clock()
         answers = [answer for answer, _ in self._asked.values()]
         ready = ray.wait(answers, num_returns=len(answers), timeout=seconds)[0] if answers else []
-        for name, (answer, asked) in list(self._asked.items()):
-            if answer in ready or self._clock() - asked > ANSWER_SECONDS:
+        for name, (answer, asked_at) in list(self._asked.items()):
+            if answer in ready or self._clock() - asked_at > ANSWER_SECONDS:
                 del self._asked[name]
                 self._known[name] = self._take(answer, ready)
         return [memory for name in names for memory in self._known.get(name, [])]

@@ -60,11 +60,11 @@ def kill_processes(folder: Path) -> None:
     """Kill the processes of the Ray in `folder` until none is left."""
     empty = 0
     for _ in range(PASSES):
-        left = find_processes(folder)
-        empty = 0 if left else empty + 1
+        remaining = find_processes(folder)
+        empty = 0 if remaining else empty + 1
         if empty == 2:  # one that is being started shows no environment for a moment
             return
-        for process in left:
+        for process in remaining:
             with suppress(psutil.Error):
                 process.kill()
         time.sleep(0.05)

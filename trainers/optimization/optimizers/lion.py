@@ -23,8 +23,8 @@ class Lion(Optimizer):
     def update(self, now: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return theta (1 - rate weight_decay) - rate sign(beta1 m + (1 - beta1) gradient); m decays with beta2."""
         dtype, momentum = now.theta.dtype, now.state["momentum"]
-        direction, kept = (
+        direction, momentum_after = (
             momentum * beta.to(dtype) + now.gradient * (1.0 - beta).to(dtype)
             for beta in (now.h["beta1"], now.h["beta2"])
         )
-        return now.decayed_theta().sub_(now.rate.to(dtype) * torch.sign(direction)), {"momentum": kept}
+        return now.decayed_theta().sub_(now.rate.to(dtype) * torch.sign(direction)), {"momentum": momentum_after}

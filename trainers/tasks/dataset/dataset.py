@@ -136,8 +136,11 @@ class Dataset(Task):
         """Return the folder of its files, and the SHA-256 of each by its path there. Raises ConfigError."""
         folder = self.folder
         paths = [(path, folder / path) for path in self.files.values()]
-        files = [(path, whole, file) for path, whole in paths for file in data_files(whole)]
-        return folder, {str(Path(path) / file.relative_to(whole)): file_digest(file) for path, whole, file in files}
+        files = [(path, folder_or_file, file) for path, folder_or_file in paths for file in data_files(folder_or_file)]
+        return folder, {
+            str(Path(path) / file.relative_to(folder_or_file)): file_digest(file)
+            for path, folder_or_file, file in files
+        }
 
     @property
     def has_validation(self) -> bool:

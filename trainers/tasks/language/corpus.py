@@ -69,14 +69,14 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
     candidates = [folder / f"{name}.{ending}" for folder in folders for ending in ("tokens", "txt")]
     present = [path for path in candidates if path.is_file()]
     if not present:
-        there = sorted(
+        prepared = sorted(
             {path.stem for folder in folders for end in ("tokens", "txt") for path in folder.glob(f"*.{end}")}
         )
-        close = nearest(name, there)
+        close = nearest(name, prepared)
         raise CorpusError(
             f"corpus {name!r} is not on this machine: there is no {folders[0] / name}.tokens; "
             "`lengthwise data FILE --fetch` prepares the corpus of the sweep file FILE (this needs a network), and "
-            f"{DATA_VARIABLE} sets another folder; available corpora: {', '.join(there)}"
+            f"{DATA_VARIABLE} sets another folder; available corpora: {', '.join(prepared)}"
             + (f"; did you mean {close}?" if close else "")
         )
     try:
@@ -96,7 +96,7 @@ def write_corpus(
     path: Path, words: Sequence[str], splits: Mapping[str, NDArray[np.integer[Any]]], about: Mapping[str, Any]
 ) -> None:
     """Write a corpus file: the name of every token, the ids of every split, and its source. Raises OSError."""
-    dtype = next(of for of, most in (("<u1", 2**8), ("<u2", 2**16), ("<i4", 2**31)) if len(words) <= most)
+    dtype = next(name for name, most in (("<u1", 2**8), ("<u2", 2**16), ("<i4", 2**31)) if len(words) <= most)
     sizes = {split: len(splits[split]) for split in SPLITS}
     head = {"format": _FORMAT, "dtype": dtype, "splits": sizes, "about": dict(about), "words": list(words)}
     line = json.dumps(head).encode()
@@ -120,11 +120,11 @@ def _opened(name: str, path: Path, sha256: str) -> Corpus:
         ends = np.cumsum([0, *(head["splits"][split] for split in SPLITS)]).tolist()
         splits = dict(zip(SPLITS, pairwise(ends), strict=True))
         corpus = Corpus(name, path, sha256, tuple(head["words"]), splits, len(line), head["dtype"])
-        whole = len(line) + ends[-1] * np.dtype(corpus.dtype).itemsize
+        expected = len(line) + ends[-1] * np.dtype(corpus.dtype).itemsize
     except (ValueError, KeyError, TypeError) as error:
         raise CorpusError(f"{path} is not a corpus: its first line cannot be read ({error})") from error
-    if path.stat().st_size != whole or corpus.dtype not in _TYPES:
-        raise CorpusError(f"{path} is damaged: it should have {whole} bytes; prepare it again")
+    if path.stat().st_size != expected or corpus.dtype not in _TYPES:
+        raise CorpusError(f"{path} is damaged: it should have {expected} bytes; prepare it again")
     return corpus
 
 
@@ -136,5 +136,5 @@ def _bytes() -> tuple[str, ...]:
 def _mapped(path: Path, sha256: str, offset: int, dtype: str, device: torch.device) -> Tensor:
     """Return all ids of a file: memory-mapped on a CPU, copied once to another device."""
     ids = np.memmap(path, dtype=dtype, mode="c", offset=offset)  # never written; torch warns about read-only arrays
-    whole = torch.from_numpy(ids.view(np.int16) if dtype == "<u2" else np.asarray(ids))
-    return whole.to(device)
+    tensor = torch.from_numpy(ids.view(np.int16) if dtype == "<u2" else np.asarray(ids))
+    return tensor.to(device)

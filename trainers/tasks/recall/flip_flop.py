@@ -147,8 +147,8 @@ class FlipFlop(Task):
 
     def _draw(self, draws: Draws, site: int, rows: int, pairs: int, ignored: float) -> Batch:
         """Draw rows (S, rows, 2 * pairs); takes two sites."""
-        kind, each = draws.bits(site, (rows, pairs)), round((1.0 - ignored) * 2**31)
-        instructions = torch.where(kind < each, READ, torch.where(kind < 2 * each, WRITE, IGNORE))
+        kind, share = draws.bits(site, (rows, pairs)), round((1.0 - ignored) * 2**31)
+        instructions = torch.where(kind < share, READ, torch.where(kind < 2 * share, WRITE, IGNORE))
         instructions[..., 0], instructions[..., -1] = WRITE, READ
         return self.batch_of(instructions, draws.bits(site + 1, (rows, pairs)) >> 31)
 

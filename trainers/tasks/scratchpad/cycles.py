@@ -116,7 +116,7 @@ class Cycles(GraphTask):
         """Draw questions of given lengths and labels with answers; takes two sites."""
         most = self.nodes_of(longest)
         nodes_SB = 2 * length_SB if self.nodes is None else torch.full_like(length_SB, self.nodes)
-        length, label, nodes = (of[..., None] for of in (length_SB, label_SB, nodes_SB))
+        length, label, nodes = (tensor[..., None] for tensor in (length_SB, label_SB, nodes_SB))
         node = torch.arange(most, device=length.device)
         second = (node >= length) & (label == 0)
         first = torch.where(second, length, 0)
@@ -150,5 +150,5 @@ class Cycles(GraphTask):
     def _weight(self, stage: int, size: int) -> Fraction:
         """Return the weight of a length at the stage that adds the length `stage`."""
         early, late = (1, 0) if self.forget or self.grow_both else (2, 1)  # later lengths have only one of two labels
-        kept = early if size == stage or (size < stage and not self.forget) else late
-        return Fraction(kept * self.examples(size))
+        weight = early if size == stage or (size < stage and not self.forget) else late
+        return Fraction(weight * self.examples(size))

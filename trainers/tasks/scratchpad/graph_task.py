@@ -84,7 +84,7 @@ def write_answers(
     fields = torch.where(position == 2 * steps + 2, _LABEL, fields)
     number = torch.arange(nodes, device=label.device)
     length = torch.where(number < steps, 2, torch.where(number == steps, _TAIL, 0))
-    states, fields = (of.unfold(-1, _TAIL, 2).clone() for of in (way, fields))
+    states, fields = (tensor.unfold(-1, _TAIL, 2).clone() for tensor in (way, fields))
     used = torch.arange(_TAIL, device=label.device) < length[..., None]
     return Text(*question, torch.where(used, states, PAD), length, None, fields)
 

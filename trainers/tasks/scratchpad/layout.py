@@ -97,7 +97,7 @@ class Tokens:
         field: Tensor | int = NOT_JUDGED,
     ) -> Self:
         """Use the first `count` (S, B, ...) tokens, with ids from `first`; attributes are broadcast to all tokens."""
-        fields = (_tensor(of, token).expand(token.shape) for of in (use, group, state, field))
+        fields = (_tensor(value, token).expand(token.shape) for value in (use, group, state, field))
         ids = first[..., None] + torch.arange(token.shape[-1], device=token.device)
         return cls(token, leading_mask(token.shape[-1], count), ids, *fields)
 
@@ -140,11 +140,11 @@ def masked_rows(text: Text, start: int | None, width: int, *, fix_first_state: b
     """
     begin, length = _begin(text, start)[..., None], text.state_length
     alone = text.question.shape[-1] == 0
-    whole = _states(text, begin.expand(length.shape))
-    first = whole.map_all(lambda of: of[:, :, :1])
+    states = _states(text, begin.expand(length.shape))
+    first = states.map_all(lambda tensor: tensor[:, :, :1])
     if alone and fix_first_state:
         first = replace(first, group=torch.full_like(first.group, 2))
-    copy, after = whole.map_all(lambda of: of[:, :, :-1]), whole.map_all(lambda of: of[:, :, 1:])
+    copy, after = states.map_all(lambda tensor: tensor[:, :, :-1]), states.map_all(lambda tensor: tensor[:, :, 1:])
     copied = after.used.any(dim=-1, keepdim=True) & copy.used
     if alone:
         copied = copied & (after.state > 1)
@@ -159,14 +159,14 @@ def transition_rows(text: Text, start: int | None, width: int, index_SB: Tensor)
 
     The question and the start mark are trained only with the first state. A row without such a state is empty.
     """
-    whole = _states(text, _begin(text, start)[..., None].expand(text.state_length.shape))
-    after = whole.map_all(lambda of: _select_state(of, index_SB))
-    before = whole.map_all(lambda of: _select_state(of, (index_SB - 1).clamp(min=0)))
-    begins, there = (index_SB == 0)[..., None], after.used.any(dim=-1, keepdim=True)
-    before = replace(before, used=before.used & there & ~begins, use=torch.full_like(before.use, COPY))
+    states = _states(text, _begin(text, start)[..., None].expand(text.state_length.shape))
+    after = states.map_all(lambda tensor: _select_state(tensor, index_SB))
+    before = states.map_all(lambda tensor: _select_state(tensor, (index_SB - 1).clamp(min=0)))
+    begins, exists = (index_SB == 0)[..., None], after.used.any(dim=-1, keepdim=True)
+    before = replace(before, used=before.used & exists & ~begins, use=torch.full_like(before.use, COPY))
     after = replace(after, id=after.id + before.used.sum(dim=-1, keepdim=True))
     shared = [
-        replace(part, used=part.used & there, use=torch.where(begins, part.use, COPY)) for part in _shared(text, start)
+        replace(part, used=part.used & exists, use=torch.where(begins, part.use, COPY)) for part in _shared(text, start)
     ]
     return Rows([*shared, before, after], width)
 
@@ -199,13 +199,13 @@ def make_test_batch(
         rows = masked_rows(text, start, widths.masked, fix_first_state=fix_first_state)
         room = widths.shared - given + len(widths.states) * max(widths.states)
     batch = make_batch(rows, loss_on_question=loss_on_question, ids=inductive, groups=inductive)
-    whole = full_rows(text, start, given + room).tokens()
+    tokens = full_rows(text, start, given + room).tokens()
     generated = rows.fill("use", COPY)[..., 1:] == ANSWER
     field, state = (
         torch.where(generated, rows.fill(name, nowhere)[..., 1:], nowhere)
         for name, nowhere in (("field", NOT_JUDGED), ("state", NO_STATE))
     )
-    prompt, answer = whole[..., :given], whole[..., given:]
+    prompt, answer = tokens[..., :given], tokens[..., given:]
     return ScratchpadBatch(**vars(batch), prompt=prompt, answer=answer, field=field, state=state)
 
 

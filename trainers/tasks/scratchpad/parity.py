@@ -90,7 +90,7 @@ class Parity(ScratchpadTask):
         number = torch.arange(places_SBN.shape[-1] + 1, device=length_SB.device)
         count = length_SB[..., None]
         used = number < count
-        places, bits = (torch.nn.functional.pad(of, (0, 1)) for of in (places_SBN, bits_SBN))
+        places, bits = (torch.nn.functional.pad(values, (0, 1)) for values in (places_SBN, bits_SBN))
         bits = torch.where(used, bits, 0)
         parity, places = bits.cumsum(dim=-1) % 2, torch.where(used, places, self.canvas)
         canvas = torch.full_like(places[..., :1], NUMBER["_"]).expand(*places.shape[:-1], self.canvas + 1)

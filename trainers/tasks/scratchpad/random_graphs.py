@@ -34,17 +34,17 @@ def draw_at_distance(draws: Draws, site: int, wanted_SB: Tensor, nodes: int, edg
     pair = find_first_pair(tails, heads, wanted_SB[..., None], nodes, farthest)
     none = nodes * nodes
     places = torch.arange(TRIES, device=pair.device)
-    taken = torch.where(pair < none, places, TRIES).amin(dim=-1)
+    first = torch.where(pair < none, places, TRIES).amin(dim=-1)
     spare = planted_graph(nodes, edges, farthest)
-    of = taken.clamp(max=TRIES - 1)[..., None]
-    fits = (taken < TRIES)[..., None]
-    every = of[..., None].expand(*of.shape, edges)
+    graph = first.clamp(max=TRIES - 1)[..., None]
+    fits = (first < TRIES)[..., None]
+    every = graph[..., None].expand(*graph.shape, edges)
     tails, heads = (
         torch.where(fits, drawn.gather(-2, every)[..., 0, :], constant(fallback, pair.device))
         for drawn, fallback in zip((tails, heads), zip(*spare, strict=True), strict=True)
     )
     stand_in = torch.where(wanted_SB > 0, wanted_SB, nodes - 1)  # from node 0
-    chosen = torch.where(fits[..., 0], pair.gather(-1, of)[..., 0], stand_in)
+    chosen = torch.where(fits[..., 0], pair.gather(-1, graph)[..., 0], stand_in)
     return Graph(tails, heads, torch.full_like(wanted_SB, edges), chosen // nodes, chosen % nodes)
 
 
@@ -62,17 +62,17 @@ def find_first_pair(tails: Tensor, heads: Tensor, wanted: Tensor, nodes: int, fa
     step = step.reshape(*shape[:-1], nodes, nodes) + torch.eye(nodes, device=tails.device)
     wanted = wanted[..., None, None]
     reached = step > 0.0
-    there = reached & (step < 0.0)
+    is_match = reached & (step < 0.0)
     before = torch.eye(nodes, device=tails.device) > 0.0
     for distance in range(1, farthest + 1):
-        there = torch.where(wanted == distance, reached & ~before, there)
+        is_match = torch.where(wanted == distance, reached & ~before, is_match)
         if distance < farthest:
             before, reached = reached, torch.matmul(reached.float(), step) > 0.0
     steps = farthest
     while steps < nodes - 1:
         reached, steps = torch.matmul(reached.float(), reached.float()) > 0.0, 2 * steps
-    there = torch.where(wanted == 0, ~reached, there).flatten(-2)
-    return torch.where(there, torch.arange(nodes * nodes, device=tails.device), nodes * nodes).amin(dim=-1)
+    is_match = torch.where(wanted == 0, ~reached, is_match).flatten(-2)
+    return torch.where(is_match, torch.arange(nodes * nodes, device=tails.device), nodes * nodes).amin(dim=-1)
 
 
 def planted_graph(nodes: int, edges: int, farthest: int) -> tuple[tuple[int, int], ...]:

@@ -90,8 +90,8 @@ class RandomSpaceAddition(Sums):
         """Return the text of given numbers, at random places and with random filler."""
         rows, cells = numbers.count.shape[1], 2 * self.canvas + 1
         order = draws.bits(site, (rows, cells)).argsort(dim=-1, stable=True).argsort(dim=-1)
-        taken = order < 2 * numbers.count[..., None] + 1
-        places = torch.where(taken, torch.arange(cells, device=taken.device), cells).sort(dim=-1).values
+        is_used = order < 2 * numbers.count[..., None] + 1
+        places = torch.where(is_used, torch.arange(cells, device=is_used.device), cells).sort(dim=-1).values
         if self.scratchpad == NONE:
             question = make_question(numbers, places)
             return sum_alone(question, numbers, numbers.count + numbers.longer, longest)
@@ -131,19 +131,19 @@ def make_states(numbers: Operands, place_SBC: Tensor, initial_SBA: Tensor, longe
     """
     question = make_question(numbers, place_SBC)
     shared = torch.cat([question, initial_SBA], dim=-1)
-    many, count = longest + 1, numbers.count[..., None]
-    at = torch.arange(many, device=count.device)
+    total, count = longest + 1, numbers.count[..., None]
+    at = torch.arange(total, device=count.device)
     over = at >= count  # the carry has become a digit: `[-1]_[place of +]_`
     first, second = (
-        torch.where(over, TOKEN["_"], TOKEN["0"] + torch.nn.functional.pad(digits, (0, 1))[..., :many])[..., None]
+        torch.where(over, TOKEN["_"], TOKEN["0"] + torch.nn.functional.pad(digits, (0, 1))[..., :total])[..., None]
         for digits in (numbers.first, numbers.second)
     )
     places = (torch.gather(place_SBC, -1, (end - at).clamp(min=0)) for end in (count - 1, 2 * count))
     place_a, place_b = (TOKEN["0"] + torch.stack([position // 10, position % 10], dim=-1) for position in places)
     place_a = torch.where(over[..., None], written("-1", place_a), place_a)
-    carry = TOKEN["0"] + numbers.carry[..., :many, None]
+    carry = TOKEN["0"] + numbers.carry[..., :total, None]
     opening, closing, c, r = (written(mark, first) for mark in "[]cr")
-    window = windows(numbers.total, initial_SBA, many)
+    window = windows(numbers.total, initial_SBA, total)
     last = at == count + numbers.longer[..., None] - 1
     mark = torch.where(last, TOKEN[END], TOKEN[MARK])[..., None]
     parts = (opening, place_a, closing, first, opening, place_b, closing, second, c, carry, r, window, mark)

@@ -259,11 +259,11 @@ class ScratchpadTask(Task):
 
     def answer_mask(self, text: Tensor) -> Tensor:
         """Return which tokens of texts (..., G) are the answer: the last state, with the end mark; none without it."""
-        is_end, place = text == self.token(self.end), torch.arange(text.shape[-1], device=text.device)
+        is_end, index = text == self.token(self.end), torch.arange(text.shape[-1], device=text.device)
         is_mark = (text == self.token(self.mark)) & (is_end.cumsum(dim=-1) == 0)
-        last_mark = torch.where(is_mark, place, -1).amax(dim=-1, keepdim=True)
-        end = torch.where(is_end, place, -1).amax(dim=-1, keepdim=True)  # the only one: pads follow
-        return (place > last_mark) & (place <= end)
+        last_mark = torch.where(is_mark, index, -1).amax(dim=-1, keepdim=True)
+        end = torch.where(is_end, index, -1).amax(dim=-1, keepdim=True)  # the only one: pads follow
+        return (index > last_mark) & (index <= end)
 
     def _generate(
         self,

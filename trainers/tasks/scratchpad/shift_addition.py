@@ -92,16 +92,16 @@ def make_question(numbers: Operands, filler_SBF: Tensor) -> Tensor:
 
 def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
     """Return the states of numbers of at most `longest` digits; the first one begins with the question."""
-    canvas, many = numbers.canvas, longest + 2
+    canvas, total = numbers.canvas, longest + 2
     count, third = numbers.count[..., None], filler_SBF[..., 2 * canvas :]
     first, second = _padded(numbers, filler_SBF)
     initial = torch.cat([written(STOP, third), third], dim=-1)
     window = torch.cat([initial[..., None, :], windows(numbers.total, initial, longest + 1)], dim=-2)
     carry = TOKEN["0"] + torch.nn.functional.pad(numbers.carry[..., : longest + 1], (1, 0))[..., None]
     parts = (
-        _rotated(first, many),
+        _rotated(first, total),
         written("+", carry),
-        _rotated(second, many),
+        _rotated(second, total),
         written("=", carry),
         window,
         written("|", carry),
@@ -112,7 +112,7 @@ def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
     width = states.shape[-1]
     tail = torch.cat([carry, window, written(END, carry)], dim=-1).roll(1, dims=-2)  # of the previous state
     tail = torch.nn.functional.pad(tail, (0, width - tail.shape[-1]), value=TOKEN[PAD])
-    at = torch.arange(many, device=count.device)
+    at = torch.arange(total, device=count.device)
     length = torch.where(at <= count, width, torch.where(at == count + 1, canvas + 3, 0))
     texts = torch.where((at <= count)[..., None], states, tail)
     inside = torch.arange(width, device=count.device) < length[..., None]
@@ -141,12 +141,12 @@ def _padded(numbers: Operands, filler_SBF: Tensor) -> tuple[Tensor, Tensor]:
     return padded[0], padded[1]
 
 
-def _rotated(number_SBA: Tensor, many: int) -> Tensor:
+def _rotated(number_SBA: Tensor, count: int) -> Tensor:
     """Return a number rotated right by 0, 1, ... many - 1 tokens, (S, B, many, A)."""
     width = number_SBA.shape[-1]
-    turns = -(-(many - 1) // width)
+    turns = -(-(count - 1) // width)
     repeated = torch.cat([number_SBA] * (turns + 1), dim=-1)
-    return repeated.unfold(-1, width, 1)[..., turns * width - many + 1 :, :].flip(2)
+    return repeated.unfold(-1, width, 1)[..., turns * width - count + 1 :, :].flip(2)
 
 
 def _fields(canvas: int) -> tuple[tuple[int, ...], ...]:

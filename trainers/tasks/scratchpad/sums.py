@@ -137,11 +137,11 @@ class Sums(ScratchpadTask):
 
         The filler behind it was invented by the model.
         """
-        last, place = super().answer_mask(text), torch.arange(text.shape[-1], device=text.device)
+        last, index = super().answer_mask(text), torch.arange(text.shape[-1], device=text.device)
         if self.scratchpad == NONE:
             return last
-        end = torch.where(text == TOKEN[END], place, -1).amax(dim=-1, keepdim=True)
-        last = last & (place >= end - self.canvas - 2) & (place < end)
+        end = torch.where(text == TOKEN[END], index, -1).amax(dim=-1, keepdim=True)
+        last = last & (index >= end - self.canvas - 2) & (index < end)
         stop = last & (text == TOKEN[STOP])
         return last & (stop.cumsum(dim=-1) - stop.long() == 0)
 
@@ -149,7 +149,7 @@ class Sums(ScratchpadTask):
         """Return whether the end mark is at its place, and the canvas + 2 tokens before it start with sum and `$`."""
         end = (answer_MBG == TOKEN[END]).long().argmax(dim=-1, keepdim=True)
         last = end - torch.arange(self.canvas + 2, 0, -1, device=end.device)
-        written, answer = (torch.gather(of, -1, last) for of in (written_MBG, answer_MBG))
+        written, answer = (torch.gather(tokens, -1, last) for tokens in (written_MBG, answer_MBG))
         stop = answer == TOKEN[STOP]
         number = stop.cumsum(dim=-1) - stop.long() == 0  # the digits, and the first `$`
         ends = torch.gather(written_MBG, -1, end)[..., 0] == TOKEN[END]
