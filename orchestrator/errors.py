@@ -151,7 +151,7 @@ class DamagedWeights(LengthwiseError):  # noqa: N818
     exit_code = 2
 
     def __str__(self) -> str:
-        """Say how to have it again, too."""
+        """Append recovery instructions."""
         return f"{super().__str__()}; put a copy of the file back, or train the configuration again in a new sweep"
 
 

@@ -111,7 +111,7 @@ def _sized_fields(cls: type[Any]) -> list[Any]:
 
 
 def _has_defaults(kind: str, name: str) -> bool:
-    """Whether a class can be built without settings."""
+    """Return whether a class can be built without settings."""
     try:
         registry.build(kind, {"name": name})
     except ConfigError:
@@ -235,7 +235,7 @@ def _step_problems(member: MemberConfig) -> Iterator[str]:
 
 
 def _mixes_members(pack: Pack, state: State) -> bool:
-    """Whether initial weights, loss or gradient of a member alone differ from those in its pack by more than rounding.
+    """Return whether initial weights, loss or gradient of a member alone and in its pack differ beyond rounding.
 
     Both are computed in the dtype of the weights, with the weights of `state`. Optimizer updates are not compared,
     because AdamW amplifies gradients that are only rounding errors, such as that of the key bias.

@@ -24,7 +24,7 @@ BEGIN, LOOK, CONTINUE, EXPORT, MAINTENANCE = PANELS = ("begin", "look", "continu
 
 
 def _choose_storage(ctx: typer.Context, storage: str | None) -> str | None:
-    """Look for sweeps in this storage for the rest of the command."""
+    """Set the storage folder for the rest of the command."""
     if storage is not None:
         ctx.with_resource(chosen_storage(storage))
     return storage

@@ -258,7 +258,7 @@ def _files_of(root: Path, top: str) -> Iterator[Path]:
 
 
 def _is_namespace(root: Path, top: str) -> bool:
-    """Whether importing `top` from `root` gives a namespace package, as it does if no other module has the name."""
+    """Return whether `top` imported from `root` is a namespace package, as if no other module has the name."""
     if not (root / top).is_dir() or top in sys.stdlib_module_names:
         return False
     module_spec = PathFinder.find_spec(top)
@@ -290,7 +290,7 @@ def _installed_folders() -> tuple[str, ...]:
 
 
 def is_installed(path: Path | str) -> bool:
-    """Whether a path is in a folder of installed packages, of this environment or of another one."""
+    """Return whether a path is in a folder of installed packages, of this environment or of another one."""
     text = f"{path}{os.sep}"
     among = any(f"{os.sep}{name}{os.sep}" in text for name in ("site-packages", "dist-packages"))
     return among or text.startswith(_installed_folders())

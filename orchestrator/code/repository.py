@@ -55,7 +55,7 @@ class Repository:
 
 
 def looks_secret(name: str) -> bool:
-    """Whether the last part of a path is a usual name of a file with credentials."""
+    """Return whether the last part of a path is a usual name of a file with credentials."""
     last = name.rpartition("/")[2].lower()
     patterns = CREDENTIAL_MODULES if last.endswith(".py") else CREDENTIALS
     is_test = fnmatch.fnmatchcase(last, "test_*.py")

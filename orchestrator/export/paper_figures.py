@@ -92,7 +92,7 @@ def caption(result: Summary, labels: Mapping[str, str]) -> str:
 
 
 def _move_legend_out(axes: Axes, figure: Figure) -> None:
-    """Put the legend below the axes, where it hides no line."""
+    """Draw the legend below the axes, where it hides no line."""
     legend = axes.get_legend()
     assert legend is not None
     texts = [text.get_text() for text in legend.get_texts()]

@@ -29,7 +29,7 @@ class DriverLock:
         self._store, self._file, self._started, self._beaten = store, folder / NUMBER_FILE, time.time(), 0.0
 
     def acquire(self, *, locked: bool = True) -> None:
-        """Become the driver, after waiting for the heartbeat of the last one; raises SweepLocked naming it.
+        """Acquire the lock once the heartbeat of its last holder has expired; raises SweepLocked naming the holder.
 
         locked: whether the caller holds the lock of the local folder, so that no other process drives from it.
         """

@@ -95,7 +95,7 @@ def any_inner(distribution: BaseDistribution) -> Any:
 
 
 def _one_minus(value: float) -> float:
-    """1 - value in decimal: 1 - 0.9999 is 0.0001 and not 9.999999999998899e-05."""
+    """Return 1 - value in decimal: 1 - 0.9999 is 0.0001 and not 9.999999999998899e-05."""
     return float(1 - Decimal(repr(value)))
 
 

@@ -94,7 +94,7 @@ def _changes_not_added(changes: Sequence[tuple[str, object, object]]) -> list[tu
 
 
 def _is_addition(key: str, old: Any, new: Any) -> bool:
-    """Whether the new value keeps everything of the old one."""
+    """Return whether the new value keeps everything of the old one."""
     if key == "search.configurations":
         return old is not None and new is not None and bool(new > old)
     if key == "seeds" or (key.startswith("space.") and key.endswith(".grid")):

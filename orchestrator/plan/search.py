@@ -120,7 +120,7 @@ def _draw_places(points: Sequence[Mapping[str, Any]], count: int, known: Mapping
 
 
 def _is_at(values: Mapping[str, Any], point: Mapping[str, Any]) -> bool:
-    """Whether a configuration may be at a grid point; keys whose condition fails are not among its values."""
+    """Return whether a configuration may be at a grid point; keys whose condition fails are not among its values."""
     return all(value_key(values[key]) == value_key(value) for key, value in point.items() if key in values)
 
 

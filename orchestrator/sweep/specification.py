@@ -98,7 +98,7 @@ def refuse_fixed(overrides: Sequence[str], allowed: str) -> None:
 
 
 def is_earlier(spec: SweepSpec, state: SweepState) -> bool:
-    """Whether `spec` computes what the sweep did before it was extended, and not what it does now."""
+    """Return whether `spec` is that of the sweep before it was extended."""
     if not differences(recorded_spec(state), spec):
         return False
     return any(not differences(recorded_spec(state, version), spec) for version in range(len(state.specs) - 1))

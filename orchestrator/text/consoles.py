@@ -49,7 +49,7 @@ class LenientOutput(io.FileIO):
     lost = False  # whether standard output could not be written
 
     def write(self, data: Any, /) -> int:
-        """Write; from the first failure on, to /dev/null."""
+        """Write a text; after a first failure write to /dev/null."""
         try:
             return super().write(data)
         except OSError as error:

@@ -44,7 +44,7 @@ class Publisher:
             self._process = start_child("orchestrator.tracking.publisher_process", theirs.fileno())
 
     def follow(self, folder: Path, tracking: Tracking) -> None:
-        """Let it publish the running sweep in `folder` after new scores."""
+        """Request that the running sweep in `folder` is published after new scores."""
         self._folder = folder
         self._send(folder=str(folder), uri=tracking.uri or "", experiment=tracking.experiment or "")
 
@@ -57,11 +57,11 @@ class Publisher:
         return refusals
 
     def begin_end(self) -> None:
-        """Let it publish the sweep, which has ended, for the last time."""
+        """Request the last publication of a sweep that has ended."""
         self._send()
 
     def send_files(self) -> None:
-        """Let it send the files of the report, which have been written; comes after `begin_end`."""
+        """Request that the written files of the report are sent; call `begin_end` first."""
         self._send()
 
     def wait(self, seconds: float = LONGEST_SECONDS) -> Attempt:

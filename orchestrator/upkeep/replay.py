@@ -54,7 +54,7 @@ class Replay:
             raise _EndedEarly
 
     def progress(self, progress: Progress) -> None:
-        """Nobody looks."""
+        """Ignore progress."""
 
     def notice(self, text: str) -> None:
         """Keep a sentence for the user."""

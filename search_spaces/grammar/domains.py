@@ -257,7 +257,7 @@ SYNTAX = ", ".join(f"{{{kind.kind}: {kind.syntax}}}" for kind in KINDS.values())
 
 
 def is_number(value: Any, *, whole: bool = False) -> bool:
-    """Whether a value is an int or (unless `whole`) a float; a bool is neither."""
+    """Return whether a value is an int or (unless `whole`) a float; a bool is neither."""
     return isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
 
 

@@ -245,7 +245,7 @@ def _fill_objective(data: dict[str, Any]) -> bool:
 
 
 def _varies_labels(data: dict[str, Any], averages: str, labels: list[str]) -> bool:
-    """Whether configurations may have other weight averages than these; `averages` is the key that names them."""
+    """Return whether configurations may have other weight averages than these; `averages` is their key."""
     listed = lookup(data, "search.listed")
     tables = [data.get("space"), *(listed if isinstance(listed, list) else ())]
     keys = [str(key) for table in tables if isinstance(table, dict) for key in table]

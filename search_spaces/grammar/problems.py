@@ -136,7 +136,7 @@ def above(address: str) -> Iterator[str]:
 
 
 def within(address: str, ancestor: str) -> bool:
-    """Whether an address is `ancestor` or inside it."""
+    """Return whether an address is `ancestor` or inside it."""
     return address.startswith(ancestor) and (len(address) == len(ancestor) or address[len(ancestor)] in ".[")
 
 
@@ -216,7 +216,7 @@ class Findings:
             self._partly_doubtful.update(above(address))
 
     def doubts(self, address: str) -> bool:
-        """Whether the value at an address, or a part of it, is doubtful."""
+        """Return whether the value at an address, or a part of it, is doubtful."""
         return self._doubted_above(address) or address in self._partly_doubtful
 
     def mark_anchor(self, address: str) -> None:
@@ -224,7 +224,7 @@ class Findings:
         self._anchors.update((address, *above(address)))
 
     def holds_anchor(self, address: str) -> bool:
-        """Whether the value at an address, or a part of it, has an anchor."""
+        """Return whether the value at an address, or a part of it, has an anchor."""
         return address in self._anchors
 
     def _doubted_above(self, address: str) -> bool:

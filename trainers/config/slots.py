@@ -28,7 +28,7 @@ class Slot:
         return check_value(self.cls, self.item, value)[1]
 
     def takes(self, value: Any) -> bool:
-        """Whether the field accepts values of this type, ignoring bounds and choices."""
+        """Return whether the field accepts values of this type, ignoring bounds and choices."""
         try:
             convert_value(type_hints(self.cls)[self.item.name], value)
         except ValueError:

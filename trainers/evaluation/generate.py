@@ -289,5 +289,5 @@ def _logits_at(logits_MBTV: Tensor, position_MB: Tensor) -> Tensor:
 
 
 def _all_ended(active_MB: Tensor) -> bool:
-    """Whether all rows have ended; False on a GPU, where the host would have to wait."""
+    """Return whether all rows have ended; False on a GPU, where the host would have to wait."""
     return active_MB.device.type == "cpu" and not bool(active_MB.any())

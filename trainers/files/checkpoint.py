@@ -57,7 +57,7 @@ class Checkpoints:
         return self.every_steps is not None or self.every_seconds is not None
 
     def is_due(self, step: int) -> bool:
-        """Whether a checkpoint should be written after `step` steps."""
+        """Return whether a checkpoint should be written after `step` steps."""
         by_steps = self.every_steps is not None and step - self._last_step >= self.every_steps
         by_time = self.every_seconds is not None and time.monotonic() - self._last_time >= self.every_seconds
         return step > self._last_step and (by_steps or by_time)

@@ -47,7 +47,7 @@ def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 def is_count(value: Any) -> bool:
-    """Whether a value of a header is a whole number from 0 to 2^63 - 1."""
+    """Return whether a value of a header is a whole number from 0 to 2^63 - 1."""
     return type(value) is int and 0 <= value < 2**63
 
 

@@ -93,7 +93,7 @@ def elements_per_row(task: Task, staged: bool = False) -> int | None:
 
 
 def same_batches(some: Sequence[Batch], others: Sequence[Batch]) -> bool:
-    """Whether batches have the same types and the same values, bit by bit."""
+    """Return whether batches have the same types and the same values, bit by bit."""
     if [type(batch) for batch in some] != [type(batch) for batch in others]:
         return False
     values = [[value for batch in batches for value in vars(batch).values()] for batches in (some, others)]

@@ -35,7 +35,7 @@ def fuse(draws: bool = True) -> None:
 
 
 def is_enabled(seeds: Tensor) -> bool:
-    """Whether draws with these seeds are fused: only on a GPU; a compiled program fuses its own draws."""
+    """Return whether draws with these seeds are fused: only on a GPU; a compiled program fuses its own draws."""
     return outcome.enabled and seeds.device.type == "cuda" and not torch.compiler.is_compiling()
 
 

@@ -58,7 +58,7 @@ outcome = _Outcome()  # a plain object, because torch's compiler traces `is_avai
 
 
 def is_available() -> bool:
-    """Whether numbers are drawn in C; the first call compiles or loads the library.
+    """Return whether numbers are drawn in C; the first call compiles or loads the library.
 
     Nothing is loaded while torch compiles a program, because its compiler could not trace that.
     """
@@ -189,7 +189,7 @@ def _load_checked(path: Path) -> ctypes.CDLL:
 
 
 def _computes_known_answers(library: ctypes.CDLL) -> bool:
-    """Whether the library computes the known words, a known permutation and a known order."""
+    """Return whether the library computes the known words, a known permutation and a known order."""
     out, scratch = (ctypes.c_int64 * 4)(), (ctypes.c_int64 * 32)()
     for block, site, step, stream, seed, expected in _KNOWN:
         key, at = (ctypes.c_int64 * 1)(seed), (ctypes.c_int64 * 1)(step)

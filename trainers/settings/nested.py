@@ -17,7 +17,7 @@ class Named(NamedTuple):
 
 
 def is_nested(item: Field[Any]) -> bool:
-    """Whether a field holds settings rather than a plain value."""
+    """Return whether a field holds settings rather than a plain value."""
     return item.metadata["kind"] is not None
 
 

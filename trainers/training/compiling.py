@@ -41,7 +41,7 @@ _POLL_SECONDS = 0.1  # between attempts to take a lock that another process hold
 
 
 def should_compile(member: MemberConfig, device: str = "cpu") -> bool:
-    """Whether the step is compiled: as configured, or from the estimated time of one member, never of its pack.
+    """Return whether the step is compiled: as configured, or from the estimated time of one member, never of its pack.
 
     `compile: auto` compiles only on a CPU.
     """
@@ -54,7 +54,7 @@ def should_compile(member: MemberConfig, device: str = "cpu") -> bool:
 
 
 def should_fuse_draws(member: MemberConfig, device: str) -> bool:
-    """Whether random numbers are drawn by fused kernels, which must be compiled first."""
+    """Return whether random numbers are drawn by fused kernels, which must be compiled first."""
     return device == "cuda" and rough_seconds(member) >= FUSE_FROM_SECONDS
 
 
@@ -157,7 +157,7 @@ def compile_once(key: str, waiting: Callable[[], None]) -> Iterator[None]:
 
 @functools.cache
 def _vectors_work() -> bool:
-    """Whether the C++ compiler supports AVX-512, so that torch need not test each instruction set."""
+    """Return whether the C++ compiler supports AVX-512, so that torch need not test each instruction set."""
     if platform.machine() != "x86_64" or platform.system() != "Linux":
         return False
     try:

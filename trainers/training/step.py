@@ -237,7 +237,7 @@ def _sum_entries(theta: Tensor, state: Sequence[Tensor]) -> Tensor:
 
 
 def _all_known_alive(alive_M: Tensor) -> bool:
-    """Whether it is known without waiting for a GPU that all members are alive."""
+    """Return whether it is known without waiting for a GPU that all members are alive."""
     return not torch.compiler.is_compiling() and alive_M.device.type == "cpu" and bool(alive_M.all())
 
 

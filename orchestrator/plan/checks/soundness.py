@@ -213,7 +213,7 @@ def _unmeasured_by_first(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str
 
 
 def _can_be_built(spec: SweepSpec, findings: Findings) -> bool:
-    """Whether the problems of a file leave its configurations as the user meant them."""
+    """Return whether the problems of a file leave its configurations as the user meant them."""
     unknown = [*SECTIONS, "space", "search.listed", *(["search.sampler"] if spec.search.listed else [])]
     points = prod(len(domain.values) for domain in spec.space.values() if isinstance(domain, Grid))
     return points <= MAX_GRID_POINTS and not any(map(findings.doubts, unknown))

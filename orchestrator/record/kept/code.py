@@ -107,7 +107,7 @@ def find_program(state: SweepState) -> Path | None:
 
 
 def use_recorded_files(spec: SweepSpec | None) -> None:
-    """Let `spec` find the files of its program and its data if it was read from the recorded copy in a sweep folder.
+    """Set where `spec` looks for its program and data if it was read from the recorded copy in a sweep folder.
 
     Raises OwnCodeError if the recorded copies are damaged.
     """

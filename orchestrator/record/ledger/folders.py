@@ -33,7 +33,7 @@ _chosen = ""  # the storage that a command was given by --storage
 
 
 def inside_ray_job() -> bool:
-    """Whether this process was started by `ray job submit`; its working folder is then a temporary copy."""
+    """Return whether this process was started by `ray job submit`; its working folder is then a temporary copy."""
     return "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
 
 
@@ -110,7 +110,7 @@ def is_name(named: str | Path) -> bool:
 
 
 def has_ledger(folder: Path) -> bool:
-    """Whether the folder has an entry with the name of the ledger, valid or not; False if it cannot be read."""
+    """Return whether the folder has an entry with the name of the ledger, valid or not; False if it cannot be read."""
     return _file_mode(folder / LEDGER_FILE) != 0
 
 

@@ -163,7 +163,7 @@ class SweepLock:
         return "another process" if self._other is None else self._other.describe(time.time())
 
     def _look(self) -> None:
-        """Remember an owner that is somebody else and alive."""
+        """Store an owner that is alive and not this process."""
         owner = read_owner(self.folder)
         if owner is not None and not owner.is_this_process and owner.is_alive:
             self._other = owner

@@ -141,7 +141,7 @@ def earlier_states(state: SweepState, pack: PackState) -> list[list[tuple[str, s
 
 
 def has_checkpoint(state: SweepState, pack: PackState) -> bool:
-    """Whether a pack, or for all of its members an earlier pack, has a checkpoint in a folder of this machine."""
+    """Return whether a pack, or an earlier pack for each of its members, has a checkpoint on this machine."""
     current = [(str(state.folder / "checkpoints" / pack.pack_id), *member) for member in pack.members]
     return any(
         all(any(Path(folder).glob("step-*.ckpt")) for folder, _, _ in members)
@@ -150,7 +150,7 @@ def has_checkpoint(state: SweepState, pack: PackState) -> bool:
 
 
 def continues_member(state: SweepState, config_id: str, seed: int) -> bool:
-    """Whether the sweep that this one continues, if it continues one, has trained this member."""
+    """Return whether the sweep that this one continues, if it continues one, has trained this member."""
     return _continued_states(state, [(config_id, seed)]) is not None
 
 

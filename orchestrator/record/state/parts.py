@@ -68,7 +68,7 @@ class ConfigurationState:
         return math.isfinite(self.score) or 2 * self.seeds_failed < len(self.members)
 
     def take_score(self, score: float | None, seeds_failed: int) -> None:
-        """Take its score, unless it has one."""
+        """Set its score, unless it has one."""
         if not self.finished:
             self.finished, self.score, self.seeds_failed = True, score, seeds_failed
 
@@ -149,7 +149,7 @@ class PackState:
         return total
 
     def take_evaluation(self, step: int, fields: dict[str, Any]) -> None:
-        """Take the fields of an evaluation at a step."""
+        """Apply an `evaluation` record."""
         self.evaluations[step] = fields
         self.seconds = max(self.seconds, fields["seconds"])
         self.step = max(self.step, step)
@@ -170,7 +170,7 @@ class PackState:
                 member.status = "running"
 
     def end(self, status: Status, error: str | None, seconds: float) -> None:
-        """Take the end of the pack: complete, or failed with an error."""
+        """Apply a `pack_end` record: complete, or failed with an error."""
         self.status, self.error = status, error
         self.seconds = max(self.seconds, seconds)
         for member in self._unpruned():
@@ -178,7 +178,7 @@ class PackState:
             member.status = "failed" if status == "failed" or member.failed_at is not None else "complete"
 
     def reopen(self) -> None:
-        """Take back that the pack was given up; members that were pruned since have not failed by it."""
+        """Undo that the pack was given up; members that were pruned since do not count as failed."""
         self.status, self.error = "running" if self.evaluations else "planned", None
         self.attempts, self.traces = [], []
         for (name, _), member in zip(self.members, self.states, strict=True):

@@ -154,7 +154,7 @@ def retract_empty_decision(
     configurations: Mapping[str, ConfigurationState],
     packs: Iterable[PackState],
 ) -> None:
-    """Take back the last decision if nobody survived it, because packs had died; it is then decided again.
+    """Undo the last decision if no configuration survived it because packs had died; it is decided again.
 
     Packs that a rung had ended go on.
     """

@@ -105,7 +105,7 @@ def take_recut(
 def continue_pack(
     pack: PackState, earlier: Sequence[str] | None, short: PackState | None, rungs: Sequence[RungDecision]
 ) -> None:
-    """Let a new pack continue as `short` would have, from the checkpoints of `earlier`, if any."""
+    """Make a new pack continue as `short` would have, from the checkpoints of `earlier`, if any."""
     for rung in rungs:  # also packs that died before their first evaluation, and are tried again
         pack.prune(rung.pruned, rung.step)
     if earlier and short is not None:

@@ -133,7 +133,7 @@ class SweepState:
         return (*shared, *sorted(self.more_seeds.get(config_id, frozenset()).difference(shared)))
 
     def has_all_seeds(self, configuration: ConfigurationState) -> bool:
-        """Whether the packs with all seeds that are planned for a configuration have ended, and it was not pruned.
+        """Return whether the packs of all planned seeds of a configuration have ended, and it was not pruned.
 
         A seed may fail long before its pack ends.
         """
@@ -205,7 +205,7 @@ class SweepState:
         self.packs[pack_id] = PackState(pack_id, members, states, fields["steps"], fields["structural_key"])
 
     def _recut(self, record: Record) -> None:
-        """Put other packs in the place of packs that no worker has begun, or of one that ran out of memory."""
+        """Replace packs that no worker has begun, or one that ran out of memory, by other packs."""
         try:
             new, short = recuts.take_recut(self.packs, self.recuts, record.fields)
         except ValueError as error:
@@ -268,13 +268,13 @@ class SweepState:
             self.published_at.append(uri)
 
     def _extend(self, record: Record) -> None:
-        """Take the new specification; configurations that get more seeds are scored again."""
+        """Apply an `extend` record; configurations that get more seeds are scored again."""
         self._add_seeds(record, record.fields.get("seeds", {}), record.fields["spec"])
         self._resume(record)
         self.asked = record.fields.get("asked")
 
     def _race(self, record: Record) -> None:
-        """Take the decision of a round; its survivors are scored again with their next seeds."""
+        """Apply a `race` record: survivors get their next seeds and are scored again."""
         try:
             decision = races.add_decision(self.decisions, self.specs, record.fields)
         except ValueError as error:
@@ -282,7 +282,7 @@ class SweepState:
         self._add_seeds(record, dict.fromkeys(decision.survivors, decision.next))
 
     def _rung(self, record: Record) -> None:
-        """Take the decision at a rung; configurations that are pruned have no score."""
+        """Apply a `rung` record; configurations that are pruned have no score."""
         try:
             decision = races.add_rung(self.rungs, self.specs, self.configurations, record.fields)
         except ValueError as error:

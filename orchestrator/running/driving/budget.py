@@ -122,6 +122,6 @@ def _option(key: str, used: float, most: float) -> str:
 
 
 def _steps_left(pause_at: int | None, pack: PackState) -> int:
-    """Member-steps that a pack trains until it ends, or pauses at a rung; none of one that has ended."""
+    """Return the member-steps of a pack until it ends or pauses at a rung; 0 if it has ended."""
     until = pack.steps if pause_at is None else max(pause_at, pack.step)
     return 0 if pack.has_ended else pack.member_steps(until) - pack.member_steps(pack.step)

@@ -116,11 +116,11 @@ class SweepDriver:
                     return None
 
     def all_handed_out(self) -> bool:
-        """Whether nothing is left to plan or to queue, or nothing more fits into the budget."""
+        """Return whether nothing is left to plan or to queue, or nothing more fits into the budget."""
         return self._situation().is_done
 
     def tick(self) -> None:
-        """Give the display a chance to be redrawn."""
+        """Redraw the display if it is due."""
         self._tick(self)
 
     def resized(self, workers: int, memory: float | None = None) -> None:

@@ -65,7 +65,7 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let the block finish before a signal takes effect."""
+        """Delay signals until the block has finished."""
         self._held += 1
         came_before = self.signal
         try:

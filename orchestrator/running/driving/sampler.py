@@ -107,7 +107,7 @@ def as_configuration(recorded: ConfigurationState) -> Configuration:
 
 
 def is_finished(spec: SweepSpec, state: SweepState) -> bool:
-    """Whether every configuration of the sweep is drawn, scored or pruned, all packs ended, and no round follows."""
+    """Return whether all configurations are drawn and scored or pruned, all packs ended, and no round follows."""
     drawn = len(state.draws) == search.total(spec)
     scored = all(configuration.is_done for configuration in state.configurations.values())
     ended = all(pack.has_ended for pack in state.packs.values())  # also those of pruned configurations

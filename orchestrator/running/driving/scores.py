@@ -66,7 +66,7 @@ class Scores:
             self._members.setdefault(name, {})[int(seed)] = float(score)
 
     def _score_final_curves(self, pack_id: str, final: Evaluation) -> Iterable[tuple[str, int, float]]:
-        """(config_id, seed, score) of every member, as `score_members` has them of the same curves."""
+        """Return (config_id, seed, score) of every member, as `score_members` does for the same curves."""
         objective = self._objective
         a, k = final.averages.index(objective.average), final.metrics.index(objective.metric)
         places = [final.lengths.index(length) for length in sorted(objective.lengths)]

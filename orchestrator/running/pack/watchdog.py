@@ -120,7 +120,7 @@ class LocalWatchdog:
 
 
 def _in_debugger(frame: FrameType | None) -> bool:
-    """Whether a frame was called by a debugger, as at a breakpoint."""
+    """Return whether a frame was called by a debugger, as at a breakpoint."""
     while frame is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] in DEBUGGERS:
             return True

@@ -76,7 +76,7 @@ def find_processes(folder: Path) -> list[psutil.Process]:
 
 
 def _has_mark(process: psutil.Process, folder: str) -> bool:
-    """Whether it is marked; Ray's agents write their names over their environment, but their logs are in the folder."""
+    """Return whether a process is marked, or has logs in the folder: Ray's agents overwrite their environment."""
     try:
         if process.environ().get(MARK) == folder:
             return process.pid != os.getpid()
@@ -87,7 +87,7 @@ def _has_mark(process: psutil.Process, folder: str) -> bool:
 
 
 def main(folder: Path) -> None:
-    """Be the guardian of a folder."""
+    """Kill the Ray processes of a folder once the pipe from the driver closes."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends with its driver and not before
     sys.stdin.buffer.read()

@@ -113,7 +113,7 @@ class PackSearcher(_Unsaved, Searcher):
         Path(checkpoint_path).write_text("null")
 
     def restore(self, checkpoint_path: str) -> None:
-        """Nothing to restore."""
+        """Restore nothing."""
 
 
 class Recorder(_Unsaved, TrialProgressCallback):
@@ -203,7 +203,7 @@ _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def is_lost_node(error: BaseException | None) -> bool:
-    """Whether a worker was lost with its node, by what Ray says; it says something else of one that was killed alone.
+    """Return whether Ray reports that a worker was lost with its node, not killed alone.
 
     Where a whole machine is gone at once, Ray only knows that the worker cannot be reached.
     """

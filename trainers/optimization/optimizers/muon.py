@@ -47,7 +47,7 @@ class Muon(AdamW):
         return now.layout.flat(weights), {"m": now.layout.flat(m), "v": state["v"]}
 
     def takes(self, parameter: Parameter) -> bool:
-        """Whether Muon updates this parameter."""
+        """Return whether Muon updates this parameter."""
         is_hidden = parameter.hidden if self.matrices is None else parameter.name in self.matrices
         return is_hidden and len(parameter.shape) == 2
 
