@@ -246,6 +246,7 @@ def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     its effect with the other searched keys, except those of weight averages, held fixed, in standard deviations of
     ranks.
     """
+    # The searched values and the median over seeds of every configuration.
     key, arm = str(claim.key), arms[0]
     drawn = {name: dict(members.state.configurations[name].values) for name in arm.config_ids}
     if not any(key in values for values in drawn.values()):
@@ -259,6 +260,8 @@ def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     rule = claim.arms[arm.name]
     metrics = () if rule.minus or rule.over else rule.metric or claim.metric
     by_name = {name: members.median_over_seeds(seeds.get(name, {}).values(), metrics) for name in arm.rests}
+
+    # The effect with other keys held fixed, or the correlation of this key alone.
     if claim.hold_others:
         averages = {k for values in drawn.values() for k in values if ".averages." in k and k != key}
         drawn = {name: {k: v for k, v in values.items() if k not in averages} for name, values in drawn.items()}

@@ -68,6 +68,7 @@ def read_arms(claim: Claim, members: Members) -> dict[str, ArmValues]:
 
 
 def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmValues:
+    # The configurations of the arm, and the values of other searched keys by which two arms are paired.
     arm = claim.arms[name]
     config_ids = members.find_configurations(arm.where)
     averages = arm.average or claim.average
@@ -80,6 +81,8 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
             f"sweep {members.name}: configurations of {name} differ only in the arms' own keys; "
             "name one value of each key in `where`"
         )
+
+    # Values of every unit at every length, and which of them learned the task or are at an end of the metric.
     metrics, lengths = arm.metric or claim.metric, claim.lengths if arm.lengths is None else arm.lengths
     table = _by_unit(_read_members(members, config_ids, metrics, average, lengths, claim.evaluation), rests)
     learned = pd.Series(True, index=table.index)
@@ -88,6 +91,8 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
         rule = claim.learned
         at = (rule.metric, rule.average or average, rule.lengths, claim.evaluation)
         learned = passes(rule, _reduce(_by_unit(_read_members(members, config_ids, *at), rests), rule.reduce))
+
+    # Relative to another arm: minus it at every length, or over it after the lengths are reduced to a value.
     if arm.minus is not None:
         other = _read_arm(claim, arm.minus, members, keys)
         learned &= _align(other, other.learned, table.index, fill=False)

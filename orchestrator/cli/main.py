@@ -227,6 +227,8 @@ def run(
     replaced = options.with_uri(overrides, tracking_uri, notify)
     reading = read_sweep(file, replaced, name, imports or ())
     storage = storage or default_storage()
+
+    # A folder that holds another sweep is refused before torch is imported.
     early = None if reading.findings.problems else reading.spec
     if (
         early is not None and not resume_begun and "." not in early.objective.metric
@@ -235,6 +237,8 @@ def run(
 
         with suppress(SpecChanged):  # said below, unless the difference is a mistake
             refuse_existing(early, storage / early.name)  # before torch is imported
+
+    # Start child processes, which import while this process checks the file, then run or resume the sweep.
     with ExitStack() as opens:
         children = None
         if early is not None and not (storage / early.name).exists():  # else it is refused
@@ -244,6 +248,8 @@ def run(
         from orchestrator.running.schedulers.choice import refuse_workers
 
         refuse_workers(spec.resources.scheduler, workers)
+
+        # A sweep that has begun is resumed if that was asked for.
         if resume_begun:
             from orchestrator.mirror.fetch import fetch_sweep
 

@@ -117,11 +117,14 @@ def delete(
     """
     from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 
+    # Refuse options that contradict one another.
     for option, is_given in {"--mlflow": mlflow, "--tracking-uri": tracking_uri is not None}.items():
         if checkpoints and is_given:
             raise UserError(f"--checkpoints deletes checkpoints alone; leave out {option}")
     if tracking_uri is not None and not mlflow:
         raise UserError("--tracking-uri says where runs are deleted; give --mlflow too")
+
+    # Say what would be deleted, and ask.
     planned = plan_deletion(folder, checkpoints_only=checkpoints)
     say(console, planned.sentence)
     if not yes:
@@ -131,6 +134,8 @@ def delete(
             )
         if not typer.confirm("Delete them?" if checkpoints else "Delete it?"):
             raise UserError(f"{folder}: nothing was deleted")
+
+    # Delete runs in MLflow first: their addresses are in the ledger.
     deleted = dict[str, int]()
 
     def delete_its_runs() -> None:

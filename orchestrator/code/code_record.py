@@ -57,10 +57,13 @@ def recorded_folders(states: Sequence[Mapping[str, Any]]) -> list[Path]:
 
 def record_code(trees: Sequence[Repository], modules: Sequence[Source]) -> CodeRecord:
     """Record the code of this process. Raises OwnCodeError if a module was edited after its import."""
+    # Copies of the modules of the user.
     copies = {}
     for module in modules:
         for name in module.files if not module.installed else ():
             copies[f"{copy_folder(module.sha256)}/{name}"] = _read_unchanged(module, name)
+
+    # Files imported from every repository, with its commit and its uncommitted changes; no credentials, no large files.
     recorded = {module.root / name for module in modules for name in module.files}
     imported = _imported_files([tree.root for tree in trees], recorded)
     folders = []
@@ -90,6 +93,8 @@ def record_code(trees: Sequence[Repository], modules: Sequence[Source]) -> CodeR
             "files": table,
             "not_copied": not_copied,
         })  # fmt: skip
+
+    # The record is named by the digest of its content.
     fields: dict[str, Any] = {
         "version": version("lengthwise"),
         "root": str(HERE),

@@ -124,6 +124,8 @@ class RepositoryReader:
         environment: dict[str, Any] = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
         excluded = [f":(exclude,icase,glob)**/{pattern}" for pattern in CREDENTIALS] if command is DIFF else []
+
+        # Start git; its messages go to a file.
         with ExitStack() as opened:
             try:
                 messages = opened.enter_context(TemporaryFile())  # git would wait for a reader of a full pipe
@@ -140,6 +142,8 @@ class RepositoryReader:
                     self._processes.append(process)
             except OSError as error:
                 return _Output(problem=f"git cannot be run: {error.strerror}")
+
+            # Read its output, and keep as much as will be recorded.
             timeout = threading.Timer(TIMEOUT_SECONDS, process.kill)
             timeout.start()
             opened.callback(timeout.cancel)
@@ -152,6 +156,8 @@ class RepositoryReader:
                     size += len(part)
             messages.seek(0)
             lines = messages.read(2**16).decode(errors="replace").strip().splitlines()
+
+        # A signal means that time was up.
         if process.returncode < 0 or (process.returncode and not lines):
             return _Output(problem=f"git {command[0]} took longer than {TIMEOUT_SECONDS:g} s")
         if process.returncode:

@@ -85,6 +85,8 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
             ledger = opened.enter_context(open_ledger())
         session = Session(ledger=ledger, console=console, interrupts=interrupts, notice=Notice(notify))
         notice, why = session.notice, ""
+
+        # Run the block; what stops it is recorded and becomes the outcome.
         with last_words(f"interrupted; continue with: {command('resume', ledger.folder)}"):
             try:
                 yield session
@@ -108,6 +110,8 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
                     record_interruption(ledger, state, why)
                 reason = f" for lack of space: {full}" if full else f": {memory}"
                 session.outcome = _interrupted(state, console, reason)
+
+        # Copy what is missing to the address, then send the notice.
         ledger.close()  # which copies missing files to the address
         if ledger.problem is not None:
             session.say(ledger.problem)

@@ -32,6 +32,7 @@ def export(
     exist (unless `force`) and for what the sweep does not have, SweepFileError for a wrong labels file; then nothing is
     written.
     """
+    # Refuse options that do not fit together before anything is read.
     if not any((best, weights, latex, figures, curves)):
         every = "--best, --weights, --latex, --figures, --curves"
         raise UserError(f"nothing to export; give one or more of {every}")
@@ -47,6 +48,8 @@ def export(
         ("curves", curves, ".csv"),
     ):
         check_ending(option, path, ending)
+
+    # Everything is made in memory first: `files` has what will be written.
     state = SweepState.load(folder)
     result = summary(state)
     files: dict[Path, Callable[[], bytes]] = {}
@@ -58,6 +61,7 @@ def export(
         files[path] = lambda: encoded
         lines.extend([f"wrote {path}", *notes])
 
+    # Make each kind of file that was asked for, with lines on how to use it.
     own_names = {}
     if labels:
         from orchestrator.export.labels import read_labels
@@ -93,6 +97,8 @@ def export(
         paths += tensor_files
         lines += [f"wrote {counted(len(tensor_files), 'file')} of weights to {weights}; this loads one in plain torch:"]
         lines += LOADER.format(path=str(next(iter(tensor_files)))).splitlines()
+
+    # Write them all, unless one of them exists.
     below_best = {parent for path in paths for parent in path.parents if best and best.parent in parent.parents}
     check_targets(paths, force=force, new_folders=(weights, to, *below_best))
     for path, read in files.items():

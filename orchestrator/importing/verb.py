@@ -110,6 +110,7 @@ def import_rows(
     Raises UserError for anything in the rows that cannot be used, SweepFileError for the name, SweepExists when the
     folder holds a sweep already, all before anything is written.
     """
+    # Check the rows: metrics, members and the lengths that are judged.
     results = check_rows(rows, columns=columns, seed_column=seed_column, step=step)
     metric, average = next(iter(judging.directions)), _judged_average(results, judging)
     members = group_members(results, metric, average, missing)
@@ -117,6 +118,8 @@ def import_rows(
     if unknown := [metric for metric in judging.directions if metric not in results.metrics]:
         known = ", ".join(results.metrics)
         raise UserError(f"--metric {unknown[0]}: {results.source} has no such metric; it has: {known}")
+
+    # The first record of the ledger, as a run would write it, with the source of the rows.
     objective = {
         "metric": metric,
         "average": average,
@@ -134,6 +137,8 @@ def import_rows(
             IMPORTED: {"source": results.source, "sha256": results.sha256, "rows": len(results.rows)},
         },
     }
+
+    # Write the sweep; a folder that could not be finished is removed.
     configurations, folder = _configurations(results, members, judging), storage / spec.name
     fetch_sweep(folder)
     with create_ledger(folder, first) as ledger, Interrupts() as interrupts:

@@ -55,12 +55,16 @@ def configure(
     for number, values in draws:
         drawn = {key.split(".")[0] for key in values}
         shared = {name: section for name, section in fixed.items() if name not in drawn}
+
+        # Build the member; problems are located in the sweep file, once for all draws.
         try:
             member = trainer.build({**assigned(spec, values), **shared}, recorded=spec.is_recorded)
         except ConfigError as error:
             for problem in _locate_problems(spec, values, error):
                 problems.setdefault((problem.where, problem.key), problem)
             continue
+
+        # Refuse what takes too much memory, or cannot start.
         large = trainer.too_large(member)
         too_large = [_problem(spec, excess.key, excess.message, allowed=excess.allowed) for excess in large]
         unstarted = _start_problems(spec, member, values)
@@ -68,6 +72,8 @@ def configure(
             problems.setdefault((problem.where, problem.key), problem)
         if too_large:
             continue  # counting its lengths may already take minutes
+
+        # Record the configuration; one with values that were drawn before is a duplicate.
         fixed |= {name: getattr(member, name) for name in trainer.sections if name not in drawn}
         resolved = {key: value for key, value in member.to_dict().items() if key != "seed"}
         duplicate_of = names.get(member.config_id)

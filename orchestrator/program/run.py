@@ -149,6 +149,8 @@ class _Run:
         self.start_step = self.reports.completed
         config = self.folder / "config.json"
         config.write_text(json.dumps(self.member.config, indent=1), encoding="utf-8")
+
+        # The words of the command, with their values filled in.
         root, copy = self._code_folders()
         values = Values(
             config=self.member.config,
@@ -163,6 +165,8 @@ class _Run:
         if words[0] != (first := self.member.program.words[0]) and os.access(root / first, os.X_OK):
             Path(words[0]).chmod(0o755)  # a copy has lost it
         words[0] = shutil.which(words[0], path=search_path()) or words[0]
+
+        # Start it, and follow its reports until it ends.
         environment = self._environment(reports, config, copy)
         process = start(
             words,

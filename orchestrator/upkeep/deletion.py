@@ -84,6 +84,8 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
         raise UserError(f"{link} is a link to {link.readlink()}; delete the checkpoints there")
     if not has_ledger(folder):
         raise make_no_sweep_error(folder)
+
+    # The files of the folder, and the objects at its address.
     entries = {entry.relative_to(folder).as_posix(): entry for entry in sorted(_entries(folder))}
     address = address_of(folder)
     stored = Store(address).sizes() if address is not None else {}
@@ -96,6 +98,8 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
         objects=tuple(size for name, size in stored.items() if _is_deleted(name, checkpoints_only)),
         checkpoints_only=checkpoints_only,
     )
+
+    # Without checkpoints nothing can continue from them.
     if checkpoints_only:
         if not planned.entries + planned.objects:
             raise UserError(f"{folder}: has no checkpoints")
@@ -105,6 +109,8 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
         state = SweepState.load(folder)
     except LengthwiseError:  # a damaged sweep can be deleted, too
         return planned
+
+    # Other sweeps that are related to this one, and what they lose.
     this_sweep = relative(folder)
     alike = [
         relative

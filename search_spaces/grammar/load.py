@@ -155,6 +155,8 @@ def _parse(
         message = f"is a claims file, not a sweep file; judge its claims with: lengthwise claims {findings.source}"
         findings.add("", message, place=Place(findings.source))
         return Reading(None, findings)
+
+    # Options of the command line change the data before it is checked.
     overridden = [apply_override(text, data, findings) for text in overrides]
     if name is not None:
         if name != data.get("name"):
@@ -166,6 +168,8 @@ def _parse(
         if isinstance(written, list) and module not in written:
             findings.places[child("imports", len(written))] = Place(f"--import {module}")
             data["imports"] = written = [*written, module]
+
+    # Write out short forms, and fill in what can be inferred.
     _read_program(data, findings)
     for section in ("task", "evaluation", "objective", "search"):
         _expand_lengths(data.get(section), section, findings)
@@ -175,6 +179,8 @@ def _parse(
     for section, value in sections.items():
         _check_step_names(value, section, findings)
     assumed = _fill_objective(data)
+
+    # Build the specification, and check sections against one another.
     written = data.get("space", ABSENT)
     space = parse_space(written, sections, findings)
     unused: dict[str, Any] = {section: {} for section in ENGINE_SECTIONS if section not in sections}
@@ -182,6 +188,8 @@ def _parse(
     check_across(data, space, [key for key in overridden if key], findings)
     note_random_search(spec.search, findings)
     note_unread_search(spec.search, findings)
+
+    # Values that were replaced are doubtful: no later check reports them.
     lost = [key for key in written if key not in space] if isinstance(written, dict) else []
     wholly = ["space"] if written is not ABSENT and not isinstance(written, dict) else []
     for address in [*mended, *wholly, *lost, *(child("space", key) for key in lost)]:

@@ -221,12 +221,16 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
     if not equals or not key or not key.isprintable():
         findings.add("", "an override is written dotted.key=value", given=text, place=place)
         return None
+
+    # Read the value as YAML.
     of_value = Findings(findings.source)
     value = read_yaml(_without_comment(written), of_value, address=key, place=place)
     for problem in of_value.problems:
         findings.report(problem, place=place)
     if of_value.problems:
         return None
+
+    # Find the mapping that holds the key, and make those that are missing.
     steps = ["space", key.removeprefix("space.")] if key.startswith("space.") else key.split(".")
     if "" in steps or len(steps) > MAX_DEPTH:
         findings.add("", "an override is written dotted.key=value", given=text, place=place)
@@ -241,6 +245,8 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
             return None
         findings.places.setdefault(".".join(steps[: depth + 1]), place)
         target = below
+
+    # Remove a key of the space, or set the value.
     if steps[0] == "space" and len(steps) == 2 and value is None:
         if target.pop(steps[1], ABSENT) is ABSENT:
             findings.add(key, "is not in the space, so it cannot be taken out", place=place)

@@ -193,12 +193,15 @@ class MemberConfig(Settings):
             return ()
 
     def _problems_between(self) -> Iterator[Problem]:
+        # Training against its own steps and the loss of the task.
         for problem in self.training.schedule.step_problems(self.training.steps):
             yield problem.under("training.schedule")
         for name in ("label_smoothing", "z_loss") if self.task.has_own_loss else ():
             if (given := getattr(self.training, name)) is not None:
                 message = f"the task {self.task.name} has a loss of its own"
                 yield Problem(key=f"training.{name}", given=given, message=message, allowed="null")
+
+        # What the model can do: the task, token groups, compilation, bfloat16.
         for problem in self.model.task_problems(self.task):
             yield problem.under("model")
         if self.task.has_groups and not self.model.supports_groups:
@@ -211,6 +214,8 @@ class MemberConfig(Settings):
         if self.training.compute_dtype != "float32" and not self.model.supports_bfloat16:
             given, message = self.training.compute_dtype, f"{self.model.name} supports only float32"
             yield Problem(key="training.compute_dtype", given=given, message=message, allowed="float32")
+
+        # Metrics of task, model and evaluation: known directions, distinct names.
         for name, direction in {**self.task.metrics, **self.model.metrics}.items():
             if direction not in DIRECTIONS:
                 message = f"the better direction of the metric {name} is {direction!r}"
@@ -222,6 +227,8 @@ class MemberConfig(Settings):
         for label, metric in self.evaluation.added.items():
             for problem in self._metric_problems(label, metric):
                 yield problem.under(label).under("evaluation.metrics")
+
+        # Lengths: of batches, criteria, stages and evaluations.
         averages, curriculum = self.training.averages, self.training.curriculum
         if self.training.one_length_per_batch:
             yield from self._one_length_problems()

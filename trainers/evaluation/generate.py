@@ -108,11 +108,15 @@ def _write_states(
     logits = reader.begin()
     tokens, counts = list[Tensor](), list[Tensor]()
     all_rows = torch.ones(m, b, dtype=torch.bool, device=prompt_MBP.device)
+
+    # Tokens between the prompt and the first state.
     for number in range(lead):
         tokens.append(choose(logits, number))
         counts.append(all_rows)
         logits = reader.append(tokens[-1])
         reader.forward.beat()
+
+    # State by state, until no row has written a mark.
     state = torch.cat([prompt_MBP[..., shared:], prompt_MBP.new_full((m, b, width - begun), decoding.pad)], dim=-1)
     length, active = torch.full_like(all_rows, begun, dtype=torch.int64), all_rows
     for number in range(states):
@@ -135,6 +139,8 @@ def _write_states(
         active = marked
         if _all_ended(active):
             break
+
+    # Tokens of active rows without the gaps that ended states have left.
     longest = shared - given + states * width
     places = packed_places(torch.stack(counts, dim=-1), longest)
     return compact(torch.stack(tokens, dim=-1), places, longest, decoding.pad)

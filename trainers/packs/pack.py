@@ -33,6 +33,8 @@ class Pack:
         keys = {member.structural_key for member in members}
         if len(keys) != 1:
             raise PackError(f"a pack needs members of one structural key; {len(members)} members have {len(keys)}")
+
+        # What all members share.
         first = members[0]
         self.device = device
         self.task, self.model, self.schedule = first.task, first.model, first.training.schedule
@@ -47,6 +49,8 @@ class Pack:
         self.layout = ParameterLayout(self.model.parameters(self.task))
         self.decay_mask = self.layout.decay_mask(device)
         self.least = self.layout.least(device, self.dtype)
+
+        # What may differ, as columns (M, 1): of training, optimizer, loss and dropout.
         self._seed(members)
         self.h = self._columns([member.training for member in members])
         betas = torch.tensor([member.training.betas for member in members], dtype=torch.float64, device=device)
@@ -58,6 +62,8 @@ class Pack:
         rates = self._columns([member.model for member in members]).get("dropout")
         dropping = rates is not None and any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
         self.drops = rates[:, 0] if rates is not None and dropping else None
+
+        # Weight averages; those with the same source share its buffers.
         self.averages = tuple(first.training.averages[label] for label in self.labels)
         sources = [tuple(member.training.averages[label].source for member in members) for label in self.labels]
         distinct = list(dict.fromkeys(sources))

@@ -189,6 +189,8 @@ class _Run:
         self.beat("evaluate")
         if lost := pop_warning():
             self.reporter.notice(lost)
+
+        # Measure metrics and the mean loss since the last evaluation.
         active, pack, state = self.active, self.active.pack, self.active.state
         validation = validate(pack, state, self.beat_if_due)
         metrics, values = evaluate(pack, state, self.history(), self.beat_if_due)
@@ -196,11 +198,15 @@ class _Run:
         loss = np.where(steps > 0, state.loss_sum.cpu().numpy() / np.maximum(steps, 1), np.nan)
         state.loss_sum.zero_()
         state.loss_steps.zero_()
+
+        # Stop members, or let them go on to the next stage of the curriculum.
         stage = state.stage.cpu().numpy().copy()
         if validation is not None:
             stops = members_to_stop(pack, validation, stage)
             active.assign("stopped_at", np.where(stops, self.done, state.stopped_at.cpu().numpy()))
             active.assign("stage", next_stages(pack, validation, stage))
+
+        # Report active members with the last values of finished ones.
         final = self.done == pack.training.steps
         self.report(
             Evaluation(

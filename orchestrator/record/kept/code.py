@@ -60,6 +60,8 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[S
     sources, notes, problems = list[Source](), list[str](), list[str]()
     again = f"{command('resume', state.folder)}{' --retry-failed' if state.deaths else ''} --accept-code-change"
     accept = f"accept it, which is recorded: {again}"
+
+    # Find every module again; one that is missing or changed is a problem, unless changes are accepted.
     for fields in state.modules:
         then = Source.from_recorded(fields)
         if then.module == DATA:
@@ -80,12 +82,16 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[S
             notes.append(f"{change}; training continues with it")
             problems += [] if accept_change else [f"{change}; {undo}{accept}"]
         sources.append(now)
+
+    # The version of lengthwise, and the user's repositories.
     if versions := version_change(state.codes):
         notes.append("this sweep was last trained with lengthwise {}; it resumes with {}".format(*versions))
     if state.codes and (changes := changed_code(state.codes[-1])):
         change = first_few(changes, most=10)
         notes.append(f"{change}; training continues with the code as it is now")
         problems += [] if accept_change else [f"{change}; undo the change{_describe_commits(state)}, or {accept}"]
+
+    # Only code that this user trusts is imported.
     if problems:
         raise OwnCodeError("\n".join(problems))
     code = [source for source in sources if source.module != DATA and not _is_loaded(source)]

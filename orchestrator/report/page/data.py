@@ -154,6 +154,7 @@ def _curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     First the seeds at the judged evaluation: metric, average, configuration, seed, length. Then q25, median and q75:
     metric, average, judged evaluation and steps, configuration, quartile, length. NaN is a missing number.
     """
+    # What is shown: metrics, averages, and so many steps that the page stays small.
     objective, row_numbers = result.objective, {row.config_id: row_number for row_number, row in enumerate(result.rows)}
     shown = curves[curves["metric"].isin(result.headline) & curves["config_id"].isin(row_numbers)]
     metrics = [name for name in result.headline if name in result.metrics]
@@ -168,6 +169,8 @@ def _curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     chosen = shown[select_steps(shown, choose_evaluations(shown, objective))] if len(shown) else shown
     evaluations = [chosen, *(shown[shown["step"] == step] for step in steps)]
     bands_by_evaluation = [make_bands(evaluation, objective, directions) for evaluation in evaluations]
+
+    # One table of seeds and one of quartiles for every metric and average, NaN where a value is missing.
     of_seeds, of_bands = list[Floats](), list[Floats]()
     for metric in metrics:
         known = {int(length): column for column, length in enumerate(lengths[metric])}
@@ -185,6 +188,8 @@ def _curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
                             seeds_CSL[row_number, number, at] = band.seeds[seed]
             of_seeds.append(seeds_CSL)
             of_bands.append(bands_ECQL)
+
+    # The medians of the judged evaluation tell whether an axis is logarithmic.
     medians = {
         name: np.concatenate(
             [bands_ECQL[0, :, 1].ravel() for bands_ECQL in of_bands[number * len(averages) :][: len(averages)]]

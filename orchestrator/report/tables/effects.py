@@ -93,6 +93,7 @@ def effect_lines(result: Summary) -> list[EffectLine]:
 
 def effect_notes(result: Summary) -> list[str]:
     """Return what n counts, how to read the effects, and why numbers are missing."""
+    # What the table shows, and what n counts.
     rises = "worse" if result.objective.direction == "minimize" else "better"
     effects = [effect for outcome in outcomes(result) for effect in outcome.effects]
     unit, why = result.design.unit, result.design.dependence
@@ -101,6 +102,8 @@ def effect_notes(result: Summary) -> list[str]:
         f"that it rises with the hyperparameter, which is {rises}. An interval that contains 0 is inconclusive.",
         f"n counts {unit}, and no interval or test is given: {why}." if why else UNITS[result.design.kind],
     ]
+
+    # How many intervals exclude 0 by chance, and what could not be compared.
     if number := sum(1 for _ in shown_intervals(effects)):
         shown = f"{number} intervals of effects are" if number > 1 else "1 interval of effects is"
         notes.append(
@@ -109,6 +112,8 @@ def effect_notes(result: Summary) -> list[str]:
         )
     if not effects_at_test_lengths(result):
         notes.append("There are no test lengths that all configurations were evaluated at.")
+
+    # How each kind of number is made.
     if any(effect.differences for effect in effects):
         notes.append(
             f"Difference from the first value: the median over {unit} of the outcome at one value minus that at the "

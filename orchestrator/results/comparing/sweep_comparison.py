@@ -111,12 +111,15 @@ def compare_sweeps(
     taken over the seeds that all of them have. Raises UserError for sweeps without a common configuration that has
     ended in both, and for a metric, average or length that a configuration lacks.
     """
+    # Match configurations, and ask the same questions of each pair.
     matching = _match_configurations(first, second)
     pairs = matching.pairs
     groups = make_questions(pairs, metric, average, lengths)
     if not groups:
         raise UserError(f"{first.folder} and {second.folder}: the configurations that both have share no lengths")
     shared = [find_shared(*pair) for pair in pairs]
+
+    # Each pair by itself, corrected for their number, and all pairs together at common lengths.
     configurations, together = list[SeedComparison](), list[SeedComparison]()
     for questions in groups:
         with_lengths = [number for number, question in enumerate(questions) if question.lengths]
@@ -129,6 +132,8 @@ def compare_sweeps(
             question = replace(questions[with_lengths[0]], lengths=tuple(sorted(common)))
             chosen = [pairs[number] for number in with_lengths]
             together.append(_compare_together(chosen, [shared[number] for number in with_lengths], question, TOGETHER))
+
+    # The band against length.
     every_length = groups[0][0].lengths if lengths else common_lengths(pairs, groups[0][0].metric)
     by_length = [
         _compare_together(pairs, shared, _question_at(pairs[0], groups[0][0], length), EACH_LENGTH, len(every_length))
@@ -157,6 +162,7 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     keys that both searched and drew alike, as after one key was taken out of the space, if these tell configurations
     apart. Raises UserError if no configuration of one matches one of the other, and if none that match have ended.
     """
+    # By all searched keys; if nothing matches, by those that both sweeps searched alike.
     sides, apart = (first, second), tuple[str, ...]()
     all_keys = keys = tuple(sorted({*first.searched, *second.searched}))
     shared = frozenset(first.searched) & frozenset(second.searched)
@@ -170,6 +176,8 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
         in_first, in_second = ({_values(result, row, keys, shared): row for row in result.rows} for result in sides)
         if len(in_first) < len(first.rows) or len(in_second) < len(second.rows):
             in_first = {}
+
+    # Refuse sweeps without a match, or without one that has ended.
     matched = sorted((values for values in in_first if values in in_second), key=lambda values: in_first[values].number)
     if not matched:
         nearest = [line for key in all_keys if (line := _nearest_numbers(first, second, key))]

@@ -29,6 +29,7 @@ def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
         refuse_small_nodes,
     )
 
+    # How many packs the nodes can hold; none may be there yet if the cluster grows.
     need = needs(cpus, gpus)
     try:
         resources = ray.cluster_resources()
@@ -41,6 +42,8 @@ def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
             )
         where = f"Ray at {address}" if address else "a local Ray"
         refuse_small_nodes(need, where)
+
+        # The memory of a pack: its share of the nodes' memory, or of the smallest GPU.
         share = resources.get("memory", 4 * 2**30) / max(1, workers)
         notes = "" if workers else f"; no node has {describe_amounts(need)} yet, so the sweep waits for one"
         if gpus:

@@ -34,6 +34,7 @@ def run_packs(driver: Driver, workers: Workers, *, cpus: float, gpus: float, ret
 
     Raises what the driver raises, and OutOfSpace.
     """
+    # Tune only schedules: its own loggers, tables, snapshots and signal handlers are off.
     os.environ.update(
         TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1",  # a pack's curves as JSON and CSV cost more than training it
         TUNE_DISABLE_SIGINT_HANDLER="1",  # the sweep has its own, for SIGTERM too
@@ -48,6 +49,8 @@ def run_packs(driver: Driver, workers: Workers, *, cpus: float, gpus: float, ret
     class_cache.ENV_VARS_TO_PROPAGATE = PASSED_ON
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # errors reach the driver, in words
+
+    # Every pack is a trial; the searcher takes packs from the driver until none is left.
     with tune_folder() as scratch:
         tuner = tune.Tuner(
             tune.with_resources(run_pack, {"cpu": cpus, "gpu": gpus}),
