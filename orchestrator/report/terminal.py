@@ -88,8 +88,11 @@ class Screen:
             yield ""
             cells = short_table(result, rows[:ROWS], lambda cells: table_width(cells) <= width)
             yield from map(rich_table, lay_out(cells, width, keys=2))
-        if len(rows) > ROWS:
-            yield Text(f"... and {len(rows) - ROWS} more on the page", style="dim")
+            absent = [name for name in make_cells(rows, value_columns(result)) if name not in cells]
+            more = [counted(len(rows) - ROWS, "configuration")] if len(rows) > ROWS else []
+            more += [f"values of {', '.join(absent)}"] if absent else []
+            if more:
+                yield prose(f"more on the page: {'; '.join(more)}", console, result, "dim")
         if rows:
             has_quartiles = any(" [" in cell for column in cells.values() for cell in column)
             yield prose(columns_sentence(result, quartiles=has_quartiles), console, result, "dim")

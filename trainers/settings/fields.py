@@ -209,9 +209,10 @@ def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -
         for key, value in data.items()
         if key not in known
     ]
+    meant = {problem.nearest for problem in problems}  # by misspelt keys, which alone are reported
     for name, item in known.items():
         if name not in data:
-            if item.default is MISSING:
+            if item.default is MISSING and name not in meant:
                 problems.append(Problem(key=name, message="is required", allowed=allowed_values(cls, item)))
         elif nested or not is_nested(item):
             problems += check_value(cls, item, data[name])[1]

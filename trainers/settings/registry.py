@@ -111,7 +111,12 @@ def resolve(
     values = dict(data)
     name = values.pop(name_key, default_name)
     if name is None:
-        raise ConfigError([Problem(key=name_key, message="is required", allowed=", ".join(names(kind)))])
+        allowed = names(kind)
+        misspelt = next((key for key in values if nearest(key, [name_key]) and values[key] in allowed), None)
+        if misspelt is not None:
+            message, given = "unknown key", values[misspelt]
+            raise ConfigError([Problem(key=misspelt, given=given, message=message, allowed=name_key, nearest=name_key)])
+        raise ConfigError([Problem(key=name_key, message="is required", allowed=", ".join(allowed))])
     return lookup(kind, name, name_key if name_key in data else ""), values
 
 

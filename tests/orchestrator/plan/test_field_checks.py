@@ -149,6 +149,16 @@ def test_a_required_value_may_come_from_the_space(said: Said) -> None:
     assert only == "a.yaml:7: training.steps: is required; allowed: an integer >= 1 and < 4.29497e+09"
 
 
+@pytest.mark.parametrize(
+    ("written", "instead", "where"),
+    [("  steps: 60", "  stepps: 60", "a.yaml:8: training.stepps"), ("name: set_comp", "nam: set_comp", "task.nam")],
+)
+def test_a_misspelt_required_key_is_one_problem(said: Said, written: str, instead: str, where: str) -> None:
+    [only] = said("model.norm: {choice: [none, pre]}", change=(written, instead))
+    meant = "steps" if "stepps" in where else "name"
+    assert f"{where}: unknown key" in only and only.endswith(f"did you mean {meant}?")
+
+
 # Names that are drawn -------------------------------------------------------------------------------------------------
 
 

@@ -91,6 +91,15 @@ def test_the_score_has_a_column_where_it_is_no_median_of_means(tmp_path, synthet
     assert [line[heading.index("score")] for line in lines] == [three_digits(row.score) for row in result.rows]
 
 
+@pytest.mark.parametrize(("width", "absent"), [(58, {"dropout", "lr"}), (66, {"lr"}), (80, set())])
+def test_values_that_have_no_room_are_named(twelve, short_text, width, absent):
+    text = short_text(twelve, width)
+    heading, _ = table_of(text)
+    (more,) = [line for line in text.splitlines() if "on the page" in line]
+    assert {"dropout", "lr"} - {*heading} == absent == {name for name in ("dropout", "lr") if name in more}
+    assert "6 configurations" in more
+
+
 @pytest.mark.parametrize("width", [30, 40])
 def test_nothing_of_the_table_is_cut_on_a_narrow_terminal(twelve, short_text, width):
     text = short_text(twelve, width)
