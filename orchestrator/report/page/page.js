@@ -14,7 +14,7 @@ const make = (tag, text, attributes = {}) => {
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   return element;
 };
-if (!C || !page.metrics.length) { // nothing has been evaluated yet
+if (!page.metrics.some(metric => metric.lengths.length)) { // nothing has been evaluated yet
   for (const id of ["picture", "hyperparameters", "comparison", "table", "every"]) $(id).hidden = true;
   if (page.running) setTimeout(() => location.reload(), 10000);
   return;
@@ -569,7 +569,8 @@ on("clear", "click", () => { state.filters = {}; });
 document.querySelectorAll("form").forEach(form => form.addEventListener("submit", event => event.preventDefault()));
 
 const y = load();
-if (!axes.some(one => !one.outcome)) $("hyperparameters").hidden = true;
+const hasOutcome = all.some(one => one.selection !== null || one.test !== null);
+if (!hasOutcome || !axes.some(one => !one.outcome)) $("hyperparameters").hidden = true;
 if (!all.some(one => one.test !== null)) $("outcome").closest("form").hidden = true;
 drawEffects();
 update();
