@@ -1,9 +1,8 @@
 """Reports everything that is wrong with a sweep file at once: grammar, single values, and values that do not fit."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import Any
 
 from orchestrator.code.own_code import import_for
@@ -14,7 +13,7 @@ from orchestrator.plan.configurations import Configuration, assigned, configure,
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.search import draw, draw_sample, generations
 from orchestrator.trainer import trainer_of
-from search_spaces import Grid, Problem, SweepFileError, SweepSpec, read_sweep
+from search_spaces import Grid, Problem, SweepFileError, SweepSpec
 from search_spaces.grammar.load import AVERAGES, Reading
 from search_spaces.grammar.objective import ShareAbove
 from search_spaces.grammar.problems import SECTIONS, Findings, child, within
@@ -23,13 +22,6 @@ from search_spaces.grammar.space import MAX_GRID_POINTS
 SAMPLES = 50  # random draws that are built when there are more
 UNIMPORTED = "names and values in task, model, training and evaluation are checked once these modules are imported"
 UNBUILT = "whether the values fit together is checked once this is fixed"
-
-
-def load_checked(
-    path: str | Path, overrides: Sequence[str] = (), name: str | None = None, imports: Sequence[str] = ()
-) -> SweepSpec:
-    """Read a sweep file as `load_sweep` does, then check it as `checked` does."""
-    return checked(read_sweep(path, overrides, name, imports))
 
 
 def checked(reading: Reading) -> SweepSpec:

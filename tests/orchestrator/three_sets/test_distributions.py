@@ -9,7 +9,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 from rich.console import Console
 
-from orchestrator.plan.checks.soundness import build_sample, load_checked
+from orchestrator.plan.checks.soundness import build_sample, checked
 from orchestrator.preview.forecast import forecast
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
@@ -22,7 +22,7 @@ from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summarise import summary
 from orchestrator.sweep.confirm import confirm, plan_confirmation
 from orchestrator.tracking.publish import publish
-from search_spaces import SweepFileError, load_sweep
+from search_spaces import SweepFileError, load_sweep, read_sweep
 
 LENGTHS = {"": {1, 2, 3, 4}, ".hard": {3, 4}, ".long": {5, 6, 7}}
 
@@ -166,7 +166,7 @@ def test_plan_and_validate_name_the_distributions(study, lengthwise_says):
 
 
 def test_the_first_distribution_may_be_called_by_its_name(study):
-    spec = load_checked(study, ["objective.metric=accuracy.iid", "objective.lengths=[4]"])
+    spec = checked(read_sweep(study, ["objective.metric=accuracy.iid", "objective.lengths=[4]"]))
     assert spec.objective.metric == "accuracy"
-    assert spec == load_checked(study, ["objective.metric=accuracy", "objective.lengths=[4]"])
-    assert load_checked(study).objective.metric == "accuracy.hard"
+    assert spec == checked(read_sweep(study, ["objective.metric=accuracy", "objective.lengths=[4]"]))
+    assert checked(read_sweep(study)).objective.metric == "accuracy.hard"
