@@ -316,6 +316,9 @@ function drawTable() {
   const top = make("thead");
   top.append(head);
   table.replaceChildren(top, body);
+  const beyond = [...head.cells].filter(cell => cell.offsetLeft + cell.offsetWidth > table.parentElement.clientWidth + 1).map(cell => cell.textContent);
+  $("beyond").hidden = !beyond.length;
+  $("beyond").textContent = `Scroll the table sideways to see ${beyond.join(", ")}.`;
   $("every").hidden = shown.length <= FEW;
   $("every").textContent = state.every ? `Show the first ${FEW}` : `Show all ${shown.length} configurations`;
   $("clear").hidden = !Object.keys(state.filters).length;

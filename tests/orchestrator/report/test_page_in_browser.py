@@ -164,6 +164,21 @@ def test_no_width_has_a_horizontal_scroll(page, width, phone):
     assert page.read("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize(("width", "phone"), [(360, True), (1600, False)])
+def test_columns_beyond_the_edge_are_named(page, width, phone):
+    page.resize(width, 800, phone=phone)
+    page.read("new Promise(done => setTimeout(done, 250))")
+    edge = "document.querySelector('#table').parentElement.getBoundingClientRect().right + 1"
+    beyond = page.read(
+        f"[...document.querySelectorAll('#table th')].filter(e => e.getBoundingClientRect().right > {edge})"
+        ".map(e => e.textContent)"
+    )
+    shown = "document.querySelector('#beyond')"
+    assert page.read(f"{shown}.hidden") == (not beyond) == (not phone)
+    if phone:
+        assert beyond[-1] == "failed" and ", ".join(beyond) in page.read(f"{shown}.textContent")
+
+
 def test_the_page_works_in_a_frame_without_rights_as_in_mlflow(built, tab, tmp_path):
     path, _ = write_report(built.folder)
     frame = tmp_path / "frame.html"
