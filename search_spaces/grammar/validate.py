@@ -106,7 +106,7 @@ def _translate(details: ErrorDetails, data: dict[str, Any], findings: Findings, 
     elif kind == "extra_forbidden":
         allowed = ", ".join(_fields_above(details["loc"], model))
         nearest = (_section_key(details, data) if model is SweepSpec else None) or _meant_key(details, model)
-        findings.add(address, "is not a key here", allowed=allowed, nearest=nearest)
+        findings.add(address, "unknown key", allowed=allowed, nearest=nearest)
     elif kind == "literal_error":
         names = [option.strip("'") for option in context["expected"].replace(" or ", ", ").split(", ")]
         findings.add(address, "is not allowed", given=given, names=names)

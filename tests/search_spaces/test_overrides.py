@@ -66,7 +66,7 @@ def test_where_names_the_override(sweep_file: Write) -> None:
         ("", "", "an override is written dotted.key=value"),
         ("training..steps=1", "", "an override is written dotted.key=value"),
         ("a" + ".a" * 5000 + "=1", "", "an override is written dotted.key=value"),
-        ("trainng.steps=5", "trainng", "is not a key here; allowed: name, study"),
+        ("trainng.steps=5", "trainng", "unknown key; allowed: name, study"),
         ("trainng.steps=5", "trainng", "did you mean training?"),
         ("objective.lenghts=[6]", "objective.lenghts", "did you mean lengths?"),
         ("description=x: y", "description", "must be text"),
