@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,50 +41,45 @@ def this_process(gpus: float = 0.0) -> Cluster:
 
 def run_packs(driver: Driver, *, retries: int) -> None:
     """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
-    rule = Retries(retries)
+    rule, retried = Retries(retries), None
     try:
-        while (pack := call_driver(driver.next_pack)) is not None:
-            _run_pack(driver, pack[0], pack[1], rule)
+        while (pack := retried or call_driver(driver.next_pack)) is not None:
+            # Train a pack.
+            pack_id, work, retried = pack[0], decode_work(pack[1]), None
+            call_driver(driver.started, pack_id)
+            try:
+                with (
+                    raising_out_of_space(Path(work["folder"])),
+                    LocalWatchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog,
+                    as_in_a_worker(work["cpus"]),
+                ):
+                    watchdog.beat()
+                    train_pack(work, PackReporter(partial(_send, driver, pack_id), watchdog, seconds=0.0))
+            except (KeyboardInterrupt, DriverStopped, OutOfSpace):
+                raise
+            except BaseException as error:
+                death = explain(error, own_files(work.get("code", ())))
+                if isinstance(error, HeartbeatTimeout):  # the watchdog of a worker process kills it
+                    death = replace(death, killed=True)
+            else:
+                call_driver(driver.completed, pack_id)
+                continue
+
+            # A pack that died is next if it is tried again.
+            if death.out_of_memory:
+                free_memory()
+            call_driver(driver.tick)  # raises KeyboardInterrupt for a signal that a library swallowed
+            if rule.settle(driver, pack_id, death):
+                retried = pack
     except DriverStopped as stopped:
         raise stopped.args[0] from stopped.args[0].__cause__
     if not driver.all_handed_out():
         raise RuntimeError("no pack is running and the driver hands none out, though it has more")
 
 
-def _run_pack(driver: Driver, pack_id: str, text: str, retries: Retries) -> None:
-    """Train a pack; retry it after a death as often as `retries` allows."""
-    work = decode_work(text)
-
-    def send(name: str, content: Any) -> None:
-        pass_on(driver, pack_id, name, content)
-        call_driver(driver.tick)
-
-    while True:
-        call_driver(driver.started, pack_id)
-        try:
-            with (
-                raising_out_of_space(Path(work["folder"])),
-                LocalWatchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog,
-                as_in_a_worker(work["cpus"]),
-            ):
-                watchdog.beat()
-                train_pack(work, PackReporter(send, watchdog, seconds=0.0))
-        except OutOfSpace as error:
-            raise DriverStopped(error) from error
-        except (KeyboardInterrupt, DriverStopped):
-            raise
-        except BaseException as error:
-            death = explain(error, own_files(work.get("code", ())))
-            if isinstance(error, HeartbeatTimeout):  # the watchdog of a worker process kills it
-                death = replace(death, killed=True)
-        else:
-            call_driver(driver.completed, pack_id)
-            return
-        if death.out_of_memory:
-            free_memory()
-        call_driver(driver.tick)  # raises KeyboardInterrupt for a signal that a library swallowed
-        if not retries.settle(driver, pack_id, death):
-            return
+def _send(driver: Driver, pack_id: str, name: str, content: Any) -> None:
+    pass_on(driver, pack_id, name, content)
+    call_driver(driver.tick)
 
 
 @contextmanager
