@@ -90,9 +90,9 @@ def run_sweep(
     with begin_reading(spec.folder) as reading:  # git, beside what follows
         sources = import_for(spec)
         configurations = check(spec)
-        for warning in warnings_for(spec, [configuration.member(spec.seeds[0]) for configuration in configurations]):
-            say(console, f"warning: {warning}")
         members = [configuration.member(spec.seeds[0]) for configuration in configurations]
+        for warning in warnings_for(spec, members):
+            say(console, f"warning: {warning}")
         sources = (*sources, *trainer_of(spec.sections).sources(members, spec.folder))
         code = record_code(reading.read(), sources)
 
