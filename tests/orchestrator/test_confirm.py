@@ -31,7 +31,7 @@ from orchestrator.sweep import beside
 from orchestrator.sweep import confirm as confirm_module
 from orchestrator.sweep.confirm import fresh_seeds, plan_confirmation
 from orchestrator.upkeep.listing import list_sweeps
-from search_spaces import SweepFileError, dump_yaml, load_sweep, parse_sweep
+from search_spaces import SweepFileError, dump_yaml, load_sweep
 from tests.orchestrator.running.ledgers import begin_ledger, cut_ledger
 from trainers.config.member import MemberConfig
 from trainers.optimization.averaging import Ema
@@ -68,11 +68,6 @@ def searched_by_older_code(searched, monkeypatch):
     with monkeypatch.context() as older:
         older.setattr(MemberConfig, "config_id", property(older_name))
         return searched("searched")
-
-
-def spec_of(state):
-    """The specification as a valid sweep file has it; the synthetic sweeps leave some of it out."""
-    return {"description": "", "space": SPACE} | {key: state.spec[key] for key in state.spec if key != "description"}
 
 
 def built_of(planned):
@@ -383,8 +378,3 @@ def test_the_confirmation_runs_by_the_path_of_every_sweep(searched, monkeypatch)
     assert outcome.exit_code == 1 and seen["storage"] == state.folder.parent
     assert seen["spec"].name == "other" and seen["origin"][CONFIRMS]["sweep"] == "searched"
     assert read_first_record(state.folder).fields["name"] == "searched"
-
-
-def test_specs_of_synthetic_sweeps_are_valid(searched):
-    """Otherwise the tests above would hold for the wrong reason."""
-    assert parse_sweep(dump_yaml(spec_of(searched(spec={"space": SPACE}))), "here").search.sampler == "random"

@@ -3,14 +3,13 @@
 import importlib.util
 import re
 import shlex
-import subprocess
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import typer.main
 import yaml
-from pages import FOLDERS, PAGES, ROOT, Page, page
+from pages import PAGES, ROOT, Page, page
 
 from orchestrator.cli.main import app
 from orchestrator.code.own_code import import_for
@@ -152,20 +151,6 @@ def test_every_command_is_one_that_exists(line: str, whole: bool, own_code_forgo
         path = ROOT / program
         assert path.is_file(), f"{program} is not there"
         assert path.suffix not in ("", ".sh") or path.stat().st_mode & 0o100, f"{program} cannot be executed"
-
-
-def test_there_are_commands_on_every_page() -> None:
-    assert all(lines_of_blocks(one) for one in [page("README.md"), *FOLDERS])
-    assert sum(len(quoted_commands(one)) for one in PAGES) >= 30
-
-
-def test_make_install_shows_the_retries_of_pip() -> None:
-    (program,) = re.findall(r"awk '(.*?)'; then", MAKEFILE, re.S)
-    retry = "WARNING: Retrying (Retry(total=4)) after connection broken"
-    done = subprocess.run(
-        ["awk", program], input=f"Collecting a\n{retry}\n", capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"{retry}\n"
 
 
 def test_every_make_target_is_named() -> None:

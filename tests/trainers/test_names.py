@@ -44,9 +44,3 @@ def test_a_module_names_no_task_model_or_encoding(path: Path) -> None:
     base = "trainers.models.vmapped" if path == ROOT / "trainers" / "__init__.py" else None  # own models build on it
     allowed = [one for one in (default and repr(default), base) if one]
     assert [said for said in named(path) if not any(said.endswith(one) for one in allowed)] == []
-
-
-def test_what_would_be_found_is_found(tmp_path: Path) -> None:
-    path = tmp_path / "module.py"
-    path.write_text("from trainers.positions.rope import Rope\nif name == 'othello': pass\n")
-    assert list(named(path)) == ["line 1 imports from trainers.positions.rope", "line 2 says 'othello'"]

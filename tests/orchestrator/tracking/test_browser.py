@@ -26,12 +26,6 @@ def open_page(url: str, profile: Path) -> tuple[str, list[str]]:
     ]
 
 
-def test_an_error_on_a_page_is_seen(tmp_path: Path) -> None:
-    (tmp_path / "bad.html").write_text('<script>console.error("bad");throw new Error("boom")</script>')
-    logged = open_page((tmp_path / "bad.html").as_uri(), tmp_path / "profile")[1]
-    assert len(logged) == 2 and "boom" in logged[1]
-
-
 @pytest.mark.slow
 def test_the_pages_of_mlflow_show_the_sweep(sweep: Any, publish: Any, tmp_path: Path) -> None:
     publish(sweep.folder)

@@ -1,7 +1,6 @@
 """A task that says only what its rows are: loss, metrics and evaluation batches follow."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +13,6 @@ from tests.trainers.own_tasks import TOKENS, scores_of
 from trainers.check import check_task
 from trainers.random import Stream
 from trainers.settings.fields import setting
-from trainers.tasks import extensions
 from trainers.tasks.supervised import IGNORED, row_scores
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
@@ -101,17 +99,3 @@ def test_the_loss_is_the_cross_entropy_of_torch(stream, form: str) -> None:
         each = functional.cross_entropy(logits[m].flatten(0, 1), targets[m].flatten(0, 1), reduction="none")
         torch.testing.assert_close(total[m], (each * weight[m].flatten()).sum())
         torch.testing.assert_close(divisor[m], weight[m].sum())
-
-
-def overridable(cls: type[Any]) -> set[str]:
-    """The public names of a class itself that a task may override."""
-    parts = [part for part in vars(cls).items() if not part[0].startswith("_")]
-    return {name for name, part in parts if not getattr(getattr(part, "fget", part), "__final__", False)}
-
-
-def test_a_task_has_few_members_to_override_and_the_page_lists_them() -> None:
-    members = overridable(Task)
-    assert len(members) <= 15
-    members |= {name for base in Task.__mro__ if base.__module__ == extensions.__name__ for name in overridable(base)}
-    page = (Path(extensions.__file__).parents[1] / "README.md").read_text()
-    assert not [name for name in members if f"`{name}`" not in page and f"`{name}(" not in page]
