@@ -1,6 +1,5 @@
 """Figures of claims: paired differences with their interval, what was never reached above them, axes with names."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,30 +7,18 @@ import pytest
 
 from orchestrator.claims.figures import draw_claim, is_drawable
 from orchestrator.claims.judgement import Judgement
-from orchestrator.claims.page import arm_rows, what_would_decide
+from orchestrator.claims.page import what_would_decide
 from orchestrator.claims.verdicts import count_enough
-from tests.orchestrator.claims.conftest import NONE, PRE, SWEEP, Put, claim, is_pre
+from tests.orchestrator.claims.conftest import NONE, PRE, Put, claim, is_pre
 from trainers.config.member import MemberConfig
 
 POOLED = {"where": {"model.norm": "pre"}, "configurations": "all"}
-
-
-def by_seed_and_rate(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
-    return 0.1 + 0.01 * member.seed + 100 * (member.training.learning_rate - 0.001)
 
 
 def axes_of(one: Judgement):
     assert is_drawable(one)
     figure = draw_claim(one)
     return figure.axes[0], figure.get_suptitle()
-
-
-def test_what_was_never_reached_is_drawn_above_all_else(put: Put) -> None:
-    asked = claim(arms={"pre": POOLED}, compare=["pre"], question="bound", bound=0.8, figure="seeds")
-    axes, _ = axes_of(put(lambda one, *_: 0.3 if one.seed == 0 else math.inf, asked)["pre_norm"])
-    (crosses,) = [line for line in axes.lines if line.get_marker() == "x"]
-    assert len(crosses.get_ydata()) == 8 and min(crosses.get_ydata()) > 0.3
-    assert [text.get_text() for text in axes.texts] == ["not reached"]
 
 
 ARMS = {"arms": {"pre": POOLED, "none": {**POOLED, "where": {"model.norm": "none"}}}}
@@ -67,45 +54,6 @@ def test_shares_of_seeds_have_no_figure(put: Put, question: str) -> None:
     arms = ARMS["arms"] if question == "fisher" else {"pre": POOLED}
     asked = claim(arms=arms, compare=list(arms), question=question, success={"most": 0.8}, expect="larger")
     assert not is_drawable(put(norm_differs, asked)["pre_norm"])
-
-
-def test_an_equivalence_shows_the_range_that_is_allowed(put: Put) -> None:
-    asked = claim(arms={"pre": PRE}, compare=["pre"], question="equivalence", around=0.5, within=0.1, expect=None)
-    axes, _ = axes_of(put(norm_differs, {**asked, "figure": "seeds"})["pre_norm"])
-    spans = [(patch.get_y(), patch.get_y() + patch.get_height()) for patch in axes.patches]
-    assert any(span == pytest.approx((0.4, 0.6)) for span in spans)
-    assert 0.5 in [line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == "--"]
-
-
-def test_lengths_are_whole_numbers_and_shades_say_what_was_chosen_where(put: Put) -> None:
-    axes, _ = axes_of(put(by_seed_and_rate, claim())["pre_norm"])
-    assert all(float(tick).is_integer() for tick in axes.get_xticks())
-    labels = axes.get_legend_handles_labels()[1]
-    assert labels[-2:] == ["trained", "selection"] and axes.get_ylabel() == "total variation"
-
-
-@pytest.mark.parametrize(
-    ("arm", "label"),
-    [
-        ({"minus": "other"}, "total variation − invalid mass"),
-        ({"over": "other"}, "total variation / invalid mass"),
-        ({"minus": "alike"}, "difference of total variation"),
-        ({"metric": ["total_variation", "invalid_mass"]}, "mean of 2 metrics"),
-    ],
-)
-def test_the_axis_names_what_an_arm_is_computed_from(put: Put, arm: dict[str, object], label: str) -> None:
-    arms = {"pre": {**POOLED, **arm}, "other": {**POOLED, "metric": "invalid_mass"}, "alike": POOLED}
-    asked = claim(arms=arms, compare=["pre"], question="bound", bound=0.1, figure="seeds")
-    assert axes_of(put(by_seed_and_rate, asked)["pre_norm"])[0].get_ylabel() == label
-
-
-@pytest.mark.parametrize(("rates", "said"), [("[0.001, 0.003]", "chosen training"), ("[0.001]", "training")])
-def test_the_table_says_which_of_several_values_was_chosen(put: Put, rates: str, said: str) -> None:
-    """And calls nothing chosen if an arm has one configuration."""
-    arms = {"pre": {"where": {"model.norm": "pre"}}, "none": {"where": {"model.norm": "none"}}}
-    one = put(by_seed_and_rate, claim(arms=arms), sweep=SWEEP.replace("[0.001, 0.003]", rates))["pre_norm"]
-    (_, _, where, number, *_), _ = arm_rows(one)
-    assert where == f"model.norm: pre, {said}.learning_rate: 0.001" and number == ("#2" if "chosen" in said else "#1")
 
 
 @pytest.mark.parametrize(
@@ -163,11 +111,3 @@ def test_an_arm_computed_from_another_one_is_drawn_by_its_values(put: Put, key: 
     axes, _ = axes_of(put(lambda one, *_: 0.4 if is_pre(one) else 0.2, claim(arms=arms))["pre_norm"])
     (dots,) = [line for line in axes.lines if line.get_marker() == "."]
     assert dots.get_ydata() == pytest.approx([0.0 if key == "minus" else 1.8] * 9, abs=1e-6)
-
-
-def test_selection_lengths_apart_are_shaded_apart(put: Put) -> None:
-    sweep = SWEEP.replace("lengths: [5, 6]", "lengths: [5, 8]")
-    axes, _ = axes_of(put(by_seed_and_rate, claim(), sweep=sweep)["pre_norm"])
-    edges = sorted((round(patch.get_x(), 1), round(patch.get_x() + patch.get_width(), 1)) for patch in axes.patches)
-    assert edges == [(0.5, 4.5), (4.5, 5.5), (7.5, 8.5)]
-    assert axes.get_legend_handles_labels()[1].count("selection") == 1

@@ -3,19 +3,14 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 
 from orchestrator.claims import verb
-from orchestrator.claims.page import describe_sweep
-from orchestrator.claims.verdicts import judge, read_sweeps
-from orchestrator.claims.words import word_question
-from search_spaces.grammar.claims import Claim, load_claims
 from tests.command_line import CommandLine
-from tests.orchestrator.claims.conftest import NONE, PRE, SWEEP, claim, is_pre, pretended_sweep, write_claims
+from tests.orchestrator.claims.conftest import PRE, SWEEP, claim, is_pre, pretended_sweep, write_claims
 from trainers.config.member import MemberConfig
 
 CLAIMS = [
@@ -97,32 +92,6 @@ def add_keys(path: Path, **keys: object) -> None:
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **keys}, sort_keys=False))
 
 
-def test_headlines_begin_the_page_with_the_verdict_and_the_fresh_seeds(claims_file: Path, says, blank_figures) -> None:
-    headlines = [
-        {"says": "Norms help.", "claim": "pre_norm", "size": "a tenth"},
-        {"says": "Nothing else does.", "reason": "It takes a year."},
-    ]
-    add_keys(claims_file, headlines=headlines, figures=["opposite"], seen={"made_up": 4})
-    page = claims_file.with_name("page.md")
-    says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
-    text = page.read_text(encoding="utf-8")
-    row = next(line for line in text.splitlines() if line.startswith("| Norms help."))
-    assert "**held**" in row and row.endswith("| 5 of 9 seeds | a tenth |") and text.index(row) < text.index("![")
-    assert "- Nothing else does. It takes a year." in text.splitlines()
-    assert re.findall(r"page_figures/(\w+)", text) == ["opposite"]
-
-
-def test_of_ours_all_but_twelve_are_folded_and_grouped_by_sweep(claims_file: Path, says, blank_figures) -> None:
-    others = [claim(id=f"c{k}", source="ours", sweep="elsewhere" if k == 1 else "made_up") for k in range(14)]
-    write_claims(claims_file, others)
-    page = claims_file.with_name("page.md")
-    says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
-    text = page.read_text(encoding="utf-8")
-    visible = text[: text.index("<details>")]
-    assert len(re.findall(r"^\| c\d+ ", visible, re.M)) == 12 and "2 more of ours" in text
-    assert visible.rindex("| c1 |") > visible.rindex("| c11 |"), "of another sweep"
-
-
 def test_removed_claims_stay_in_the_correction_and_the_page_says_why_they_went(
     claims_file: Path, says, blank_figures
 ) -> None:
@@ -150,27 +119,6 @@ def test_all_askings_of_a_claim_are_in_one_row(claims_file: Path, says, blank_fi
     assert "At nine tokens, too." in rows["pre_norm"], "the words of the one that is judged"
     assert list(details) == ["pre_norm", "again"]
     assert [file.stem for file in page.parent.glob("page_figures/*")] == ["again"], "the one that is judged"
-
-
-def test_a_page_has_the_reasons_of_its_bounds_and_the_means(claims_file: Path, says, blank_figures) -> None:
-    bound = {"metric": "total_variation", "within": 0.2, "because": "nobody would notice it"}
-    add_keys(write_claims(claims_file, [claim()]), no_effect=[bound])
-    page = claims_file.with_name("page.md")
-    says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
-    text = page.read_text(encoding="utf-8")
-    assert "total variation ±0.2, because nobody would notice it." in text
-    assert "**no effect within ±0.2**" in text and re.search(r"Mean over all seeds: -0\.\d+ \[", text)
-
-
-def test_a_page_says_how_many_members_stopped_early_and_when(claims_file: Path) -> None:
-    file = load_claims(claims_file)
-    (first, *_) = judge(file, read_sweeps(file, claims_file.parent))
-    assert "stopped early" not in describe_sweep("made_up", first.members, file)
-    assert f", {min(first.members.steps.values()):,} steps;" in describe_sweep("made_up", first.members, file)
-    members = [member for one in first.members.state.configurations.values() for member in one.members.values()]
-    members[0].stopped_at, members[1].stopped_at = 30, 80
-    words = describe_sweep("made_up", first.members, file)
-    assert f"2 of {len(members)} members stopped early" in words and "30.0 to 80.0 %" in words
 
 
 def test_the_same_ledgers_give_the_same_page(claims_file: Path, says) -> None:
@@ -243,45 +191,3 @@ def test_bad_input_is_one_sentence_and_exit_code_2(claims_file: Path, says) -> N
     code, out, err = says("claims", claims_file, "--storage", claims_file.parent)
     said = " ".join((out + err).split())
     assert code == 2 and "totl_variation is not a known metric" in said and "did you mean total_variation?" in said
-
-
-AT = "total variation at test lengths"
-ONE = {"arms": {"pre": PRE}, "compare": ["pre"]}
-TREND = {"question": "trend", "arms": {"all": {"configurations": "all"}}, "compare": ["all"], "key": "model.dropout"}
-SEVERAL = {"question": "fisher", "success": {"least": 0.9}, "expect": "larger", "lengths": [7, 8]}
-EQUAL = {"question": "equivalence", "within": 0.1, "expect": None}
-GROWTH = {
-    "arms": {
-        "pre": {**PRE, "lengths": [9], "over": "pre at 5"},
-        "pre at 5": {**PRE, "lengths": [5]},
-        "none": {**NONE, "minus": "pre at 5"},
-    }
-}
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"question": "ratio", "bound": 2.0}, f"Is {AT} with pre, over that with none, smaller than 2?"),
-        ({"question": "bound", "bound": 0.5, **ONE}, f"Is the median over seeds of {AT}, with pre, smaller than 0.5?"),
-        (EQUAL, f"Is {AT} with pre within ±0.1 of that with none?"),
-        ({**EQUAL, **ONE, "around": 1.0}, f"Is {AT} with pre within ±0.1 of 1?"),
-        (SEVERAL, "Do more seeds of pre than of none have total variation at lengths 7-8 of at least 0.9?"),
-        (TREND, f"Does {AT} get smaller as model.dropout grows?"),
-        (
-            GROWTH,
-            "Is pre (total variation at length 9, over total variation at length 5) smaller than none "
-            f"({AT}, minus that of pre at 5)?",
-        ),
-        (
-            {"metric": ["margin", "margin.x"], "reduce": "max"},
-            "Is the largest mean of margin and margin (x) at test lengths smaller with pre than with none?",
-        ),
-        (
-            {"metric": ["digit_1", "digit_2", "digit_4"], "lengths": [8]},
-            "Is the mean of digit 1-2, 4 at length 8 smaller with pre than with none?",
-        ),
-    ],
-)
-def test_a_question_says_which_values_are_compared(changes: dict[str, Any], said: str) -> None:
-    assert word_question(Claim.model_validate(claim(**changes))) == said

@@ -3,17 +3,14 @@
 import re
 import shutil
 import subprocess
-import xml.etree.ElementTree as ElementTree
-from dataclasses import replace
 
 import pytest
 from matplotlib.figure import Figure
-from PIL import Image
 
 from orchestrator.errors import UserError
 from orchestrator.export.labels import named_rows, read_labels
 from orchestrator.export.latex import escape, latex_table
-from orchestrator.export.paper_figures import caption, paper_figures
+from orchestrator.export.paper_figures import paper_figures
 from orchestrator.export.verb import export
 from orchestrator.figures.on_axes import plot_curves, plot_effect
 from orchestrator.results.summarise import summary
@@ -85,24 +82,6 @@ def test_pdf_figures_have_the_asked_size_and_embedded_truetype_fonts(result, tmp
     assert files == paper_figures(result, "pdf", tmp_path, (3.3, 2.4), {})
 
 
-@pytest.mark.slow
-def test_other_formats_have_the_asked_size(result, tmp_path):
-    for kind in ("svg", "png"):
-        export(result.folder, figures=kind, size="4x3", to=tmp_path / "f")
-    svg = ElementTree.parse(tmp_path / "f" / "small-curves.svg").getroot()
-    assert [svg.get("width"), svg.get("height")] == ["288pt", "216pt"]
-    with Image.open(tmp_path / "f" / "small-curves.png") as image:
-        assert image.size == (1200, 900)
-
-
-def test_lines_are_told_apart_without_colour(result):
-    axes = Figure().subplots()
-    plot_curves(result, axes, distinct_in_grey=True)
-    drawn = axes.get_legend().get_lines()
-    looks = {(str(line.get_linestyle()), line._unscaled_dash_pattern, line.get_marker()) for line in drawn}
-    assert len({marker for _, _, marker in looks}) == len(drawn) == 6
-
-
 def test_labels_name_and_choose_configurations(result, tmp_path):
     file = tmp_path / "labels.yaml"
     file.write_text('"#4": Pre-norm\n"#1": No norm\nlength: Input length\ntotal_variation: Error\n')
@@ -136,17 +115,6 @@ def test_wrong_labels_are_refused_by_line(result, tmp_path, text, said):
     with pytest.raises(SweepFileError, match=said):
         export(result.folder, latex=tmp_path / "t.tex", labels=file)
     assert not (tmp_path / "t.tex").exists()
-
-
-def test_the_caption_says_how_many_seeds_ran_and_failed(result):
-    assert "median over 3 seeds" in caption(result, {}) and "(18 ran, 1 failed)." in caption(result, {})
-    two = {"#0": "first", "#5": "last"}
-    ran = [row for row in result.rows if row.number in (0, 5)]
-    said = f"(6 ran, {sum(row.seeds_failed for row in ran)} failed; of all 6 configurations 18 and 1)."
-    assert said in caption(result, two)
-    fewer = tuple(row if row.number in (0, 5) else replace(row, seeds=row.seeds[:2]) for row in result.rows)
-    result = replace(result, rows=fewer)
-    assert "median over 3 seeds;" in caption(result, two) and "median over 2 to 3 seeds;" in caption(result, {})
 
 
 def test_a_sweep_without_curves_has_no_figures(tmp_path, synthetic_sweep, simple_curve):

@@ -2,15 +2,13 @@
 
 import numpy as np
 import pytest
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from orchestrator.errors import UserError
-from orchestrator.figures.bands import consecutive_runs, shade_groups
+from orchestrator.figures.bands import consecutive_runs
 from orchestrator.figures.drawing import PALETTE
 from orchestrator.figures.on_axes import plot_curves
 from orchestrator.record.kept.curves import read_curves
-from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summarise import summary
 
 
@@ -38,15 +36,6 @@ def test_trained_lengths_are_shaded_and_those_of_selection_marked(small_sweep):
     assert places == {"trained": 3, "selection": 6.5, "test": 9.5}
 
 
-def test_many_configurations_leave_the_rest_grey(eleven):
-    axes = plot_curves(eleven, Figure().subplots())
-    (grey,) = [one for one in axes.collections if isinstance(one, LineCollection)]
-    lines = grey.get_segments()
-    assert len(lines) == 6  # eleven, less the five first; the one that failed has no line worth its name
-    assert sum(len(line) > 0 for line in lines) == 5
-    assert axes.get_legend().get_texts()[-1].get_text() == "the other 6 configurations"
-
-
 def test_nothing_finished_means_nothing_to_draw(tmp_path, synthetic_sweep, simple_curve, draws):
     result = summary(synthetic_sweep(tmp_path / "begun", draws(2), 2, simple_curve, ended=False))
     with pytest.raises(UserError, match="no configuration has all its seeds yet"):
@@ -57,9 +46,3 @@ def test_runs_of_lengths():
     assert consecutive_runs((1, 2, 4), (1, 2, 3, 4)) == [(1, 2), (4, 4)]
     assert consecutive_runs((10, 20), (5, 10, 20, 40)) == [(10, 20)]
     assert consecutive_runs((), (1, 2)) == []
-
-
-def test_groups_in_the_same_place_share_a_label():
-    axes = Figure().subplots()
-    shade_groups(axes, LengthGroups(trained=(6,), selection=(6,), test=(8, 12, 16), every=(6, 8, 12, 16)), labels=True)
-    assert {text.get_text(): text.get_position()[0] for text in axes.texts} == {"trained, selection": 6, "test": 12}

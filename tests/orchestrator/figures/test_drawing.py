@@ -3,14 +3,12 @@
 import math
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from orchestrator.figures import drawing
-from orchestrator.figures.effects import draw_effect
 from orchestrator.figures.on_axes import plot_curves
 from orchestrator.results.summarise import summary
 from orchestrator.statistics.decades import is_geometric, spans_decades
@@ -72,12 +70,6 @@ def test_a_figure_is_drawn_again_when_the_module_that_asks_for_it_has_changed(so
         assert len(drawings) == drawn
 
 
-def test_the_sources_are_read_once_in_a_process(saved, monkeypatch):
-    assert saved("fact")
-    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} was read"))
-    assert not saved("fact") and saved("other fact")
-
-
 def test_log_axis_of_values_in_equal_ratios():
     for values in ([0.001, 0.003, 0.01, 0.03], [1, 2, 4, 8], [16, 64, 256]):
         assert is_geometric(np.array(values, dtype=float))
@@ -115,30 +107,3 @@ def test_a_logarithmic_axis_shows_zeros_at_its_foot():
     drawing.scale_values(axes, "auto", "minimize", values)
     heights = [axes.transAxes.inverted().transform(axes.transData.transform((0, value)))[1] for value in values[:-1]]
     assert 0 < heights[0] < 0.1 and np.all(np.diff(heights) > 0.05)
-
-
-@pytest.mark.parametrize("count", [2, 4, 8])
-def test_names_of_whole_sections_never_overlap(tmp_path, synthetic_sweep, simple_curve, count):
-    positions = ["nope", "alibi", "tra", "fox", {"name": "fox", "qk_norm": True}, {"name": "cope", "npos_max": 64}]
-    positions += [{"name": "rope", "base": 500_000, "qk_norm": normalised} for normalised in (False, True)]
-    model = {"name": "decoder", "layers": 1, "width": 8, "heads": 1}
-    values = [{"model": {**model, "position": position}} for position in positions[:count]]
-    spec = {"search.sampler": "listed", "search.listed": values}
-    result = summary(synthetic_sweep(tmp_path / "sections", values, 1, simple_curve, spec=spec))
-    figure = Figure(figsize=(5.2, 4.6), layout="constrained")
-    draw_effect(result, "model", axes := figure.subplots())
-    figure.draw_without_rendering()
-    boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
-    assert len(boxes) == count
-    assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
-
-
-def test_names_are_drawn_as_they_are_and_never_as_mathematics():
-    assert drawing.printable("$長\n") == r"\$□" + "\n"
-
-
-@pytest.mark.parametrize(("others", "limited"), [([0.2, 1.0, math.inf], True), ([0.2, 3.0], False), ([-0.1], False)])
-def test_an_axis_of_shares_hides_no_quartile_and_no_seed(others, limited):
-    axes = Figure().subplots()
-    drawing.scale_values(axes, "auto", "maximize", np.array([0.4, 0.6, math.nan]), others)
-    assert (axes.get_ylim() == drawing.SHARES) == limited

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ from trainers.config.member import MemberConfig
 from trainers.random import Stream
 from trainers.settings import registry
 
-FOLDER = Path(__file__).parents[3] / "search_spaces"
 SEVERAL = """
 name: several
 study: arithmetic
@@ -109,21 +107,6 @@ def test_tokens_stand_above_their_targets():
     ]
 
 
-def test_position_ids_groups_and_weights_stand_below_their_tokens(lengthwise) -> None:
-    sweep = FOLDER / "inductive_scratchpad" / "fig5a_parity_cpu.yaml"
-    said = lengthwise("data", sweep, "--set", "task.row_form=mask")[1].splitlines()
-    at = next(place for place, line in enumerate(said) if "above their targets" in line)
-    assert said[at].endswith("above their targets, position ids, groups and weights:")
-    tokens, targets, ids, groups, weights = (line.split() for line in said[at + 2 : at + 7])
-    begin = tokens.index(":")
-    first = begin + 9
-    assert tokens[first : first + 8] == tokens[begin + 1 : first]  # the copy of the first state
-    assert ids[first : first + 16] == [*map(str, range(begin + 1, begin + 17))]
-    assert groups[first : first + 16] == ["2"] * 16 and groups[:begin] == ["0"] * begin
-    assert weights[first : first + 7] == ["0"] * 7 and targets[first : first + 7] == ["~"] * 7
-    assert weights[: begin - 1] == ["0"] * (begin - 1) and weights[begin] == "1"
-
-
 def test_targets_that_are_distributions_are_the_possible_tokens():
     task = {"name": "set_complement", "vocabulary": 5, "train_length": 2, "target": "soft"}
     ((tokens, targets),) = examples(member(task), 1)
@@ -140,14 +123,6 @@ def test_moves_are_squares_and_soft_targets_the_legal_ones():
             assert legal.split() == [squares[square] for square in one.task.legal_squares(moves[:i])]
     ((tokens, targets),) = examples(member({"name": "othello", "train_moves": 6}), 1)
     assert tokens[1:] == targets[:-1]
-
-
-def test_the_ring_says_what_is_random_and_what_is_asked():
-    ((tokens, targets),) = examples(member({"name": "ring_regression"}), 5)
-    assert tokens == ["x ~ N(0, I) at positions 21 to 30, 0 at the other 41"]
-    assert targets == ["there y(i) = 2 <theta, x(i)> + 0.5 <theta, x(i-1) + x(i+1)>"]
-    ((tokens, _),) = examples(member({"name": "ring_regression", "augmented": True}), 5)
-    assert "at any 10 neighbours" in tokens[0]
 
 
 # The verb -------------------------------------------------------------------------------------------------------------

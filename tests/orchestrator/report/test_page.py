@@ -169,13 +169,6 @@ def test_best_is_said_once_with_its_selection_lengths_and_its_test_number(small_
     assert " so far is #" in which_is_best(replace(result, status="running"))
 
 
-def test_with_six_seeds_the_test_number_has_an_interval(tmp_path, synthetic_sweep, simple_curve):
-    result = summary(synthetic_sweep(tmp_path / "six", [{}, {"model.dropout": 0.1}], 6, simple_curve))
-    low, high = (result.bands[result.rows[0].config_id, *result.objective_curve].seeds[seed] for seed in (0, 5))
-    ends = [f"{np.float32(one[7:]).mean():#.3g}" for one in (low, high)]
-    assert f"(95 % interval {ends[0]} to {ends[1]})" in which_is_best(result)
-
-
 def test_without_test_lengths_and_without_a_score_nothing_is_claimed(tmp_path, synthetic_sweep, simple_curve):
     spec = {"objective.lengths": [6, 7, 8], "task.vocabulary": 9}
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
@@ -185,15 +178,3 @@ def test_without_test_lengths_and_without_a_score_nothing_is_claimed(tmp_path, s
     nothing = summary(synthetic_sweep(tmp_path / "f", values, 2, simple_curve, failed))
     assert "Best" not in which_is_best(nothing)
     write_report(SweepState.load(nothing.folder).folder)
-
-
-def test_a_tie_is_said(small_sweep):
-    result = summary(small_sweep)
-    ranked = [row for row in result.rows if row.rank is not None]
-    assert "tied" not in which_is_best(result)
-    for count, words in ((2, "tied with 1 other;"), (3, "tied with 2 others;")):
-        same = tuple(replace(row, score=ranked[0].score) for row in ranked[:count])
-        assert words in which_is_best(replace(result, rows=same + tuple(ranked[count:])))
-    same = tuple(replace(row, score=ranked[0].score) for row in ranked)
-    sentence = which_is_best(replace(result, rows=same))
-    assert sentence.startswith("No configuration is ahead") and f"all {len(same)} have" in sentence

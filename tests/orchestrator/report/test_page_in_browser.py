@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import time
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -280,42 +279,6 @@ def wait_for_page(folder, seen):
     while not path.exists() or path.read_text() in seen:
         assert time.monotonic() - began < 60, "the page was not written anew"
         time.sleep(0.05)
-
-
-def test_what_is_folded_is_printed(page):
-    folded = "[...document.querySelectorAll('details')].map(e => e.open)"
-    assert page.read(folded) and not any(page.read(folded))
-    page.read("dispatchEvent(new Event('beforeprint'))")
-    assert all(page.read(folded))
-
-
-def test_labels_and_lines_of_seeds_stay_inside_their_pictures(tab, tmp_path, synthetic_sweep):
-    """One seed is far above the medians, and neighbouring rates have long labels."""
-
-    def outlying(number, seed, average, metric, lengths, step):
-        return 0.1 + 0.001 * lengths + (0.5 if seed == 4 else 0.0)
-
-    rates = (0.0004981, 0.0005233, 0.0551, 0.0738)
-    values = [{"training.learning_rate": rate, "training.weight_decay": rate} for rate in rates]
-    path, _ = write_report(synthetic_sweep(tmp_path / "outlying", values, 5, outlying).folder)
-    tab.resize(1200, 900)
-    tab.open(path.as_uri())
-    box = "(e => e.getBoundingClientRect().toJSON())"
-    boxes = "[...document.querySelectorAll({!r})].map(" + box + ")"
-    panel = tab.read(f"{box}(document.querySelector('#curves .catch'))")
-    seeds = tab.read(boxes.format("#curves .seed"))
-    assert seeds and all(panel["top"] - 1 <= seed["top"] and seed["bottom"] <= panel["bottom"] + 1 for seed in seeds)
-    frame = tab.read(f"{box}(document.querySelector('#parallel svg'))")
-    ticks = tab.read(boxes.format("#parallel .axis .tick text"))
-    assert ticks and all(tick["left"] >= frame["left"] for tick in ticks)
-    ticks = tab.read(f"[...document.querySelector('#parallel .axis').querySelectorAll('.tick text')].map({box})")
-    ticks.sort(key=lambda tick: tick["top"])
-    assert len(ticks) >= 2
-    assert all(tick["bottom"] <= after["top"] + 4 for tick, after in pairwise(ticks))  # boxes are higher than digits
-    ticks = tab.read(boxes.format("#points svg:first-child > g:first-of-type .tick text"))
-    ticks.sort(key=lambda tick: tick["left"])
-    assert len(ticks) >= 2
-    assert all(tick["right"] <= after["left"] for tick, after in pairwise(ticks))
 
 
 def test_the_axis_of_equal_outcomes_begins_at_zero(tab, tmp_path, synthetic_sweep):

@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 from orchestrator.cli import main as cli
 from orchestrator.report.files import read_summary, write_report
-from orchestrator.report.sentences import order_sentence
 from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.summarise import summary
 
@@ -24,40 +23,9 @@ def reversing(number, seed, average, metric, lengths, step):
     return level + np.where(lengths > 7, 0.1 * (2 - number), 0.0)
 
 
-def ordered(number, seed, average, metric, lengths, step):
-    return 0.1 + 0.01 * number + 0.001 * seed * (1 + number) + 0.02 * np.maximum(lengths - 5, 0)
-
-
 @pytest.fixture
 def reversed_order(tmp_path, synthetic_sweep):
     return summary(synthetic_sweep(tmp_path / "reversed", NORMS, 5, reversing, spec=GRID))
-
-
-def test_a_reversal_is_said_on_the_page_and_in_mlflow(reversed_order, page_of):
-    page, _ = write_report(reversed_order.folder)
-    said = "Order at the test lengths 8-11: rank correlation with the scores -1.00 (no interval, 3 configurations); "
-    said += "2 of the 2 others are lower there, by up to 0.176"
-    in_full = f"{said} (#2 by 0.176, #1 by 0.0880); no choice went by this"
-    assert in_full in " ".join(page_of(page).text) and order_sentence(reversed_order) == [said]
-    assert [row.number for row in reversed_order.rows] == [0, 1, 2]  # and nothing was chosen by it
-
-
-def test_where_the_order_holds_it_says_so(tmp_path, synthetic_sweep):
-    result = summary(synthetic_sweep(tmp_path / "o", NORMS, 5, ordered, spec=GRID))
-    assert order_sentence(result)[0].endswith("none of the 2 others is lower there")
-    two = summary(synthetic_sweep(tmp_path / "two", NORMS[:2], 5, ordered, spec=GRID))
-    assert order_sentence(two) == ["Order at the test lengths 8-11: the other one is not lower there"]
-    up = {**GRID, "objective.metric": "margin", "objective.direction": "maximize"}
-    assert "higher there" in order_sentence(summary(synthetic_sweep(tmp_path / "up", NORMS, 5, ordered, spec=up)))[0]
-    one = summary(synthetic_sweep(tmp_path / "one", NORMS[:1], 5, ordered, spec=GRID))
-    assert order_sentence(one) == []
-
-
-def test_without_test_lengths_it_says_that_there_are_none(tmp_path, synthetic_sweep):
-    spec = {**GRID, "objective.lengths": [6, 7, 8], "task.vocabulary": 9}
-    result = summary(synthetic_sweep(tmp_path / "t", NORMS, 5, ordered, spec=spec))
-    said = "No lengths beyond training and selection were evaluated in all configurations: nothing tells"
-    assert said in order_sentence(result)[0]
 
 
 def test_the_table_has_every_number(reversed_order):

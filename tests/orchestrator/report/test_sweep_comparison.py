@@ -12,7 +12,6 @@ from orchestrator import open_sweep
 from orchestrator.cli import main as cli
 from orchestrator.errors import LengthwiseError, NotASweep, UserError
 from orchestrator.figures.drawing import read_figure_digest
-from orchestrator.report.comparisons import describe_noise
 from orchestrator.results.comparing.sweep_comparison import compare_sweeps
 
 RATES = [{"training.learning_rate": rate} for rate in (0.001, 0.01)]
@@ -93,43 +92,6 @@ def test_sweeps_are_compared_drawn_and_written(sweeps):
         assert float(line["difference"]) == row.difference and (line["low"] == "") == math.isnan(row.low)
     of_sweep = open_sweep(sweeps / "plain").compare_with(open_sweep(sweeps / "few"), lengths="9,10", average="raw")
     assert set(of_sweep.average) == {"raw"} and set(of_sweep.lengths) == {"9-10", "9", "10"}
-
-
-def test_the_figure_has_the_band_the_zero_line_and_the_groups(sweeps, drawn):
-    done = run(sweeps / "plain", sweeps / "lower", sweeps / "few", "--figure", sweeps / "found.png")
-    assert done.exit_code == 0, done.output
-    (axes,) = drawn["found.png"].axes
-    assert [text.get_text() for text in axes.figure.legends[0].get_texts()] == [
-        "plain - lower (2 configurations, 10 paired seeds)",
-        "plain - few (2 configurations, 6 paired seeds, 1 member failed, no band)",
-    ]
-    assert any(list(line.get_ydata()) == [0, 0] for line in axes.lines)  # the zero line
-    found = compare_sweeps(*(open_sweep(sweeps / name).summary for name in ("plain", "lower")))
-    (band,) = axes.collections
-    points = {(x, y) for x, y in band.get_paths()[0].vertices.tolist()}
-    assert {(float(one.question.lengths[0]), one.outcome.low) for one in found.by_length} <= points
-    assert {text.get_text() for text in axes.texts} == {"trained", "selection", "test"}
-
-
-def test_a_sweep_with_a_name_that_begins_with_an_underscore_is_in_the_legend(tmp_path, synthetic_sweep, drawn):
-    for name in ("_here", "there"):
-        synthetic_sweep(tmp_path / name, RATES, 2, shifted(0.0), spec=GRID)
-    done = run(tmp_path / "_here", tmp_path / "there", "--figure", tmp_path / "found.png")
-    assert done.exit_code == 0, done.output
-    (text,) = drawn["found.png"].legends[0].get_texts()
-    assert text.get_text().startswith("_here - there (2 configurations, 2 paired seeds")
-
-
-def test_sentences_of_noise(sweeps):
-    plain = open_sweep(sweeps / "plain").summary
-    same = describe_noise(compare_sweeps(plain, plain))
-    band = "simultaneous 95 % band over 11 lengths, 10 paired seeds"
-    assert same == [
-        f"At no length is the difference more than seed noise ({band}).",
-        "Of 2 matched configurations none differs at the test lengths 8-11 with p < 0.05 after Holm's correction.",
-    ]
-    swapped = describe_noise(compare_sweeps(open_sweep(sweeps / "lower").summary, plain))
-    assert "the first sweep is lower (better) at lengths 8-11" in swapped[0] and "better in 2" in swapped[1]
 
 
 @pytest.mark.parametrize(

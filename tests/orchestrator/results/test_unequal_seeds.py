@@ -7,8 +7,6 @@ import pytest
 
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.files import write_report
-from orchestrator.report.sentences import count_sentences
 from orchestrator.results.analysis import effects_at_test_lengths, effects_on_score
 from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.summarise import summary
@@ -66,19 +64,6 @@ def test_effects_are_those_of_the_seeds_that_all_have(results):
         assert now.correlation == then.correlation == 1.0
 
 
-@pytest.mark.slow
-def test_reports_say_what_medians_and_effects_are_over(results, short_text):
-    equal, mixed = results
-    sentence = "Configurations have 4 to 8 seeds each, not all the same: medians are over their own seeds, effects of "
-    sentence += "hyperparameters and weight averages over the 4 that all have"
-    assert sentence in count_sentences(mixed)
-    assert not any("seeds each" in line for line in count_sentences(equal))
-    columns = [line.split() for line in short_text(mixed).splitlines()]
-    header = next(line for line in columns if line[:2] == ["rank", "label"])
-    assert header[-1] == "seeds"
-    assert {line[1]: line[-1] for line in columns if line and line[0].isdigit()}["#2"] == "4"
-
-
 def test_pairs_are_of_shared_seeds(results):
     _, mixed = results
     numbers = {row.config_id: row.number for row in mixed.rows}
@@ -104,9 +89,3 @@ def test_a_configuration_that_gets_seeds_has_no_score_until_they_ended(unequal):
     assert rows[name].score is None and rows[other].score is not None
     (note,) = (note for note in summary(state).notes if note.startswith("Extended"))
     assert note.startswith("Extended 2 times; begun with 9 configurations and seeds 0-3. Intervals and p-values do not")
-
-
-@pytest.mark.slow
-def test_a_report_of_unequal_seeds_is_written(results):
-    page, _ = write_report(results[1].folder, results[1])
-    assert "over the 4 that all have" in page.read_text()

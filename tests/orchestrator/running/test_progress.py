@@ -1,12 +1,9 @@
 """Progress: a line a minute in a log, a table on a terminal."""
 
-import io
-
 import pytest
 from rich.console import Console
 
 from orchestrator.running.watching.progress import Progress
-from orchestrator.text.consoles import say
 
 
 def test_progress_in_a_log_is_a_line_that_says_something_new(capsys):
@@ -40,13 +37,3 @@ def test_progress_in_a_log_is_one_short_line_a_minute(capsys, monkeypatch, large
     assert shown == [0, 60, 120] and len(lines) == 3
     assert all(len(line) < 100 for line in lines)
     assert all("43 %" in line and "time left about 12 h 10 min" in line for line in lines)
-
-
-def test_progress_on_a_terminal_is_a_table():
-    console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    progress = Progress(console, "live [sweep]")
-    with progress.showing():
-        progress.show([("seeds failed", "3"), ("time left", "-")])
-        say(console, "pack abc: the worker died")
-    text = console.file.getvalue()
-    assert all(shown in text for shown in ("live [sweep]", "seeds failed", "time left", "the worker died"))

@@ -10,7 +10,7 @@ from mlflow.tracking import MlflowClient
 
 from orchestrator.tracking import pages
 from orchestrator.tracking.errors import TrackingError
-from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG
+from orchestrator.tracking.pages import COLOR_TAG, NOTE_TAG
 from orchestrator.tracking.store import Store
 from tests.mlflow_points import assert_complete, children
 
@@ -111,13 +111,6 @@ def test_the_note_of_the_sweep_is_written_again_until_a_user_changes_it(sweep, p
     assert "third" in note
     client.set_tag(done.parent_run_id, NOTE_TAG, f"{note} Mine.")
     assert publish_note("fourth") == f"{note} Mine."
-
-
-def test_the_curves_ranked_first_have_a_colour_each(sweep, publish):
-    done = publish(sweep.folder, sweep_files=False)
-    runs = children(MlflowClient(done.uri), done.parent_run_id)
-    colours = {run.data.metrics["rank"]: run.data.tags[COLOR_TAG] for run in runs if "rank" in run.data.metrics}
-    assert colours == {1.0: COLORS[0], 2.0: COLORS[1]} and len(set(COLORS)) == 10
 
 
 def test_everything_is_in_mlflow_when_publishing_ends_although_logging_is_asynchronous(sweep, publish, monkeypatch):
