@@ -11,10 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.trainers.evaluation.test_added_metrics import StopsAt, curves, members, problems
-from tests.trainers.runs import Recorder, stepped
+from tests.trainers.evaluation.test_added_metrics import curves, members, problems
+from tests.trainers.runs import stepped
 from tests.trainers.training.test_waits import waits
-from trainers import Checkpoints, train
 from trainers.check import check_class, check_metrics, check_task
 from trainers.evaluation import evaluate as evaluation
 from trainers.evaluation.evaluate import evaluate, evaluate_weights
@@ -108,21 +107,6 @@ def test_a_member_alone_has_the_bits_of_its_pack_in_any_pieces(monkeypatch: pyte
     assert all((later[1][:, :, k] == whole[:, :, names.index(name)]).all() for k, name in enumerate(later[0]))
 
 
-def test_metrics_change_no_bit_of_what_was_measured_before() -> None:
-    plain, measured = pack_of(STATES, metrics=None), pack_of(STATES)
-    assert [one.config_id for one in plain.members] == [one.config_id for one in measured.members]
-    before, now = stepped(plain), stepped(measured)
-    assert torch.equal(before.theta, now.theta)
-    old, new = curves(plain, before), curves(measured, now)
-    assert [*new] == [*old, *METRICS]
-    assert all(values.tobytes() == new[name].tobytes() for name, values in old.items())
-    # Neither do more of them, nor fewer draws: a draw has the same bits.
-    fewer = curves(pack_of(STATES, metrics={"pass_at_1": METRICS["pass_at_1"]}), now)
-    assert fewer["pass_at_1"].tobytes() == new["pass_at_1"].tobytes()
-    for (_, six, _), (_, two, _) in zip(answers_of(measured, now), answers_of(measured, now, draws=2), strict=True):
-        assert torch.equal(six[:, :, :2], two)
-
-
 def test_equal_draws_are_sampled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, sample = list[int](), HalfParity.sample_answers
 
@@ -138,17 +122,6 @@ def test_equal_draws_are_sampled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     passes = one.task.passes_with(one.model)
     assert one.evaluation_passes == pytest.approx(passes + (passes - 1) * 9)
     assert replace(one, evaluation=replace(one.evaluation, metrics=None)).evaluation_passes == passes
-
-
-def test_a_run_killed_and_resumed_has_the_metrics_of_the_whole(tmp_path) -> None:
-    asked = members(2, None, task=PARITY, evaluation={"samples": 5, "every": 2, "metrics": METRICS})
-    whole, resumed = Recorder(), Recorder()
-    train(asked, whole)
-    train(asked, StopsAt(4), checkpoints=Checkpoints(folder=tmp_path))
-    train(asked, resumed, checkpoints=Checkpoints(folder=tmp_path))
-    assert [one.step for one in resumed.evaluations] == [2, 4, 6, 8]
-    for before, now in zip(whole.evaluations, resumed.evaluations, strict=True):
-        assert set(METRICS) <= set(now.metrics) and before.values_MAKL.tobytes() == now.values_MAKL.tobytes()
 
 
 def test_what_cannot_be_measured_is_refused() -> None:

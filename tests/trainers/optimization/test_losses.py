@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -12,7 +11,7 @@ from torch.nn import functional
 
 from tests.trainers.models import own_modules
 from tests.trainers.own_tasks import Last
-from tests.trainers.runs import check_alone, check_one_program, check_resumed
+from tests.trainers.runs import check_alone, check_one_program
 from trainers.check import check_model
 from trainers.config.member import MemberConfig
 from trainers.config.slots import slot_of
@@ -233,11 +232,6 @@ def test_a_member_has_the_same_bits_alone_and_beside_other_hyperparameters(membe
         return Pack([built(member, name, seed, **SLOW) for seed in seeds], CPU)
 
     check_alone(pack_of, packs=((7,), (2, 7)), steps=4)
-
-
-def test_a_killed_run_resumes_with_the_same_bits(member: Make, tmp_path: Path) -> None:
-    members = [built(member, "r_drop", seed, training__steps=8, evaluation__every=4) for seed in (0, 1)]
-    check_resumed(members, tmp_path, at=6, every_steps=3)
 
 
 @pytest.mark.slow

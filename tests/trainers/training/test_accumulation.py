@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.trainers.own_tasks import TOKENS, Bag, Last, Ragged
-from tests.trainers.runs import check_alone, check_resumed
+from tests.trainers.runs import check_alone
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.decoder import Decoder
@@ -85,11 +85,6 @@ def test_a_member_alone_equals_itself_in_a_pack(member, model) -> None:
         packs=((7,), (0, 7)),
         steps=5,
     )
-
-
-def test_it_is_resumed_exactly(member, tmp_path) -> None:
-    plain = member(training__accumulation=3, training__batch_size=10, training__steps=8, evaluation__every=4)
-    check_resumed([replace(plain, task=Last(), model=DECODER)], tmp_path, 8, every_steps=3)
 
 
 def test_fewer_rows_at_once_need_less_memory(member) -> None:

@@ -1,7 +1,6 @@
 """`training.one_length_per_batch`: all rows of a step have one length, which the step alone decides."""
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from tests.trainers.models.own_modules import Net
 from tests.trainers.own_tasks import mean_loss
-from tests.trainers.runs import check_alone, check_resumed, stepped
+from tests.trainers.runs import check_alone, stepped
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.packs.batches import StepBatches
@@ -92,10 +91,6 @@ def test_lengths_follow_from_the_step_and_are_uniform() -> None:
 
 def test_a_member_is_alone_what_it_is_in_a_pack() -> None:
     check_alone(pack_of)
-
-
-def test_a_run_killed_and_resumed_has_the_curves_of_the_whole(tmp_path: Path) -> None:
-    check_resumed([MemberConfig.from_dict(sections(seed)) for seed in (3, 5)], tmp_path, at=7, every_steps=4)
 
 
 def test_memory_is_estimated_at_the_longest_length_and_time_is_measured() -> None:

@@ -14,7 +14,6 @@ import pytest
 import torch
 from pyarrow import parquet
 
-from tests.trainers.runs import check_resumed
 from trainers import MemberConfig
 from trainers.errors import ConfigError, Problem
 from trainers.files.data_folders import search_first
@@ -168,11 +167,6 @@ def member(seed: int, rate: float = 0.01, task: Row | None = None, **training: A
 def write_study(folder: Path, seed: int = 0) -> None:
     write(folder / "train", draw_rows(20, (2, 3, 5), seed), "jsonl")
     write(folder / "test", draw_rows(15, (2, 4, 7), 1), "jsonl")
-
-
-def test_a_run_that_is_killed_ends_as_one_that_is_not(study: Path, tmp_path: Path) -> None:
-    write_study(study)
-    check_resumed([member(2, 0.01), member(7, 0.03)], tmp_path / "checkpoints", at=5, every_steps=2)
 
 
 def test_the_contents_of_the_files_are_part_of_the_identity(study: Path, tmp_path: Path) -> None:
