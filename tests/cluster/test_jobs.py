@@ -156,14 +156,6 @@ def test_a_job_runs_a_sweep_of_the_working_tree(head: Head, study: Path) -> None
     assert found == [(here.commit, "job" if here.commit else None)], code
 
 
-@pytest.mark.slow
-def test_a_bad_sweep_file_fails_the_job_with_one_message(head: Head, study: Path) -> None:
-    done = ray_job(head, "run", str(study / "mine.yaml"), "--set", "objective.metric=total_variaton", "--name", "bad")
-    log = done.stdout + done.stderr
-    assert done.returncode != 0 and "did you mean total_variation?" in log and "Traceback" not in log
-    assert "failed" in log and not (head.storage / "bad").exists()
-
-
 ASKING = """
 from orchestrator.errors import UserError
 from orchestrator.running.with_ray import session as ray_session

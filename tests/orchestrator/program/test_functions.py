@@ -100,24 +100,3 @@ def test_function_is_asked_to_stop_by_used_up_time(study: Study, own_code_forgot
     (pack,) = state.packs.values()
     assert (state.ended, pack.attempts, list(pack.evaluations)) == ("stopped by its budget", [], [10])
     assert study.resume(state).ended == "complete"
-
-
-@pytest.mark.slow
-def test_under_ray_as_under_local(study: Study, lengthwise) -> None:
-    """Race and rungs, a command and a function; no process is left."""
-    racing = {"first": 1, "keep": 0.5, "steps": {"first": 20, "keep": 0.5, "guard": False}}
-    changes = {"search": {"configurations": 4, "racing": racing}, "seeds": 2, "training": {"steps": 40}}
-    changes |= {"space": {"config.lr": {"log_uniform": [0.01, 1.0]}}}
-    file = study.write(
-        script(reported="step == 10 and run.reported == 0 and given['seed'] == '1' and os.abort()"), **changes
-    )
-    storage = study.folder / "runs"
-    for scheduler in ("ray", "local"):
-        words = ("--storage", storage, "--name", scheduler, "--set", f"resources.scheduler={scheduler}")
-        done = lengthwise.process("run", file, *words, "--set", "resources.workers=2", cwd=study.folder)
-        assert done.returncode == 0, done.stdout + done.stderr
-    states = [SweepState.load(storage / name) for name in ("ray", "local")]
-    assert_equal_curves(*states)
-    assert [len(state.attempts) for state in states[0].packs.values()] == [
-        len(state.attempts) for state in states[1].packs.values()
-    ]

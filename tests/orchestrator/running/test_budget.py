@@ -181,11 +181,10 @@ command()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheduler", ["local", "ray"])
-def test_workers_stop_and_are_resumed(lengthwise, tiny, tmp_path, scheduler):
+def test_workers_stop_and_are_resumed(lengthwise, tiny, tmp_path):
     """The time is over when the first evaluation has been recorded, long before the end of its pack."""
     long = ("--set", "training.steps=30000", "--set", "evaluation.every=30")
-    words = ("run", tiny, "--storage", tmp_path, *long, "--set", f"resources.scheduler={scheduler}")
+    words = ("run", tiny, "--storage", tmp_path, *long, "--set", "resources.scheduler=local")
     done = lengthwise.process(*words, "--max-time", "1h", program=TIME_FLIES)
     assert done.returncode == 0, done.stderr
     assert "stopped by its budget" in done.stdout

@@ -48,7 +48,6 @@ def words(*more: str) -> list[str]:
 @pytest.mark.parametrize(
     ("scheduler", "full", "steps"),
     [
-        ("inline", "checkpoints/*/*", 10),
         ("local", "checkpoints/*/*", 10),
         ("inline", "weights/*", "null"),
         ("inline", LEDGER_FILE, "null"),
@@ -70,32 +69,6 @@ def test_a_full_disk_costs_nothing(lengthwise, tiny, tmp_path, undisturbed, sche
     lengthwise.succeeds("resume", folder)
     assert curves(folder).equals(curves(undisturbed))
     assert SweepState.load(folder).ended == "complete"
-
-
-LIMITED = """
-import os, resource, sys
-if "WORKERS_WRITE" in os.environ and sys.argv[0].endswith("default_worker.py"):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (int(os.environ["WORKERS_WRITE"]), resource.RLIM_INFINITY))
-"""
-
-
-@pytest.mark.slow
-def test_a_full_disk_on_a_worker_of_ray_costs_nothing(lengthwise, study, tmp_path, own_code_forgotten: None) -> None:
-    """Only workers are held to a size: Ray's own files are larger."""
-    with (study / "my_tasks.py").open("a") as file:
-        file.write(LIMITED)
-    on_ray = words("resources.scheduler=ray", "resources.checkpoint_steps=10", "search.configurations=2")
-    run = ("run", study / "own.yaml", "--storage", tmp_path)
-    ran = lengthwise.process(*run, *on_ray, cwd=study, WORKERS_WRITE="20000")
-    folder = tmp_path / "tiny"
-    assert ran.returncode == 130, ran
-    (said,) = [line for line in ran.stdout.splitlines() if "for lack of space" in line]
-    assert str(folder / "checkpoints") in said and f"lengthwise resume {folder}" in said
-    assert not [line for line in ran.stderr.splitlines() if "still trying code" not in line], ran.stderr
-    assert not any(one.kind in ("attempt", "pack_end", "retry") for one in read_records(folder))
-    lengthwise.succeeds("resume", folder, "--set", "resources.scheduler=inline", cwd=study)
-    left_alone = lengthwise(*run, *on_ray, "--set", "resources.scheduler=inline", "--name", "alone", cwd=study)
-    assert left_alone.returncode == 0 and curves(folder).equals(curves(tmp_path / "alone"))
 
 
 def test_a_disk_that_is_full_when_all_is_trained(lengthwise, tiny, tmp_path, undisturbed, monkeypatch) -> None:

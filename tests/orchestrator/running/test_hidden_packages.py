@@ -105,10 +105,9 @@ def test_an_actor_that_cannot_import_the_pack_says_which_file_raised():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheduler", ["ray", "local"])
-def test_a_sweep_runs_in_a_folder_of_such_files(crowded, tiny, scheduler):
+def test_a_sweep_runs_in_a_folder_of_such_files_also_on_ray(crowded, tiny):
     (crowded / "mine.py").write_text("import trainers\n\nassert trainers.Task\n")
-    words = ["run", str(tiny), "--storage", "kept", "--set", f"resources.scheduler={scheduler}", "--import", "mine"]
+    words = ["run", str(tiny), "--storage", "kept", "--set", "resources.scheduler=ray", "--import", "mine"]
     command = module_command("orchestrator", *words, "--set", "search.configurations=1")
     ended = subprocess.run(command, cwd=crowded, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import psutil
@@ -73,21 +72,6 @@ def test_sigterm_is_recorded_without_waiting_for_ray(lengthwise, long_sweep):
     assert f"lengthwise resume {folder}" in out and "Traceback" not in out + err
     lengthwise.succeeds("resume", folder, *INLINE)
     long_sweep.ended_as_if_left_alone(folder)
-
-
-def test_sigterm_while_ray_is_being_started_ends_what_there_is_of_it(lengthwise, long_sweep):
-    """A raylet that stands still never is up: nothing waits for it."""
-    folder = long_sweep.storage / "early"
-    driver = lengthwise.start(*long_sweep.words("early", ON_RAY))
-    raylet = wait_for(lambda: next((one for one in with_words(driver.pid, "raylet") if is_of_ray(one)), None), driver)
-    raylet.suspend()
-    session = Path(raylet.environ()[MARK])
-    wait_for(lambda: records(folder, "sweep"), driver)
-    time.sleep(1.0)  # then the main thread waits for Ray
-    os.kill(driver.pid, signal.SIGTERM)
-    out, err = driver.communicate()
-    assert driver.returncode == 130 and f"lengthwise resume {folder}" in out, err
-    wait_for(lambda: not is_of_ray(raylet) and not session.exists())
 
 
 def is_of_ray(process: psutil.Process) -> bool:
