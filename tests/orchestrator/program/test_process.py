@@ -97,7 +97,7 @@ def main_process(folder: Path) -> int:
     return int((folder / "lock").read_text())
 
 
-@programs("worker")
+@programs("worker", SIMPLEST_AND_HARDEST)
 def test_killed_worker(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
     worker = start_worker(code, processes, grace=60)
     assert len(alive(tmp_path)) == processes + 2  # the keeper and its parent
@@ -129,7 +129,7 @@ def test_worker_of_ray_that_ends(code: str, processes: int, start_worker: StartW
     wait_until(lambda: not alive(tmp_path), 30)
 
 
-@programs("program")
+@programs("program", SIMPLEST_AND_HARDEST)
 def test_killed_program(code: str, processes: int, start_worker: StartWorker, tmp_path: Path) -> None:
     worker = start_worker(code, processes, grace=60)
     os.kill(main_process(tmp_path), signal.SIGKILL)

@@ -34,8 +34,7 @@ def test_used_up_time_stops_a_program_that_reports_nothing(header: str, study: S
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheduler", ["inline", "local"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(("scheduler", "number"), [("inline", signal.SIGINT), ("local", signal.SIGKILL)])
 def test_signal_to_the_driver(scheduler: str, number: int, study: Study, lengthwise: CommandLine) -> None:
     study.write(script(step=f"step == 12 and os.path.exists('hang') and {HANG}"), seeds=2)
     (study.folder / "hang").touch()
@@ -57,10 +56,9 @@ def test_signal_to_the_driver(scheduler: str, number: int, study: Study, lengthw
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("header", ["", IGNORE], ids=["", "ignores SIGTERM"])
-def test_silent_program(header: str, study: Study) -> None:
+def test_silent_program_that_ignores_sigterm(study: Study) -> None:
     code = f"step == 12 and {{}} and (print('hangs', flush=True), {HANG})"
-    study.write(header + script(step=code.format("run.reported == 0")))
+    study.write(IGNORE + script(step=code.format("run.reported == 0")))
     state = study.run("resources.watchdog_seconds=1")
     (pack,) = state.packs.values()
     assert (pack.status, len(pack.attempts)) == ("complete", 1)
@@ -68,7 +66,7 @@ def test_silent_program(header: str, study: Study) -> None:
     assert str(pack.traces[0]).endswith("hangs")
     assert processes_of(state.folder) == []
 
-    study.write(header + script(step=code.format("True")))
+    study.write(IGNORE + script(step=code.format("True")))
     state = study.run("resources.watchdog_seconds=1", "resources.retries=1", name="always")
     (pack,) = state.packs.values()
     assert (pack.status, len(pack.attempts), list(pack.evaluations)) == ("failed", 2, [10])

@@ -54,12 +54,11 @@ QMC = sets("search.sampler=qmc", "search.seed=3")
 @pytest.mark.parametrize(
     ("begun", "options", "whole"),
     [
-        ([], "--seeds +2", sets("seeds=4")),
         ([], "--seeds 7-8 --configurations 5", sets("seeds=[0, 1, 7, 8]", "search.configurations=5")),
         (TPE, "--configurations 6", [*TPE, *sets("search.configurations=6")]),
         (QMC, "--configurations 6", [*QMC, *sets("search.configurations=6")]),
     ],
-    ids=["seeds", "both", "tpe", "qmc"],
+    ids=["both", "tpe", "qmc"],
 )
 def test_an_extended_sweep_is_the_one_of_that_size_from_the_beginning(lengthwise, run, begun, options, whole):
     folder, other = run(*begun), run(*whole)
@@ -261,7 +260,6 @@ def test_an_unfinished_sweep_is_extended(lengthwise, run):
     "options",
     [
         ("--seeds", "+1", "--top", "1"),
-        pytest.param(("--seeds", "3"), marks=pytest.mark.slow),
         pytest.param(("--set", "seeds=[0, 1, 5]", "--configurations", "5"), marks=pytest.mark.slow),
     ],
     ids=" ".join,

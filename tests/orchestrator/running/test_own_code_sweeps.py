@@ -155,13 +155,12 @@ FAULTY = '''
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheduler", ["inline", "local"])
 def test_an_exception_of_ones_own_code_is_shown_at_once_and_with_its_traceback(
-    lengthwise, study: Path, tmp_path: Path, own_code_forgotten: None, scheduler: str
+    lengthwise, study: Path, tmp_path: Path, own_code_forgotten: None
 ) -> None:
     with (study / "my_tasks.py").open("a") as file:
         file.write(FAULTY)
-    one = ("--set", "search.configurations=1", "--set", f"resources.scheduler={scheduler}")
+    one = ("--set", "search.configurations=1", "--set", "resources.scheduler=local")
     done = lengthwise("run", study / "own.yaml", "--storage", tmp_path, *one)
     assert done.returncode == 1, done.stdout + done.stderr
     folder = tmp_path / "tiny"

@@ -30,9 +30,8 @@ def dying(lengthwise, tiny, played, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("race", [HALVING, "search.racing={first: 2, keep: 0.5}"], ids=["rungs", "rounds"])
-def test_a_race_whose_first_packs_all_died_is_run_by_retrying_them(lengthwise, dying, race):
-    folder, whole = dying(lambda work: True, race)
+def test_a_race_whose_first_packs_all_died_is_run_by_retrying_them(lengthwise, dying):
+    folder, whole = dying(lambda work: True, "search.racing={first: 2, keep: 0.5}")
     assert not any(one.survivors for one in (*SweepState.load(folder).rungs, *SweepState.load(folder).decisions))
     lengthwise.succeeds("resume", folder, "--retry-failed")
     assert same_curves(SweepState.load(folder), whole)

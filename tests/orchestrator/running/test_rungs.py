@@ -26,17 +26,14 @@ from orchestrator.running.schedulers import inline
 from orchestrator.statistics.effects.design import SURVIVORS
 from orchestrator.tracking.contents import SweepRuns
 from search_spaces import Objective, Rungs, load_sweep
-from tests.orchestrator.running.deaths import INLINE, kill
 from tests.orchestrator.running.ledgers import (
     cut_ledger,
     keyed,
     ledger_kinds,
     ledger_lines,
-    records,
     same_curves,
     scores,
     sets,
-    wait_for,
 )
 
 SIZE = ("search.configurations=8", "seeds=4", "training.steps=40", "evaluation.every=5")
@@ -107,14 +104,13 @@ def test_decisions_do_not_depend_on_packs_or_their_order(stage, played):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", [HALVING, ROUNDS])
-def test_rungs_that_are_killed_anywhere_resume_to_the_same_bits(stage, played, rule):
-    whole = played(*RATES, rule, pack=8)
+def test_rungs_that_are_killed_anywhere_resume_to_the_same_bits(stage, played):
+    whole = played(*RATES, ROUNDS, pack=8)
     lines, kinds = ledger_lines(whole.folder), ledger_kinds(whole.folder)
     rungs = [place for place, kind in enumerate(kinds) if kind == "rung"]
     cuts = sorted({kinds.index("evaluation") + 1, *(rung + beside for rung in rungs for beside in (-1, 0, 1))})
     for place, cut in enumerate(cuts):
-        killed = stage(f"killed {cut}", *RATES, rule, pack=8)
+        killed = stage(f"killed {cut}", *RATES, ROUNDS, pack=8)
         shutil.copytree(whole.folder / "curves", killed.folder / "curves")
         if place % 2:  # otherwise all states are lost
             keep_checkpoints_until(whole.folder, killed.folder, lines[:cut])
@@ -376,30 +372,6 @@ def test_a_rung_is_decided_when_no_pack_runs(stage):
         order=list, watch=lambda driver: asked.append(driver.next_pack())
     )
     assert len(race.rungs) == 2 and len(asked) > 8 and not any(asked)
-
-
-@pytest.mark.slow
-def test_a_budget_stops_at_a_rung_and_resumes_to_the_same_decisions(lengthwise, tiny, played):
-    rule = sets(*RATES, HALVING)
-    stopped = lengthwise("run", tiny, "--storage", tiny.parent, *rule, "--set", "budget.member_steps=400")
-    assert stopped.returncode == 0 and "stopped by its budget" in stopped.stdout
-    folder = tiny.parent / "tiny"
-    assert len(SweepState.load(folder).rungs) == 1
-    lengthwise.succeeds("resume", folder, "--set", "budget.member_steps=null")
-    state, whole = SweepState.load(folder), played(*RATES, HALVING, pack=8)
-    assert state.rungs == whole.rungs and same_curves(state, whole)
-
-
-@pytest.mark.slow
-def test_workers_decide_alike_when_the_driver_is_killed(lengthwise, tiny, played):
-    rule = sets(*RATES, HALVING, "resources.scheduler=local")
-    driver = lengthwise.start("run", tiny, "--storage", tiny.parent, *rule)
-    folder = tiny.parent / "tiny"
-    wait_for(lambda: records(folder, "rung"), driver)
-    kill(driver)
-    lengthwise.succeeds("resume", folder, *INLINE)
-    state, whole = SweepState.load(folder), played(*RATES, HALVING, pack=8)
-    assert state.rungs == whole.rungs and same_curves(state, whole)
 
 
 @pytest.mark.slow

@@ -60,7 +60,6 @@ def test_artifacts_sent_to_sqlite_open_through_the_ui_and_serve_leaves_nothing_r
     ("delay", "signals"),
     [
         (0.5, ["SIGINT", "SIGINT"]),
-        pytest.param(0.0, ["SIGINT"], marks=pytest.mark.slow),
         pytest.param(1.5, ["SIGTERM", "SIGINT"], marks=pytest.mark.slow),
         pytest.param(0.0, ["SIGHUP"], marks=pytest.mark.slow),
     ],

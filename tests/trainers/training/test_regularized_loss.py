@@ -1,14 +1,13 @@
 """Label smoothing and z-loss: per member as torch computes them, refused where a task has a loss of its own."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tests.trainers.runs import check_alone, check_one_program, stepped
+from tests.trainers.runs import check_alone, stepped
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.packs.pack import Pack, State
@@ -77,12 +76,6 @@ def test_slices_of_a_batch_add_up_to_it(member: Make) -> None:
         compute_gradients(pack, State.initial(pack).theta, sample_batches(pack, step, 16), step)[0] for pack in packs
     ]
     torch.testing.assert_close(gradients[0], gradients[1])
-
-
-@pytest.mark.slow
-def test_a_step_is_one_program(member: Make) -> None:
-    more: dict[str, Any] = {"training__label_smoothing": 0.1, "training__z_loss": 0.01}
-    check_one_program(Pack([member(seed, **more) for seed in (0, 1)], CPU))
 
 
 @pytest.mark.parametrize("name", ["label_smoothing", "z_loss"])
