@@ -265,12 +265,6 @@ def test_results_are_imported_to_an_address(rows: pd.DataFrame, imported: Import
     pd.testing.assert_frame_equal(there.curves, here.curves)
 
 
-@pytest.mark.slow
-def test_imported_results_are_published_and_exported(folder: Path, tmp_path: Path, lengthwise: Any):
-    lengthwise.succeeds("export", folder, "--figures", "svg", "--to", tmp_path / "figures")
-    lengthwise.succeeds("publish", folder)
-
-
 def test_verbs_that_train_or_evaluate_refuse(folder: Path, tmp_path: Path, lengthwise: Any):
     ledger = (folder / "events.jsonl").read_bytes()
     for verb in (

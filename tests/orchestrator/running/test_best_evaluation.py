@@ -1,14 +1,11 @@
 """Sweeps judged at the best evaluation of each seed are scored by what the ledger holds, whatever died on the way."""
 
-import pandas as pd
 import pytest
 
 from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.running.driving import scores as scores_module
-from tests.orchestrator.running.deaths import kill
-from tests.orchestrator.running.ledgers import copy_cut, ledger_kinds, records, scores, sets, wait_for
+from tests.orchestrator.running.ledgers import copy_cut, ledger_kinds, scores
 
 pytestmark = pytest.mark.slow
 
@@ -61,26 +58,3 @@ def test_a_death_after_any_record_changes_no_score(stage, played):
         one = stage(f"cut-{count}", *BEST, pack=3)
         copy_cut(whole.folder, one.folder, count)
         assert scores(one.play()) == wanted, f"after {count} records"
-
-
-def test_killed_resumed_and_reported_again(lengthwise, tiny, tmp_path):
-    folder, hold = tmp_path / "killed", tmp_path / "hold"
-    hold.write_text("until 4\n")
-    words = ("run", tiny, "--storage", tmp_path, "--name", "killed", *sets(*BEST))
-    driver = lengthwise.start(*words, HOLD=str(hold))
-    wait_for(lambda: len(records(folder, "evaluation")) > 3, driver)
-    kill(driver)
-    done = lengthwise.succeeds("resume", folder)
-    state = SweepState.load(folder)
-    assert scores(state) == pytest.approx(judged_by_hand(state))
-    assert "chosen evaluation" in done.stdout
-    assert "each seed at the evaluation they choose" in (folder / "report.html").read_text()
-    table = pd.read_csv(folder / "report.csv")
-    assert dict(zip(table["config_id"], table["score"], strict=True)) == scores(state)
-    files = [folder / "report.html", *sorted(folder.glob("*.csv"))]
-    before = [path.read_bytes() for path in files]
-    lengthwise.succeeds("report", folder)
-    assert [path.read_bytes() for path in files] == before and len(files) >= 3
-    lengthwise.refuses(
-        "resume", folder, "--set", "objective.evaluation=last", said="objective.evaluation: was best, now last"
-    )

@@ -1,29 +1,18 @@
 """The verbs that keep the storage folder, and the help, as a person types them."""
 
-import re
 import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
-import typer.main
 from mlflow.tracking import MlflowClient
 
 from orchestrator import open_sweep
-from orchestrator.cli import main as cli
-from orchestrator.cli import options
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.state.state import SweepState
 from tests.orchestrator.running.ledgers import sets
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
-
-
-def test_the_help_has_every_verb_in_a_panel(lengthwise):
-    lines = lengthwise("--help").stdout.splitlines()
-    group = typer.main.get_command(cli.app)
-    assert {line.split()[1] for line in lines if re.match("│ [a-z]", line)} >= group.commands.keys()
-    assert {command.rich_help_panel for command in group.commands.values()} == set(options.PANELS)
 
 
 def test_sweeps_are_listed_and_deleted_by_name(lengthwise, tmp_path, monkeypatch):
@@ -42,25 +31,6 @@ def test_sweeps_are_listed_and_deleted_by_name(lengthwise, tmp_path, monkeypatch
     assert done.returncode == 0 and not (tmp_path / "grid").exists() and (tmp_path / "finished").exists()
     lengthwise.refuses("delete", tmp_path / "grid", "--yes", said="does not exist")
     assert "did you mean sweeps?" in lengthwise("list", "sweep").stderr
-
-
-@pytest.mark.slow
-def test_mlflow_runs_are_deleted_with_their_sweep_and_no_others(lengthwise, tmp_path):
-    for name in ("finished", "grid"):
-        shutil.copytree(RELEASED / name, tmp_path / name)
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    unpublished = lengthwise(
-        "delete", shutil.copytree(RELEASED / "tpe", tmp_path / "tpe"), "--yes", "--mlflow", "--tracking-uri", uri
-    )
-    assert unpublished.returncode == 0 and "0 runs" in unpublished.stdout and not (tmp_path / "mlflow.db").exists()
-    for name in ("finished", "grid"):
-        assert lengthwise("publish", tmp_path / name, "--tracking-uri", uri).returncode == 0
-    client = MlflowClient(uri)
-    ids = [one.experiment_id for one in client.search_experiments()]
-    assert len(client.search_runs(ids)) == 7 + 7
-    done = lengthwise("delete", tmp_path / "finished", "--yes", "--mlflow", "--tracking-uri", uri)
-    assert done.returncode == 0 and "7 runs were moved to MLflow's bin" in done.stdout, done.stderr
-    assert {run.data.tags["lengthwise.sweep"] for run in client.search_runs(ids)} == {"grid"}
 
 
 def test_a_sweep_that_is_being_run_keeps_its_mlflow_runs(lengthwise, tmp_path, monkeypatch):

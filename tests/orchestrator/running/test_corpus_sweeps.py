@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import yaml
 
-from orchestrator.record.ledger.records import read_records
-from tests.orchestrator.running.deaths import kill
-from tests.orchestrator.running.ledgers import curves, cut_ledger, ledger_kinds, records, wait_for
-from trainers.tasks.language.corpus import open_corpus, write_corpus
+from tests.orchestrator.running.ledgers import cut_ledger, ledger_kinds
+from trainers.tasks.language.corpus import write_corpus
 
 SWEEP = """name: text
 study: tests
@@ -41,25 +39,6 @@ def text(tmp_path: Path, lengthwise, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LENGTHWISE_DATA", str(tmp_path / "data"))
     monkeypatch.setitem(lengthwise.environment, "LENGTHWISE_DATA", str(tmp_path / "data"))
     return tmp_path / "text.yaml"
-
-
-@pytest.mark.slow
-def test_a_sweep_on_a_text_that_is_killed_ends_like_one_that_was_left_alone(
-    text: Path, tmp_path: Path, lengthwise
-) -> None:
-    words = ["run", text, "--storage", tmp_path, "--name"]
-    (tmp_path / "hold").touch()
-    driver = lengthwise.start(*words, "killed", HOLD=str(tmp_path / "hold"))
-    folder = tmp_path / "killed"
-    wait_for(lambda: records(folder, "evaluation"), driver)
-    assert list(folder.glob("checkpoints/*/step-*.ckpt"))
-    kill(driver)
-    assert not records(folder, "end")
-    alone, resumed = lengthwise(*words, "alone"), lengthwise("resume", folder)
-    assert (alone.returncode, resumed.returncode) == (0, 0), alone.stderr + resumed.stderr
-    assert curves(folder).equals(curves(tmp_path / "alone"))
-    hashes = {r.fields["resolved"]["task"]["sha256"] for r in read_records(folder) if r.kind == "configuration"}
-    assert hashes == {open_corpus("mine").sha256}
 
 
 @pytest.mark.slow

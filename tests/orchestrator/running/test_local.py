@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from orchestrator.plan.checks.soundness import check
-from orchestrator.record.state.state import SweepState
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.pack.train_pack import encode_work
 from orchestrator.running.schedulers import local, local_worker
@@ -25,8 +24,6 @@ from tests.orchestrator.running.deaths import (
     Told,
     finish,
     holding,
-    kill,
-    kill_worker,
     killed_as_often_as_it_may_and_once_more,
     with_words,
 )
@@ -77,25 +74,6 @@ def test_auto_runs_here_without_ray_to_the_curves_of_packs_in_this_process(lengt
 @pytest.mark.slow
 def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sweep):
     killed_as_often_as_it_may_and_once_more(LOCAL, worker_with, lengthwise, long_sweep)
-
-
-@pytest.mark.slow
-def test_more_steps_survive_the_death_of_a_worker_and_of_the_driver(lengthwise, long_sweep):
-    """`extend --steps`, resumed after both, has the curves of a sweep that had so many steps from the beginning."""
-    lengthwise.succeeds(*long_sweep.words("fewer", "training.steps=15"))
-    folder = long_sweep.storage / "fewer-steps-90"
-    extend = ("extend", str(long_sweep.storage / "fewer"), "--steps", "90", "--set", LOCAL)
-    driver = long_sweep.start(lengthwise, *extend)
-    unlucky = wait_for(lambda: records(folder, "evaluation"), driver)[0].fields["pack_id"]
-    kill_worker(unlucky, worker_with, folder, driver)
-    evaluations = len(records(folder, "evaluation"))
-    wait_for(lambda: len(records(folder, "evaluation")) > evaluations, driver)
-    kill(driver)
-    long_sweep.release()
-    assert not records(folder, "end")
-    lengthwise.succeeds("resume", folder, *INLINE)
-    assert not SweepState.load(folder).conflicts
-    assert keyed(folder).equals(keyed(long_sweep.uninterrupted)) and len(keyed(folder))
 
 
 @pytest.mark.slow

@@ -11,27 +11,9 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.files import write_report
 from orchestrator.tracking import publisher_process
 from tests.orchestrator.running.deaths import finish, with_words
 from tests.orchestrator.running.ledgers import records, wait_for
-
-TRACKED = ("--set", "tracking.enabled=true", "--set", "resources.scheduler=local")
-
-
-@pytest.mark.slow
-def test_a_sweep_ends_with_its_report_and_is_published(lengthwise, tiny, tmp_path):
-    done = lengthwise.process("run", tiny, "--storage", tmp_path, *TRACKED)
-    assert done.returncode == 0, done.stderr
-    folder = tmp_path / "tiny"
-    said = done.stdout
-    assert said.index("Finished: ") < said.index("Page: ") < said.index("lengthwise ui") < len(said)
-    (published,) = SweepState.load(folder).published_at
-    assert published.endswith("mlflow.db")
-    assert (folder / "curves.parquet").exists()
-    page = (folder / "report.html").read_bytes()
-    write_report(folder)
-    assert (folder / "report.html").read_bytes() == page and b'"running":false' in page
 
 
 @pytest.mark.slow
