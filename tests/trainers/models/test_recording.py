@@ -16,7 +16,6 @@ from tests.trainers.training.test_waits import waits
 from trainers.check import check_metrics, check_model
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
-from trainers.evaluation import evaluate as evaluation
 from trainers.evaluation.evaluate import evaluate
 from trainers.metrics.metric import EvaluatedBatch, Metric
 from trainers.models.vmapped import Vmapped, _try_build
@@ -155,16 +154,6 @@ def test_every_member_has_the_values_of_a_plain_script(model: str) -> None:
 @pytest.mark.parametrize("model", FORMS)
 def test_a_member_is_alone_what_it_is_in_a_pack(model: str) -> None:
     check_alone(lambda seeds: Pack(members(seeds, model, {"from_the_last": {}}), CPU))
-
-
-def test_pieces_of_rows_have_the_values_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    pack = Pack(members((3, 5), "stacked"), CPU)
-    state = stepped(pack)
-    whole = curves(pack, state)
-    monkeypatch.setattr(evaluation, "LOGITS_PER_MEMBER", 3 * pack.task.positions * pack.task.outputs)
-    pieces = curves(pack, state)
-    for name in DIRECTIONS:
-        np.testing.assert_allclose(pieces[name], whole[name], rtol=2e-5, err_msg=name)
 
 
 def test_nothing_is_recorded_in_training_or_where_nothing_reads_it() -> None:
