@@ -89,8 +89,9 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -q -n $$(( $$(getconf _NP
 test: $(TOOLS)
 	@$(PYTEST) -m "not slow and not benchmark and not cluster"
 
+# Files without a slow test are left out: every process of pytest would import them all.
 test-slow: $(TOOLS)
-	@$(PYTEST) -m slow
+	@$(PYTEST) -m slow $$(grep -rlw --include='test_*.py' slow tests)
 
 test-cluster: $(TOOLS)
 	@$(PYTHON) -m pytest -q -rs -m cluster tests/cluster
