@@ -48,13 +48,18 @@ def tab(tmp_path_factory):
         yield browser
 
 
-@pytest.fixture
-def page(built, tab):
-    """A tab with the page as it is when somebody opens it; it must log no problem."""
+@pytest.fixture(scope="module")
+def written(built):
     path, _ = write_report(built.folder)
+    return path
+
+
+@pytest.fixture
+def page(written, tab):
+    """A tab with the page as it is when somebody opens it; it must log no problem."""
     tab.resize(1200, 900)
     tab.open("about:blank")
-    tab.open(path.as_uri())
+    tab.open(written.as_uri())
     tab.problems.clear()
     yield tab
     assert tab.problems == []
@@ -178,13 +183,12 @@ def test_columns_beyond_the_edge_are_named(page, width, phone):
         assert beyond[-1] == "failed" and ", ".join(beyond) in page.read(f"{shown}.textContent")
 
 
-def test_the_page_works_in_a_frame_without_rights_as_in_mlflow(built, tab, tmp_path):
-    path, _ = write_report(built.folder)
+def test_the_page_works_in_a_frame_without_rights_as_in_mlflow(written, tab, tmp_path):
     frame = tmp_path / "frame.html"
     frame.write_text("<iframe id=f sandbox='allow-scripts' width=1000 height=800></iframe>")
     tab.open(frame.as_uri())
     tab.problems.clear()
-    script = f"document.querySelector('#f').srcdoc = {json.dumps(path.read_text())}"
+    script = f"document.querySelector('#f').srcdoc = {json.dumps(written.read_text())}"
     tab.read(f"new Promise(done => {{ document.querySelector('#f').onload = () => done(); {script} }})")
     began, colours = time.monotonic(), set()
     while not {(0xC2, 0x41, 0x0C), (0x0F, 0x76, 0x6E)} <= colours:  # of the curves A and B

@@ -20,7 +20,6 @@ from orchestrator.results.summarise import summary
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep.sweep import resume_sweep
 from orchestrator.tracking.contents import SweepRuns
-from tests.orchestrator.running.ledgers import same_curves
 
 STOPPING = (
     "training.stop={metric: accuracy, threshold: 0.9, samples: 100}",
@@ -28,6 +27,7 @@ STOPPING = (
     "space.training.learning_rate={grid: [0.0001, 0.01, 0.02, 0.04]}",
     "seeds=3",
 )
+SAVED = "resources.checkpoint_steps=10"
 
 
 def steps_of(state: SweepState) -> dict[tuple[str, int], int | None]:
@@ -36,7 +36,7 @@ def steps_of(state: SweepState) -> dict[tuple[str, int], int | None]:
 
 @pytest.mark.slow
 def test_a_sweep_in_which_members_stop(ran, short_text):
-    folder = ran(*STOPPING)
+    folder = ran(*STOPPING, SAVED)
     state = SweepState.load(folder)
     stopped = steps_of(state)
     rates = {c.config_id: c.values["training.learning_rate"] for c in state.configurations.values()}
@@ -99,7 +99,7 @@ def test_a_sweep_without_stopping_says_nothing_of_it(ran, short_text):
 @pytest.mark.slow
 def test_a_killed_sweep_goes_on_as_if_never_stopped(ran, study, tmp_path):
     """Its ledger ends in the middle of a pack of which some members have stopped."""
-    whole = ran(*STOPPING, "resources.checkpoint_steps=10", name="whole")
+    whole = ran(*STOPPING, SAVED)
     cut = tmp_path / "cut"
     shutil.copytree(whole, cut)
     lines = (whole / "events.jsonl").read_text().splitlines(keepends=True)
@@ -144,22 +144,3 @@ def test_a_plan_says_that_it_is_the_most(study, lengthwise_says):
     said = lengthwise_says("plan", study, *(f"--set={one}" for one in STOPPING))
     assert "at most about" in said
     assert "at most" not in lengthwise_says("plan", study)
-
-
-@pytest.mark.slow
-def test_packs_that_end_at_different_evaluations_make_one_report(ran):
-    """Each pack is one member: those that stopped repeat their values, as they do beside others."""
-    one, many = (
-        ran(*STOPPING, "objective.evaluation=best", f"resources.pack={size}", name=f"packs-of-{size}")
-        for size in (1, 12)
-    )
-    results = {folder: summary(SweepState.load(folder)) for folder in (one, many)}
-    assert len(SweepState.load(one).packs) == 12 and same_curves(SweepState.load(one), SweepState.load(many))
-    for mine, other in zip(results[one].rows, results[many].rows, strict=True):
-        assert (mine.config_id, mine.score, mine.stopped_at) == (other.config_id, other.score, other.stopped_at)
-        assert mine.test == other.test and not mine.failed
-    write_report(one, results[one])
-    state = SweepState.load(one)
-    contents = SweepRuns(results[one], read_records(one), read_curves(state))
-    for _, run in contents.configuration_runs():
-        assert any(point.key == "progress/loss" and point.step == 60 for point in run.points)
