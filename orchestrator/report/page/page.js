@@ -287,13 +287,15 @@ function drawTable() {
   const table = $("table"), head = make("tr"), body = make("tbody"), shown = ordered(), FEW = C > 15 ? 10 : 15;
   const hidden = new Set(["config_id", "form", ...(all.some(one => one.failed) ? [] : ["failed"])]);
   if (page.judged.reduce === "mean" && page.judged.statistic === "median") hidden.add("score"); // it is the median at the selection lengths
+  const searched = new Set(page.hyperparameters.map(one => one.name)), visible = columns.filter(name => !hidden.has(name));
+  if (innerWidth < 700) visible.sort((one, other) => searched.has(one) - searched.has(other)); // results first, values behind them
   const fill = text => { // quartiles in small print
     const cell = make("td", text.split(" [")[0], {class: "number"});
     if (text.includes(" [")) cell.append(make("small", ` [${text.split(" [")[1]}`));
     return cell;
   };
   head.append(make("th"));
-  for (const name of columns.filter(one => !hidden.has(one))) {
+  for (const name of visible) {
     const cell = make("th"), button = make("button", name, {type: "button"});
     if (state.sort === name) cell.setAttribute("aria-sort", state.down ? "descending" : "ascending");
     button.addEventListener("click", () => { state.down = state.sort === name ? 1 - state.down : 0; state.sort = name; update(); });
@@ -305,7 +307,7 @@ function drawTable() {
     const mark = make("span", marker(c).trim(), {class: `mark ${{A: "first", B: "second"}[marker(c).trim()] || "none"}`});
     if (!marker(c)) mark.style.background = colour(c);
     cell.append(mark);
-    row.append(cell, ...columns.filter(one => !hidden.has(one)).map(name => fill(page.table[name][c])));
+    row.append(cell, ...visible.map(name => fill(page.table[name][c])));
     row.addEventListener("pointerenter", () => point(c));
     row.addEventListener("pointerleave", () => point(null));
     row.addEventListener("focus", () => point(c));
