@@ -15,12 +15,12 @@ from pages import PAGES, ROOT, page
 
 import trainers
 from orchestrator.claims.verdicts import judge, read_sweeps
-from orchestrator.plan.checks.soundness import load_checked
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from orchestrator.record.kept.weights import load
 from orchestrator.record.state.state import SweepState
 from search_spaces import load_claims, load_sweep, schema_text
+from tests.sweep_files import load_checked
 from trainers.check import check_class, check_task
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation, Progress

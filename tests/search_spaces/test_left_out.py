@@ -6,8 +6,9 @@ import pytest
 
 import search_spaces
 from orchestrator.api.running import _spec
-from orchestrator.plan.checks.soundness import build_sample, load_checked
+from orchestrator.plan.checks.soundness import build_sample
 from search_spaces import SweepFileError, load_sweep
+from tests.sweep_files import load_checked
 
 TEXT = """name: left-out
 study: tests

@@ -9,11 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import search_spaces
-from orchestrator.plan.checks.soundness import UNBUILT, UNIMPORTED, build_sample, check, configurations_of, load_checked
+from orchestrator.plan.checks.soundness import UNBUILT, UNIMPORTED, build_sample, check, configurations_of
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from search_spaces import SweepFileError, dump_yaml, load_sweep, parse_sweep
 from search_spaces.grammar.load import UNREAD
+from tests.sweep_files import load_checked
 
 FILE = """name: whole
 study: tests

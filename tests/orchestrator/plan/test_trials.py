@@ -10,10 +10,11 @@ import torch
 
 from orchestrator.code import time_limit
 from orchestrator.plan.checks import trials
-from orchestrator.plan.checks.soundness import build_sample, drawn_configurations, load_checked
+from orchestrator.plan.checks.soundness import build_sample, drawn_configurations
 from orchestrator.sweep.sweep import run_sweep
 from orchestrator.text.consoles import make_console
 from search_spaces import Problem, SweepFileError
+from tests.sweep_files import load_checked
 
 TASK = '''
 import torch

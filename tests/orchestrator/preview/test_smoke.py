@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.plan.checks.soundness import load_checked
 from orchestrator.preview.smoke import SmokeFailed, smoke
 from search_spaces import parse_sweep
+from tests.sweep_files import load_checked
 
 TASK = '''"""A task of my own."""
 

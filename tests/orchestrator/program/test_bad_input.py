@@ -2,9 +2,10 @@
 
 import pytest
 
-from orchestrator.plan.checks.soundness import build_sample, load_checked
+from orchestrator.plan.checks.soundness import build_sample
 from search_spaces import SweepFileError
 from tests.orchestrator.program.studies import Study
+from tests.sweep_files import load_checked
 
 FUNCTION = "def train(config, seed, report, checkpoints):\n    report(30, {'acc': {5: 1, 10: seed, 20: 0}})\n"
 

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from orchestrator.machine.gpus import count_gpu_packs, gpu_slots
-from orchestrator.plan.checks.soundness import load_checked
 from orchestrator.preview.forecast import forecast
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, find_missing_resources
@@ -24,6 +23,7 @@ from tests.command_line import CommandLine
 from tests.orchestrator.program.studies import Study
 from tests.orchestrator.running.deaths import finish
 from tests.ray_cluster import RayCluster
+from tests.sweep_files import load_checked
 
 # The first members wait for each other: so many are at work at once.
 SCRIPT = """

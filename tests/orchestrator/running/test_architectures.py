@@ -7,13 +7,14 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from orchestrator.plan.checks.soundness import build_sample, load_checked
+from orchestrator.plan.checks.soundness import build_sample
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.recorded import list_recorded_values
 from orchestrator.plan.search import draw_sample
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.sweep import run_sweep
 from search_spaces import SweepFileError, SweepSpec, parse_sweep
+from tests.sweep_files import load_checked
 
 SWEEP = """\
 name: architectures
