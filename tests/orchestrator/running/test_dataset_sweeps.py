@@ -13,6 +13,7 @@ from orchestrator.engine import engine
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from tests.orchestrator.running.ledgers import curves, cut_ledger, ledger_kinds, records
+from trainers.files import data_folders
 from trainers.tasks.dataset import dataset
 
 SWEEP = """name: stored
@@ -54,8 +55,9 @@ def anew(lengthwise, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Path:
-    """The folder of a sweep file with its data."""
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a sweep file with its data; those of other tests are not searched."""
+    monkeypatch.setattr(data_folders, "_sweep_folders", [])
     folder = tmp_path / "study"
     folder.mkdir()
     (folder / "stored.yaml").write_text(SWEEP)
