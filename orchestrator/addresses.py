@@ -44,7 +44,7 @@ def address_of(folder: Path) -> str | None:
 
 
 def place_of(folder: Path) -> str:
-    """Return what a person calls a folder: its address if it is a local copy, otherwise its path."""
+    """Return the address of a folder if it is a local copy, otherwise its path."""
     return address_of(folder) or str(folder)
 
 

@@ -249,7 +249,7 @@ class Sweep:
         )
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: where the sweep stands, and its median curves if there are any."""
+        """Return the sweep as HTML for a notebook: its state, and its median curves if there are any."""
         from orchestrator.report.page.render import escape
 
         text = f"<p><b>{escape(self.name)}</b>: {escape(self._standing())}</p>"

@@ -30,7 +30,7 @@ def group_askings(judgements: Sequence[Judgement]) -> list[list[Judgement]]:
 
 
 def changed_keys(before: Judgement, after: Judgement) -> list[str]:
-    """Return what differs between two askings of a claim, other than the seeds: keys of the claim and of its arms.
+    """Return the keys of a claim and of its arms that differ between two askings, seeds aside.
 
     Keys of settings are cut to two parts, such as training.schedule. Technical settings, which change no numbers, do
     not count, because older versions have fewer of them, and of an arm of several configurations neither do the

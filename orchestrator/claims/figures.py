@@ -139,7 +139,7 @@ def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None
 
 
 def _draw_reference(axes: Axes, claim: Claim) -> None:
-    """Draw what the values are held against: 0, a bound, or the allowed range of an equivalence."""
+    """Draw the reference of the values: 0, a bound, or the allowed range of an equivalence."""
     middle = 1.0 if claim.question == "ratio" else claim.around or 0.0
     middle = middle if claim.bound is None else claim.bound
     axes.axhline(middle, color="#555555", linewidth=0.9, linestyle="--")

@@ -238,7 +238,7 @@ def details(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
 
 
 def describe_sweep(name: str, members: Members | None, file: ClaimsFile) -> str:
-    """Return what was trained in a sweep, at which cost, and how it differs from its file today, as a paragraph."""
+    """Return the size and cost of a sweep, and how it differs from its file today, as a paragraph."""
     if members is None:
         return f"**`{name}`** is not run yet or not finished."
     minutes = f"{duration(total_seconds(members.state.packs, members.state.recuts))} of one core"
@@ -256,7 +256,7 @@ def describe_sweep(name: str, members: Members | None, file: ClaimsFile) -> str:
 
 
 def describe(judgement: Judgement, file: ClaimsFile, askings: Sequence[Judgement]) -> str:
-    """Return everything about a claim in a line of Markdown: question, registration, effect, what stands beside it."""
+    """Return a claim as a line of Markdown: question, registration, effect, other estimates."""
     claim, members = judgement.claim, judgement.members
     sentences = [f"**{claim.id}**: {word_question(claim)}"]
     if len(askings) > 1:

@@ -17,7 +17,7 @@ console = make_console()
 
 
 class Missing(StrEnum):
-    """What a member without a value at its last step is."""
+    """How a member without a value at its last step counts."""
 
     failed = "failed"
     absent = "absent"

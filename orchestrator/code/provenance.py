@@ -11,7 +11,7 @@ PACKAGES = ("lengthwise", "torch", "numpy", "ray", "optuna", "mlflow", "pandas",
 
 
 def provenance() -> dict[str, Any]:
-    """Return what the ledger records of the machine and its packages."""
+    """Return the machine and its packages, as recorded in the ledger."""
     return {
         "versions": {name: installed for name in PACKAGES if (installed := version(name))},
         "python": platform.python_version(),

@@ -167,7 +167,7 @@ class RepositoryReader:
 
 @dataclass(frozen=True)
 class _Output:
-    """What git wrote, cut after about MAX_DIFF_BYTES, with digest and size of all of it; `problem` if it failed."""
+    """Output of git, cut after about MAX_DIFF_BYTES, with digest and size of all of it; `problem` if it failed."""
 
     content: bytes = b""
     sha256: str | None = None

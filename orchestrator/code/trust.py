@@ -16,7 +16,7 @@ _trusted_here = set[str]()  # by this process, in case that the file cannot be w
 
 
 class Begun(Protocol):
-    """What is read here of a sweep."""
+    """The part of a sweep's state that is read here."""
 
     @property
     def folder(self) -> Path: ...  # noqa: D102

@@ -56,7 +56,7 @@ class Session:
         say(self.console, sentence)
 
     def read_state(self) -> SweepState:
-        """Return what the ledger says; raises KeyboardInterrupt for a signal that came while it was opened."""
+        """Return the state in the ledger; raises KeyboardInterrupt for a signal that came while it was opened."""
         self.interrupts.check()
         if self.ledger.notice:
             self.say(self.ledger.notice)

@@ -75,11 +75,11 @@ class Engine:
         return corrections(resolved)
 
     def measured(self, member: MemberConfig) -> Measured:
-        """Return what a member reports, by today's classes."""
+        """Return the metrics, lengths and averages of a member, by today's classes."""
         return measured_by(member)
 
     def declared(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
-        """Return what the task, the model and the averages declare; None if the task cannot be built."""
+        """Return the declarations of task, model and averages; None if the task cannot be built."""
         try:
             task = registry.build("task", _as_section(sections["task"]))
         except ConfigError:
@@ -186,7 +186,7 @@ class Engine:
     # Costs ------------------------------------------------------------------------------------------------------------
 
     def too_large(self, member: MemberConfig) -> list[Problem]:
-        """Return what of one member takes more than LARGEST_MEMBER bytes: its model with optimizer state, its batch.
+        """Return problems of a model with optimizer state, or of a batch, that takes more than LARGEST_MEMBER bytes.
 
         Of a row of a batch one token is counted: counting them all may take minutes.
         """
@@ -271,7 +271,7 @@ class Engine:
 
 
 def measured_by(member: MemberConfig) -> Measured:
-    """Return what a member of the engine reports, by today's classes."""
+    """Return the metrics, lengths and averages of a member of the engine, by today's classes."""
     task = member.task
     trained = {
         distribution.name: tuple(sorted(distribution.trained_lengths))

@@ -45,7 +45,7 @@ def best_file(state: SweepState, result: Summary) -> str:
 
 
 def _shortened(name: str, ending: str) -> str:
-    """Return a name with an ending, the name shortened to what names may have."""
+    """Return a name with an ending, shortened to the longest name that is allowed."""
     in_bytes = name.encode()[: MAX_BYTES - len(ending)].decode(errors="ignore")
     return in_bytes[: MAX_CHARACTERS - len(ending)] + ending
 

@@ -76,7 +76,7 @@ def paper_figures(
 
 
 def caption(result: Summary, labels: Mapping[str, str]) -> str:
-    """Return what the caption of the curves must say, of the configurations that `labels` names or of all."""
+    """Return the facts for the caption of the curves of the configurations that `labels` names, or of all."""
     rows = named_rows(result, labels) or result.rows
     ran, failed = sum(row.seeds_run for row in rows), sum(row.seeds_failed for row in rows)
     of_all = ""

@@ -24,7 +24,7 @@ SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """What members of a pack measure: by place of the average, by place of the metric its lengths."""
+    """The measurements of members of a pack: averages by index, and the lengths of each metric by its index."""
 
     averages: tuple[int, ...]
     lengths: dict[int, tuple[int, ...]]

@@ -18,7 +18,7 @@ from trainers.tasks.metrics import RecordedMetric
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What the members of a configuration report: evaluated lengths, averages, and every recorded metric by name.
+    """The measurements of a configuration's members: evaluated lengths, averages, recorded metrics by name.
 
     `longest_trained`: of each distribution that has trained lengths the longest, evaluated or not; the distribution
     of the first metric is the one trained on. `trained`: all of these lengths, empty in ledgers of 1.0.0. `technical`:
@@ -70,7 +70,7 @@ class Measured:
 
     @classmethod
     def from_recorded(cls, fields: Mapping[str, Any]) -> Self:
-        """Read back what `recorded` gave."""
+        """Return the measurements of a record made by `recorded`."""
         return cls(
             lengths=tuple(fields["lengths"]),
             averages=tuple(fields["averages"]),
@@ -103,7 +103,7 @@ def measured_fields(measured: Measured, known: Iterable[str]) -> dict[str, Any]:
 
 
 def read_measured(in_full: Mapping[str, Mapping[str, Any]], digests: Mapping[str, str]) -> dict[str, Measured]:
-    """Return what each configuration of a ledger measures, by config_id; `digests` has its digest in `in_full`."""
+    """Return the measurements of each configuration of a ledger by config_id; `digests` has its digest in `in_full`."""
     by_digest = {digest: Measured.from_recorded(fields) for digest, fields in in_full.items()}
     return {name: by_digest[digest] for name, digest in digests.items()}
 

@@ -39,7 +39,7 @@ class Member(Protocol):
 
 
 class Reporter(Protocol):
-    """Receives what a pack reports; an exception raised here ends the pack."""
+    """Receives the reports of a pack; an exception raised here ends the pack."""
 
     def report(self, evaluation: Evaluation) -> bool | None:
         """Record an evaluation; True asks the trainer to save its state and return."""
@@ -53,7 +53,7 @@ class Reporter(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredObjective:
-    """What sections declare of the objective, as far as they can be built.
+    """The objective's metrics and directions as the sections declare them.
 
     `averages` and `lengths` are None where the sections that name them cannot be built. `distribution` is the one that
     is trained on, whose metrics have no suffix.
@@ -79,7 +79,7 @@ class PackCost:
 
 
 class Trainer(Protocol):
-    """What trains members, and knows what their sections mean."""
+    """Trains members, and knows the meaning of their sections."""
 
     sections: tuple[str, ...]
     is_local: bool  # packs run in processes of this machine unless told otherwise, GPUs included
@@ -96,19 +96,19 @@ class Trainer(Protocol):
         """Return why a recorded configuration would give other numbers today, a sentence for each reason."""
 
     def measured(self, member: Any) -> Measured:
-        """Return what a member reports."""
+        """Return the metrics, lengths and averages that a member reports."""
 
     def declared(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
-        """Return what sections declare of the objective, None if they cannot be built far enough."""
+        """Return the objective as sections declare it, None if they cannot be built far enough."""
 
     def single_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
-        """Return what is wrong with single values, key by key."""
+        """Return problems of single values, key by key."""
 
     def slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
         """Return the typed field that a dotted key sets, None if there is none."""
 
     def problems_here(self, members: Iterable[Any]) -> list[Problem]:
-        """Return what members need and this machine lacks, such as data or scripts; keys are dotted."""
+        """Return problems of data or scripts that this machine lacks; keys are dotted."""
 
     def start_problems(self, member: Any, seeds: Collection[int]) -> list[Problem]:
         """Return why members of this configuration cannot start from step 0 here with these seeds; keys are dotted."""
@@ -123,10 +123,10 @@ class Trainer(Protocol):
         """Return files of the user's own, beside the modules of `imports`, that the sweep keeps copies of."""
 
     def warnings(self, members: Iterable[Any], folder: Path | None) -> list[tuple[str, str]]:
-        """Return (dotted key, message) of what is allowed but seldom meant."""
+        """Return warnings of settings that are allowed but seldom meant, as (dotted key, message)."""
 
     def too_large(self, member: Any) -> list[Problem]:
-        """Return what of a member needs more memory than any machine has; keys are dotted."""
+        """Return problems of parts that need more memory than any machine has; keys are dotted."""
 
     def kept_bytes(self, member: Any) -> int:
         """Return the bytes of the weights that are kept of a member at its end."""

@@ -155,7 +155,7 @@ def unmeasured(
 
 
 def _objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) -> list[Problem]:
-    """Return problems for what the objective names and this configuration lacks."""
+    """Return problems of names in the objective that this configuration lacks."""
     objective, measured = spec.objective, trainer.measured(member)
     problems = unmeasured(spec, measured.metrics, measured.averages, measured.lengths)
     every, steps = member.every, member.steps
@@ -189,7 +189,7 @@ def _drawn_item(spec: SweepSpec, key: str, values: Mapping[str, Any]) -> str:
 
 
 def warnings_for(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
-    """Return what is allowed but seldom meant, in the objective (judged by the first member) and in the members."""
+    """Return warnings of settings that are seldom meant, in members and in the objective (by the first member)."""
     objective, trainer = spec.objective, trainer_of(spec.sections)
     warnings = trainer_warnings(spec, members)
     judged = trainer.measured(members[0]).metrics[objective.metric]

@@ -80,7 +80,7 @@ def to_inner(domain: Any, value: Any) -> Any:
 
 
 def suggest(trial: optuna.Trial, key: str, distribution: BaseDistribution) -> Any:
-    """Return what a trial draws from a distribution."""
+    """Return the value that a trial draws from a distribution."""
     match distribution:
         case CategoricalDistribution():
             return trial.suggest_categorical(key, distribution.choices)

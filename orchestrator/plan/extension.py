@@ -39,13 +39,13 @@ def format_seeds(seeds: Sequence[int]) -> str:
 
 
 def extension_of(before: SweepSpec, now: SweepSpec) -> Extension | None:
-    """Return what `now` adds to `before`; None if they compute the same, or differ in anything that cannot be added."""
+    """Return the additions of `now` to `before`; None if they compute the same, or differ otherwise."""
     changes = differences(before, now)
     return None if not changes or _changes_not_added(changes) else _extension(changes, now)
 
 
 def refuse_extension(before: SweepSpec, now: SweepSpec, what: str) -> Extension:
-    """Return what `now` adds to `before`, which may be nothing.
+    """Return the additions of `now` to `before`, perhaps none.
 
     Raises UserError where `now` takes something away or computes something else, and where the sampler would have drawn
     other configurations; `what` is the sweep.

@@ -20,7 +20,7 @@ Built = TypeVar("Built")
 
 
 class Recorded(Protocol):
-    """What is read here of a configuration in a ledger."""
+    """The part of a recorded configuration that is read here."""
 
     @property
     def number(self) -> int: ...  # noqa: D102
@@ -153,7 +153,7 @@ def member_of(configuration: Recorded) -> Any:
 
 
 def _build(configuration: Recorded, build: Callable[[], Built]) -> Built:
-    """Return what is built of a recorded configuration; raises UserError if today's code cannot build it."""
+    """Return the member of a recorded configuration; raises UserError if today's code cannot build it."""
     try:
         return build()
     except ConfigError as error:

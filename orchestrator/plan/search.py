@@ -39,7 +39,7 @@ class Draw:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What became of an earlier draw. `score` may be infinite, and is None when the configuration failed."""
+    """The result of an earlier draw. `score` may be infinite, and is None when the configuration failed."""
 
     values: Mapping[str, Any]
     score: float | None

@@ -40,7 +40,7 @@ class ReportProblem(LengthwiseError):  # noqa: N818 - reads as the sentence it p
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What a program may report: steps, averages, the lengths of each metric, and all lengths in the ledger's order."""
+    """The allowed reports of a program: steps, averages, lengths of each metric, all lengths in the ledger's order."""
 
     steps: int
     every: int | None

@@ -144,7 +144,7 @@ class Summary:
 
     @property
     def axis(self) -> str:
-        """What lengths count: the name of the axis in figures."""
+        """The unit of lengths: the name of the axis in figures."""
         return next((measured.axis for measured in self.measured.values()), "length")
 
     @cached_property

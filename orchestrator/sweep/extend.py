@@ -183,8 +183,8 @@ def plan_extension(
             raise UserError(f"--seeds: {spans(used)} were used by {names}; a score on a used seed confirms nothing")
     if added == Extension() and not more:
         raise UserError(
-            f"{what}: this adds nothing to what is planned: {search.total(recorded)} configurations with seeds "
-            f"{spans(recorded.seeds)}{_describe_own_seeds(state)}; what is not finished is done by: "
+            f"{what}: nothing to add to its {search.total(recorded)} configurations with seeds "
+            f"{spans(recorded.seeds)}{_describe_own_seeds(state)}; to train those that are not finished: "
             f"{command('resume', state.folder)}"
         )
 

@@ -236,4 +236,4 @@ def _reopen(session: Session, state: SweepState) -> None:
         state.apply(session.ledger.append("retry", pack_ids=pack_ids))
         session.say(f"{counted(len(pack_ids), 'pack')} that died will be tried again")
     else:
-        session.say("no pack has died; there is nothing to try again")
+        session.say("no failed packs to retry")

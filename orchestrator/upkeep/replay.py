@@ -121,7 +121,7 @@ def _recorded(state: SweepState, pack: PackState, config_id: str, seed: int) -> 
 
 
 def _difference(evaluation: Evaluation, recorded: pd.DataFrame) -> str | None:
-    """Return what differs first between an evaluation of one member and its recorded rows; None if nothing does."""
+    """Return the first difference between an evaluation of one member and its recorded rows, None without any."""
     index = pd.MultiIndex.from_product([evaluation.averages, evaluation.metrics, evaluation.lengths], names=KEYS)
     again = pd.Series(evaluation.values_MAKL[0].reshape(-1), index)
     keys = list(recorded[KEYS].astype({"average": "str", "metric": "str"}).itertuples(index=False, name=None))

@@ -121,7 +121,7 @@ def read_sections(
 
 
 def _check_new(spec: SweepSpec, findings: Findings, *, recorded: bool) -> None:
-    """Record what only a file, or a dictionary, that may begin a sweep is checked for."""
+    """Record problems that only matter for a file, or a dictionary, that may begin a sweep."""
     if not recorded:
         check_conditions(spec.space, {section: getattr(spec, section) for section in spec.sections}, findings)
     # The author of a program declares the better direction of its metrics.

@@ -27,7 +27,7 @@ def normalize_name(name: str) -> str:
 
 
 def name_problem(name: str) -> str | None:
-    """Return what is wrong with a normalised name, None if it is safe.
+    """Return the problem of a normalised name, None if it is safe.
 
     >>> name_problem("Über die Länge 2.1")
     >>> name_problem("../escape")

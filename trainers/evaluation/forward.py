@@ -143,7 +143,7 @@ class Forward:
     def _begin_texts(
         self, decoding: Decoding, shape: tuple[int, int], draw: int, draws: int | None
     ) -> Iterator[Choose]:
-        """Return what chooses the tokens of each text; a sampled text needs a draw that no text had before."""
+        """Return the choosers of tokens of each text; a sampled text needs a draw that no text had before."""
         if draws is not None and draws < 1:
             raise ValueError(f"draws is {draws}; allowed: 1 or more, or None for one text")
         numbers = range(draw, draw + (draws or 1))

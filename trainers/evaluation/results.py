@@ -124,7 +124,7 @@ class Evaluation:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Read what `to_bytes` wrote. Raises ValueError if it is damaged."""
+        """Return the evaluation that `to_bytes` wrote. Raises ValueError if it is damaged."""
         header, arrays = decode(data)
         validation = None
         if "validation" in arrays:

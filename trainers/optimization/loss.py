@@ -24,7 +24,7 @@ class Forward(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LossInputs:
-    """What a loss sees of some rows of a step, of every member of a pack."""
+    """The inputs of a loss: some rows of a step, of every member of a pack."""
 
     batch: Batch
     weights: Mapping[str, Tensor]  # the parameters by name, (M, ...) each; their gradient reaches the optimizer

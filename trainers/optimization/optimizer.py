@@ -19,7 +19,7 @@ from trainers.tensors.parameters import Parameter, ParameterLayout
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Update:
-    """What an optimizer sees of a step."""
+    """The inputs of an optimizer at a step."""
 
     theta: Tensor  # weights, (M, P)
     gradient: Tensor  # (M, P), clipped

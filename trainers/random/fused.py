@@ -40,12 +40,12 @@ def is_enabled(seeds: Tensor) -> bool:
 
 
 def words(*arguments: Any) -> Tensor:
-    """Return what `reference.words` returns."""
+    """Return the words of `reference.words`."""
     return _call(reference.words, arguments)
 
 
 def some_words(*arguments: Any) -> Tensor:
-    """Return what `reference.some_words` returns."""
+    """Return the words of `reference.some_words`."""
     return _call(reference.some_words, arguments)
 
 

@@ -50,7 +50,7 @@ def _field_problem(kind: str, item: Field[Any], type_hint: Any) -> str | None:
 
 
 def _override_problem(meant: Any, override: Any) -> str | None:
-    """Return what is wrong with an attribute that overrides one of the base class, None if nothing."""
+    """Return the problem of an attribute that overrides one of the base class, None without any."""
     if isroutine(meant) != isroutine(override):
         return "is not a method" if isroutine(meant) else "is a method; write @property above it"
     if not isroutine(meant) or isinstance(meant, classmethod | staticmethod):

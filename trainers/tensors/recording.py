@@ -27,7 +27,7 @@ def record(name: str, value: Tensor | float | Callable[[], Tensor | float]) -> N
 
 @contextmanager
 def recording_to(values: Values) -> Iterator[None]:
-    """Record into `values` what modules record in the context."""
+    """Collect the values that modules record in the context into `values`."""
     token = _current.set(values)
     try:
         yield

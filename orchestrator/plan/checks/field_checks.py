@@ -25,7 +25,7 @@ NAMES = ("name", "kind")  # keys that say which class the keys beside them belon
 
 
 def check_fields(spec: SweepSpec, findings: Findings) -> set[str]:
-    """Record what is wrong with single values; return the dotted keys of their fields."""
+    """Record problems of single values; return the dotted keys of their fields."""
     wrong = set(_check_listed(spec, findings) if spec.search.listed else _check_fixed(spec, findings))
     for key, domain in spec.space.items():
         if not _uncertain(key, findings):

@@ -96,7 +96,7 @@ def _imported(spec: SweepSpec, findings: Findings) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What `build_sample` found: the number of built configurations, warnings, and the evaluated lengths.
+    """The result of `build_sample`: the number of built configurations, warnings, and the evaluated lengths.
 
     `evaluated` is that of the first configuration as text, None unless it has several distributions.
     """

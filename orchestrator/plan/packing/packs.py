@@ -76,7 +76,7 @@ class Packer:
         configurations: Mapping[str, Configuration],
         room: tuple[int, float | None],
     ) -> list[Pack]:
-        """Return what `recut_packs` does; from now on packs are cut for this many workers with this many bytes each."""
+        """Return packs cut again for other workers, as `recut_packs`; later packs are cut for them, too."""
         workers, memory = room
         self._cluster = replace(
             self._cluster, workers=workers, bytes_per_worker=memory or self._cluster.bytes_per_worker

@@ -40,7 +40,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")  # of a configuration or
 
 
 def find_problem(kind: str, fields: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with a record, naming the field; None for a good one."""
+    """Return the problem of a record, naming the field; None for a good one."""
     if kind not in KINDS:
         return f"unknown kind of record {kind!r}"
     if missing := next((name for name in KINDS[kind] if name not in fields), None):

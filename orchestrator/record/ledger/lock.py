@@ -50,7 +50,7 @@ class Owner:
         return cls(host=socket.gethostname(), pid=os.getpid(), user=user, started=started, heartbeat=time.time())
 
     def encode(self) -> bytes:
-        """Return what `parse_owner` reads."""
+        """Return the owner as text for `parse_owner`."""
         return json.dumps(asdict(self)).encode()
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator import trainer
 from orchestrator.code.own_code import OwnCodeError
-from orchestrator.engine.streams import DATA, INITIAL, WEIGHTS
+from orchestrator.engine.shared_draws import DATA, INITIAL, WEIGHTS
 from orchestrator.errors import UntrustedCode
 from orchestrator.results.ran_under import RecordedConfiguration, differing_code
 

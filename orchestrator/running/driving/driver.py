@@ -84,7 +84,7 @@ class SweepDriver:
         self._sampler = ConfigurationSampler(spec, state, built)
         self._resume_recorded()
 
-    # What the scheduler asks ------------------------------------------------------------------------------------------
+    # Callbacks of the scheduler ---------------------------------------------------------------------------------------
 
     def next_pack(self) -> tuple[str, str] | None:
         """Return the next pack that fits into the budget, None while there is none.
@@ -208,7 +208,7 @@ class SweepDriver:
         member = "" if others else f" ({label(self.state.configurations[config_id].number)} seed {seed})"
         return f"pack {pack_id}{member}"
 
-    # What the sweep asks ----------------------------------------------------------------------------------------------
+    # Called by the sweep ----------------------------------------------------------------------------------------------
 
     def record(self, kind: str, **fields: Any) -> None:
         """Write a record; only when it is on disk does anything else see it."""
@@ -226,10 +226,10 @@ class SweepDriver:
         with suppress(NotADirectoryError):  # every pack will say so
             self._stop_file.unlink(missing_ok=True)
 
-    # Within -----------------------------------------------------------------------------------------------------------
+    # Internals --------------------------------------------------------------------------------------------------------
 
     def _situation(self) -> Situation:
-        """Return the facts by which is decided what happens next."""
+        """Return the inputs of `decide`."""
         # A killed driver may have recorded a part of the generation itself.
         state, generation = self.state, self._generations[0] if self._generations else None
         earlier = [

@@ -37,7 +37,7 @@ class ChildImportError(Exception):
 
 
 class Driver(Protocol):
-    """What a scheduler calls, always from the main thread, one call at a time."""
+    """The callbacks of a scheduler, made from the main thread, one at a time."""
 
     @property
     def queue(self) -> Collection[str]:

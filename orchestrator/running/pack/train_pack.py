@@ -209,7 +209,7 @@ def read_silence(path: Path, seconds: float) -> tuple[str, str] | None:
     if not path.exists() or not path.stat().st_size:
         return None
     trace = path.read_text(encoding="utf-8", errors="replace")[-LONGEST_TRACE:]
-    return f"the watchdog ended it after {seconds:g} s of silence; where it stood is in {path}", trace
+    return f"the watchdog ended it after {seconds:g} s of silence; stack traces in {path}", trace
 
 
 def make_stuck_file(work: Mapping[str, Any]) -> Path:

@@ -65,7 +65,7 @@ def refuse_workers(scheduler: str, workers: int | None) -> None:
 
 
 def find_missing_resources(spec: SweepSpec) -> Findings:
-    """Return what a pack needs and this machine lacks, as problems of the sweep file; none if a cluster runs it."""
+    """Return problems of resources that this machine lacks for a pack; none if a cluster runs it."""
     findings, resources = spec.findings(), spec.resources
     if resources.scheduler in ("auto", "ray") and os.environ.get("RAY_ADDRESS"):
         return findings

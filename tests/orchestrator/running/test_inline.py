@@ -108,7 +108,7 @@ def test_a_pack_that_falls_silent_is_ended_and_given_up_and_the_driver_lives(sta
     ((pack_id, error),) = state.deaths
     assert len(state.packs[pack_id].attempts) == 3
     path = one.folder / "checkpoints" / f"{pack_id}.stuck.txt"
-    assert error == f"the watchdog ended it after 7 s of silence; where it stood is in {path}"
+    assert error == f"the watchdog ended it after 7 s of silence; stack traces in {path}"
     assert "in hang" in path.read_text()
     in_packs(lambda pack_id, step: None)
     assert stage("after", *ONE).play().configurations  # the process can train on
