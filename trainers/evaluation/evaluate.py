@@ -172,6 +172,7 @@ def _scores(
 
     `some` numbers all members with the first average, then all with the second and so on; a small pack is one pass.
     """
+    # The weights of these members, from one average or several.
     slices = [
         (max(some.start - first, 0), max(some.stop - first, 0))
         for first in range(0, len(averages) * len(pack), len(pack))
@@ -183,6 +184,8 @@ def _scores(
     index = torch.arange(some.start, some.stop, device=pack.device) % len(pack)
     index = index if pack.index_M is None else pack.index_M[index]
     batch = test.batch.for_members(index)
+
+    # Score the batch in pieces: metrics of the task, of the model, and added ones, from one pass if possible.
     total = batch.tokens.shape[1]
     added = added.measured_on(pack, test)
     records = bool(pack.model.metrics or added.metrics)

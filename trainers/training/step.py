@@ -193,6 +193,7 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
 
     A member that has stopped, or whose loss, weights or optimizer state become non-finite, is frozen.
     """
+    # Gradient, and the optimizer's update of weights and state.
     step = state.step + 1
     gradient, loss_M = compute_clipped_gradients(pack, state.theta, batches, step, state.averages)
     now = Update(
@@ -212,11 +213,15 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
         raise ValueError(f"optimizer {pack.optimizer.name}: update must return the state {', '.join(state.optimizer)}")
     if pack.least is not None:
         theta = torch.maximum(theta, pack.least)
+
+    # Members that have stopped, or are not finite after this step, keep what they had.
     loss_M, active_M = loss_M.double(), state.failed_at < 0
     if pack.stop is not None:
         active_M = active_M & (state.stopped_at < 0)
     alive = active_M & torch.isfinite(loss_M + _sum_entries(theta, pack.optimizer.checked(updates)))
     on = None if _all_known_alive(alive) else alive
+
+    # Write weights, optimizer state, averages, losses and failures.
     buffers = (state.theta, *state.optimizer.values())
     _write_buffers(on, buffers, [theta, *(updates[name] for name in state.optimizer)])
     for source, buffers, h in zip(pack.sources, state.averages, pack.average_h, strict=True):

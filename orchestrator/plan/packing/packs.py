@@ -157,6 +157,8 @@ def recut_packs(
     """
     if not packs:
         return []
+
+    # The members and the sizes of packs of each structure, with one member as an example of its cost.
     groups: Groups = {}
     sizes: Sizes = {}
     examples: dict[str, Member] = {}
@@ -167,6 +169,8 @@ def recut_packs(
     for pack in packs:
         groups.setdefault(pack.structural_key, []).extend(pack.members)
         sizes.setdefault(pack.structural_key, []).append(len(pack.members))
+
+    # No pack may hold more than fits; with `even` they are cut so that all end at about the same time.
     largest = {key: max(1, capacity(examples[key])) for key in groups}
     fitting = {
         key: run if max(run) <= largest[key] else split_evenly(sum(run), math.ceil(sum(run) / largest[key]))
@@ -180,6 +184,8 @@ def recut_packs(
     changed = {key for key in sizes if sorted(fitting[key]) != sorted(sizes[key])}
     if not changed:
         return []
+
+    # Cut the members of changed structures anew, in the order of configurations and seeds.
     result = [pack for pack in packs if pack.structural_key not in changed]
     for key in changed:
         members = sorted(groups[key], key=lambda member: (configurations[member[0]].number, member[1]))

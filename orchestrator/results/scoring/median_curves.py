@@ -54,10 +54,14 @@ def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[s
     codes, labels = zip(*(_factorize(curves[name]) for name in ("config_id", "metric", "average")), strict=True)
     seed, length = (curves[name].to_numpy() for name in ("seed", "length"))
     values = curves["value"].to_numpy(dtype=np.float64)
+
+    # The curve of every seed: sort by curve, seed and length, and cut where the seed changes.
     order = np.lexsort((length, seed, *reversed(codes)))
     seeds: dict[tuple[int, ...], dict[int, tuple[float, ...]]] = {}
     for (*curve, number), (of_seed,) in _runs(np.stack([*codes, seed])[:, order], [values[order]]):
         seeds.setdefault(tuple(curve), {})[number] = of_seed
+
+    # Quartiles over seeds: sort by curve and length; a failed seed counts by the direction of its metric.
     order = np.lexsort((length, *reversed(codes)))
     keys_KR = np.stack([*codes, length])[:, order]
     starts = np.flatnonzero(_changed(keys_KR))
@@ -70,6 +74,8 @@ def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[s
         )
     )
     quartiles = quartiles_of_groups(values[order], np.diff(np.append(starts, len(order))), as_failed, worst)
+
+    # Join the quartiles of all lengths of a curve.
     bands: dict[CurveKey, Band] = {}
     for curve, (lengths, q25, median, q75) in _runs(keys_KR[:-1, starts], [keys_KR[-1, starts], *quartiles]):
         config_id, metric, average = (label[code] for label, code in zip(labels, curve, strict=True))

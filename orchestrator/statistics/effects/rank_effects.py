@@ -103,6 +103,7 @@ def effects(
         raise ValueError("a fixed design is judged over its seeds: it needs the score of each member")
     effects_by_key = []
     for name in hyperparameters(values_by_config):
+        # The configurations that have the key and a score.
         having = [config for config in values_by_config if name in values_by_config[config] and config in scores]
         used = {
             config: values_by_config[config]
@@ -112,6 +113,8 @@ def effects(
         values = [of_config[name] for of_config in used.values()]
         groups = group_scores(values, np.array([scores[config] for config in used], dtype=np.float64))
         numeric, few = is_numeric(values), groups if len(groups) <= FEW_VALUES else {}
+
+        # Compare values within units, or correlate over independent draws.
         if design.compares_within_units(name):
             numbers = _compared(_units(name, used, scores, design, members), list(groups), numeric, design.unit)
         else:
