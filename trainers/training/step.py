@@ -50,9 +50,9 @@ def compute_losses(
         return _task_loss(pack, _forward(pack, weights, batch, noise), batch)
 
     def average(label: str) -> Mapping[str, Tensor]:
-        now = theta.detach()
-        buffers = tuple(source.start(now) for source in pack.sources) if averages is None else averages
-        return pack.layout.views(read_average(pack, label, buffers, now))
+        detached = theta.detach()
+        buffers = tuple(source.start(detached) for source in pack.sources) if averages is None else averages
+        return pack.layout.views(read_average(pack, label, buffers, detached))
 
     inputs = LossInputs(
         batch=batch,
@@ -173,10 +173,10 @@ def _differentiate(function: Callable[[Tensor], tuple[Tensor, Tensor]], theta: T
     # The same bits without torch.func, whose import takes more than a second.
     with torch.enable_grad():
         at = theta.detach().requires_grad_()
-        value, beside = function(at)
+        value, auxiliary = function(at)
         if not value.requires_grad:
             raise ValueError("the loss does not depend on the weights: it was computed without them, or detached")
-        return torch.autograd.grad(value, at)[0], beside
+        return torch.autograd.grad(value, at)[0], auxiliary
 
 
 def _split_rows(batch: Batch, count: int) -> list[tuple[int, Batch]]:
@@ -219,13 +219,13 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     if pack.stop is not None:
         active_M = active_M & (state.stopped_at < 0)
     alive = active_M & torch.isfinite(loss_M + _sum_entries(theta, pack.optimizer.checked(updates)))
-    on = None if _all_known_alive(alive) else alive
+    mask = None if _all_known_alive(alive) else alive
 
     # Write weights, optimizer state, averages, losses and failures.
     buffers = (state.theta, *state.optimizer.values())
-    _write_buffers(on, buffers, [theta, *(updates[name] for name in state.optimizer)])
+    _write_buffers(mask, buffers, [theta, *(updates[name] for name in state.optimizer)])
     for source, buffers, h in zip(pack.sources, state.averages, pack.average_h, strict=True):
-        _write_buffers(on, buffers, source.update(buffers, state.theta, step, h))
+        _write_buffers(mask, buffers, source.update(buffers, state.theta, step, h))
     state.loss_sum.add_(torch.where(alive, loss_M, 0.0))
     state.loss_steps.add_(alive)
     state.failed_at.copy_(torch.where(active_M ^ alive, step, state.failed_at))
@@ -246,25 +246,25 @@ def _all_known_alive(alive_M: Tensor) -> bool:
     return not torch.compiler.is_compiling() and alive_M.device.type == "cpu" and bool(alive_M.all())
 
 
-def _write_buffers(on: Tensor | None, buffers: Sequence[Tensor], updates: Sequence[Tensor]) -> None:
-    """Overwrite buffers with their updates for members that are `on`."""
+def _write_buffers(mask: Tensor | None, buffers: Sequence[Tensor], updates: Sequence[Tensor]) -> None:
+    """Overwrite buffers with their updates, of members in the mask."""
     # Clone an update that aliases another buffer, which is overwritten before it is read.
     separate = [
         new.clone() if any(new is other for other in buffers if other is not old) else new.to(old.dtype)
         for old, new in zip(buffers, updates, strict=True)
     ]
     for buffer, updated in zip(buffers, separate, strict=True):
-        _write_active(on, buffer, updated)
+        _write_active(mask, buffer, updated)
 
 
-def _write_active(on: Tensor | None, buffer: Tensor, new: Tensor) -> None:
-    """Overwrite `buffer` with `new` for members that are `on` (M,); None means all members."""
+def _write_active(mask: Tensor | None, buffer: Tensor, new: Tensor) -> None:
+    """Overwrite `buffer` with `new` of members in the mask (M,); None means all members."""
     if new is buffer:
         return
-    if on is None:
+    if mask is None:
         buffer.copy_(new)
     else:
-        torch.where(on.reshape(-1, *[1] * (buffer.dim() - 1)), new, buffer, out=buffer)
+        torch.where(mask.reshape(-1, *[1] * (buffer.dim() - 1)), new, buffer, out=buffer)
 
 
 def make_learner(
