@@ -36,12 +36,12 @@ def recut_fields(
     short = state.packs[shortage["pack_id"]] if shortage else None
     earlier = [short.pack_id, *short.earlier] if short and _may_have_checkpoints(state, short) else []
     race = state.race
-    work_left = [
+    unfinished = [
         pack for pack in state.packs.values() if not pack.has_ended and (pack is short or not is_paused(race, pack))
     ]
     unbegun_or_short = [
         pack
-        for pack in work_left
+        for pack in unfinished
         if pack is short
         or (
             pack.pack_id in waiting
@@ -56,10 +56,10 @@ def recut_fields(
     # Packs that stay, with the share that is left of each, decide how much cutting gains.
     begun = [
         (as_pack(pack), 1 - max(pack.step, running.get(pack.pack_id, Running()).step) / pack.steps)
-        for pack in work_left
+        for pack in unfinished
         if pack.pack_id not in unbegun
     ]
-    config_ids = {config_id for pack in work_left for config_id, _ in pack.members}
+    config_ids = {config_id for pack in unfinished for config_id, _ in pack.members}
     configurations = {name: as_configuration(state.configurations[name]) for name in config_ids}
     packs = packer.recut(list(unbegun.values()), begun, configurations, room)
     if not packs:

@@ -101,8 +101,12 @@ def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything
 
     same = compare_named(first, "0", f"{again}/0").comparisons[0].shared
     assert same.sentence == "same training data, test inputs, initial weights" and not same.differing
-    one = compare_named(first, "0", f"{changed}/0").comparisons[0]
-    assert one.shared.same == () and not one.outcome.paired and list(one.shared.differing) == ["module my_tasks"]
+    comparison = compare_named(first, "0", f"{changed}/0").comparisons[0]
+    assert (
+        comparison.shared.same == ()
+        and not comparison.outcome.paired
+        and list(comparison.shared.differing) == ["module my_tasks"]
+    )
     shown = lengthwise("compare", first, "0", f"{changed}/0").stdout
     assert "They differ in: module my_tasks" in shown and "training data may differ (module my_tasks)" in shown
 
@@ -160,8 +164,8 @@ def test_an_exception_of_ones_own_code_is_shown_at_once_and_with_its_traceback(
 ) -> None:
     with (study / "my_tasks.py").open("a") as file:
         file.write(FAULTY)
-    one = ("--set", "search.configurations=1", "--set", "resources.scheduler=local")
-    done = lengthwise("run", study / "own.yaml", "--storage", tmp_path, *one)
+    short = ("--set", "search.configurations=1", "--set", "resources.scheduler=local")
+    done = lengthwise("run", study / "own.yaml", "--storage", tmp_path, *short)
     assert done.returncode == 1, done.stdout + done.stderr
     folder = tmp_path / "tiny"
     (attempt,) = records(folder, "attempt")

@@ -195,7 +195,7 @@ def test_a_loss_reads_a_weight_average_from_before_the_step(member: Make) -> Non
     for _ in range(3):
         step_once(pack, state)
     step = state.step + 1
-    (batch,) = sample_batches(pack, step, 4)
+    (batch,) = sample_batches(pack, step, pack.training.batch_size)
     gradient, loss_M = compute_gradients(pack, state.theta, [batch], step, state.averages)
 
     slow, at, noise = state.averages[0][0], state.theta.clone().requires_grad_(), training_noise(pack, step)
@@ -211,6 +211,11 @@ def test_a_loss_reads_a_weight_average_from_before_the_step(member: Make) -> Non
         losses.append(entropy + divergence(goal[m][counted], logits[m][counted]).mean())
     torch.testing.assert_close(loss_M, torch.stack(losses).detach())
     torch.testing.assert_close(gradient, torch.autograd.grad(sum(losses), at)[0])
+
+    # A step of training gives the loss the averages of its state.
+    state.loss_sum.zero_()
+    step_once(pack, state)
+    torch.testing.assert_close(state.loss_sum, loss_M.double())
 
 
 def test_a_loss_that_names_no_average_is_refused(member: Make) -> None:
