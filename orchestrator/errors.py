@@ -38,7 +38,7 @@ class LengthwiseError(Exception):
 
 
 class UserError(LengthwiseError):
-    """Bad input; the message says what is wrong, where, and what is allowed."""
+    """Bad input; the message gives the problem, its location, and the allowed values."""
 
     exit_code = 2
 
@@ -103,10 +103,10 @@ class DamagedLedger(LedgerError):  # noqa: N818
 
     def __init__(self, path: Path, line: int, problem: str) -> None:
         self.path, self.line, self.problem = path, line, problem
-        more = f"the records before it can be saved: {command('repair', path.parent)}"
+        remedy = f"the records before it can be saved: {command('repair', path.parent)}"
         if line == 1:
-            more = "a first record cannot be repaired; put a copy of the file back, or run the sweep again"
-        super().__init__(f"{path}:{line}: {problem}\n{more}")
+            remedy = "a first record cannot be repaired; put a copy of the file back, or run the sweep again"
+        super().__init__(f"{path}:{line}: {problem}\n{remedy}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments of the constructor."""

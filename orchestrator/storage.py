@@ -33,8 +33,8 @@ class Store:
 
     def __init__(self, address: str) -> None:
         self.address, self.patience = address, PATIENCE
-        more = {"auto_mkdir": True} if address.startswith("file:") else {}
-        self._files, self._root = self._ask(_file_system, address, more)
+        options = {"auto_mkdir": True} if address.startswith("file:") else {}
+        self._files, self._root = self._ask(_file_system, address, options)
 
     @classmethod
     def for_copy(cls, folder: Path) -> "Store":
@@ -120,8 +120,8 @@ class Store:
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
-    def _ask(self, call: Callable[..., _Answer], *arguments: Any, **more: Any) -> _Answer:
-        return self._repeat(lambda: self._ask_once(call, *arguments, **more))
+    def _ask(self, call: Callable[..., _Answer], *arguments: Any, **keywords: Any) -> _Answer:
+        return self._repeat(lambda: self._ask_once(call, *arguments, **keywords))
 
     def _repeat(self, request: Callable[[], _Answer]) -> _Answer:
         """Return the result of a request, which is repeated after StorageError; long waiting is logged once."""
@@ -139,10 +139,10 @@ class Store:
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _ask_once(self, call: Callable[..., _Answer], *arguments: Any, **more: Any) -> _Answer:
+    def _ask_once(self, call: Callable[..., _Answer], *arguments: Any, **keywords: Any) -> _Answer:
         """Return the result of a call of fsspec; raises its errors, which differ by file system, as ours."""
         try:
-            return call(*arguments, **more)
+            return call(*arguments, **keywords)
         except FileExistsError:
             raise
         except ImportError as error:
@@ -156,7 +156,7 @@ class Store:
 
 
 def fetch_missing(folder: Path) -> None:
-    """Download what a folder lacks of its address; does nothing for a folder without an address."""
+    """Download the files that a folder lacks; does nothing for a folder without an address."""
     if address_of(folder) is not None:
         store = Store.for_copy(folder)
         store.fetch(folder, [name for name in store.sizes() if not (folder / name).exists()])
@@ -178,10 +178,10 @@ def _at_once(request: Callable[[str], _Answer], names: Iterable[str]) -> list[_A
         return list(threads.map(request, names))
 
 
-def _file_system(address: str, more: Mapping[str, Any]) -> Any:
+def _file_system(address: str, options: Mapping[str, Any]) -> Any:
     import fsspec
 
-    return fsspec.url_to_fs(address, use_listings_cache=False, **more)
+    return fsspec.url_to_fs(address, use_listings_cache=False, **options)
 
 
 def _reason(error: BaseException) -> str:

@@ -20,10 +20,10 @@ def trainer_of(sections: Collection[str]) -> Trainer:
     return _program() if "program" in sections else _engine()
 
 
-def refuse_program(sections: Collection[str], what: str) -> None:
-    """Raise UserError for a sweep of a program; `what` is what only models of the engine have."""
+def refuse_program(sections: Collection[str], feature: str) -> None:
+    """Raise UserError for a sweep of a program; `feature` names a feature that only models of the engine have."""
     if "program" in sections:
-        raise UserError(f"{what}: only for models of lengthwise, and this sweep trains a program of your own")
+        raise UserError(f"{feature}: only for models of lengthwise, and this sweep trains a program of your own")
 
 
 def shared_streams(

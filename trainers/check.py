@@ -120,7 +120,7 @@ def _has_defaults(kind: str, name: str) -> bool:
 
 
 def _failed_examples(cls: type[Any]) -> list[str]:
-    """Return one problem if examples of the docstring fail, with what doctest says."""
+    """Return one problem if examples of the docstring fail, with the output of doctest."""
     variables = {**vars(sys.modules[cls.__module__]), "torch": torch}
     runner, output = doctest.DocTestRunner(verbose=False), io.StringIO()
     with contextlib.redirect_stdout(output):

@@ -64,7 +64,7 @@ class CheckpointError(TrainerError):
 
 
 class CorpusError(TrainerError):
-    """A corpus is missing, has another hash, or cannot be read; the message says what to do."""
+    """A corpus is missing, has another hash, or cannot be read; the message has the remedy."""
 
 
 class WeightsError(TrainerError):

@@ -281,10 +281,10 @@ def _image(result: Summary) -> str:
     return f'<img alt="median curves" src="data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}">'
 
 
-def _axes(given: Axes | None) -> Axes:
+def _axes(axes: Axes | None) -> Axes:
     """Return the axes of the caller, or new ones that a notebook shows by itself."""
-    if given is not None:
-        return given
+    if axes is not None:
+        return axes
     from matplotlib import pyplot
 
     return pyplot.subplots(figsize=SIZE, layout="constrained")[1]

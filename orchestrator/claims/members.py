@@ -219,11 +219,11 @@ class Members:
         key = (metric, average, evaluation)
         if key not in self._tables:
             rows = self.curves
-            for column, given in (("metric", metric), ("average", average)):
+            for column, wanted in (("metric", metric), ("average", average)):
                 known = [str(value) for value in rows[column].unique()]
-                if given not in known:
-                    raise self._unknown(column, given, known)
-                rows = rows[rows[column] == given]
+                if wanted not in known:
+                    raise self._unknown(column, wanted, known)
+                rows = rows[rows[column] == wanted]
             if evaluation == BEST:
                 rows = rows[select_steps(rows, self.best_steps)]
             else:
@@ -236,9 +236,9 @@ class Members:
             self._tables[key] = wide.reindex(index).astype(np.float64)
         return self._tables[key]
 
-    def _unknown(self, what: str, given: str, known: Sequence[str]) -> UserError:
-        hint = f"; did you mean {nearest}?" if (nearest := nearest_name(given, known)) else ""
-        return UserError(f"sweep {self.name}: {given} is not a known {what}; allowed: {', '.join(known)}{hint}")
+    def _unknown(self, kind: str, name: str, known: Sequence[str]) -> UserError:
+        hint = f"; did you mean {nearest}?" if (nearest := nearest_name(name, known)) else ""
+        return UserError(f"sweep {self.name}: {name} is not a known {kind}; allowed: {', '.join(known)}{hint}")
 
     @cached_property
     def best_steps(self) -> pd.DataFrame:

@@ -159,15 +159,15 @@ def find_pictures(file: ClaimsFile) -> list[str]:
 
     Raises UserError for one that does not exist or has the name of another figure of the page.
     """
-    named = list(dict.fromkeys(match[2] for match in PICTURE.finditer(file.closing)))
+    pictures = list(dict.fromkeys(match[2] for match in PICTURE.finditer(file.closing)))
     figures = {f"{claim.id}.png" for claim in file.claims}
-    for picture in named:
+    for picture in pictures:
         if not (file.path.parent / picture).is_file():
             raise UserError(f"{file.path}: closing: the picture {picture} does not exist")
         if (name := Path(picture).name) in figures:
             raise UserError(f"{file.path}: closing: the picture {picture} has the name of another figure of the page")
         figures.add(name)
-    return named
+    return pictures
 
 
 def copy_pictures(file: ClaimsFile, page: Path) -> tuple[str, list[Path]]:
@@ -316,13 +316,13 @@ def _judged_by(judged: Judgement) -> str:
 
 
 def _askings_words(askings: Sequence[Judgement]) -> str:
-    """Return every asking of a claim with what it changed, and which of them are judged, as a sentence."""
+    """Return a sentence with every asking of a claim, its change, and which askings are judged."""
     names = [askings[0].claim.id, *(_name_asking(*pair) for pair in pairwise(askings))]
     return f"Asked {len(askings)} times: {', then '.join(names)}. Judged by {_judged_by(find_judged(askings))}."
 
 
 def _name_asking(before: Judgement, after: Judgement) -> str:
-    """Return the id of a claim that asks another one again, with what it changed."""
+    """Return the id of a claim that asks another one again, with its change."""
     changed = changed_keys(before, after)
     return f"{after.claim.id} (other {', '.join(changed)})" if changed else after.claim.id
 
@@ -334,16 +334,16 @@ def _pooled_words(judgement: Judgement) -> str:
         return ""
     paired = {"difference": "differences", "equivalence": "differences", "ratio": "ratios"}
     both = len(judgement.claim.compare) == 2 and judgement.claim.question in paired
-    what = f"its {paired[judgement.claim.question]}" if both else "it"
-    return f", each the median of {what} in {several} configurations"
+    measured = f"its {paired[judgement.claim.question]}" if both else "it"
+    return f", each the median of {measured} in {several} configurations"
 
 
 def _learned_words(claim: Claim) -> str:
     """Return the sentence that says which seeds count as having learned the task."""
     assert claim.learned is not None
     rule, how = claim.learned, {"mean": "", "min": "the smallest ", "max": "the largest "}
-    what = f"{how[rule.reduce]}{metric_words(rule.metric)} at {lengths_words(rule.lengths)} {threshold_words(rule)}"
-    return f"Over the seeds that learned the task, with {what} in every arm, which decides nothing"
+    bar = f"{how[rule.reduce]}{metric_words(rule.metric)} at {lengths_words(rule.lengths)} {threshold_words(rule)}"
+    return f"Over the seeds that learned the task, with {bar} in every arm, which decides nothing"
 
 
 def arm_rows(judgement: Judgement) -> list[tuple[str, ...]]:

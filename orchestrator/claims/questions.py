@@ -270,12 +270,12 @@ def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
                 f"sweep {members.name}: the values of {key} are compared within {design.unit}, in which the other keys "
                 "are the same; leave hold_others out"
             )
-        held = partial_effects(drawn, by_name, design)[key]
-        slopes = [slope for slope in held.slopes if claim.category in (None, slope.value)]
-        if held.slopes and len(slopes) != 1:
+        partial = partial_effects(drawn, by_name, design)[key]
+        slopes = [slope for slope in partial.slopes if claim.category in (None, slope.value)]
+        if partial.slopes and len(slopes) != 1:
             raise UserError(f"sweep {members.name}: {key} is a category: name one of its values as `category`")
         effect, low, high = (slopes[0].coefficient, slopes[0].low, slopes[0].high) if slopes else (math.nan,) * 3
-        n, p, reason = held.n, slopes[0].p if slopes else math.nan, held.reason
+        n, p, reason = partial.n, slopes[0].p if slopes else math.nan, partial.reason
     else:
         alone = next(effect for effect in effects(drawn, by_name, design, seeds) if effect.key == key)
         effect, low, high, n = alone.correlation, alone.low, alone.high, alone.n

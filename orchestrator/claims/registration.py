@@ -59,7 +59,7 @@ def register(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
 def describe_registration(
     claim: Claim, state: SweepState, values: Mapping[str, Mapping[str, Any]], seen: int = 0
 ) -> str:
-    """Return in words whether a claim was registered in the sweep's ledger before it ran, and what has changed.
+    """Return in words whether the claim was registered before the sweep ran, and its changes since.
 
     `values` are the deciding values of each registered claim, by id (see `registered_values`). A claim is registered
     only if no seed of the sweep had been seen: with so many on an earlier page it was known before.
@@ -77,15 +77,15 @@ def _describe_digests(claim: Claim, state: SweepState, values: Mapping[str, Mapp
     if claim.id not in state.claims:
         return "written after the sweep ran, or without being registered"
     extended = ", which was extended since" if len(state.specs) > 1 else ""
-    now, before = deciding_values(claim), values.get(claim.id, {})
-    if state.claims[claim.id] == digest(now):
+    deciding, before = deciding_values(claim), values.get(claim.id, {})
+    if state.claims[claim.id] == digest(deciding):
         return f"registered before the sweep ran{extended}"
-    if state.claims[claim.id] == digest({**now, "negligible": claim.negligible}):
+    if state.claims[claim.id] == digest({**deciding, "negligible": claim.negligible}):
         return f"registered before the sweep ran{extended}, without its bound of no effect"
     if state.claims[claim.id] != digest(before):  # the copy is lost, or was edited
         return f"changed since it was registered before the sweep ran{extended}"
-    keys = dict.fromkeys([*now, *before])
-    changed = [f"`{key}` was {_quoted(before.get(key))}" for key in keys if before.get(key) != now.get(key)]
+    keys = dict.fromkeys([*deciding, *before])
+    changed = [f"`{key}` was {_quoted(before.get(key))}" for key in keys if before.get(key) != deciding.get(key)]
     return f"changed since it was registered before the sweep ran{extended}, when {' and '.join(changed)}"
 
 

@@ -89,8 +89,8 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
     floor, ceiling = _at_ends(table, claim, members.table(metrics, average, claim.evaluation))
     if claim.learned is not None:
         rule = claim.learned
-        at = (rule.metric, rule.average or average, rule.lengths, claim.evaluation)
-        learned = passes(rule, _reduce(_by_unit(_read_members(members, config_ids, *at), rests), rule.reduce))
+        selection = (rule.metric, rule.average or average, rule.lengths, claim.evaluation)
+        learned = passes(rule, _reduce(_by_unit(_read_members(members, config_ids, *selection), rests), rule.reduce))
 
     # Relative to another arm: minus it at every length, or over it after the lengths are reduced to a value.
     if arm.minus is not None:

@@ -88,8 +88,8 @@ def count_enough(judgement: Judgement, page: Sequence[Judgement], family: int) -
     """
     if judgement.answer is None or judgement.answer.ask_more is None or judgement.verdict != UNDECIDED:
         return judgement
-    ask_more, more = judgement.answer.ask_more, [n for n in SEEDS if n > judgement.answer.n]
-    if not more or judgement.claim.asked_again:
+    ask_more, larger_counts = judgement.answer.ask_more, [n for n in SEEDS if n > judgement.answer.n]
+    if not larger_counts or judgement.claim.asked_again:
         return judgement
     tested = [_p(other) for other in page if other.claim.id != judgement.claim.id and not math.isnan(other.holm)]
     untested = [1.0] * (family - 1 - len(tested))
@@ -98,7 +98,7 @@ def count_enough(judgement: Judgement, page: Sequence[Judgement], family: int) -
         answer = ask_more(n)
         return read_verdict(judgement.claim, answer) != UNDECIDED and holm([answer.p, *tested, *untested])[0] <= LEVEL
 
-    enough = next(filter(decide, more), 0)
+    enough = next(filter(decide, larger_counts), 0)
     never = "" if enough else f"; {SEEDS[-1]} seeds like these would not decide it either"
     return replace(judgement, enough=enough, reason=f"{judgement.reason}{never}")
 
@@ -131,9 +131,9 @@ def _ask(claim: Claim, members: Members | str) -> Judgement:
 def _answer(claim: Claim, members: Members, arms: Mapping[str, ArmValues]) -> Judgement:
     compared = [arms[name] for name in claim.compare]
     answer = ask(claim, members, compared, learned_only=False)
-    beside = ask(claim, members, compared, learned_only=True) if claim.learned else None
+    learned_answer = ask(claim, members, compared, learned_only=True) if claim.learned else None
     reason = ""
-    if beside is not None and beside.n < beside.needed <= answer.n:
+    if learned_answer is not None and learned_answer.n < learned_answer.needed <= answer.n:
         counts = ", ".join(f"{arm.name} {arm.seeds_learned} of {arm.seeds}" for arm in compared)
         reason, answer = f"not learned ({counts} seeds)", replace(answer, effect=math.nan)
     elif answer.n < answer.needed or math.isnan(answer.low):
@@ -146,7 +146,7 @@ def _answer(claim: Claim, members: Members, arms: Mapping[str, ArmValues]) -> Ju
         members=members,
         arms=arms,
         answer=answer,
-        learned_only=beside,
+        learned_only=learned_answer,
         other=_other_estimand(claim, members, compared),
     )
 

@@ -26,16 +26,16 @@ def metric_words(metrics: Sequence[str]) -> str:
 def value_words(claim: Claim, name: str) -> str:
     """Return the value of a seed in an arm as words: metric, lengths, the subtracted arm and the divisor."""
     arm = claim.arms[name]
-    what, minus = _metric(claim, arm), ""
+    quantity, minus = _metric(claim, arm), ""
     if arm.minus is not None:
         other = _metric(claim, claim.arms[arm.minus])
-        minus = f", minus that of {arm.minus}" if other == what else ""
-        what += f" minus {other}" if other != what else ""
+        minus = f", minus that of {arm.minus}" if other == quantity else ""
+        quantity += f" minus {other}" if other != quantity else ""
     how = {"min": "the smallest ", "max": "the largest "}.get(arm.reduce or claim.reduce, "")
-    how = how or ("the " if what.startswith("mean of") else "")
-    at = lengths_words(claim.lengths if arm.lengths is None else arm.lengths)
+    how = how or ("the " if quantity.startswith("mean of") else "")
+    lengths = lengths_words(claim.lengths if arm.lengths is None else arm.lengths)
     over = f", over {value_words(claim, arm.over)}" if arm.over is not None else ""
-    return f"{how}{what} at {at}{minus}{over}"
+    return f"{how}{quantity} at {lengths}{minus}{over}"
 
 
 def axis_words(claim: Claim, names: Sequence[str]) -> str:
@@ -46,18 +46,19 @@ def axis_words(claim: Claim, names: Sequence[str]) -> str:
 
 def _axis(claim: Claim, arm: Arm) -> str:
     metrics = arm.metric or claim.metric
-    what = _metric(claim, arm)
+    quantity = _metric(claim, arm)
     if len({metric.partition(".")[0] for metric in metrics}) == 1 < len(metrics):
-        what = f"{metric_words(metrics[:1])}, mean of {len(metrics)} kinds of inputs"
+        quantity = f"{metric_words(metrics[:1])}, mean of {len(metrics)} kinds of inputs"
     elif len(metrics) > 1:
-        what = f"mean of {len(metrics)} metrics"
+        quantity = f"mean of {len(metrics)} metrics"
     if arm.minus is not None:
         other = _metric(claim, claim.arms[arm.minus])
-        what = f"difference of {what}" if other == what else f"{what} − {other}"
+        quantity = f"difference of {quantity}" if other == quantity else f"{quantity} − {other}"
     if arm.over is not None:
         other = _metric(claim, claim.arms[arm.over])
-        what = f"ratio of {what}" if other == what else f"({what}) / {other}" if arm.minus else f"{what} / {other}"
-    return what
+        ratio = f"({quantity}) / {other}" if arm.minus else f"{quantity} / {other}"
+        quantity = f"ratio of {quantity}" if other == quantity else ratio
+    return quantity
 
 
 def _metric(claim: Claim, arm: Arm) -> str:
@@ -75,34 +76,34 @@ def word_question(claim: Claim) -> str:
     """Return the question as a sentence."""
     first, second = claim.compare[0], claim.compare[-1]
     values = [value_words(claim, name) for name in claim.compare]
-    what, alike = values[0], values[0] == values[-1]
+    quantity, alike = values[0], values[0] == values[-1]
     former, latter = (f"{name} ({value})" for name, value in ((first, values[0]), (second, values[-1])))
-    more = {"smaller": "fewer", "larger": "more"}.get(claim.expect or "", "")
+    direction = {"smaller": "fewer", "larger": "more"}.get(claim.expect or "", "")
     match claim.question:
         case "difference" if alike:
             mean = ", on average over seeds," if claim.statistic == "mean" else ""
-            return f"Is {what}{mean} {claim.expect} with {first} than with {second}?"
+            return f"Is {quantity}{mean} {claim.expect} with {first} than with {second}?"
         case "difference":
             return f"Is {former} {claim.expect} than {latter}?"
         case "ratio" if alike:
-            return f"Is {what} with {first}, over that with {second}, {claim.expect} than {claim.bound or 1:g}?"
+            return f"Is {quantity} with {first}, over that with {second}, {claim.expect} than {claim.bound or 1:g}?"
         case "ratio":
             return f"Is {former}, over {latter}, {claim.expect} than {claim.bound or 1:g}?"
         case "bound":
-            return f"Is the median over seeds of {what}, with {first}, {claim.expect} than {claim.bound or 0:g}?"
+            return f"Is the median over seeds of {quantity}, with {first}, {claim.expect} than {claim.bound or 0:g}?"
         case "equivalence":
             number = f"{claim.around or 0:g}"
-            beside = number if len(claim.compare) == 1 else f"that with {second}" if alike else latter
-            return f"Is {what} with {first} within ±{claim.within or 0:g} of {beside}?"
+            reference = number if len(claim.compare) == 1 else f"that with {second}" if alike else latter
+            return f"Is {quantity} with {first} within ±{claim.within or 0:g} of {reference}?"
         case "share":
             bound = 0.5 if claim.bound is None else claim.bound
-            enough = f"{more} than {100 * bound:g} % of the seeds of {first}"
-            return f"Do {enough} have {what} {threshold_words(claim.success)}?"
+            enough = f"{direction} than {100 * bound:g} % of the seeds of {first}"
+            return f"Do {enough} have {quantity} {threshold_words(claim.success)}?"
         case "fisher":
-            return f"Do {more} seeds of {first} than of {second} have {what} {threshold_words(claim.success)}?"
-    held = ", other searched values held fixed" if claim.hold_others else ""
+            return f"Do {direction} seeds of {first} than of {second} have {quantity} {threshold_words(claim.success)}?"
+    condition = ", other searched values held fixed" if claim.hold_others else ""
     moves = f"as {claim.key} grows" if claim.category is None else f"with {claim.key} {claim.category}"
-    return f"Does {what} get {claim.expect} {moves}{held}?"
+    return f"Does {quantity} get {claim.expect} {moves}{condition}?"
 
 
 def threshold_words(threshold: Threshold | None) -> str:

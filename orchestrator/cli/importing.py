@@ -57,7 +57,7 @@ def import_results(
     study: Annotated[str | None, typer.Option(help="The study it belongs to; by default its name.")] = None,
     storage: options.Storage = None,
 ) -> None:
-    """Make a sweep of results that exist already: a tidy table, or what MLflow, W&B or Ray Tune have.
+    """Make a sweep of existing results: a tidy table, or runs of MLflow, W&B or Ray Tune.
 
     Trains nothing.
 
@@ -98,9 +98,9 @@ def import_results(
     raise typer.Exit(outcome.exit_code)
 
 
-def _read_lengths(option: str, given: str | None) -> tuple[int, ...] | None:
-    if given is None:
+def _read_lengths(option: str, text: str | None) -> tuple[int, ...] | None:
+    if text is None:
         return None
-    if not (numbers := read_numbers(given)) or min(numbers) < 1:
-        raise UserError(f"{option} {given!r}: allowed: different whole numbers, such as 20 or 5,8-10")
+    if not (numbers := read_numbers(text)) or min(numbers) < 1:
+        raise UserError(f"{option} {text!r}: allowed: different whole numbers, such as 20 or 5,8-10")
     return tuple(sorted(numbers))

@@ -131,7 +131,7 @@ def validate(
     imports: options.Imports = None,
     smoke: options.Smoke = False,
 ) -> None:
-    """Check every line of sweep files and what they can draw.
+    """Check every line of sweep files, and the configurations that they can draw.
 
     Writes nothing.
     """
@@ -168,7 +168,7 @@ def plan(
         bool, typer.Option("--measure", help="Run one member of a program to its first report, to know its time.")
     ] = False,
 ) -> None:
-    """Show what a sweep would run and how long it would take.
+    """Show the configurations, memory and time of a sweep before it runs.
 
     Writes nothing.
     """

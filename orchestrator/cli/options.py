@@ -30,20 +30,20 @@ def _choose_storage(ctx: typer.Context, storage: str | None) -> str | None:
     return storage
 
 
-def _find_sweep(ctx: typer.Context, named: str) -> Path:
+def _find_sweep(ctx: typer.Context, sweep: str) -> Path:
     """Return the folder of a sweep; --storage and --trust, which are eager, are known here.
 
     Raises UserError for a path or address outside of --storage, and what `find_sweep` raises.
     """
     from orchestrator.mirror.fetch import find_sweep
 
-    storage, path = ctx.params.get("storage"), resolve_place(named)
-    if storage and not is_name(named) and path.absolute().parent.resolve() != default_storage().resolve():
+    storage, path = ctx.params.get("storage"), resolve_place(sweep)
+    if storage and not is_name(sweep) and path.absolute().parent.resolve() != default_storage().resolve():
         raise UserError(
-            f"{named} says where the sweep is, and --storage {storage} another place; "
+            f"{sweep} says where the sweep is, and --storage {storage} another place; "
             f"leave out --storage, or give the name of a sweep there, such as {path.resolve().name}"
         )
-    folder = find_sweep(named)
+    folder = find_sweep(sweep)
     if ctx.params.get("trust"):
         from orchestrator.code.trust import trust_sweep
         from orchestrator.record.state.state import SweepState
@@ -217,6 +217,6 @@ def with_uri(overrides: list[str] | None, uri: str | None, notify: str | None = 
     """Return the overrides, with the values of --tracking-uri and --notify as further ones."""
     if uri == "":  # the default, whatever MLflow's variable names
         os.environ.pop(URI_VARIABLE, None)
-    given = {"tracking.uri": uri, "notify": notify}
-    added = [f"{key}={quote_text(value) if value else ''}" for key, value in given.items() if value is not None]
+    settings = {"tracking.uri": uri, "notify": notify}
+    added = [f"{key}={quote_text(value) if value else ''}" for key, value in settings.items() if value is not None]
     return [*(overrides or ()), *added]

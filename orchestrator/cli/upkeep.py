@@ -149,10 +149,10 @@ def delete(
 
     delete_sweep(planned, delete_its_runs)
     remaining = [uri for uri in planned.published_at if uri not in deleted]
-    what = "the checkpoints of " if checkpoints else ""
+    files = "the checkpoints of " if checkpoints else ""
     say(
         console,
-        f"deleted {what}{planned.address or folder}"
+        f"deleted {files}{planned.address or folder}"
         + (f"; its MLflow runs stay at {', '.join(remaining)}" if remaining else ""),
     )
 

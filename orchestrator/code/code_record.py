@@ -118,8 +118,10 @@ def changed_code(recorded: Mapping[str, Any]) -> list[str]:
     """
     changes = []
     if recorded["version"] == version("lengthwise"):
-        now = engine_digests()
-        changes += [f"{HERE / part} has changed" for part, then in recorded["engine"].items() if now.get(part) != then]
+        current = engine_digests()
+        changes += [
+            f"{HERE / part} has changed" for part, then in recorded["engine"].items() if current.get(part) != then
+        ]
     for tree in recorded["folders"]:
         root = Path(tree["root"])
         for name, then in tree["files"].items() if root.is_dir() else ():

@@ -132,8 +132,8 @@ def _copies(module: str, folder: Path) -> list[Path]:
 
 def _choose(module: str, folders: list[Path]) -> Source:
     """Prefer a module in the folders; then one that is already imported, as by a sweep that was resumed."""
-    beside = any(_has_module(folder, module.partition(".")[0]) for folder in folders)
-    return (None if beside else loaded_module(module)) or find_module(module, folders)
+    has_file = any(_has_module(folder, module.partition(".")[0]) for folder in folders)
+    return (None if has_file else loaded_module(module)) or find_module(module, folders)
 
 
 def find_module(module: str, folders: Iterable[Path]) -> Source:

@@ -198,7 +198,7 @@ def job_environment(folder: Path, warn: Callable[[str], None] = lambda text: Non
 
 
 def _parse_sent(root: Path, sent: str) -> Repository:
-    """Read what `job_environment` sent."""
+    """Return the repository that `job_environment` described in `sent`."""
     invalid = Repository(root=root, problem=f"{VARIABLE} was not written by lengthwise job-env")
     try:
         fields = json.loads(sent)

@@ -17,7 +17,7 @@ class TimeLimitExceeded(KeyboardInterrupt):
 
 
 @contextmanager
-def time_limit(what: str, limit: float = math.inf) -> Iterator[None]:
+def time_limit(action: str, limit: float = math.inf) -> Iterator[None]:
     """Say once, after NOTICE_SECONDS, that a block such as "importing my_tasks" still runs.
 
     Raises TimeLimitExceeded within the block after `limit` seconds of CPU time, so neither a busy machine nor a
@@ -33,7 +33,7 @@ def time_limit(what: str, limit: float = math.inf) -> Iterator[None]:
         if time.thread_time() - begun >= limit:
             raise TimeLimitExceeded(f"it was not done after {limit:g} s of CPU time")
         if not has_noticed:
-            say(make_console(stderr=True), f"after {NOTICE_SECONDS:g} s still {what}")
+            say(make_console(stderr=True), f"after {NOTICE_SECONDS:g} s still {action}")
         has_noticed = True
 
     before = signal.signal(signal.SIGALRM, ring)

@@ -157,10 +157,10 @@ def record_end(ledger: Ledger, state: SweepState, interrupts: Interrupts, stoppe
         if stopped_by:
             finished = sum(configuration.is_done for configuration in state.configurations.values())
             used = " and ".join(limit.words for limit in stopped_by)
-            more = "".join(limit.option for limit in stopped_by)
+            options = "".join(limit.option for limit in stopped_by)
             status = STOPPED
             message = f"{used} used, {finished} of {count_planned(state)} configurations done; continue with: "
-            message += f"{command('resume', state.folder)}{more}"
+            message += f"{command('resume', state.folder)}{options}"
         with interrupts.held():
             state.apply(ledger.append("end", status=status, message=message))
 
@@ -199,7 +199,7 @@ def finish(session: Session, spec: SweepSpec, state: SweepState, publisher: Publ
 
 
 def _record_attempt(session: Session, spec: SweepSpec, attempt: Attempt) -> None:
-    """Record and print what was published, or why nothing was; a failure does not fail the sweep."""
+    """Record and print the links of the published results, or the problem; a failure does not fail the sweep."""
     uri, experiment, problem = attempt.uri or spec.tracking.uri, spec.tracking.experiment or spec.study, attempt.problem
     session.ledger.append("publish", uri=uri, ok=problem is None, message=problem or "", experiment=experiment)
     if problem is not None:

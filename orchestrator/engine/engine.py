@@ -117,7 +117,7 @@ class Engine:
 
     @one_thread()
     def try_out(self, member: MemberConfig, folder: Path | None) -> list[tuple[str, str]]:
-        """Try what is the user's own of a member for a step, since shipped parts work, and added metrics."""
+        """Return problems of the user's own parts and added metrics of a member, each tried for a step, by key."""
         if problems := self._try_parts(member):
             return problems
         return [(f"evaluation.metrics.{label}", problem) for label, problem in check_metrics(member)]
@@ -200,8 +200,8 @@ class Engine:
         }
         allowed = f"at most {LARGEST_MEMBER / 2**30:.0f} GiB"
         return [
-            Problem(key=key, message=f"{what} {size / 2**30:,.0f} GiB of memory", allowed=allowed)
-            for key, (size, what) in sizes.items()
+            Problem(key=key, message=f"{description} {size / 2**30:,.0f} GiB of memory", allowed=allowed)
+            for key, (size, description) in sizes.items()
             if size > LARGEST_MEMBER
         ]
 

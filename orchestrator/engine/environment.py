@@ -76,5 +76,5 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
         lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())
+    model_names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(model_names, platform.processor() or platform.machine())

@@ -14,7 +14,7 @@ WORDS = ("length", "score", "trained", "selection", "test", "seeds")
 
 
 def read_labels(path: Path, result: Summary) -> dict[str, str]:
-    """Return the texts of a labels file by what they replace: metrics, searched keys, "#3", and WORDS.
+    """Return the texts of a labels file by the name they replace: metrics, searched keys, "#3", and WORDS.
 
     Raises SweepFileError, with its line, for each key that the sweep does not have, and says which are allowed.
     """
@@ -32,8 +32,8 @@ def read_labels(path: Path, result: Summary) -> dict[str, str]:
                 allowed = f'{", ".join([*result.searched, *WORDS])}, a metric, or a configuration such as "#0"'
                 findings.add(key, "is not in this sweep", allowed=allowed, nearest=nearest_name(key, known))
             elif not isinstance(text, str):
-                given = {} if text is ABSENT else {"given": text}
-                findings.add(key, "is not a text; write it in quotes", **given)
+                more = {} if text is ABSENT else {"given": text}
+                findings.add(key, "is not a text; write it in quotes", **more)
     findings.raise_any()
     return dict(labels)
 

@@ -60,10 +60,10 @@ def escape(text: str) -> str:
     return re.sub("-(?=-)", "-{}", escaped)  # two of them would be a dash
 
 
-def _quartiles(at: Quartiles | None) -> str:
-    if at is None:
+def _quartiles(quartiles: Quartiles | None) -> str:
+    if quartiles is None:
         return "--"
-    median, low, high = (_number(value) for value in (at.median, at.q25, at.q75))
+    median, low, high = (_number(value) for value in (quartiles.median, quartiles.q25, quartiles.q75))
     return f"{median} [{low}, {high}]"
 
 

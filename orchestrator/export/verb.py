@@ -71,8 +71,8 @@ def export(
         from orchestrator.export.best import best_file
 
         modules = state.spec.get("imports")
-        beside = (f"it imports {', '.join(modules)}: keep these modules beside it",) if modules else ()
-        add(best, best_file(state, result), *beside, f"run it with: {command('run', best)}")
+        module_note = (f"it imports {', '.join(modules)}: keep these modules beside it",) if modules else ()
+        add(best, best_file(state, result), *module_note, f"run it with: {command('run', best)}")
         for name, content in read_program(state).items():  # a file that is there already stays
             if not (target := best.parent / name).is_file() or target.read_bytes() != content:
                 add(target, content)

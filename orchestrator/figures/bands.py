@@ -98,8 +98,8 @@ def draw_band(axes: Axes, band: Band, colour: str, *, prominent: bool, style: An
 
 def shape_axes(axes: Axes, bands: Sequence[Band], lengths: Iterable[Sequence[int]], scale: str, direction: str) -> None:
     """Set scales, limits and grid of axes that show `bands` at `lengths`; `direction` is that of the metric."""
-    others = (value for band in bands for line in (band.q25, band.q75, *band.seeds.values()) for value in line)
-    scale_values(axes, scale, direction, np.concatenate([finite_line(band)[1] for band in bands]), others)
+    seed_values = (value for band in bands for line in (band.q25, band.q75, *band.seeds.values()) for value in line)
+    scale_values(axes, scale, direction, np.concatenate([finite_line(band)[1] for band in bands]), seed_values)
     every = sorted({length for run in lengths for length in run})
     axes.set_xlim(every[0] - 0.5, every[-1] + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
@@ -120,9 +120,9 @@ def shade_groups(axes: Axes, groups: LengthGroups, *, labels: bool) -> None:
         if runs:
             first, last = max(runs, key=lambda run: run[1] - run[0])
             names.setdefault((first + last) / 2, []).append(name)
-    for centre, named in names.items() if labels else ():
+    for centre, group_names in names.items() if labels else ():
         above = axes.get_xaxis_transform()
-        axes.text(centre, 1.01, ", ".join(named), transform=above, ha="center", fontsize=8, color="#555555")
+        axes.text(centre, 1.01, ", ".join(group_names), transform=above, ha="center", fontsize=8, color="#555555")
 
 
 def consecutive_runs(lengths: Sequence[int], every: Sequence[int]) -> list[tuple[int, int]]:

@@ -141,16 +141,18 @@ def _label_categories(axes: Axes, names: Sequence[str]) -> None:
 def _points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
     """Draw medians with quartiles, the first by score as a star, and crosses at the upper edge for infinite ones."""
     points = [
-        (at, dot.outcome, dot.first) for at, dot in zip(x, dots, strict=True) if math.isfinite(dot.outcome.median)
+        (position, dot.outcome, dot.first)
+        for position, dot in zip(x, dots, strict=True)
+        if math.isfinite(dot.outcome.median)
     ]
-    if failed := [at for at, dot in zip(x, dots, strict=True) if not math.isfinite(dot.outcome.median)]:
+    if failed := [position for position, dot in zip(x, dots, strict=True) if not math.isfinite(dot.outcome.median)]:
         edge = [EDGE] * len(failed)
         cross: dict[str, Any] = {"markersize": 7, "transform": axes.get_xaxis_transform(), "clip_on": False}
         axes.plot(failed, edge, "x", color=FAILED_COLOUR, **cross)
     for first, colour, marker, size in ((False, PALETTE[0], "o", 5), (True, PALETTE[1], "*", 11)):
-        some = [(at, outcome) for at, outcome, star in points if star == first]
+        some = [(position, outcome) for position, outcome, star in points if star == first]
         if some:
-            places, medians = [at for at, _ in some], [outcome.median for _, outcome in some]
+            places, medians = [position for position, _ in some], [outcome.median for _, outcome in some]
             low, high = [_finite(o.q25, o.median) for _, o in some], [_finite(o.q75, o.median) for _, o in some]
             axes.vlines(places, low, high, color=colour, linewidth=1, alpha=0.45, capstyle="projecting")
             axes.plot(places, medians, marker, color=colour, markersize=size, zorder=5 if first else 3)

@@ -81,10 +81,10 @@ def configuration_label(row: Row, summary: Summary, labels: Labels) -> str:
     return text + (f" ({row.seeds_failed} of {row.seeds_run} seeds failed)" if row.seeds_failed else "")
 
 
-def choose_name(what: str, name: str, allowed: Sequence[str] | Mapping[str, object]) -> str:
+def choose_name(kind: str, name: str, allowed: Sequence[str] | Mapping[str, object]) -> str:
     """Return `name` if it is allowed; raises UserError with all that is, and the nearest one."""
     if name in allowed:
         return name
     hint = nearest(name, allowed)
     meant = f"; did you mean {hint}?" if hint else ""
-    raise UserError(f"there is no {what} {name!r}; allowed: {', '.join(allowed) or 'none'}{meant}")
+    raise UserError(f"there is no {kind} {name!r}; allowed: {', '.join(allowed) or 'none'}{meant}")

@@ -46,7 +46,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Members:
-    """The packs of a table. `curves`, `last_steps`: of each configuration. `notes`: what was left out, in words."""
+    """The packs of a table. `curves`, `last_steps`: of each configuration. `notes`: omissions, in words."""
 
     groups: tuple[Group, ...]
     curves: tuple[Curves, ...]
@@ -80,14 +80,14 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
     lacking = np.setdiff1d(np.arange(len(last) * len(seeds)), there)
     if len(lacking) and missing is None:
         raise UserError(_describe_lacking(results, lacking, code, seeds, last))
-    left = {"failed": lacking, "absent": lacking[:0], None: lacking}[missing]
+    incomplete = {"failed": lacking, "absent": lacking[:0], None: lacking}[missing]
     if missing == "absent" and len(lacking):
         notes.append(f"{counted(len(lacking), 'member')} without a value at the last step left out")
 
     # Complete and failed members apart, each by what they measure and when they end.
     groups = []
     rows = rows.assign(code=code)
-    for is_complete, codes in ((True, there), (False, left)):
+    for is_complete, codes in ((True, there), (False, incomplete)):
         packs: dict[tuple[int, int], list[int]] = {}
         for index in codes.tolist():
             configuration = index // len(seeds)
@@ -109,9 +109,9 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
 
 def _last_steps(results: Results, metric: str, average: str) -> Codes:
     """Return the last step of each configuration with the judged metric and average."""
-    for what, name, known in (("metric", metric, results.metrics), ("average", average, results.averages)):
+    for kind, name, known in (("metric", metric, results.metrics), ("average", average, results.averages)):
         if name not in known:
-            raise UserError(f"{results.source}: has no {what} {name}; it has: {', '.join(known)}")
+            raise UserError(f"{results.source}: has no {kind} {name}; it has: {', '.join(known)}")
     rows = results.rows
     judged = (rows["metric"] == results.metrics.index(metric)) & (rows["average"] == results.averages.index(average))
     last = np.full(len(results.configurations), -1, dtype=np.int64)
@@ -161,8 +161,8 @@ def _curves(results: Results, lengths: Codes, places: tuple[npt.NDArray[Any], ..
         int(a): {int(k): tuple(lengths[length[(averages == a) & (metrics == k)]].tolist()) for k in np.unique(metrics)}
         for a in np.unique(averages)
     }
-    first, *others = of_average.items()
-    for a, by_metric in others:
+    first, *other_averages = of_average.items()
+    for a, by_metric in other_averages:
         for k, of_metric in by_metric.items():
             if of_metric != first[1][k]:
                 names = f"{results.averages[first[0]]} and {results.averages[a]}"
@@ -188,11 +188,11 @@ def _describe_lacking(results: Results, lacking: Codes, code: Codes, seeds: Code
         configuration, seed_index = divmod(index, len(seeds))
         why = f"no row at its last step, {last[configuration]}" if index in known else "no row"
         lines.append(f"{results.describe(configuration)}, seed {seeds[seed_index]}: {why}")
-    more = [f"and {len(lacking) - SHOWN:,} more"] if len(lacking) > SHOWN else []
+    omitted = [f"and {len(lacking) - SHOWN:,} more"] if len(lacking) > SHOWN else []
     count = f"{len(lacking):,} of {len(last) * len(seeds):,} members have no value at the last step"
     count += f" ({len(last):,} configurations, seeds {spans(seeds.tolist())})"
     choice = "--missing failed counts them as failed seeds, --missing absent leaves them out"
-    return f"{results.source}: {count}; {choice}:\n  " + "\n  ".join([*lines, *more])
+    return f"{results.source}: {count}; {choice}:\n  " + "\n  ".join([*lines, *omitted])
 
 
 def _rows_of(rows: pd.DataFrame, codes: Codes) -> pd.DataFrame:

@@ -148,11 +148,11 @@ def check_rows(
     keys = dict(zip(chosen, _keys(raw.source, chosen), strict=True))
     first = settings[0]
     shared = {
-        name for name in chosen if all(name in given and _same(given[name], first.get(name)) for given in settings)
+        name for name in chosen if all(name in values and _same(values[name], first.get(name)) for values in settings)
     }
     results = Results(
         rows=rows,
-        configurations=tuple({keys[k]: v for k, v in given.items() if k not in shared} for given in settings),
+        configurations=tuple({keys[k]: v for k, v in values.items() if k not in shared} for values in settings),
         fixed={keys[name]: first[name] for name in chosen if name in shared},
         averages=averages,
         metrics=metrics,
@@ -168,9 +168,9 @@ def _settings(raw: Rows, frame: pd.DataFrame, columns: Sequence[str] | None, see
     known = [str(name) for name in frame.columns]
     for name in (*REQUIRED, *(columns or ())):
         if name not in known:
-            what = f"column {seed_column if name == 'seed' else name}"
+            missing = f"column {seed_column if name == 'seed' else name}"
             hint = nearest(name, known)
-            text = f"{raw.source}: there is no {what}; its columns: {', '.join(map(str, raw.frame.columns))}"
+            text = f"{raw.source}: there is no {missing}; its columns: {', '.join(map(str, raw.frame.columns))}"
             text += f"; did you mean {hint}?" if hint else ""
             option = {"seed": "--seed-column NAME", "step": "--step NUMBER for all rows"}.get(name)
             raise UserError(text + (f"; or give {option}" if option else ""))
@@ -200,16 +200,16 @@ def _refuse(raw: Rows, wrong: npt.NDArray[np.bool_], column: str, values: Any, a
     if wrong.any():
         row = int(np.argmax(wrong))
         value = values.iloc[row]
-        given = "is empty" if _is_blank(value) else f"is {value!r}"
-        raise UserError(f"{raw.place(row)}: {column}: {given}; allowed: {allowed}")
+        problem = "is empty" if _is_blank(value) else f"is {value!r}"
+        raise UserError(f"{raw.place(row)}: {column}: {problem}; allowed: {allowed}")
 
 
 def _to_numbers(values: pd.Series[Any]) -> npt.NDArray[np.float64]:
     """Return values as numbers, NaN where they are none; truth values are none."""
     if values.dtype == bool:
         return np.full(len(values), np.nan)
-    given = values.astype(object) if isinstance(values.dtype, pd.CategoricalDtype) else values
-    return pd.to_numeric(given, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    plain = values.astype(object) if isinstance(values.dtype, pd.CategoricalDtype) else values
+    return pd.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _integers(raw: Rows, frame: pd.DataFrame, column: str, most: int = LARGEST, least: int = 0) -> Codes:
@@ -309,7 +309,7 @@ def _refuse_repeated(raw: Rows, results: Results) -> None:
         is_first[first] = True
         row = int(np.argmax(~is_first))
         before = int(np.argmax(code == code[row]))
-        at = {name: int(results.rows[name].iloc[row]) for name in columns}
-        cell = f"{results.metrics[at['metric']]} of {results.averages[at['average']]} at length {at['length']}"
-        member = f"{results.describe(at['configuration'])}, seed {at['seed']}, step {at['step']}"
+        index = {name: int(results.rows[name].iloc[row]) for name in columns}
+        cell = f"{results.metrics[index['metric']]} of {results.averages[index['average']]} at length {index['length']}"
+        member = f"{results.describe(index['configuration'])}, seed {index['seed']}, step {index['step']}"
         raise UserError(f"{raw.place(row)}: repeats {raw.place(before)}: {member}, {cell}; allowed: one value each")

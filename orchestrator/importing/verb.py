@@ -55,10 +55,10 @@ class Judging:
     axis: str | None = None
 
 
-def read_directions(given: Sequence[str]) -> dict[str, str]:
+def read_directions(options: Sequence[str]) -> dict[str, str]:
     """Return directions by metric: read_directions(["loss:minimize"]) -> {"loss": "minimize"}. Raises UserError."""
     directions = {}
-    for text in given:
+    for text in options:
         name, _, direction = text.rpartition(":") if ":" in text else (text, "", "")
         if not name or direction not in DIRECTIONS:
             hint = nearest(direction, DIRECTIONS)
@@ -81,8 +81,8 @@ def read_rows(
     """Return the rows of a tidy table, or of "mlflow:URI", "wandb:PATH" or "tune:FOLDER" with a pattern of names."""
     kind, mark, place = table.partition(":")
     if not mark or kind not in KINDS:
-        given = {"--pattern": pattern, "--experiment": experiment, "--step-column": step_column}
-        if useless := [option for option, value in given.items() if value is not None]:
+        options = {"--pattern": pattern, "--experiment": experiment, "--step-column": step_column}
+        if useless := [option for option, value in options.items() if value is not None]:
             allowed = ", ".join(f"{name}:..." for name in KINDS)
             raise UserError(f"{useless[0]}: {table} is a tidy table; allowed: only with --from {allowed}")
         return read_table(Path(table))

@@ -81,10 +81,10 @@ class DriverLock:
             _log.warning(f"waiting up to {SILENCE:g} s for a heartbeat of {describe_driver(self._store)}")
         while last != ENDED and time.monotonic() < end:
             time.sleep(_LOOK)
-            now = self._store.read([name])[name] or last  # a file is empty for an instant while it is written
-            if now not in (last, ENDED):
+            heartbeat = self._store.read([name])[name] or last  # a file is empty for an instant while it is written
+            if heartbeat not in (last, ENDED):
                 raise self._locked()
-            last = now
+            last = heartbeat
 
     def _heartbeat(self) -> bytes:
         return Owner.this_process(self._started).encode()

@@ -25,23 +25,23 @@ from trainers.files.atomic_file import write_atomic
 LEDGERS = "ledger"
 
 
-def find_sweep(named: str | Path) -> Path:
+def find_sweep(sweep: str | Path) -> Path:
     """Return the folder of a sweep that is given by its folder, its address, or its name in the storage folder.
 
     A local copy is first updated from its address. Raises what `fetch_sweep` and `resolve_place` raise, and NotASweep
     for an address without a sweep.
     """
-    folder = resolve_place(named)
+    folder = resolve_place(sweep)
     if len(folder.parts) == 1:
         fetch_sweep(default_storage() / folder)
     fetch_sweep(folder)
-    if is_address(named) and not has_ledger(folder):
+    if is_address(sweep) and not has_ledger(folder):
         storage = shlex.quote(str(address_of(folder.parent)))
         raise NotASweep(
             f"{address_of(folder)} holds no sweep: there is no ledger below it; to see its sweeps: lengthwise list "
             f"sweeps --storage {storage}"
         )
-    return find_in_storage(named)
+    return find_in_storage(sweep)
 
 
 def fetch_sweep(folder: Path) -> None:

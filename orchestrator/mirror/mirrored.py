@@ -120,7 +120,7 @@ class MirroredLedger(Ledger):
             pause = max(PAUSE, 4 * (time.monotonic() - began))
 
     def try_to_copy(self) -> bool:
-        """Copy what is new, and return whether it is there; the beginning of an outage is logged."""
+        """Copy new files, and return whether the copy is complete; the beginning of an outage is logged."""
         with self._copying:
             if (driver := self._driver) is None:
                 return True  # `close` copies the rest

@@ -93,7 +93,7 @@ class MirroredCheckpoints(Checkpoints):
         return self._newest
 
     def finish(self) -> str | None:
-        """Copy the newest checkpoint; return what prevents that, in words."""
+        """Copy the newest checkpoint; return the problem in words if that failed."""
         if self._thread is not None:
             self._thread.join()
         problem = self._copy(self._newest) if self._newest and self._newest.exists() else None
@@ -106,7 +106,7 @@ class MirroredCheckpoints(Checkpoints):
             self._copy(copied)
 
     def _copy(self, path: Path) -> Exception | None:
-        """Copy a checkpoint and delete older ones there; return what prevents that."""
+        """Copy a checkpoint and delete older copies; return the problem if that failed."""
         try:
             store = Store.for_copy(self.folder)
             store.send(self.folder, [path.name])

@@ -134,13 +134,13 @@ def unmeasured(
         _problem(
             spec,
             f"objective.{key}",
-            f"is not a {what}",
-            given=given,
+            f"is not a {kind}",
+            given=name,
             allowed=", ".join(allowed),
-            nearest=nearest(given, allowed),
+            nearest=nearest(name, allowed),
         )
-        for key, given, allowed, what in measured
-        if given not in allowed
+        for key, name, allowed, kind in measured
+        if name not in allowed
     ]
     where_measured = metrics[objective.metric].lengths if objective.metric in metrics else tuple(lengths)
     absent = [length for length in objective.lengths if length not in where_measured]
@@ -149,8 +149,8 @@ def unmeasured(
         verb = "is" if len(absent) == 1 else "are"
         message = f"{spans(absent)} {verb} not among the lengths that are evaluated{of_metric}"
         allowed = spans(where_measured) if where_measured else "none is"
-        given = list(objective.lengths)
-        problems.append(_problem(spec, "objective.lengths", message, given=given, allowed=allowed))
+        name = list(objective.lengths)
+        problems.append(_problem(spec, "objective.lengths", message, given=name, allowed=allowed))
     return problems
 
 

@@ -38,53 +38,51 @@ def format_seeds(seeds: Sequence[int]) -> str:
     return f"{text}-{text}" if text.isdigit() else text
 
 
-def extension_of(before: SweepSpec, now: SweepSpec) -> Extension | None:
+def extension_of(before: SweepSpec, after: SweepSpec) -> Extension | None:
     """Return the additions of `now` to `before`; None if they compute the same, or differ otherwise."""
-    changes = differences(before, now)
-    return None if not changes or _changes_not_added(changes) else _extension(changes, now)
+    changes = differences(before, after)
+    return None if not changes or _changes_not_added(changes) else _extension(changes, after)
 
 
-def refuse_extension(before: SweepSpec, now: SweepSpec, what: str) -> Extension:
+def refuse_extension(before: SweepSpec, after: SweepSpec, sweep: str) -> Extension:
     """Return the additions of `now` to `before`, perhaps none.
 
     Raises UserError where `now` takes something away or computes something else, and where the sampler would have drawn
-    other configurations; `what` is the sweep.
+    other configurations; `sweep` is its folder, for messages.
     """
-    changes = differences(before, now)
-    if others := _changes_not_added(changes):
+    changes = differences(before, after)
+    if refused := _changes_not_added(changes):
         raise UserError(
-            f"{what} cannot be extended like this: only seeds, configurations and values of a grid can be added, and "
+            f"{sweep} cannot be extended like this: only seeds, configurations and values of a grid can be added, and "
             "nothing can be taken away\n"
-            + "\n".join(f"  {key}: was {as_yaml(old)}, now {as_yaml(new)}" for key, old, new in others)
+            + "\n".join(f"  {key}: was {as_yaml(old)}, now {as_yaml(new)}" for key, old, new in refused)
             + "\nfor another sweep: lengthwise run FILE --name NAME"
         )
-    added, search = _extension(changes, now), before.search
+    added, search = _extension(changes, after), before.search
     if added.configurations and search.sampler == "tpe" and (left := total(before) % search.generation):
-        complete = total(before) - left
         raise UserError(
-            f"{what}: tpe draws {search.generation} configurations at a time, by the scores of all earlier ones. "
-            f"Of its {total(before)} the last {left} were drawn as a smaller generation after {complete}, and a larger "
-            "sweep would have drawn others; seeds can be added"
+            f"{sweep}: its last generation of tpe has only {left} of {search.generation} configurations, and a larger "
+            "sweep would have drawn others in their place; allowed: more seeds"
         )
     return added
 
 
-def refuse_configurations(spec: SweepSpec, asked: int, what: str) -> None:
+def refuse_configurations(spec: SweepSpec, asked: int, sweep: str) -> None:
     """Raise UserError where a sweep cannot have this many draws of its random domains."""
     search = spec.search
     if search.sampler == "listed":
         raise UserError(
-            f"--configurations {asked}: {what} has a list of {len(search.listed or ())} configurations, to which none "
+            f"--configurations {asked}: {sweep} has a list of {len(search.listed or ())} configurations, to which none "
             "can be added; seeds can"
         )
     if search.configurations is None or all(isinstance(domain, Grid) for domain in spec.space.values()):
         raise UserError(
-            f"--configurations {asked}: {what} draws nothing at random, so that it has a configuration for each grid "
+            f"--configurations {asked}: {sweep} draws nothing at random, so that it has a configuration for each grid "
             "point; values are added to a grid by --set 'space.KEY={grid: [...]}'"
         )
     if asked < search.configurations:
         raise UserError(
-            f"--configurations {asked}: {what} has {search.configurations} and none can be taken away; allowed: "
+            f"--configurations {asked}: {sweep} has {search.configurations} and none can be taken away; allowed: "
             f"{search.configurations} or more"
         )
 
@@ -102,13 +100,13 @@ def _is_addition(key: str, old: Any, new: Any) -> bool:
     return False
 
 
-def _extension(changes: Sequence[tuple[str, object, object]], now: SweepSpec) -> Extension:
+def _extension(changes: Sequence[tuple[str, object, object]], after: SweepSpec) -> Extension:
     values: dict[str, tuple[Any, Any]] = {key: (old, new) for key, old, new in changes}
     old, new = values.get("seeds", ((), ()))
     longer = [key for key, (was, is_now) in values.items() if key.startswith("space.") and len(is_now) > len(was)]
     keys = [key.removeprefix("space.").removesuffix(".grid") for key in longer]
     return Extension(
         seeds=tuple(seed for seed in new if seed not in old),
-        configurations=now.search.configurations if "search.configurations" in values else None,
-        grids={key: now.space[key].written() for key in keys},
+        configurations=after.search.configurations if "search.configurations" in values else None,
+        grids={key: after.space[key].written() for key in keys},
     )

@@ -43,10 +43,10 @@ def names_today(recorded: Iterable[Recorded]) -> dict[str, str]:
     return names
 
 
-def refuse_corrected(recorded: Iterable[Recorded], what: str) -> None:
+def refuse_corrected(recorded: Iterable[Recorded], subject: str) -> None:
     """Raise UserError if training the configurations again would give other results.
 
-    `what` begins the message: "SWEEP cannot be resumed".
+    `subject` begins the message: "SWEEP cannot be resumed".
     """
     corrected = [
         sentence
@@ -57,22 +57,22 @@ def refuse_corrected(recorded: Iterable[Recorded], what: str) -> None:
     ]
     if corrected:
         raise UserError(
-            f"{what}: a bug that was fixed since would change its results\n  "
+            f"{subject}: a bug that was fixed since would change its results\n  "
             + "\n  ".join(dict.fromkeys(corrected))
             + "\nrun the sweep anew under another name, or continue with the version that it was begun with"
         )
 
 
-def refuse_without_data(recorded: Iterable[Recorded], what: str) -> None:
-    """Raise UserError if data that these configurations train on are missing or differ; `what` begins the message."""
+def refuse_without_data(recorded: Iterable[Recorded], subject: str) -> None:
+    """Raise UserError if training data of these configurations are missing or differ; `subject` begins the message."""
     recorded = list(recorded)
     problems = trainer_of(recorded[0].resolved).problems_here(map(member_of, recorded)) if recorded else ()
     if missing := list(dict.fromkeys(problem.message for problem in problems)):
-        raise UserError(f"{what}:\n  " + "\n  ".join(missing))
+        raise UserError(f"{subject}:\n  " + "\n  ".join(missing))
 
 
-def refuse_without_start(recorded: Iterable[tuple[Recorded, Collection[int]]], what: str) -> None:
-    """Raise UserError if a configuration has no weights to start from for these seeds; `what` begins the message."""
+def refuse_without_start(recorded: Iterable[tuple[Recorded, Collection[int]]], subject: str) -> None:
+    """Raise UserError if a configuration has no weights to start from for these seeds; `subject` begins the message."""
     problems = {
         f"{problem.key}: {problem.message}" + (f"; allowed: {problem.allowed}" if problem.allowed else "")
         for configuration, seeds in recorded
@@ -80,14 +80,14 @@ def refuse_without_start(recorded: Iterable[tuple[Recorded, Collection[int]]], w
         for problem in trainer_of(configuration.resolved).start_problems(member_of(configuration), seeds)
     }
     if problems:
-        raise UserError(f"{what}:\n  " + "\n  ".join(sorted(problems)))
+        raise UserError(f"{subject}:\n  " + "\n  ".join(sorted(problems)))
 
 
-def refuse_too_large(recorded: Iterable[Recorded], what: str) -> None:
-    """Raise UserError if a seed of a configuration takes more memory than `run` allows; `what` begins the message."""
+def refuse_too_large(recorded: Iterable[Recorded], subject: str) -> None:
+    """Raise UserError if a seed takes more memory than `run` allows; `subject` begins the message."""
     for configuration in recorded:
         for problem in trainer_of(configuration.resolved).too_large(member_of(configuration)):
-            raise UserError(f"{what}: {problem.key}: {problem.message}; allowed: {problem.allowed}")
+            raise UserError(f"{subject}: {problem.key}: {problem.message}; allowed: {problem.allowed}")
 
 
 def changed_defaults(spec: SweepSpec, configuration: Recorded) -> dict[str, Any]:
@@ -96,10 +96,10 @@ def changed_defaults(spec: SweepSpec, configuration: Recorded) -> dict[str, Any]
     Raises UserError when today's code does not build it any more.
     """
     then, trainer = member_of(configuration), trainer_of(configuration.resolved)
-    now = _build(configuration, lambda: trainer.build(assigned(spec, configuration.values), recorded=True))
-    if now.config_id == then.config_id:
+    rebuilt = _build(configuration, lambda: trainer.build(assigned(spec, configuration.values), recorded=True))
+    if rebuilt.config_id == then.config_id:
         return {}
-    before, today = then.to_dict(), now.to_dict()
+    before, today = then.to_dict(), rebuilt.to_dict()
     return {
         f"{section}.{field}": value
         for section in trainer.sections
@@ -119,13 +119,13 @@ def with_recorded_defaults(spec: SweepSpec, recorded: Sequence[Recorded]) -> Swe
     return spec.model_copy(update=assigned(spec, shared)) if shared else spec
 
 
-def refuse_changed(spec: SweepSpec, recorded: Iterable[Recorded], what: str) -> None:
+def refuse_changed(spec: SweepSpec, recorded: Iterable[Recorded], subject: str) -> None:
     """Raise UserError if a changed default makes today's code build other configurations from the recorded values."""
     keys = dict.fromkeys(key for configuration in recorded for key in changed_defaults(spec, configuration))
     if keys:
         raise UserError(
-            f"{what}: the default of {', '.join(keys)} has changed since, and its configurations had different values; "
-            "continue with the version that it was begun with"
+            f"{subject}: the default of {', '.join(keys)} has changed since; continue with the version of lengthwise "
+            "that began it"
         )
 
 
@@ -133,10 +133,10 @@ def list_recorded_values(spec: SweepSpec, recorded: Sequence[Recorded]) -> list[
     """Return the values of recorded configurations, with those written out that today's defaults would change."""
     listed = []
     for configuration in recorded:
-        more = changed_defaults(spec, configuration)
-        within = tuple(f"{key}." for key in more)
+        defaults = changed_defaults(spec, configuration)
+        within = tuple(f"{key}." for key in defaults)
         values = {key: value for key, value in configuration.values.items() if not key.startswith(within)}
-        for key, value in more.items():
+        for key, value in defaults.items():
             section, _, field = key.partition(".")
             written = values.get(section)
             if written is None:

@@ -54,12 +54,12 @@ def plan_rounds(spec: SweepSpec, configurations: int) -> list[PlannedRound]:
         return [PlannedRound(configurations=configurations, seeds=seeds)]
     rungs = _plan_rungs(spec, configurations)
     rounds = [PlannedRound(configurations=configurations, seeds=seeds[: racing.first], rungs=rungs)]
-    given = racing.first
-    while given < len(seeds):
-        until = racing.next_count(given, len(seeds))
+    trained = racing.first
+    while trained < len(seeds):
+        until = racing.next_count(trained, len(seeds))
         stay = racing.count_kept(rounds[-1].survivors)
-        rounds.append(PlannedRound(configurations=stay, seeds=seeds[given:until]))
-        given = until
+        rounds.append(PlannedRound(configurations=stay, seeds=seeds[trained:until]))
+        trained = until
     return rounds
 
 

@@ -36,6 +36,6 @@ def _categories(spec: SweepSpec) -> dict[str, tuple[Any, ...]]:
     categories = {key: domain.values for key, domain in spec.space.items() if isinstance(domain, Choice | Grid)}
     listed, fixed = spec.search.listed or (), {section: getattr(spec, section) for section in spec.sections}
     for key in dict.fromkeys(key for values in listed for key in values):
-        given = (values.get(key, lookup(fixed, key)) for values in listed)
-        categories[key] = tuple({value_key(value): value for value in given if value is not ABSENT}.values())
+        values_of_key = (values.get(key, lookup(fixed, key)) for values in listed)
+        categories[key] = tuple({value_key(value): value for value in values_of_key if value is not ABSENT}.values())
     return {key: values for key, values in categories.items() if len(values) > 1 and not is_numeric(values)}

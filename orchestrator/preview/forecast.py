@@ -90,7 +90,7 @@ def _forecast_engine(
     workers: int | None,
     scheduler: str,
 ) -> tuple[list[Row], Uses]:
-    """Return packs, memory and time of a sweep of the engine, and what it uses of its budget."""
+    """Return packs, memory, time and used budget of a sweep of the engine."""
     here = find_cluster(spec, workers)
     packer = Packer(spec, here)
     packs_of_rounds = [
@@ -150,7 +150,7 @@ def _forecast_program(
     *,
     measured: bool,
 ) -> tuple[list[Row], Uses]:
-    """Return what is known of a program's members, and what it uses of its budget."""
+    """Return steps, reports and time of a sweep of a program, and what it uses of its budget."""
     resources = spec.resources
     example = distinct[0].member(spec.seeds[0])
     at_once = workers or local.this_machine(resources.cpus, most=resources.workers, gpus=resources.gpus).workers

@@ -93,7 +93,7 @@ def _try(members: list[MemberConfig], name: str, files: frozenset[str]) -> None:
 
 
 @contextmanager
-def _raising_smoke_failed(what: str, files: frozenset[str]) -> Iterator[None]:
+def _raising_smoke_failed(configuration: str, files: frozenset[str]) -> Iterator[None]:
     """Raise an exception as SmokeFailed, with its frames in the user's `files` if there are any."""
     try:
         yield
@@ -104,7 +104,7 @@ def _raising_smoke_failed(what: str, files: frozenset[str]) -> Iterator[None]:
         shown: list[Any] = [frame for frame in frames if frame.filename in files] or list(frames)[1:]
         text = describe_exception(error, [(frame.filename, frame.lineno) for frame in shown])
         lines = "".join(traceback.format_list(shown)).rstrip()
-        raise SmokeFailed(f"configuration {what}: {text}\n{lines}") from error
+        raise SmokeFailed(f"configuration {configuration}: {text}\n{lines}") from error
 
 
 class _FirstReport:

@@ -58,24 +58,24 @@ def unknown_placeholders(words: Iterable[str], config_keys: Iterable[str]) -> li
 
 def fill_words(words: Sequence[str], values: Values) -> list[str]:
     """Return the words with every placeholder replaced; an option whose value is null is left out."""
-    given = {name: getattr(values, name) for name in SINGLE} | dict(_dotted(values.config, "config."))
+    known = {name: getattr(values, name) for name in SINGLE} | dict(_dotted(values.config, "config."))
     elsewhere = _names(words)
     arguments = {
-        key.removeprefix("config."): given[key]
+        key.removeprefix("config."): known[key]
         for key in (*dict(_dotted(values.config, "config.")), "seed")
-        if key not in elsewhere and given[key] is not None and not isinstance(given[key], Mapping)
+        if key not in elsewhere and known[key] is not None and not isinstance(known[key], Mapping)
     }
     filled: list[str] = []
     for before, word in zip(["", *words], words, strict=False):
         names = _names([word])
         if names & set(ARGUMENTS):
             filled += _options(arguments, names.pop())
-        elif any(given[name] is None for name in names):
+        elif any(known[name] is None for name in names):
             # Of `--lr ${config.lr}` both words are left out.
             if _PLACEHOLDER.fullmatch(word) and _OPTION.fullmatch(before):
                 filled.pop()
         else:
-            filled.append(_PLACEHOLDER.sub(lambda match: "${" if match[1] is None else _text(given[match[1]]), word))
+            filled.append(_PLACEHOLDER.sub(lambda match: "${" if match[1] is None else _text(known[match[1]]), word))
     return filled
 
 

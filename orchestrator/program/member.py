@@ -19,7 +19,7 @@ RAW = "raw"
 
 
 class ProgramSettings(Settings):
-    """What is started for every member: a command or a function of the user's own; `imported` results start nothing."""
+    """The command or function of the user that every member starts; `imported` results start nothing."""
 
     command: tuple[str, ...] | str | None = setting(
         None, help="words of a command with placeholders such as ${args}; a text is split as a shell would split it"
@@ -36,9 +36,9 @@ class ProgramSettings(Settings):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of none or several of command, function and imported, and of words that cannot be split."""
-        given = [name for name in ("command", "function", "imported") if getattr(self, name) is not None]
-        if len(given) != 1:
-            message = f"has both {' and '.join(given)}; keep one" if given else "says neither command nor function"
+        starts = [name for name in ("command", "function", "imported") if getattr(self, name) is not None]
+        if len(starts) != 1:
+            message = f"has both {' and '.join(starts)}; keep one" if starts else "says neither command nor function"
             yield Problem(key="", message=message, allowed="command: [...] or function: MODULE.NAME")
         if isinstance(self.command, str):
             try:
@@ -71,7 +71,7 @@ class ProgramSettings(Settings):
 
     @property
     def description(self) -> str:
-        """What is started, as text."""
+        """The command, or the name of the function."""
         return self.function or shlex.join(self.words)
 
 
@@ -82,7 +82,7 @@ class ProgramTraining(Settings):
 
 
 class ProgramEvaluation(Settings):
-    """What a program reports, and when."""
+    """The metrics that a program reports, and when."""
 
     every: int | None = setting(None, low=1, help="a report is due at each multiple, and at the end; null: at the end")
     lengths: tuple[int, ...] = setting((1,), low=0, help="the lengths of every metric that names none of its own")
@@ -176,7 +176,7 @@ class ProgramMember(Settings):
 
     @property
     def measured(self) -> Measured:
-        """What it reports, in the words of the ledger."""
+        """The reported metrics and lengths as the ledger records them."""
         evaluation, trained = self.evaluation, self._trained_lengths()
         metrics = {}
         for name in evaluation.metrics:

@@ -76,7 +76,7 @@ class Process:
         return self._code
 
     def terminate(self) -> None:
-        """Send SIGTERM to the program; what is alive after its grace time is killed. Nothing if it has ended."""
+        """Send SIGTERM to the program's processes, and SIGKILL after its grace time; do nothing if it has ended."""
         self.keeper.terminate()
 
     def kill(self) -> None:

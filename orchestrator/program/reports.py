@@ -93,7 +93,7 @@ class ReportedStep:
 
 
 def parse_report(line: str, declared: Declared) -> Report:
-    """Return the report in a line; raises ValueError, saying what is wrong and what is allowed."""
+    """Return the report in a line; raises ValueError with the problem and the allowed values."""
     try:
         fields = json.loads(line)
     except ValueError as error:
@@ -165,7 +165,7 @@ class MergedReports:
         return [self._complete(step)]
 
     def describe_missing(self) -> str:
-        """Return what was due when the reports ended, as the end of "it ended after step 20 of 30, without ..."."""
+        """Return the missing reports as the end of "it ended after step 20 of 30, without ..."."""
         if not self.last_step:
             return "report() of lengthwise.member() or a line in ${reports}"
         why = f"; {self._describe_lacking(self.last_step)}" if self._is_open(self.last_step) else ""
@@ -236,7 +236,7 @@ class MergedReports:
 
 
 def merge(attempts: Mapping[str, str], declared: Declared) -> tuple[list[ReportedStep], MergedReports]:
-    """Return the complete steps of attempts that have ended, by file name in order, and what else they reported."""
+    """Return the complete steps of attempts that have ended, by file name in order, and all their reports."""
     reports = MergedReports(declared)
     steps = [step for file, text in attempts.items() for step in reports.read(file, text)]
     return steps + reports.finish(), reports

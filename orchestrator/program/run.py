@@ -104,7 +104,7 @@ class _Run:
         return self.is_stopped or has_ended or self.member.steps > self.until <= self.recorded
 
     def take_over(self) -> None:
-        """Wait until earlier attempts have ended, and record what they have reported."""
+        """Wait until earlier attempts have ended, and record their reports."""
         while (lock := try_lock(self.folder / "lock")) is None:
             self._beat("waiting")
             time.sleep(_POLL_SECONDS)
@@ -235,7 +235,7 @@ class _Run:
             client.mkdir(parents=True, exist_ok=True)
             write_atomic(client / "lengthwise.py", [Path(lengthwise.__file__).read_bytes()])
         paths = [str(copy), os.environ.get("PYTHONPATH", ""), str(client)]
-        given = {
+        variables = {
             "REPORTS": reports,
             "CONFIG": config,
             "SEED": self.member.seed,
@@ -250,7 +250,7 @@ class _Run:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LENGTHWISE_")}
         for name in ("MLFLOW_RUN_ID", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
             environment.pop(name, None)
-        environment |= {f"LENGTHWISE_{name}": str(value) for name, value in given.items()}
+        environment |= {f"LENGTHWISE_{name}": str(value) for name, value in variables.items()}
         environment |= {"PATH": search_path(), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         if "-m" in self.member.program.words:
             environment["PYTHONSAFEPATH"] = "1"  # the module is that of the copy, not of the working folder

@@ -127,7 +127,7 @@ class ProgramTrainer:
         return warnings
 
     def too_large(self, member: ProgramMember) -> list[Problem]:
-        """Return nothing: what a program takes is not known."""
+        """Return nothing: the memory of a program is not known."""
         return []
 
     def kept_bytes(self, member: ProgramMember) -> int:
@@ -143,7 +143,7 @@ class ProgramTrainer:
         return 60.0 * (member.program.member_minutes or 0.0)
 
     def parameters(self, resolved: Mapping[str, Any]) -> str | None:
-        """Return None: what a program initializes is not known."""
+        """Return None: the parameters of a program are not known."""
         return None
 
     def environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
@@ -194,7 +194,7 @@ def _describe_missing(name: str, root: Path) -> str:
 
 
 def _function_problems(function: str) -> list[tuple[str, str]]:
-    """Return what is wrong with the name of a function, whose module is imported already."""
+    """Return the problem with the name of a function, whose module is imported already."""
     module, _, name = function.rpartition(".")
     names = vars(importlib.import_module(module))
     if callable(names.get(name)):
@@ -209,7 +209,9 @@ def _varied_keys(configs: list[Mapping[str, Any]]) -> list[str]:
     keys = dict.fromkeys(key for config in configs for key in dotted_keys(config))
     values = {key: [lookup(config, key) for config in configs] for key in keys}
     return [
-        key for key, given in values.items() if any(value != given[0] for value in given) and type(given[0]) is not dict
+        key
+        for key, column in values.items()
+        if any(value != column[0] for value in column) and type(column[0]) is not dict
     ]
 
 

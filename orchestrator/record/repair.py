@@ -27,7 +27,7 @@ SHOWN = 3  # of them, with damaged curves
 
 
 def repair(folder: Path) -> list[str]:
-    """Cut the ledger in `folder` after its last good record, and take out what rests on damaged curves.
+    """Cut the ledger in `folder` after its last good record, and drop records that need damaged curves.
 
     Returns what was found and done, in sentences. The damaged file is kept beside it, under a new name. A sound ledger
     is left as it is, also one with a torn last line, which `resume` drops. Raises NotASweep, SweepLocked, NewerLedger,
@@ -56,9 +56,9 @@ def repair(folder: Path) -> list[str]:
 
         # the damaged file is on disk under another name before anything is cut
         names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
-        beside = next(name for name in names if not os.path.lexists(name))
+        backup = next(name for name in names if not os.path.lexists(name))
         mended = b"".join(map(encode, kept)) if lost else intact
-        for target, text in ((beside, content), (path, mended)):
+        for target, text in ((backup, content), (path, mended)):
             with refuse_unwritable(target, LedgerError):
                 write_atomic(target, [text])
 
@@ -68,7 +68,7 @@ def repair(folder: Path) -> list[str]:
         for record in damaged[:SHOWN]
     ]
     sentences += [f"... and those of {len(damaged) - SHOWN} more records"] if len(damaged) > SHOWN else []
-    sentences.append(f"the damaged file is kept as {beside}; {counted(len(kept), 'good record')} stay")
+    sentences.append(f"the damaged file is kept as {backup}; {counted(len(kept), 'good record')} stay")
     sentences += _describe_loss(lost, content[len(intact) :])
     if any(record.kind == "later_evaluation" for record in lost):
         sentences.append(f"later evaluations are repeated by: {command('evaluate', folder)} CONFIGURATION...")
@@ -134,7 +134,7 @@ def _take_out(
 
 
 def _describe_loss(taken_out: Sequence[Record], cut: bytes) -> list[str]:
-    """Return what was in the records and lines that are lost: records by kind, their packs and configurations."""
+    """Return the number of lost records by kind, with their packs and configurations, in words."""
     lost, unreadable = list(taken_out), 0
     for line in filter(None, cut.split(b"\n")):
         try:

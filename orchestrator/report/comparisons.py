@@ -199,12 +199,12 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
         yield Text("Inconclusive: nothing can be compared.", "bold")
     for name, result in (("First", first), ("Second", compared.second)):
         yield prose(f"{name}: {_describe_sweep(result)}", console, result)
-    for what, differing in (
+    for title, differing in (
         ("Specification", compared.specification),
         ("Code", compared.code),
         ("Environment", compared.environment),
     ):
-        yield prose(f"{what}: {_describe_differences(differing)}", console, first)
+        yield prose(f"{title}: {_describe_differences(differing)}", console, first)
     yield prose(_describe_matching(compared), console, first)
     yield ""
 
@@ -336,6 +336,6 @@ def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
     sign = -1 if tested[0].question.direction == "maximize" else 1
     better = sum(sign * comparison.outcome.difference < 0 for comparison in tested if comparison.holm_p < ALPHA)
     how = "lower" if tested[0].question.direction == "none" else "better"
-    named = f": {first_few(differ, 8)} of the first sweep, which is {how} in {better}" if differ else ""
+    examples = f": {first_few(differ, 8)} of the first sweep, which is {how} in {better}" if differ else ""
     needed = pairs_needed(tested)
-    yield f"{sentence}{named}{f' (that takes {needed} pairs of seeds)' if needed else ''}."
+    yield f"{sentence}{examples}{f' (that takes {needed} pairs of seeds)' if needed else ''}."

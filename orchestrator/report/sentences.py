@@ -77,7 +77,7 @@ def what_ran(result: Summary) -> str:
 
 
 def which_is_best(result: Summary, *, values: bool = True) -> str:
-    """Return the configuration ranked first by the selection lengths, and what it reaches on the test lengths."""
+    """Return the configuration ranked first by the selection lengths, with its value on the test lengths."""
     row = next((row for row in result.rows if row.rank == 1), None)
     if row is None or row.score is None or not math.isfinite(row.score):
         return (
@@ -112,7 +112,7 @@ def _all_tied(result: Summary, score: float, count: int) -> str:
 
 
 def _score_words(result: Summary, score: float) -> str:
-    """Return what was judged with its value: "total_variation (ema) 0.0262"."""
+    """Return the objective with its value: "total_variation (ema) 0.0262"."""
     statistic = "" if result.objective.seeds == "median" else f"{result.objective.statistic} of "
     better = "lower" if result.objective.direction == "minimize" else "higher"
     return f"{statistic}{result.judged_name} {three_digits(score, result.infinite)} ({better} is better)"
@@ -160,7 +160,7 @@ def what_mattered(result: Summary, *, sizes: bool = True) -> str:
 
 
 def _describe_confirmation(result: Summary, confirmed: Confirmed) -> str:
-    """Return what a confirmation came to: the scores in the search beside those on fresh seeds."""
+    """Return a sentence on a confirmation: the scores in the search beside those on fresh seeds."""
     scores = [
         f"{label(row.number)} {three_digits(row.search.median, result.infinite)} in the search and "
         + (
@@ -178,18 +178,18 @@ def _clear(result: Summary, line: EffectLine) -> str:
     rises = "worse" if result.objective.direction == "minimize" else "better"
     falls = "better" if rises == "worse" else "worse"
     if line.difference:
-        what, measure, value = line.difference.value, "by", line.difference.difference
+        better, measure, value = line.difference.value, "by", line.difference.difference
         low, high = line.difference.low, line.difference.high
     elif line.value and line.slope:  # one value of a key that has no numbers
-        what, measure, value = line.value, "by", line.slope.coefficient
+        better, measure, value = line.value, "by", line.slope.coefficient
         low, high = line.slope.low, line.slope.high
     else:
-        what, measure, value = line.value or "higher", "rank correlation", line.effect.correlation
+        better, measure, value = line.value or "higher", "rank correlation", line.effect.correlation
         low, high = line.effect.low, line.effect.high
     if low <= 0 <= high or math.isnan(low):
         return ""
     than = f" than {line.difference.against}" if line.difference else ""
-    return f"{what} is {rises if value > 0 else falls}{than}, {measure} {value:+.3g} [{low:+.3g}, {high:+.3g}]"
+    return f"{better} is {rises if value > 0 else falls}{than}, {measure} {value:+.3g} [{low:+.3g}, {high:+.3g}]"
 
 
 def _describe_halves(result: Summary, key: str) -> str:
@@ -212,7 +212,7 @@ def _describe_halves(result: Summary, key: str) -> str:
 
 
 def columns_sentence(result: Summary, *, quartiles: bool) -> str:
-    """Return what the columns of the table of configurations are: the lengths of each group, quartiles, the reach."""
+    """Return a legend of the table's columns: the lengths of each group, quartiles, the reach."""
     groups = {row.groups for row in result.rows}
     common = groups.pop() if len(groups) == 1 else None
     lengths = {"trained": common.trained, "selection": result.objective.lengths, "test": common.test} if common else {}
@@ -239,7 +239,7 @@ def _at_test(result: Summary, row: Row) -> str:
 
 
 def headlines(result: Summary) -> list[str]:
-    """Return the sentences below the answers: how to continue, what was counted, how it was judged, and notes."""
+    """Return the sentences below the answers: how to continue, counts, the rule of judgement, and notes."""
     lines = [*_continue_sentence(result), *count_sentences(result)]
     if not result.rows:
         return lines
@@ -269,7 +269,7 @@ def _continue_sentence(result: Summary) -> list[str]:
 
 
 def count_sentences(result: Summary) -> list[str]:
-    """Return what lengths count, how a race or a sampler that learns chose, and how many seeds medians are over."""
+    """Return sentences on the judged lengths, on the choice by a race or sampler, and on the seeds of a median."""
     lines = [] if result.axis == "length" else [f"Lengths count: {result.axis}"]
     lines += [race_sentence(result.race)] if result.race else []
     lines += unequal_seeds(result)
@@ -351,17 +351,17 @@ def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
     lower = "lower" if result.objective.direction == "minimize" else "higher"
     scored = " with a score" if any(row.failed for row in result.rows) else ""
     better, several = orders.better, orders.others > 1
-    others = f"the {orders.others} others{scored}" if several else f"the other one{scored}"
+    rest = f"the {orders.others} others{scored}" if several else f"the other one{scored}"
     if better:
-        who = f"{len(better)} of {others}" if several else others
+        who = f"{len(better)} of {rest}" if several else rest
         most = three_digits(better[0][1], result.infinite)
         words = f"{who} {'is' if len(better) == 1 else 'are'} {lower} there, by {'up to ' * (len(better) > 1)}{most}"
     else:
-        words = f"none of {others} is {lower} there" if several else f"{others} is not {lower} there"
+        words = f"none of {rest} is {lower} there" if several else f"{rest} is not {lower} there"
     if complete and better:
-        named = [f"{labels[name]} by {three_digits(gain, result.infinite)}" for name, gain in better[:MOST_NAMED]]
-        named += [f"{len(better) - MOST_NAMED} more"] if len(better) > MOST_NAMED else []
-        words += f" ({', '.join(named)}); no choice went by this"
+        gains = [f"{labels[name]} by {three_digits(gain, result.infinite)}" for name, gain in better[:MOST_NAMED]]
+        gains += [f"{len(better) - MOST_NAMED} more"] if len(better) > MOST_NAMED else []
+        words += f" ({', '.join(gains)}); no choice went by this"
     correlation = [_correlation(orders.correlation)] if orders.others + 1 >= FEWEST_ORDERED else []
     return [f"Order at the {lengths_in_words(result.test_lengths, 'test ')}: {'; '.join([*correlation, words])}"]
 

@@ -43,8 +43,8 @@ def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
     for number, name in enumerate(names):
         added = {name: broken[name]}
         if tables[-1] and table_width(tables[-1] | added) > width:
-            beside = [{key: broken[key] for key in names[:count]} for count in range(min(keys, number), 0, -1)]
-            tables.append(next((columns for columns in beside if table_width(columns | added) <= width), {}))
+            candidates = [{key: broken[key] for key in names[:count]} for count in range(min(keys, number), 0, -1)]
+            tables.append(next((columns for columns in candidates if table_width(columns | added) <= width), {}))
         tables[-1] |= added
     return tables
 
@@ -68,7 +68,7 @@ def rich_table(cells: Cells) -> Table:
 
 
 class Screen:
-    """Prints a sweep on at most 20 lines of a terminal with 100 columns: what it answers, its first configurations."""
+    """Prints a sweep on at most 20 lines of a terminal with 100 columns: answers, then the first configurations."""
 
     def __init__(self, result: Summary) -> None:
         self.result = result
@@ -89,10 +89,10 @@ class Screen:
             cells = short_table(result, rows[:ROWS], lambda cells: table_width(cells) <= width)
             yield from map(rich_table, lay_out(cells, width, keys=2))
             absent = [name for name in make_cells(rows, value_columns(result)) if name not in cells]
-            more = [counted(len(rows) - ROWS, "configuration")] if len(rows) > ROWS else []
-            more += [f"values of {', '.join(absent)}"] if absent else []
-            if more:
-                yield prose(f"more on the page: {'; '.join(more)}", console, result, "dim")
+            omitted = [counted(len(rows) - ROWS, "configuration")] if len(rows) > ROWS else []
+            omitted += [f"values of {', '.join(absent)}"] if absent else []
+            if omitted:
+                yield prose(f"more on the page: {'; '.join(omitted)}", console, result, "dim")
         if rows:
             has_quartiles = any(" [" in cell for column in cells.values() for cell in column)
             yield prose(columns_sentence(result, quartiles=has_quartiles), console, result, "dim")

@@ -84,7 +84,7 @@ def effects_at_test_lengths(summary: Summary) -> tuple[Effect, ...]:
     """Return the effect of every searched key at the test lengths, used for neither training nor selection."""
     if not summary.test_lengths:
         return ()
-    outcomes = {config_id: at.median for config_id, at in outcomes_at_test_lengths(summary).items()}
+    outcomes = {config_id: outcome.median for config_id, outcome in outcomes_at_test_lengths(summary).items()}
     return _effects_at(summary, summary.test_lengths, "mean", outcomes)
 
 
@@ -123,7 +123,11 @@ def _effects_at(
 def compare_orders(summary: Summary) -> OrderAgreement | None:
     """Compare the orders at selection and test lengths; None without test lengths or a second configuration."""
     ranked = {row.config_id: row.score for row in summary.rows if row.rank is not None and row.score is not None}
-    test = {config_id: at.median for config_id, at in outcomes_at_test_lengths(summary).items() if config_id in ranked}
+    test = {
+        config_id: outcome.median
+        for config_id, outcome in outcomes_at_test_lengths(summary).items()
+        if config_id in ranked
+    }
     return order_agreement(ranked, test, summary.objective.direction, summary.design) if len(test) > 1 else None
 
 

@@ -53,8 +53,8 @@ def _other_code(result: Summary, search: SweepState) -> tuple[str, ...]:
     """Return the parts of the code that differ between a confirmation and its search."""
     then, keys = record_configurations(search), dict[str, tuple[str | None, str | None]]()
     for recorded, name in match_search(result.state):
-        before, now = then.get(recorded["config_id"]), result.recorded.get(name or "")
-        keys |= differing_code(before.code, now.code) if before and now else {}
+        before, current = then.get(recorded["config_id"]), result.recorded.get(name or "")
+        keys |= differing_code(before.code, current.code) if before and current else {}
     return tuple(sorted(keys))
 
 

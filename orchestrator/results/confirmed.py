@@ -53,11 +53,11 @@ class Confirmed:
         if self.again_used:
             worth = f"of which the search has since used {spans(self.again_used)}: not independent of the selection"
         first = [row.search_rank for row in self.rows] == list(range(1, len(self.rows) + 1))
-        named = f"the first {len(self.rows)}" if first else ", ".join(label(row.number) for row in self.rows)
+        names = f"the first {len(self.rows)}" if first else ", ".join(label(row.number) for row in self.rows)
         if self.other_code:
             parts = first_few(self.other_code)
             worth += f", and with other code than the search ({parts}): not a score of the same configurations"
-        count = f"{named} of {self.searched} configurations"
+        count = f"{names} of {self.searched} configurations"
         return (
             f"Sweep {self.name}{state} trained {count} of {self.parent} again: the confirmed score is on seeds "
             f"{spans(self.seeds)}, {worth}"

@@ -47,9 +47,9 @@ def outcomes_at_test_lengths(result: Summary) -> dict[str, Quartiles]:
     quartiles: dict[str, Quartiles] = {}
     for row in result.rows if result.test_lengths else ():
         band = result.bands.get((row.config_id, *result.objective_curve))
-        at = quartiles_at(band, result.test_lengths, result.objective) if band and not row.failed else None
+        outcome = quartiles_at(band, result.test_lengths, result.objective) if band and not row.failed else None
         if row.complete and row.scored is not None:
-            quartiles[row.config_id] = at or row.scored
+            quartiles[row.config_id] = outcome or row.scored
     return quartiles
 
 

@@ -19,7 +19,7 @@ def describe_rung(rung: RungDecision) -> str:
 
 
 def decided_by(race_round: Round) -> str:
-    """Return what decided a round: "median", or "rank sum (p = 0.012)"; empty while nothing has."""
+    """Return the rule that decided a round: "median", or "rank sum (p = 0.012)"; empty before the decision."""
     if (decision := race_round.decision) is None:
         return ""
     return decision.by if decision.p is None else f"{decision.by} (p = {decision.p:.2g})"
@@ -38,7 +38,7 @@ def race_sentence(race: Race) -> str:
 
 
 def _pruned_sentence(race: Race) -> str:
-    """Return which configurations of the first round were pruned and what that saved; empty without rungs."""
+    """Return a sentence on the pruned configurations of the first round and the steps saved; empty without rungs."""
     if not race.rungs:
         return ""
     pruned = [f"{len(rung.pruned)} at step {rung.step:,}" for rung in race.rungs]

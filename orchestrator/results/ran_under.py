@@ -145,8 +145,8 @@ def differing_environment(first: SweepState, second: SweepState) -> dict[str, tu
     groups = [RanUnder.from_state(state).groups for state in (first, second)]
     if not all(groups):
         return {}
-    before, now = map(_environment_values, groups)
-    return {key: (before.get(key, "-"), now.get(key, "-")) for key in differing_keys(before, now)}
+    before, after = map(_environment_values, groups)
+    return {key: (before.get(key, "-"), after.get(key, "-")) for key in differing_keys(before, after)}
 
 
 def _environment_values(groups: Iterable[Group]) -> dict[str, str]:

@@ -100,7 +100,7 @@ def _describe_import(state: SweepState) -> list[str]:
 
 
 def _extended(state: SweepState) -> list[str]:
-    """Return one sentence that says how a sweep was extended and what that does to intervals; empty if it was not."""
+    """Return a sentence on how a sweep was extended and the effect on intervals; empty if it was not."""
     if len(state.specs) < 2:
         return []
     first, times = state.specs[0], len(state.specs) - 1
@@ -202,16 +202,16 @@ def _other_distributions(
     config_id: str, measured: Measured, bands: Mapping[CurveKey, Band], objective: Objective
 ) -> dict[tuple[str, str], Quartiles]:
     """Return the judged metric on the other distributions, at their trained and test lengths."""
-    base, others = measured.metrics[objective.metric].base, {}
+    base, quartiles = measured.metrics[objective.metric].base, {}
     for name, metric in measured.metrics.items():
         band = bands.get((config_id, name, objective.average))
         if metric.base != base or name == objective.metric or band is None:
             continue
         groups = length_groups(measured, objective, name)
         for group, lengths in (("trained", groups.trained), ("test", groups.test)):
-            if at := quartiles_at(band, lengths, objective):
-                others[name, group] = at
-    return others
+            if outcome := quartiles_at(band, lengths, objective):
+                quartiles[name, group] = outcome
+    return quartiles
 
 
 def _scored(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, objective: Objective) -> list[Row]:

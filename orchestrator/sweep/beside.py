@@ -30,7 +30,7 @@ from search_spaces import SweepSpec, differences, dump_yaml, parse_sweep
 
 @dataclass(frozen=True, kw_only=True)
 class SweepBeside:
-    """A sweep to run beside another: its specification, the origin that its ledger records, and what the user reads."""
+    """A sweep to run beside another: its specification, the origin for its ledger, and lines for the user."""
 
     spec: SweepSpec
     origin: dict[str, Any]
@@ -61,10 +61,10 @@ def make_listed_spec(
     """
     allowed = f"{', '.join(SETTINGS)}; --name gives the new sweep its name"
     refuse_fixed(overrides, allowed)
-    what, source = f"{state.folder} cannot be {action}", f"{state.folder / SPEC_FILE} (to be {action})"
+    subject, source = f"{state.folder} cannot be {action}", f"{state.folder / SPEC_FILE} (to be {action})"
     recorded = [state.configurations[row.config_id] for row in chosen]
-    refuse_corrected(recorded, what)
-    refuse_without_data(recorded, what)
+    refuse_corrected(recorded, subject)
+    refuse_without_data(recorded, subject)
     search = {"sampler": "listed", "listed": [row.values for row in chosen]}
     listed = {**state.spec, **header, "space": {}, "search": search}
     plain = with_recorded_defaults(parse_sweep(dump_yaml(listed), source, name=header["name"]), recorded)
@@ -83,5 +83,5 @@ def make_listed_spec(
             "or give another --name to the new one"
         )
     again = zip(recorded, draw(spec, range(total(spec))), strict=True)
-    refuse_changed(spec, [replace(configuration, values=now.values) for configuration, now in again], what)
+    refuse_changed(spec, [replace(configuration, values=rebuilt.values) for configuration, rebuilt in again], subject)
     return spec.in_folder(find_program(state))

@@ -57,7 +57,7 @@ SEEDS_ALLOWED = "a number such as 12 (12 in all), +6 (6 more), or different seed
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """The extended specification, what it adds, and by config_id the seeds that single configurations get.
+    """The extended specification, its additions, and by config_id the seeds that single configurations get.
 
     `lines` say what is added and what is kept.
     """
@@ -80,7 +80,7 @@ def extend_sweep(
     accept_code_change: bool = False,
     max_seconds: float | None = None,
 ) -> Outcome:
-    """Extend the sweep in `folder` and run what was added, and what it lacked before; stop after `max_seconds`.
+    """Extend the sweep in `folder`, then train all missing members; stop after `max_seconds`.
 
     The same options again resume an extension that was interrupted or killed.
 
@@ -145,47 +145,48 @@ def plan_extension(
     """
     # Options that contradict one another, or a part of the file that never changes.
     refuse_imported(state)
-    what, recorded = str(state.folder), recorded_spec(state)
+    sweep, recorded = str(state.folder), recorded_spec(state)
     refuse_fixed(overrides, f"{', '.join(SETTINGS)}, space, search, seeds")
-    given = {"seeds": seeds, "configurations": configurations}
+    added_by = {"seeds": seeds, "configurations": configurations}
     for option, keys in (("seeds", {"seeds"}), ("configurations", {"search", "search.configurations"})):
-        if given[option] is not None and (same := keys & set(map(overridden_key, overrides))):
+        if added_by[option] is not None and (same := keys & set(map(overridden_key, overrides))):
             raise UserError(f"--{option} and --set {same.pop()} both say how many {option} there are; give one of them")
-    named = _named_configurations(state, top, only, seeds)
+    chosen = _named_configurations(state, top, only, seeds)
     if configurations is not None:
-        refuse_configurations(recorded, configurations, what)
+        refuse_configurations(recorded, configurations, sweep)
 
     # The wanted seeds and configurations, as changes of the recorded specification.
     used_elsewhere = seeds_of_others(state, strict=CONFIRMS in state.provenance)
-    changes, more = list(overrides), dict[str, tuple[int, ...]]()
+    changes, seeds_of = list(overrides), dict[str, tuple[int, ...]]()
     if configurations is not None:
         changes.append(f"search.configurations={configurations}")
-    if seeds is not None and named:
-        more = {name: new for name in named if (new := _new_seeds(seeds, state.planned_seeds(name), used_elsewhere))}
+    if seeds is not None and chosen:
+        seeds_of = {
+            name: new for name in chosen if (new := _new_seeds(seeds, state.planned_seeds(name), used_elsewhere))
+        }
     elif seeds is not None:
         changes.append(f"seeds={[*recorded.seeds, *_new_seeds(seeds, recorded.seeds, used_elsewhere)]}")
     racing = recorded.search.racing
-    if racing is not None and racing.keep is None and racing.test is None and seeds is not None and not named:
-        raise UserError(f"--seeds {seeds}: {what} does not say which configurations stay in its race; give --top, too")
+    if racing is not None and racing.keep is None and racing.test is None and seeds is not None and not chosen:
+        raise UserError(f"--seeds {seeds}: {sweep} does not say which configurations stay in its race; give --top, too")
     spec = parse_recorded(state.spec, f"{state.folder / SPEC_FILE} (to extend)", changes)
 
     # What is added must change nothing that is trained, and decide no race again.
-    added = refuse_extension(recorded, spec, what)
+    added = refuse_extension(recorded, spec, sweep)
     if (state.decisions or state.rungs) and (added.configurations or added.grids):
         raise UserError(
-            f"{what}: this is a race, and its first round was decided without further configurations; seeds can be "
-            "added. For a race of more configurations: lengthwise run FILE --name NAME"
+            f"{sweep}: its race has decided a round, so only seeds can be added; for more configurations: "
+            "lengthwise run FILE --name NAME"
         )
-    new_seeds = dict.fromkeys([*added.seeds, *(seed for new in more.values() for seed in new)])
+    new_seeds = dict.fromkeys([*added.seeds, *(seed for new in seeds_of.values() for seed in new)])
     if used := [seed for seed in new_seeds if seed in used_elsewhere]:
         names = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in used))
         if CONFIRMS in state.provenance:
             raise UserError(f"--seeds: {spans(used)} were used by {names}; a score on a used seed confirms nothing")
-    if added == Extension() and not more:
+    if added == Extension() and not seeds_of:
         raise UserError(
-            f"{what}: nothing to add to its {search.total(recorded)} configurations with seeds "
-            f"{spans(recorded.seeds)}{_describe_own_seeds(state)}; to train those that are not finished: "
-            f"{command('resume', state.folder)}"
+            f"{sweep}: nothing to add to its {search.total(recorded)} configurations with seeds "
+            f"{spans(recorded.seeds)}{_describe_own_seeds(state)}; to finish them: {command('resume', state.folder)}"
         )
 
     # Settings that change no results are those of sweep.yaml, which may have been edited since.
@@ -199,7 +200,7 @@ def plan_extension(
     spec = spec.in_folder(find_program(state) or spec.folder)
 
     # What the user reads before anything is trained.
-    lines = _describe(state, spec, added, more)
+    lines = _describe(state, spec, added, seeds_of)
     if used:
         used = sorted(used)
         names = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in used))
@@ -214,11 +215,11 @@ def plan_extension(
             f"note: the race continues after round {len(state.race.rounds)} with its {len(state.race.seeds)} seeds; a "
             "sweep with more seeds from the beginning may have had other rounds"
         )
-    return Planned(spec=spec, added=added, seeds=more, lines=lines)
+    return Planned(spec=spec, added=added, seeds=seeds_of, lines=lines)
 
 
-def _describe(state: SweepState, spec: SweepSpec, added: Extension, more: dict[str, tuple[int, ...]]) -> list[str]:
-    """Return what is added and what is kept, in sentences."""
+def _describe(state: SweepState, spec: SweepSpec, added: Extension, seeds_of: dict[str, tuple[int, ...]]) -> list[str]:
+    """Return sentences on what is added and what is kept."""
     before = recorded_spec(state)
     trained = sum(member.status in ("complete", "failed") for member in state.members)
     lines = [f"sweep {state.name} in {state.folder.resolve()} is extended"]
@@ -227,7 +228,7 @@ def _describe(state: SweepState, spec: SweepSpec, added: Extension, more: dict[s
             "the configurations that stay in the race" if state.race else counted(search.total(before), "configuration")
         )
         lines.append(f"added: seeds {spans(added.seeds)} of {which}{_describe_own_seeds(state)}")
-    for name, seeds in more.items():
+    for name, seeds in seeds_of.items():
         lines.append(f"added: seeds {spans(seeds)} of {label(state.configurations[name].number)}")
     if new := search.total(spec) - search.total(before):
         grids = "".join(f", {key}: {as_yaml(domain['grid'])}" for key, domain in added.grids.items())
@@ -255,14 +256,14 @@ def _named_configurations(state: SweepState, top: int | None, only: Sequence[str
         raise UserError("--top and --configuration say which configurations get more seeds; give --seeds, too")
     refuse_top_with_names(top, only, "get more seeds")
     if top is None:
-        named = {name: find_configuration(state, name) for name in only}
-        for name, configuration in named.items():
+        configurations = {name: find_configuration(state, name) for name in only}
+        for name, configuration in configurations.items():
             if configuration.pruned_at is not None:
-                what = f"{state.folder}: --configuration {name}: {label(configuration.number)}"
+                subject = f"{state.folder}: --configuration {name}: {label(configuration.number)}"
                 raise UserError(
-                    f"{what} was pruned at step {configuration.pruned_at}; allowed: a configuration that was not"
+                    f"{subject} was pruned at step {configuration.pruned_at}; allowed: a configuration that was not"
                 )
-        return list(dict.fromkeys(configuration.config_id for configuration in named.values()))
+        return list(dict.fromkeys(configuration.config_id for configuration in configurations.values()))
     result = summary(state)
     refuse_unfinished(result, f"{state.folder}: --top {top}", "or name them by --configuration")
     return [row.config_id for row in best_rows(result, top)]

@@ -138,12 +138,12 @@ class _Finder:
             raise UserError(f"file: there is no file {sample} with a seed in place of {SEED}")
         return files
 
-    def _find_sweep(self, named: str) -> Path:
+    def _find_sweep(self, sweep: str) -> Path:
         """Return the folder of the sweep that is named."""
-        candidates = [resolve_place(named)]
-        if not is_absolute(named):
-            candidates = [(self.spec.folder or Path()) / named, Path(named)]
-            candidates = [*([(self.storage or default_storage()) / named] if is_name(named) else []), *candidates]
+        candidates = [resolve_place(sweep)]
+        if not is_absolute(sweep):
+            candidates = [(self.spec.folder or Path()) / sweep, Path(sweep)]
+            candidates = [*([(self.storage or default_storage()) / sweep] if is_name(sweep) else []), *candidates]
         for candidate in candidates:
             fetch_sweep(candidate)
         if (folder := next(filter(has_ledger, candidates), None)) is None:
@@ -151,13 +151,13 @@ class _Finder:
         return folder
 
 
-def _choose(state: SweepState, named: Any) -> ConfigurationState:
+def _choose(state: SweepState, reference: Any) -> ConfigurationState:
     """Return the configuration ranked first, for `best`, or with that label, number or config_id."""
-    if named != "best":
+    if reference != "best":
         try:
-            return find_configuration(state, named)
+            return find_configuration(state, reference)
         except UserError as error:
-            close = nearest_name(named, ["best"])
+            close = nearest_name(reference, ["best"])
             raise UserError(str(error) + (f"; did you mean {close}?" if close else "")) from None
     from orchestrator.results.summarise import summary  # brings pandas
     from orchestrator.sweep.selection import refuse_unfinished

@@ -90,10 +90,8 @@ def plan_more_steps(
     checkpoint_steps = sorted({step for configuration in before for step in _kept_steps(state, configuration)})
     if not checkpoint_steps:
         raise UserError(
-            f"{state.folder}: --steps {steps}: it has kept no states to continue from, because "
-            "resources.checkpoint_seconds and checkpoint_steps were null, its checkpoints were deleted, or an earlier "
-            "version ran it; "
-            f"{_rerun_hint(steps)}"
+            f"{state.folder}: --steps {steps}: it has no checkpoints to continue from: none were written (see "
+            f"resources.checkpoint_seconds), or they were deleted; {_rerun_hint(steps)}"
         )
     continued = {
         new.config_id: {
@@ -116,7 +114,9 @@ def _describe_untrained(before: Sequence[ConfigurationState], seeds: Sequence[in
     """Return notes about seeds that are not trained further, and members that start from step 0 because of a race."""
     surplus = {label(configuration.number): sorted(set(configuration.members) - set(seeds)) for configuration in before}
     notes = [
-        f"note: seeds {spans(more)} of {name} stay behind: not all have them" for name, more in surplus.items() if more
+        f"note: seeds {spans(skipped)} of {name} stay behind: not all have them"
+        for name, skipped in surplus.items()
+        if skipped
     ]
     lacking = {
         label(configuration.number): sum(seed not in configuration.members for seed in seeds)
@@ -132,10 +132,10 @@ def _describe_untrained(before: Sequence[ConfigurationState], seeds: Sequence[in
     ]
 
 
-def _with_steps(spec: SweepSpec, steps: int, what: str, labels: Sequence[str]) -> SweepSpec:
+def _with_steps(spec: SweepSpec, steps: int, subject: str, labels: Sequence[str]) -> SweepSpec:
     """Return the specification with this many steps in every listed configuration.
 
-    Raises UserError, which begins with `what`, if two configurations, called by `labels`, differ in their steps alone.
+    Raises UserError, which begins with `subject`, if two configurations, named by `labels`, differ in steps alone.
     """
     resolved = spec.resolved()
     resolved["training"]["steps"] = steps
@@ -149,7 +149,7 @@ def _with_steps(spec: SweepSpec, steps: int, what: str, labels: Sequence[str]) -
         configuration = values if "training" in values else {**values, "training.steps": steps}
         if (same := first.setdefault(dump_yaml(configuration), name)) != name:
             problem = f"{same} and {name} differ in training.steps alone, so both would be the same configuration"
-            raise UserError(f"{what}: {problem}; allowed: one of them, by --configuration")
+            raise UserError(f"{subject}: {problem}; allowed: one of them, by --configuration")
     return parse_sweep(dump_yaml(resolved), spec.where("training.steps"), name=spec.name).as_recorded()
 
 
@@ -158,11 +158,11 @@ def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configur
     from trainers.training.earlier import step_dependence
 
     was, steps = member_of(old), new.member(0).training.steps
-    what = f"{state.folder}: --steps {steps}: {label(old.number)}"
+    subject = f"{state.folder}: --steps {steps}: {label(old.number)}"
     if steps <= was.training.steps:
-        raise UserError(f"{what} has {was.training.steps} steps already; allowed: more than that")
+        raise UserError(f"{subject} has {was.training.steps} steps already; allowed: more than that")
     if reasons := list(step_dependence(was, replace(new.member(0), seed=was.seed), device)):
-        raise UserError(f"{what} cannot be trained further: {'; '.join(reasons)}; {_rerun_hint(steps)}")
+        raise UserError(f"{subject} cannot be trained further: {'; '.join(reasons)}; {_rerun_hint(steps)}")
 
 
 def _kept_steps(state: SweepState, configuration: ConfigurationState) -> list[int]:

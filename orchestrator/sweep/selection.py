@@ -11,16 +11,16 @@ from orchestrator.text.wording import command, label
 
 
 def refuse_top_with_names(top: int | None, names: Sequence[str], purpose: str) -> None:
-    """Raise UserError if both options are given; `purpose` says what the configurations are for."""
+    """Raise UserError if both options are given; `purpose` completes the message, such as "are confirmed"."""
     if top is not None and names:
         raise UserError(f"--top and --configuration both say which configurations {purpose}; give one of them")
 
 
-def refuse_unfinished(result: Summary, what: str, alternative: str = "") -> None:
+def refuse_unfinished(result: Summary, subject: str, alternative: str = "") -> None:
     """Raise UserError for a sweep that is not finished: which configurations are first may change."""
     if not result.finished:
         raise UserError(
-            f"{what}: this sweep is not finished ({result.configurations_finished} of {result.planned} "
+            f"{subject}: this sweep is not finished ({result.configurations_finished} of {result.planned} "
             f"configurations), so which are first may change; finish it by: {command('resume', result.folder)}"
             + (f"\n{alternative}" if alternative else "")
         )
@@ -58,7 +58,7 @@ def best_rows(result: Summary, top: int, eligible: Collection[str] | None = None
             "were pruned": (pruned := sum(row.pruned_at is not None for row in result.rows)),
             "have not ended": result.planned - result.configurations_finished - pruned,
         }
-        why = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "it has no more"
+        why = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count) or "it has no more"
         raise UserError(
             f"--top {top}: {len(rows)} configurations of {result.name} succeeded ({why}); allowed: {allowed}"
         )

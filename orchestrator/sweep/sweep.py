@@ -188,7 +188,7 @@ def resume_sweep(
 
 
 def code_to_resume(state: SweepState, console: Console, *, accept_change: bool) -> CodeRecord:
-    """Import the code that a sweep is trained with, and return what its ledger keeps of the code as it is now.
+    """Import the code of a sweep, and return the record of its current version.
 
     Raises OwnCodeError for code that is missing or changed without `accept_change`, UserError where its configurations
     cannot be trained here to the same numbers.

@@ -40,7 +40,7 @@ class _Display:
         self._session, self._publisher = session, publisher
 
     def tick(self, driver: SweepDriver) -> None:
-        """Redraw what is due. Raises KeyboardInterrupt if a signal has come."""
+        """Redraw display and page if due. Raises KeyboardInterrupt if a signal has come."""
         self._session.interrupts.check()
         if not self.progress.due:
             return

@@ -78,8 +78,8 @@ def mask_log_records() -> None:
 
 
 class _PrintableRecord(logging.LogRecord):
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
         if self.exc_info and self.exc_info[1] is not None:  # formatters take this text unchanged
             self.exc_text = printable("".join(traceback.format_exception(self.exc_info[1]))).rstrip("\n")
 

@@ -62,14 +62,14 @@ def compact_value(value: Any) -> str:
     "pretrained #3 (strict false)"
     """
     if isinstance(value, Mapping):
-        named = next((key for key in ("name", "source") if key in value), None)
-        shown = {key: item for key, item in value.items() if key != named}
-        if named == "source":  # starting weights, whose other options are seldom given
+        name_key = next((key for key in ("name", "source") if key in value), None)
+        shown = {key: item for key, item in value.items() if key != name_key}
+        if name_key == "source":  # starting weights, whose other options are seldom given
             shown = {
                 key: item for key, item in shown.items() if key not in ("file", "sha256") and item not in (None, True)
             }
         rest = ", ".join(f"{key} {compact_value(item)}" for key, item in shown.items())
-        return " ".join([*([str(value[named])] if named else []), *([f"({rest})"] if rest else [])]) or "{}"
+        return " ".join([*([str(value[name_key])] if name_key else []), *([f"({rest})"] if rest else [])]) or "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(compact_value, value))}]"
     if isinstance(value, bool) or value is None:

@@ -39,13 +39,13 @@ def tracking_uri_of(state: SweepState, uri: str | None = None) -> str:
     token would be sent to it. Raises UserError then, unless the environment variable is set.
     """
     if uri is None:
-        named = (state.spec.get("tracking") or {}).get("uri")
-        is_trusted = named is not None and is_from_this_machine(state)
-        uri = named if is_trusted else uri_of_variable()
-        if uri is None and named is not None:
+        recorded = (state.spec.get("tracking") or {}).get("uri")
+        is_trusted = recorded is not None and is_from_this_machine(state)
+        uri = recorded if is_trusted else uri_of_variable()
+        if uri is None and recorded is not None:
             raise UserError(
-                f"{state.folder}: written on {' and '.join(_hosts(state))}, and names the MLflow at {named}; if you "
-                f"trust it: {command('publish', state.folder)} --tracking-uri {shlex.quote(named)}"
+                f"{state.folder}: written on {' and '.join(_hosts(state))}, and names the MLflow at {recorded}; if you "
+                f"trust it: {command('publish', state.folder)} --tracking-uri {shlex.quote(recorded)}"
             )
     return make_store_absolute(without_password(uri or default_uri(state.folder.resolve().parent)))
 

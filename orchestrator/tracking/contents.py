@@ -61,10 +61,10 @@ class RunContents:
             **more,
         )
 
-    def digest(self, *more: str) -> str:
+    def digest(self, *others: str) -> str:
         """Return a digest of everything that is published."""
         points = [(point.key, point.step, point.value) for point in self.points]
-        facts = [self.status, self.end_ms, self.params, self.tags, points, more]
+        facts = [self.status, self.end_ms, self.params, self.tags, points, others]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
 
 

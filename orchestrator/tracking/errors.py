@@ -38,10 +38,10 @@ class TrackingRefused(TrackingError):  # noqa: N818 - reads as the sentence it p
 
 
 @contextmanager
-def raising_tracking_error(uri: str, later: str = "", given: str | None = None) -> Iterator[None]:
-    """Raise errors of MLflow and the network as TrackingError, with the command that does `later` what failed.
+def raising_tracking_error(uri: str, later: str = "", uri_option: str | None = None) -> Iterator[None]:
+    """Raise errors of MLflow and the network as TrackingError, with the command to try again `later`.
 
-    `given` is the address if it was named for this call alone; the command then names it, too.
+    `uri_option` is the address if it was named for this call alone; the command then names it, too.
     """
     try:
         yield
@@ -49,13 +49,13 @@ def raising_tracking_error(uri: str, later: str = "", given: str | None = None) 
         refusal = _describe_refusal(error)
         message = f"MLflow at {uri}: {refusal or _describe(error)}"
         if later:
-            named = f" --tracking-uri {shlex.quote(given)}" if given is not None else ""
-            message += f"\ncomplete it later with: {later}{named}"
+            option = f" --tracking-uri {shlex.quote(uri_option)}" if uri_option is not None else ""
+            message += f"\ncomplete it later with: {later}{option}"
         raise (TrackingRefused if refusal else TrackingError)(message) from error
 
 
 def _describe_refusal(error: Exception) -> str:
-    """Return why a server refused a request, and what to do; "" for any other error."""
+    """Return why a server refused a request, with a remedy; "" for any other error."""
     status = None
     if isinstance(error, MlflowException):
         status = error.get_http_status_code()
@@ -71,7 +71,7 @@ def _describe_refusal(error: Exception) -> str:
 
 
 def _describe(error: Exception) -> str:
-    """Return what failed and what to do about it; of an unknown error its first line."""
+    """Return the failure with a remedy; the first line of an unknown error."""
     text = str(error).strip()
     if type(error.__context__ or error) in (requests.ConnectionError, requests.ConnectTimeout):  # the text is urllib3's
         return "no MLflow server answers at this address; start one with: lengthwise ui, or correct the address"

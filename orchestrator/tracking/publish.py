@@ -29,7 +29,7 @@ from orchestrator.tracking.store import Store, open_client, search_tagged
 
 @dataclass(frozen=True)
 class Published:
-    """What one call of `publish` did: runs `created` and `points` sent by it, configurations `completed` in all."""
+    """The result of one `publish` call: runs `created` and `points` sent by it, configurations `completed` in all."""
 
     uri: str
     parent_run_id: str
@@ -59,10 +59,10 @@ def publish(
     """
     records = read_records(folder)
     state = SweepState.replay(folder, records)
-    named = (state.spec.get("tracking") or {}).get("uri")
-    given = uri if uri is not None and uri != (named or "") else None
+    recorded = (state.spec.get("tracking") or {}).get("uri")
+    uri_option = uri if uri is not None and uri != (recorded or "") else None
     uri = tracking_uri_of(state, uri)
-    with raising_tracking_error(uri, command("publish", folder), given), _lock_publishing(folder):
+    with raising_tracking_error(uri, command("publish", folder), uri_option), _lock_publishing(folder):
         name = _experiment_of(state, records) if experiment is None else experiment or state.study
         store = Store(uri, name, folder.resolve().parent)
         curves = read_curves(state)
@@ -108,9 +108,9 @@ def delete_runs(folder: Path, uri: str | None = None) -> dict[str, int]:
     """
     records = read_records(folder)
     state = SweepState.replay(folder, records)
-    others = state.published_at if uri is None and is_from_this_machine(state) else []
+    addresses = state.published_at if uri is None and is_from_this_machine(state) else []
     deleted, again = dict[str, int](), f"{command('delete', folder)} --mlflow"
-    for address in dict.fromkeys(tracking_uri_of(state, known) for known in (uri, *others)):
+    for address in dict.fromkeys(tracking_uri_of(state, known) for known in (uri, *addresses)):
         deleted[address], database = 0, sqlite_file(address)
         if database is None or database.exists():
             with raising_tracking_error(address, again, uri):

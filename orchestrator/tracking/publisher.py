@@ -22,7 +22,7 @@ LONGEST_SECONDS = 30.0  # that the end of a sweep waits for MLflow
 
 @dataclass(frozen=True)
 class Attempt:
-    """The address and the links of what was published, or the problem in words.
+    """The address and the links of published results, or the problem in words.
 
     `is_refused`: whether the problem stays until the user acts: true for a wrong password, false for an outage.
     `is_last`: whether it was the one after the end of the sweep.

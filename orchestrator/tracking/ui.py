@@ -49,12 +49,12 @@ def serve(
     file that is missing or no store, and a host or port that cannot be used, and TrackingError for a store that MLflow
     refuses.
     """
-    given, uri = uri, uri or default_uri(storage)
+    chosen, uri = uri, uri or default_uri(storage)
     database = sqlite_file(uri)
     if database is None:
         instead = f"run: {server_command(uri, storage)}" if is_database(uri) else "open the server of this address"
         raise UserError(f"{uri} is not a SQLite store (sqlite:///FILE); instead {instead}")
-    if given and not database.exists():
+    if chosen and not database.exists():
         raise UserError(f"{uri}: there is no such file; publishing a sweep there makes it")
     if problem := store_problem(uri):
         raise UserError(f"{uri} {problem}; put a copy of the database there, or remove the file and publish again")
@@ -138,7 +138,7 @@ def _wait_for_answer(url: str, server: "subprocess.Popen[bytes]", log: Path) -> 
 
 
 def _end_group(server: "subprocess.Popen[bytes]") -> None:
-    """End the process group of a server: SIGTERM, then SIGKILL for what is left after five seconds at most."""
+    """End the process group of a server: SIGTERM, then SIGKILL after at most five seconds."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(server.pid, number)

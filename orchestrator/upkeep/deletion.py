@@ -60,16 +60,16 @@ class Deletion:
 
     @property
     def sentence(self) -> str:
-        """What would be deleted, in a line."""
+        """The files that would be deleted, in a line."""
         sizes = [size for entry in self.entries for size in _file_sizes(entry)]
         foreign = [f"these stay, which lengthwise has not written: {', '.join(self.foreign)}"] if self.foreign else []
         remaining = "".join(f"; {sentence}" for sentence in (*foreign, *self.relations))
-        what = " of checkpoints" if self.checkpoints_only else ""
-        copy = f"{self.folder}: {len(sizes)} files{what}, {readable_size(sum(sizes))}"
+        kind = " of checkpoints" if self.checkpoints_only else ""
+        copy = f"{self.folder}: {len(sizes)} files{kind}, {readable_size(sum(sizes))}"
         if self.address is None:
             return copy + remaining
         size = readable_size(sum(self.objects))
-        return f"{self.address}: {len(self.objects)} objects{what}, {size}, and the copy of it in {copy}{remaining}"
+        return f"{self.address}: {len(self.objects)} objects{kind}, {size}, and the copy of it in {copy}{remaining}"
 
 
 def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
@@ -129,8 +129,8 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
 
 def _describe_continuing(folder: Path) -> list[str]:
     """Return a sentence for each sweep beside `folder` that trains its members further."""
-    beside = read_relatives(folder.resolve().parent, strict=False)
-    names = [relative.folder.name for relative in beside if relative.continues == folder.resolve().name]
+    siblings = read_relatives(folder.resolve().parent, strict=False)
+    names = [relative.folder.name for relative in siblings if relative.continues == folder.resolve().name]
     return [f"what {name} has not begun to train further would start from step 0 there" for name in names]
 
 

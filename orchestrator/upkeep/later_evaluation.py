@@ -45,7 +45,7 @@ HINT = "longer inputs may need other settings of the task: --task KEY=VALUE (len
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is evaluated of one configuration: its seeds as members with the new settings, None for failed seeds.
+    """The evaluation of one configuration: its seeds as members with the new settings, None for failed seeds.
 
     `fields` are those of the record that do not need the evaluation. `kept` has the files of the weights by seed.
     """
@@ -76,8 +76,8 @@ def evaluate_later(
     state = SweepState.load(folder)
     refuse_imported(state)
     refuse_program(state.spec, "evaluate")
-    named = [find_configuration(state, name) for name in configurations]
-    chosen = list({configuration.config_id: configuration for configuration in named}.values())
+    listed = [find_configuration(state, name) for name in configurations]
+    chosen = list({configuration.config_id: configuration for configuration in listed}.values())
     import_recorded(state)
     refuse_corrected(chosen, "kept weights cannot be evaluated again")
     requests = [_request(state, configuration, lengths, samples, task) for configuration in chosen]
@@ -193,7 +193,7 @@ def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, An
 
 
 def _measured(member: MemberConfig) -> Measured:
-    """Return what is measured: all metrics but those derived from earlier evaluations."""
+    """Return the metrics to measure: all but those derived from earlier evaluations."""
     derived, every = member.task.derived_metrics, measured_by(member)
     metrics = {name: metric for name, metric in every.metrics.items() if metric.base not in derived}
     headline = tuple(name for name in every.headline if name not in derived)

@@ -126,11 +126,11 @@ def _difference(evaluation: Evaluation, recorded: pd.DataFrame) -> str | None:
     again = pd.Series(evaluation.values_MAKL[0].reshape(-1), index)
     keys = list(recorded[KEYS].astype({"average": "str", "metric": "str"}).itertuples(index=False, name=None))
     for key, then in zip(keys, recorded["value"].to_numpy(np.float32), strict=True):
-        now = np.float32(again.get(key, np.nan))
-        if now.tobytes() != then.tobytes() and not (np.isnan(now) and np.isnan(then)):
+        value = np.float32(again.get(key, np.nan))
+        if value.tobytes() != then.tobytes() and not (np.isnan(value) and np.isnan(then)):
             average, metric, length = key
             return (
                 f"the curves differ first at step {evaluation.step}: {metric} ({average}) at length {length} was "
-                f"{then:.9g} and is {now:.9g} now"
+                f"{then:.9g} and is {value:.9g} now"
             )
     return None

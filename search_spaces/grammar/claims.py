@@ -251,8 +251,12 @@ def load_claims(path: str | Path) -> ClaimsFile:
     data = read_yaml(text, findings)
     if data is not ABSENT and not isinstance(data, dict):
         findings.add("", "must be a mapping with title and claims", given=data)
-    if isinstance(data, dict) and "task" in data and not isinstance(named := data.get("claims"), list):
-        where = f"its claims file is {path.with_name(named)}" if isinstance(named, str) else "it names no claims file"
+    if isinstance(data, dict) and "task" in data and not isinstance(claims_file := data.get("claims"), list):
+        where = (
+            f"its claims file is {path.with_name(claims_file)}"
+            if isinstance(claims_file, str)
+            else "it names no claims file"
+        )
         findings.add("", f"is a sweep file, not a claims file; {where}", place=Place(findings.source))
     findings.raise_any()
     try:
@@ -276,12 +280,12 @@ def _check_page(file: ClaimsFile, findings: Findings) -> None:
         if name not in file.sweeps:
             findings.add(f"seen.{name}", "is not the sweep of a claim", given=name, names=file.sweeps)
     ids = [claim.id for claim in file.claims]
-    named = [(f"figures[{index}]", name) for index, name in enumerate(file.figures)]
+    references = [(f"figures[{index}]", name) for index, name in enumerate(file.figures)]
     for index, headline in enumerate(file.headlines):
         if (headline.claim is None) == (headline.reason is None):
             findings.add(f"headlines[{index}]", "must have either claim or reason")
-        named += [(f"headlines[{index}].claim", headline.claim)] if headline.claim is not None else []
-    for address, name in named:
+        references += [(f"headlines[{index}].claim", headline.claim)] if headline.claim is not None else []
+    for address, name in references:
         if name not in ids:
             findings.add(address, "is not a claim", given=name, names=ids)
     for index, group in enumerate(file.removed):
@@ -293,10 +297,10 @@ def _check_page(file: ClaimsFile, findings: Findings) -> None:
 def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings) -> None:
     address = f"claims[{index}]"
     count, needed, allowed = _KEYS[claim.question]
-    given = {key for key in _optional_keys() if getattr(claim, key) is not None}
-    for key in sorted(needed - given):
+    present = {key for key in _optional_keys() if getattr(claim, key) is not None}
+    for key in sorted(needed - present):
         findings.add(f"{address}.{key}", f"is needed by a {claim.question} question")
-    for key in sorted(given - needed - allowed):
+    for key in sorted(present - needed - allowed):
         findings.add(f"{address}.{key}", f"is not read by a {claim.question} question")
     least = 1 if claim.question == "equivalence" else count
     if not least <= len(claim.compare) <= count:
@@ -327,13 +331,13 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
     ids = [other.id for other in file.claims]
     if ids.count(claim.id) > 1 and ids.index(claim.id) != index:
         findings.add(f"{address}.id", "is the id of another claim", given=claim.id)
-    others = [name for name in ids if name != claim.id]
-    for key, named in (("control", claim.control), ("asked_again", claim.asked_again)):
-        if named is not None and named not in others:
-            findings.add(f"{address}.{key}", "is not another claim", given=named, names=others)
-    if claim.control in others and ids.index(claim.control) > ids.index(claim.id):
+    other_ids = [name for name in ids if name != claim.id]
+    for key, reference in (("control", claim.control), ("asked_again", claim.asked_again)):
+        if reference is not None and reference not in other_ids:
+            findings.add(f"{address}.{key}", "is not another claim", given=reference, names=other_ids)
+    if claim.control in other_ids and ids.index(claim.control) > ids.index(claim.id):
         findings.add(f"{address}.control", "must come before the claims that depend on it", given=claim.control)
-    if claim.asked_again in others and ids.index(claim.asked_again) < ids.index(claim.id):
+    if claim.asked_again in other_ids and ids.index(claim.asked_again) < ids.index(claim.id):
         findings.add(f"{address}.asked_again", "must come after the claim that it asks again", given=claim.asked_again)
 
 

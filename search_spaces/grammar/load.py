@@ -128,10 +128,10 @@ def _check_new(spec: SweepSpec, findings: Findings, *, recorded: bool) -> None:
     metrics = spec.evaluation.get("metrics") if spec.program and not recorded else None
     declared = metrics.get(spec.objective.metric) if isinstance(metrics, dict) else None
     declared = declared.get("direction") if isinstance(declared, dict) else declared
-    given = spec.objective.direction
-    if declared in ("minimize", "maximize") and not spec.direction_is_assumed and given != declared:
+    direction = spec.objective.direction
+    if declared in ("minimize", "maximize") and not spec.direction_is_assumed and direction != declared:
         message = f"contradicts evaluation.metrics.{spec.objective.metric}: {declared}"
-        findings.add("objective.direction", message, given=given, allowed=declared)
+        findings.add("objective.direction", message, given=direction, allowed=declared)
     uri = spec.tracking.uri
     if uri is not None and (problem := store_problem(uri)):
         findings.add("tracking.uri", problem, given=uri, allowed=STORES)
@@ -306,9 +306,11 @@ def _nearest_file(path: Path) -> Path | None:
     shipped = shipped_sweeps()
     if path.stem in shipped:
         return shipped[path.stem]
-    beside = sorted(path.parent.glob("*.yaml")) if path.parent.is_dir() else []
-    files = {**shipped, **{other.name: other for other in beside}}
-    nearest = nearest_name(path.name, [other.name for other in beside]) or nearest_name(path.stem, shipped, cutoff=0.8)
+    siblings = sorted(path.parent.glob("*.yaml")) if path.parent.is_dir() else []
+    files = {**shipped, **{other.name: other for other in siblings}}
+    nearest = nearest_name(path.name, [other.name for other in siblings]) or nearest_name(
+        path.stem, shipped, cutoff=0.8
+    )
     return files[nearest] if nearest else None
 
 

@@ -45,7 +45,7 @@ Statistic = Annotated[
 
 
 class Objective(Strict):
-    """What makes one configuration better than another: the median, or another statistic, of this score over seeds."""
+    """The score by which configurations are ranked: the median, or another statistic, over seeds."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["metric", "lengths"]})  # see `load._fill_objective`
 

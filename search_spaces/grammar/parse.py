@@ -58,8 +58,8 @@ class _Reader:
     def document(self, text: str, address: str) -> Any:
         if match := _UNPRINTABLE.search(text):
             line = text.count("\n", 0, match.start())
-            what = f"character U+{ord(match[0]):04X} is not allowed in YAML"
-            self.findings.unreadable(address, what, place=self.place(line))
+            problem = f"character U+{ord(match[0]):04X} is not allowed in YAML"
+            self.findings.unreadable(address, problem, place=self.place(line))
             return ABSENT
         try:
             try:
@@ -99,13 +99,13 @@ class _Reader:
         if not self.references:
             return
         first, address, place = self.references[0]
-        what = "anchors" if first[0] == "&" else "aliases"
-        message = f"{what} ({first}) are not allowed; write it out"
-        if more := len(self.references) - 1:
+        kind = "anchors" if first[0] == "&" else "aliases"
+        message = f"{kind} ({first}) are not allowed; write it out"
+        if count := len(self.references) - 1:
             last, _, end = self.references[-1]
             where = "" if end.line is None else f" in line {end.line}"
-            others = f"{last}{where}" if more == 1 else f"{more:,} more, the last{where}"
-            message = f"anchors and aliases ({first} and {others}) are not allowed; write the values out"
+            rest = f"{last}{where}" if count == 1 else f"{count:,} more, the last{where}"
+            message = f"anchors and aliases ({first} and {rest}) are not allowed; write the values out"
         self.findings.add(address, message, place=place)
         for name, address, _ in self.references:
             if name[0] == "*":

@@ -32,7 +32,7 @@ ABSENT: Final = Absent()
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: where it is, which key, what was given, what is allowed, the nearest valid name.
+    """A problem: its location, its key, the given value, the allowed values, the nearest valid name.
 
     >>> print(Problem("a.yaml:3", "objective.reduce", "is not allowed", "men", "mean, max, last", "mean"))
     a.yaml:3: objective.reduce: is not allowed; given 'men'; allowed: mean, max, last; did you mean mean?
@@ -73,7 +73,7 @@ class SweepFileError(ValueError):
 
     @property
     def in_full(self) -> str:
-        """The problems, and what was not checked because of them."""
+        """The problems, and the checks that they prevented."""
         return f"{self}\n({self.unchecked})" if self.unchecked else str(self)
 
 
@@ -246,7 +246,7 @@ class Findings:
         return tuple(_limit_repetitions([problem for _, problem in sorted(self._found.items(), key=order)]))
 
     def raise_any(self, unchecked: str = "") -> None:
-        """Raise SweepFileError if there are problems; `unchecked` says what was not checked."""
+        """Raise SweepFileError if there are problems; `unchecked` names the checks that they prevented."""
         if self._found:
             raise SweepFileError(self.problems, unchecked)
 

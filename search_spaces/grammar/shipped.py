@@ -11,10 +11,10 @@ def shipped_sweeps() -> dict[str, Path]:
     return {file.stem: file for file in files if file.name != "claims.yaml" and file.parent.parent.name != "start"}
 
 
-def find_sweep_file(named: str | Path) -> Path:
+def find_sweep_file(file: str | Path) -> Path:
     """Return the path of a sweep file; the name of a shipped one, which is no path here, stands for its file.
 
     find_sweep_file("quickstart") -> .../search_spaces/quickstart.yaml
     """
-    shipped = shipped_sweeps().get(str(named))
-    return shipped if shipped is not None and not Path(named).exists() else Path(named)
+    shipped = shipped_sweeps().get(str(file))
+    return shipped if shipped is not None and not Path(file).exists() else Path(file)

@@ -86,16 +86,16 @@ def _parse_domain(address: str, raw: Any, findings: Findings) -> Domain | None:
         message = "must be a domain; a fixed value belongs in its own section"
         fault("", message, given=raw, allowed=SYNTAX, nearest=_guess_domain(raw))
         return None
-    named = [name for name in raw if name in KINDS]
-    if len(named) != 1:
+    kinds = [name for name in raw if name in KINDS]
+    if len(kinds) != 1:
         nested = next((name for name, inner in raw.items() if isinstance(inner, dict)), None)
-        dotted = f"{address.removeprefix('space.')}.{nested}, with dots" if nested and not named else None
+        dotted = f"{address.removeprefix('space.')}.{nested}, with dots" if nested and not kinds else None
         similar = [nearest_name(name, KINDS, cutoff=0.85) for name in raw]
-        nearest = None if named else next(filter(None, [*similar, _guess_domain(raw)]), dotted)
-        message = f"names {len(named)} domains ({', '.join(named)}); keep one" if named else "names no domain"
+        nearest = None if kinds else next(filter(None, [*similar, _guess_domain(raw)]), dotted)
+        message = f"names {len(kinds)} domains ({', '.join(kinds)}); keep one" if kinds else "names no domain"
         fault("", message, given=raw, allowed=SYNTAX, nearest=nearest)
         return None
-    kind = KINDS[named[0]]
+    kind = KINDS[kinds[0]]
     options = (*kind.options, "when")
     unknown = [name for name in raw if name not in (kind.kind, *options)]
     for name in unknown:
@@ -189,7 +189,7 @@ def _check_cycles(domains: dict[str, Domain], findings: Findings) -> list[str]:
     circular: list[str] = []
     waiting = {key: [other for other in domain.when if other in domains] for key, domain in domains.items()}
     while waiting:
-        if free := [key for key, others in waiting.items() if not any(other in waiting for other in others)]:
+        if free := [key for key, needed in waiting.items() if not any(other in waiting for other in needed)]:
             for key in free:
                 del waiting[key]
             continue
@@ -209,8 +209,10 @@ def drawn_sections(data: dict[str, Any]) -> set[str]:
     """Return the sections that the space, or every listed configuration, sets as a whole or through their `name`."""
     search, space = data.get("search"), data.get("space")
     listed = search.get("listed") if isinstance(search, dict) else None
-    given = [space, *(listed if isinstance(listed, list) else [])]
-    keys = [{str(key).removesuffix(".name") for key in entry} if isinstance(entry, dict) else set() for entry in given]
+    entries = [space, *(listed if isinstance(listed, list) else [])]
+    keys = [
+        {str(key).removesuffix(".name") for key in entry} if isinstance(entry, dict) else set() for entry in entries
+    ]
     return keys[0].union(set.intersection(*keys[1:]) if keys[1:] else ()) & {*SECTIONS}
 
 

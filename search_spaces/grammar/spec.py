@@ -249,7 +249,7 @@ class Resources(Strict):
 
 
 class Budget(Strict):
-    """What a sweep may use in all, over every command that runs it; null is no limit."""
+    """Limits of a sweep in all, over every command that runs it; null is no limit."""
 
     hours: float | None = Field(default=None, gt=0, description="Hours during which a driver runs the sweep.")
     gpu_hours: float | None = Field(
@@ -433,9 +433,9 @@ class SweepSpec(Strict):
         return hash((self.name, self.spec_hash))
 
 
-def differences(before: SweepSpec, now: SweepSpec) -> list[tuple[str, object, object]]:
+def differences(before: SweepSpec, after: SweepSpec) -> list[tuple[str, object, object]]:
     """Return (dotted key, before, now) of every difference that changes results."""
-    old, new = _flat(_computed(before)), _flat(_computed(now))
+    old, new = _flat(_computed(before)), _flat(_computed(after))
     keys = [*old, *(key for key in new if key not in old)]
     return [(key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)]
 

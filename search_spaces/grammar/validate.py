@@ -188,9 +188,9 @@ def note_random_search(search: Search, findings: Findings) -> None:
     if search.sampler == "tpe" and budget is not None and not search.informed(budget):
         findings.note(
             findings.place("search.configurations"),
-            f"search.configurations: none of the {budget} is drawn by results: tpe learns from "
-            f"{search.results_needed} results on and draws {search.generation} at a time, so this is a random search; "
-            "give it more configurations, or a smaller search.startup and search.generation",
+            f"search.configurations: {budget} are too few for tpe, which draws the first {search.results_needed} at "
+            f"random and {search.generation} at a time, so this is a random search; give it more, or lower "
+            "search.startup and search.generation",
         )
 
 
@@ -330,7 +330,7 @@ def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findin
     varied = [lookup(data, "space"), *(listed if isinstance(listed, list) else ())]
     for name in ("training.steps", "evaluation.every"):
         section = name.partition(".")[0]
-        if any(isinstance(given, dict) and (name in given or section in given) for given in varied):
+        if any(isinstance(entry, dict) and (name in entry or section in entry) for entry in varied):
             findings.add(key, f"its rungs are steps of every configuration, and {name} is searched")
             return
     first, every, last = rungs.get("first"), lookup(data, "evaluation.every"), lookup(data, "training.steps")

@@ -88,7 +88,7 @@ class Strict(BaseModel):
 
 
 def value_error(message: str, allowed: str | None = None, nearest: str | None = None) -> PydanticCustomError:
-    """Return the error of a validator: a message in the terms of the file, what is allowed, the nearest valid value."""
+    """Return the error of a validator: a message in the terms of the file, allowed and nearest valid values."""
     return PydanticCustomError("lengthwise", "{message}", {"message": message, "allowed": allowed, "nearest": nearest})
 
 
@@ -157,14 +157,14 @@ def expand_ranges(value: Any) -> Any:
 
     expand_ranges(["1-3", 8]) -> [1, 2, 3, 8]; expand_ranges("41-43") -> [41, 42, 43]
     """
-    given, items = value if isinstance(value, list) else [value], list[Any]()
-    for item in given:
+    entries, items = value if isinstance(value, list) else [value], list[Any]()
+    for item in entries:
         match = _RANGE.fullmatch(item) if isinstance(item, str) else None
         first, last = map(int, match.groups()) if match else (0, 0)
         if not first <= last < first + MAX_LENGTHS:
             return value
         items += range(first, last + 1) if match else [item]
-    return value if items == given else items
+    return value if items == entries else items
 
 
 def _lengths(value: Any) -> tuple[int, ...]:

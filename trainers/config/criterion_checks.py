@@ -34,9 +34,9 @@ def criterion_problems(
             message = f"the task {task.name} has no validation rows, and test rows must not decide when training stops"
             yield Problem(key=key, message=message, allowed="null, or a file of validation rows in `task.validation`")
     if len({criterion.samples for criterion in criteria.values()}) > 1:
-        given, other = criteria["curriculum"].samples, criteria["stop"].samples
-        message = f"{given} samples, but training.stop has {other}, and both use the same inputs"
-        yield Problem(key="training.curriculum.samples", given=given, message=message, allowed=str(other))
+        samples, other = criteria["curriculum"].samples, criteria["stop"].samples
+        message = f"{samples} samples, but training.stop has {other}, and both use the same inputs"
+        yield Problem(key="training.curriculum.samples", given=samples, message=message, allowed=str(other))
 
 
 def late_evaluation_problems(criteria: Collection[str], every: int | None, steps: int) -> Iterator[Problem]:

@@ -200,7 +200,7 @@ class _MisfitError(WeightsError):
 
 @dataclass
 class _Fit:
-    """Which tensor of a file each parameter takes, by name, and what does not fit."""
+    """The tensor of a file that each parameter takes, by name, and the names that do not fit."""
 
     path: Path
     source: str  # what messages call the file
@@ -215,7 +215,7 @@ class _Fit:
         return bool(self.missing or self.misshapen or self.unused)
 
     def describe(self) -> str:
-        """Return what does not fit in a line, with the nearest name, and what is allowed."""
+        """Return the mismatch in a line, with the nearest name and the allowed names."""
         parts = [f"has no tensor {_first(self.missing)}"] if self.missing else []
         parts += [f"has {_first(self.unused)}, unknown to the model"] if self.unused else []
         shapes = [f"{name} of shape {stored}, not {wanted}" for name, (stored, wanted) in self.misshapen.items()]
@@ -235,14 +235,14 @@ def _find(file: str) -> Path:
     return path
 
 
-def _differing(path: Path, stored: Mapping[str, str], others: Mapping[str, Tensor | str]) -> list[str]:
-    """Return those names in the file, beside parameters, whose tensors differ from what the model has there."""
+def _differing(path: Path, stored: Mapping[str, str], parameters: Mapping[str, Tensor | str]) -> list[str]:
+    """Return the names in the file, besides parameters, whose tensors differ from the model's."""
     import torch
 
     from trainers.files.tensor_file import read_tensors
 
-    tensors = read_tensors(path) if others else {}
-    wanted = {name: tensors[stored[other]] if isinstance(other, str) else other for name, other in others.items()}
+    tensors = read_tensors(path) if parameters else {}
+    wanted = {name: tensors[stored[other]] if isinstance(other, str) else other for name, other in parameters.items()}
     return [name for name, tensor in wanted.items() if not torch.equal(tensors[stored[name]].to(tensor.dtype), tensor)]
 
 
@@ -257,5 +257,5 @@ def _count_seeds(seeds: Collection[int | str]) -> str:
 
 def _first(names: Collection[str], limit: int = _NAMED) -> str:
     listed = [*names]
-    more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
-    return ", ".join(listed[:limit]) + more
+    omitted = f" and {len(listed) - limit} more" if len(listed) > limit else ""
+    return ", ".join(listed[:limit]) + omitted

@@ -258,7 +258,7 @@ class MemberConfig(Settings):
             yield Problem(key="training.compile", given=True, message=message, allowed="false or auto")
 
     def _metric_problems(self, label: str, metric: Metric) -> Iterator[Problem]:
-        """Yield problems of a metric apart from the task: its label, its direction, and what it needs of the task."""
+        """Yield problems of a metric apart from the task: its label, its direction, its demands on the task."""
         if label in {**self.task.metrics, **self.model.metrics}:
             message = f"the task {self.task.name} or the model {self.model.name} has a metric named {label}"
             yield Problem(key="", given=label, message=message, allowed=f"another label: {{kind: {metric.name}}}")

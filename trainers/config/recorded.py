@@ -29,10 +29,10 @@ def corrections(resolved: Mapping[str, Any]) -> list[str]:
     """Return one sentence for each class of a recorded configuration whose revision has changed."""
     sentences = []
     for part in _complete_parts(resolved):
-        then, now = part.values.get("revision", 1), revision_of(part.cls)
-        if then != now:
+        then, current = part.values.get("revision", 1), revision_of(part.cls)
+        if then != current:
             name = part.cls.name or part.cls.__name__
-            sentences.append(f"{part.key}: {name} was revision {then} and is revision {now} today")
+            sentences.append(f"{part.key}: {name} was revision {then} and is revision {current} today")
     return sentences
 
 

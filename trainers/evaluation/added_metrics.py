@@ -98,15 +98,15 @@ class AddedMetrics:
 
 
 def _refuse_other_scores(metric: Metric, scores: object, shape: tuple[int, int, int]) -> None:
-    """Raise ValueError for what `score_rows` must not return; `shape` is (M, B, L)."""
+    """Raise ValueError for invalid results of `score_rows`; `shape` is (M, B, L)."""
     if type(metric).reduce is not Metric.reduce:
         is_allowed, wanted = isinstance(scores, Tensor) and scores.shape[:2] == shape[:2], f"(M, B, ...) = {shape[:2]}"
     else:
         is_allowed = isinstance(scores, Tensor) and scores.shape == shape and scores.is_floating_point()
         wanted = f"(M, B, L) = {shape}, floating-point"
     if not is_allowed:
-        given = f"{scores.dtype} {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
-        raise ValueError(f"score_rows returns {given}; allowed: {wanted}{_describe_place(metric.score_rows)}")
+        description = f"{scores.dtype} {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
+        raise ValueError(f"score_rows returns {description}; allowed: {wanted}{_describe_place(metric.score_rows)}")
 
 
 def _describe_place(method: Callable[..., object]) -> str:

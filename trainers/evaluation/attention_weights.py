@@ -74,12 +74,14 @@ def compute_input_attention(
 
 def _problem(member: MemberConfig, name: str, length: int) -> Problem | None:
     """Return why a distribution or length was not evaluated, None if it was."""
-    named = {distribution.name: distribution for distribution in member.task.distributions}
-    if name not in named:
-        allowed = ", ".join(map(repr, named)) if len(named) > 1 else "no name, since this task has only one"
-        message, near = f"the task has no distribution {name!r}", nearest(name, named)
+    distributions = {distribution.name: distribution for distribution in member.task.distributions}
+    if name not in distributions:
+        allowed = (
+            ", ".join(map(repr, distributions)) if len(distributions) > 1 else "no name, since this task has only one"
+        )
+        message, near = f"the task has no distribution {name!r}", nearest(name, distributions)
         return Problem(key="distribution", given=name, message=message, allowed=allowed, nearest=near)
-    evaluated = [length for length in member.evaluated_lengths if length in named[name].lengths]
+    evaluated = [length for length in member.evaluated_lengths if length in distributions[name].lengths]
     if length not in evaluated:
         message = f"{length} was not evaluated" + (f" in {name}" if name else "")
         return Problem(key="length", given=length, message=message, allowed=", ".join(map(str, evaluated)))

@@ -46,12 +46,12 @@ def evaluate(
     weights = tuple(average_weights(pack, state).values())
     added = AddedMetrics.of(pack, state.step)
     values, filled = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, beat, added)
-    given = {name for name, _ in filled}
+    measured = {name for name, _ in filled}
     for distribution in pack.task.distributions:
         derived = _derive(pack, state, history, distribution, values)
-        given |= {pack.task.recorded_name(name, distribution.name) for name in derived}
+        measured |= {pack.task.recorded_name(name, distribution.name) for name in derived}
     declared = {name for name, metric in pack.metrics.items() if metric.lengths and metric.base in pack.task.metrics}
-    if missing := sorted(declared - given):
+    if missing := sorted(declared - measured):
         raise ValueError(
             f"{pack.task.name} declares {', '.join(missing)}, but neither reduce nor derive_metrics returns it"
         )
@@ -131,10 +131,10 @@ def _curves(
 
 def check_lengths(task: Task, test: EvaluationBatch, lengths: Sequence[int]) -> None:
     """Raise ValueError for a batch of an unknown distribution, or of lengths that are not asked for or not its own."""
-    named = {distribution.name: distribution for distribution in task.distributions}
-    distribution = named.get(test.distribution or task.distributions[0].name)
+    distributions = {distribution.name: distribution for distribution in task.distributions}
+    distribution = distributions.get(test.distribution or task.distributions[0].name)
     if distribution is None:
-        raise ValueError(f"{task.name} has no distribution {test.distribution!r}; allowed: {[*named]}")
+        raise ValueError(f"{task.name} has no distribution {test.distribution!r}; allowed: {[*distributions]}")
     allowed = [length for length in lengths if length in distribution.lengths]
     if wrong := [length for length in test.lengths if length not in allowed]:
         where = f"distribution {distribution.name!r}" if distribution.name else "evaluation"
@@ -242,14 +242,14 @@ def _derive(
     names = {
         m.base: (k, name) for k, (name, m) in enumerate(pack.metrics.items()) if m.distribution == distribution.name
     }
-    now = Evaluated(int(state.step), {base: values[:, :, k][..., columns] for base, (k, _) in names.items()})
+    current = Evaluated(int(state.step), {base: values[:, :, k][..., columns] for base, (k, _) in names.items()})
     unknown = np.full_like(values[:, :, 0], np.nan)  # metrics that an older version has not recorded
     recorded = {base: name for base, (_, name) in names.items()}
     past = [
         Evaluated(evaluation.step, _DistributionCurves(evaluation.curves, recorded, columns, unknown))
         for evaluation in history
     ]
-    derived = pack.task.derive_metrics([*past, now], lengths)
+    derived = pack.task.derive_metrics([*past, current], lengths)
     for base, curves in derived.items():
         if base not in names:
             raise ValueError(

@@ -111,8 +111,8 @@ class Forward:
         Raises ValueError for `max_tokens` or `draws` below 1, a draw that was sampled already, and other shapes.
         """
         choosers = self._begin_texts(decoding, (prompt_MBP.shape[1], max_tokens), draw, draws)
-        more = {"ids": ids, "groups": groups, "lengths": lengths}
-        return _select_draws(generate_tokens(self, prompt_MBP, decoding, choosers, max_tokens, **more), draws)
+        inputs = {"ids": ids, "groups": groups, "lengths": lengths}
+        return _select_draws(generate_tokens(self, prompt_MBP, decoding, choosers, max_tokens, **inputs), draws)
 
     def generate_by_state(
         self,

@@ -86,11 +86,11 @@ def generate_states(
     mark: int,
 ) -> Tensor:
     """Generate a text state by state with each chooser, (M, B, D, G); see `Forward.generate_by_state`."""
-    given, total = prompt_MBP.shape[-1], shared + min(states, 2) * width - 1
-    if not 0 < given < shared + width or min(states, width) < 1 or mark == decoding.end:
+    prompt_length, total = prompt_MBP.shape[-1], shared + min(states, 2) * width - 1
+    if not 0 < prompt_length < shared + width or min(states, width) < 1 or mark == decoding.end:
         raise ValueError(
-            f"{states} states of {width} tokens after {shared} shared ones, a prompt of {given}, the mark {mark}; "
-            f"allowed: 1 or more states and tokens, a prompt of 1..{shared + width - 1}, a mark other than the end mark"
+            f"{states} states of {width} tokens after {shared} shared ones, a prompt of {prompt_length}, the mark "
+            f"{mark}; allowed: 1 or more states and tokens, a prompt of 1..{shared + width - 1}, no end mark as mark"
         )
     kind = _CachedStates if forward.model.supports_masked_cache else _UncachedStates
     reader = kind(forward, prompt_MBP, shared, width, total)
@@ -102,8 +102,8 @@ def _write_states(
 ) -> Tensor:
     """Return one text of states after the prompt of a reader, (M, B, G)."""
     prompt_MBP, shared, width = reader.prompt, reader.shared, reader.width
-    m, b, given = prompt_MBP.shape
-    lead, begun = max(shared - given, 0), max(given - shared, 0)
+    m, b, prompt_length = prompt_MBP.shape
+    lead, begun = max(shared - prompt_length, 0), max(prompt_length - shared, 0)
     first = lead - begun  # number of the first state's first token
     logits = reader.begin()
     tokens, counts = list[Tensor](), list[Tensor]()
@@ -141,7 +141,7 @@ def _write_states(
             break
 
     # Tokens of active rows without the gaps that ended states have left.
-    longest = shared - given + states * width
+    longest = shared - prompt_length + states * width
     places = packed_places(torch.stack(counts, dim=-1), longest)
     return compact(torch.stack(tokens, dim=-1), places, longest, decoding.pad)
 
@@ -191,10 +191,10 @@ class _CachedText:
         return self.logits
 
     def append(self, token_MB: Tensor) -> Tensor:
-        at = slice(self.cache.length, self.cache.length + 1)
-        ids, visible = None if self.ids is None else self.ids[..., at], self.visible
+        column = slice(self.cache.length, self.cache.length + 1)
+        ids, visible = None if self.ids is None else self.ids[..., column], self.visible
         if self.groups is not None:
-            group = self.groups[..., at]
+            group = self.groups[..., column]
             same = (self.groups == group) | (self.groups == 0) | (group == 0)
             visible = same if visible is None else visible & same
         logits, self.cache = self.forward.extend(self.cache, token_MB[..., None], ids, visible)
@@ -209,10 +209,10 @@ class _UncachedText:
 
     def begin(self) -> Tensor:
         prompt, lengths = self.read.prompt, self.read.lengths
-        m, b, given = prompt.shape
+        m, b, prompt_length = prompt.shape
         self.tokens = prompt.new_zeros(m, b, self.read.total)
-        self.tokens[..., :given] = prompt
-        self.width, self.length = given, prompt.new_full((m, b), given) if lengths is None else lengths
+        self.tokens[..., :prompt_length] = prompt
+        self.width, self.length = prompt_length, prompt.new_full((m, b), prompt_length) if lengths is None else lengths
         return self._compute_logits()
 
     def append(self, token_MB: Tensor) -> Tensor:
@@ -236,10 +236,10 @@ class _UncachedStates:
         self.ids = torch.arange(total, device=prompt_MBP.device).expand(*prompt_MBP.shape[:2], total)
 
     def begin(self) -> Tensor:
-        given = self.prompt.shape[-1]
+        prompt_length = self.prompt.shape[-1]
         self.tokens = torch.zeros_like(self.ids)
-        self.tokens[..., :given] = self.prompt
-        self.length = torch.full_like(self.prompt[..., 0], given)
+        self.tokens[..., :prompt_length] = self.prompt
+        self.length = torch.full_like(self.prompt[..., 0], prompt_length)
         return self._compute_logits()
 
     def start_state(self, state_MBW: Tensor, length_MB: Tensor) -> Tensor:

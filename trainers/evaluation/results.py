@@ -196,8 +196,8 @@ def member_results(members: Sequence[MemberConfig], last: Evaluation) -> list[Me
     ]
 
 
-def _step(at: np.int64) -> int | None:
-    return int(at) if at >= 0 else None
+def _step(number: np.int64) -> int | None:
+    return int(number) if number >= 0 else None
 
 
 class Reporter(Protocol):

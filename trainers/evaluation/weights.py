@@ -69,8 +69,8 @@ def _encode(member: MemberWeights) -> tuple[WeightsFile, bytes]:
 
     arrays = {
         (average, name): np.asarray(array, order="C")
-        for average, named in member.weights.items()
-        for name, array in named.items()
+        for average, tensors in member.weights.items()
+        for name, array in tensors.items()
     }
     sha256s: dict[str, dict[str, str]] = {average: {} for average in member.weights}
     for (average, name), array in arrays.items():

@@ -39,21 +39,23 @@ def fit_state(stored: Snapshot, initial: Arrays, parameters: Shapes) -> dict[str
 
 def _reorder_columns(arrays: Arrays, stored: Snapshot, parameters: Shapes) -> dict[str, NDArray[Any]]:
     """Return the arrays with columns in the order of `parameters`. Raises CheckpointError for other parameters."""
-    before, now = dict(stored.parameters), dict(parameters)
-    if before != now:
-        raise _layout_error(stored, _compare_parameters(before, now))
+    before, after = dict(stored.parameters), dict(parameters)
+    if before != after:
+        raise _layout_error(stored, _compare_parameters(before, after))
     ends = np.cumsum([prod(shape) for shape in before.values()])
     columns = {name: np.arange(end - prod(before[name]), end) for name, end in zip(before, ends, strict=True)}
-    order = np.concatenate([columns[name] for name in now])
+    order = np.concatenate([columns[name] for name in after])
     weights = arrays["theta"].shape if "theta" in arrays else None
     # take, not array[:, order]: products of rows that are not contiguous differ in the last bits
     return {name: array.take(order, axis=1) if array.shape == weights else array for name, array in arrays.items()}
 
 
-def _compare_parameters(before: Mapping[str, tuple[int, ...]], now: Mapping[str, tuple[int, ...]]) -> str:
-    lacking, unknown = [name for name in now if name not in before], [name for name in before if name not in now]
+def _compare_parameters(before: Mapping[str, tuple[int, ...]], after: Mapping[str, tuple[int, ...]]) -> str:
+    lacking, unknown = [name for name in after if name not in before], [name for name in before if name not in after]
     changed = [
-        f"{name} of shape {before[name]}, not {now[name]}" for name in now if before.get(name, now[name]) != now[name]
+        f"{name} of shape {before[name]}, not {after[name]}"
+        for name in after
+        if before.get(name, after[name]) != after[name]
     ]
     differences = [f"has no parameter {', '.join(lacking)}"] if lacking else []
     differences += [f"has the parameter {', '.join(unknown)}, which the model does not have"] if unknown else []

@@ -74,20 +74,20 @@ def attention_weights(context: Context, scores: Scores | None, drop: Drop | None
 
     drop: dropout of the scores. Scores are float32 at least, also in a bfloat16 pass.
     """
-    given = scores or Scores()
-    if given.logits is None:
+    partial = scores or Scores()
+    if partial.logits is None:
         logits = context.products()
     else:  # expanded, because dropout and `mix` need all rows and heads
-        logits = given.logits.expand(*context.q.shape[:-1], context.k.shape[-2])
-    if given.bias is not None:  # logits + bias; inductor would take a sum for an attention mask, and fail
-        logits = torch.sub(logits, given.bias, alpha=-1)
+        logits = partial.logits.expand(*context.q.shape[:-1], context.k.shape[-2])
+    if partial.bias is not None:  # logits + bias; inductor would take a sum for an attention mask, and fail
+        logits = torch.sub(logits, partial.bias, alpha=-1)
     logits = logits.to(wide(logits.dtype))
     logits = logits if drop is None else drop(logits, context.chunk)
     allowed = context.allowed
-    if given.keep is None:
+    if partial.keep is None:
         logits = logits if allowed is None else logits.masked_fill(~allowed, -torch.inf)
         return torch.softmax(logits, dim=-1)
-    dropped = ~given.keep if allowed is None else ~(given.keep & allowed)
+    dropped = ~partial.keep if allowed is None else ~(partial.keep & allowed)
     if torch.compiler.is_compiling():  # the compiler chooses which tensors to save for the gradient
         return _masked_softmax(logits, dropped)
     weights: Tensor = _MaskedSoftmax.apply(logits, dropped)  # type: ignore[no-untyped-call]

@@ -70,8 +70,8 @@ class AttentionOnly(Model):
     def _table_obstacle(self) -> str | None:
         if self.norm == "post":
             return "norm: post"
-        others = [site for site in self.dropout_sites if site != "attention"]
-        return f"dropout at {others[0]}" if self.dropout > 0 and others else None
+        sites = [site for site in self.dropout_sites if site != "attention"]
+        return f"dropout at {sites[0]}" if self.dropout > 0 and sites else None
 
     @property
     def metrics(self) -> Mapping[str, str]:
@@ -146,8 +146,8 @@ class AttentionOnly(Model):
         largest_MBT = largest[0] if largest else self._attention(self._scores(weights, batch.tokens), None).amax(dim=-1)
         scored_MBT = counted(batch)
         if len(lengths) > 1 or lengths[0] == batch.tokens.shape[-1]:  # length s is scored at position s, which sees s
-            at = constant(tuple(s - 1 for s in lengths), largest_MBT.device)
-            largest_MBL, scored_MBL = largest_MBT.index_select(2, at), scored_MBT.index_select(2, at)
+            columns = constant(tuple(s - 1 for s in lengths), largest_MBT.device)
+            largest_MBL, scored_MBL = largest_MBT.index_select(2, columns), scored_MBT.index_select(2, columns)
             return {"largest": largest_MBL * scored_MBL, "queries": scored_MBL.expand(largest_MBL.shape)}
         share = torch.arange(1, largest_MBT.shape[-1] + 1, device=largest_MBT.device) / lengths[0]
         sums = (largest_MBT * share * scored_MBT).sum(dim=-1, keepdim=True)

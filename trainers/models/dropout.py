@@ -14,9 +14,9 @@ def dropout_rate(default: float = 0.0) -> Any:
     return setting(default, low=0.0, below=1.0, member=True, variant=lambda rate: rate > 0, help="dropout probability")
 
 
-def dropout_sites(default: tuple[str, ...], more: tuple[str, ...] = ()) -> Any:
+def dropout_sites(default: tuple[str, ...], further: tuple[str, ...] = ()) -> Any:
     """Return the field `dropout_sites`; `more` are additional sites of a model."""
-    return setting(default, choices=(*SITES, *more), help="where dropout acts")
+    return setting(default, choices=(*SITES, *further), help="where dropout acts")
 
 
 def repeated_name_problems(key: str, names: tuple[str, ...]) -> Iterator[Problem]:

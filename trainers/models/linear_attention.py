@@ -72,10 +72,10 @@ class LinearAttention(Model):
             return torch.cat([along, torch.zeros_like(along)], dim=-1)[:, None]
         u = weights["u"].detach()[:, :, None]
         by_difference = product(p, u)[..., 0]
-        at = torch.arange(p.shape[1], device=p.device)
-        a = by_difference[:, (at[:, None] - at[None, :]) % p.shape[1]]
+        position = torch.arange(p.shape[1], device=p.device)
+        a = by_difference[:, (position[:, None] - position[None, :]) % p.shape[1]]
         if not self.free_value:
             return torch.cat([a, torch.zeros_like(a)], dim=-1)[:, None]
         v = weights["v"]
-        along, beside = v[:, :1, None], torch.linalg.vector_norm(v[:, 1:], dim=1)[:, None, None]
-        return torch.cat([a * along, a * beside], dim=-1)[:, None]
+        along, across = v[:, :1, None], torch.linalg.vector_norm(v[:, 1:], dim=1)[:, None, None]
+        return torch.cat([a * along, a * across], dim=-1)[:, None]

@@ -78,11 +78,11 @@ class Lstm(Model):
         if batch.groups is not None:
             raise ValueError(f"{self.name} does not support batches with groups; use a decoder")
         x = self._dropped(embed(weights["embedding"], batch.tokens), 0, noise)
-        given = linear(x, weights["input"], weights["input_bias"] + weights["state_bias"])
+        inputs = linear(x, weights["input"], weights["input_bias"] + weights["state_bias"])
         h = c = x.new_zeros(*x.shape[:2], weights["state"].shape[1])
         states = []
-        for now in given.unbind(dim=2):
-            i, f, g, o = (now + product(h, weights["state"])).chunk(4, dim=-1)
+        for current in inputs.unbind(dim=2):
+            i, f, g, o = (current + product(h, weights["state"])).chunk(4, dim=-1)
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
             states.append(h)

@@ -61,7 +61,7 @@ def asked_names(module: nn.Module) -> Mapping[str, bool]:
 
 
 def asked_tensors(module: nn.Module, batch: Batch) -> dict[str, Tensor]:
-    """Return what `forward` asks of a batch by name: ids and groups (M, B, T), lengths (M, B).
+    """Return the tensors of a batch that `forward` takes by name: ids and groups (M, B, T), lengths (M, B).
 
     A batch without it gives ids 0..T-1, groups of zeros and lengths T to a required parameter, and nothing to one with
     a default.
@@ -73,10 +73,10 @@ def asked_tensors(module: nn.Module, batch: Batch) -> dict[str, Tensor]:
         "lengths": lambda: tokens.new_full(tokens.shape[:-1], tokens.shape[-1]),
     }
     asked = asked_names(module)
-    given = {name: (getattr(batch, name), required) for name, required in asked.items() if name != TRAINING}
+    tensors = {name: (getattr(batch, name), required) for name, required in asked.items() if name != TRAINING}
     return {
         name: absent[name]() if value is None else value
-        for name, (value, required) in given.items()
+        for name, (value, required) in tensors.items()
         if required or value is not None
     }
 
@@ -289,8 +289,8 @@ def _output_problems(
     _, rows, length = tokens.shape
     inputs, outputs, _ = sizes
     if logits.shape != (_MEMBERS, rows, length, outputs):
-        given, wanted = tuple(logits.shape[1:]), (rows, length, outputs)
-        yield f"returns the shape {given} for tokens ({rows}, {length}); allowed: logits {wanted}"
+        shape, wanted = tuple(logits.shape[1:]), (rows, length, outputs)
+        yield f"returns the shape {shape} for tokens ({rows}, {length}); allowed: logits {wanted}"
     elif not torch.isfinite(logits).all():
         yield "returns logits that are not finite with its initial weights"
     else:

@@ -56,8 +56,8 @@ class ActiveMembers:
         state = self.state.select([self.places.index(index) for index in finishing]).to("cpu")
         self._finished = state if self._finished is None else self._finished.concatenate(state)
         self._finished_places += finishing
-        active = [at for at, index in enumerate(self.places) if index not in set(finishing)]
-        self.places = [self.places[at] for at in active]
+        active = [slot for slot, index in enumerate(self.places) if index not in set(finishing)]
+        self.places = [self.places[slot] for slot in active]
         self._select(active)
 
     def _select(self, rows: list[int]) -> None:

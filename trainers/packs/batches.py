@@ -46,8 +46,8 @@ class StepBatches:
             stage_S = None if not staged else torch.zeros_like(self.seeds) if stage_M is None else stage_M
             length = self.pack.task.draw_step_length(self._last) if self.one_length else None
             self._drawn = _drawn(self.pack.task, self.seeds, self._first, self._last, self.rows, stage_S, length)
-        seeds, at = len(self.seeds), done - self._first
-        batches = tuple(batch.slice_seeds(at * seeds, (at + 1) * seeds) for batch in self._drawn)
+        seeds, index = len(self.seeds), done - self._first
+        batches = tuple(batch.slice_seeds(index * seeds, (index + 1) * seeds) for batch in self._drawn)
         return batches if staged else tuple(batch.for_members(self.pack.index_M) for batch in batches)
 
 

@@ -211,7 +211,7 @@ class State:
         """
         arrays = fit_state(stored, self._arrays(pack), pack.layout.shapes)
         tensors = {name: torch.from_numpy(np.array(value)).to(pack.device) for name, value in arrays.items()}
-        labels = [pack.labels[pack.buffers_at.index(at)] for at in range(len(self.averages))]
+        labels = [pack.labels[pack.buffers_at.index(buffer)] for buffer in range(len(self.averages))]
         averages = tuple(
             tuple(tensors[_buffer(label, j)] for j in range(len(buffers)))
             for label, buffers in zip(labels, self.averages, strict=True)
@@ -225,10 +225,10 @@ class State:
 
     def _arrays(self, pack: Pack) -> dict[str, NDArray[Any]]:
         """Return every tensor as a named array; buffers shared by several averages under each of their names."""
-        named = {**self._plain(), **self.optimizer}
+        tensors = {**self._plain(), **self.optimizer}
         for label, at in zip(pack.labels, pack.buffers_at, strict=True):
-            named.update({_buffer(label, j): buffer for j, buffer in enumerate(self.averages[at])})
-        return {name: value.cpu().numpy() for name, value in named.items()}
+            tensors.update({_buffer(label, j): buffer for j, buffer in enumerate(self.averages[at])})
+        return {name: value.cpu().numpy() for name, value in tensors.items()}
 
 
 def _read_initial(pack: Pack, theta: Tensor) -> Tensor:

@@ -79,12 +79,12 @@ class Abacus(Position):
         run = tokens < self.digits + self.pads
         run = run if visible is None else run & visible
         run = run if causal else run.flip(-1)
-        at = torch.arange(1, run.shape[-1] + 1, device=run.device)
-        outside = torch.where(run, 0, at)
+        number = torch.arange(1, run.shape[-1] + 1, device=run.device)
+        outside = torch.where(run, 0, number)
         if groups is not None:
             ordered = groups if causal else groups.flip(-1)
             before = functional.pad(ordered[..., :-1], (1, 0))
             apart = (ordered != before) & (ordered != 0) & (before != 0)
-            outside = torch.where(run & apart, at - 1, outside)
-        digit = at - outside.cummax(dim=-1).values  # since the last token outside
+            outside = torch.where(run & apart, number - 1, outside)
+        digit = number - outside.cummax(dim=-1).values  # since the last token outside
         return digit if causal else digit.flip(-1)

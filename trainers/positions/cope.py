@@ -63,8 +63,8 @@ class Cope(Position):
 def _interpolate(of_places: Tensor, rises: Tensor, places: Tensor) -> Tensor:
     """Return values (..., T, K) at `places` (..., T, K) between those at whole places, (..., T, npos_max)."""
     below = places.detach().floor()
-    at = _index(below)
-    return torch.addcmul(of_places.gather(-1, at), places - below, rises.gather(-1, at))
+    index = _index(below)
+    return torch.addcmul(of_places.gather(-1, index), places - below, rises.gather(-1, index))
 
 
 def _index(places: Tensor) -> Tensor:
@@ -95,10 +95,10 @@ class _Interpolate(torch.autograd.Function):
 
 def _gradients(gradient: Tensor, rises: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     below = places.floor()
-    at = _index(below)
-    of_places = torch.zeros_like(rises).scatter_add_(-1, at, gradient)
-    of_rises = torch.zeros_like(rises).scatter_add_(-1, at, gradient * (places - below))
-    return of_places, of_rises, gradient * rises.gather(-1, at)
+    index = _index(below)
+    of_places = torch.zeros_like(rises).scatter_add_(-1, index, gradient)
+    of_rises = torch.zeros_like(rises).scatter_add_(-1, index, gradient * (places - below))
+    return of_places, of_rises, gradient * rises.gather(-1, index)
 
 
 def _in_pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

@@ -43,7 +43,7 @@ def look_up_positions(table_MPD: Tensor, seen: Pass, offset_MB: Tensor | None = 
     """Return the vector of each query's position id, plus the offset of its row if any, (M, B or 1, T, D)."""
     if seen.ids is None and offset_MB is None:  # a look-up would change the bits of the gradient
         return table_MPD[:, None, seen.first : seen.first + seen.count]
-    at = seen.query_ids if offset_MB is None else offset_MB[:, :, None] + seen.query_ids
+    ids = seen.query_ids if offset_MB is None else offset_MB[:, :, None] + seen.query_ids
     members, width = len(table_MPD), table_MPD.shape[-1]
-    index = at.expand(members, -1, -1).reshape(members, -1, 1).expand(-1, -1, width)
+    index = ids.expand(members, -1, -1).reshape(members, -1, 1).expand(-1, -1, width)
     return torch.gather(table_MPD, 1, index).reshape(members, -1, seen.count, width)

@@ -138,8 +138,10 @@ class Position(Settings):
         for name in (name for name in self.metrics if name in recorded):
             reduce = self._reduction(name)
             rows_MBT = reduce(torch.stack([reduce(value, dim=2) for value in recorded[name]]), dim=0)
-            at = rows_MBT.unbind(dim=-1) if len(lengths) > 1 else ()
-            measures[name] = torch.stack([at[s - 1] for s in lengths], -1) if at else reduce(rows_MBT, -1, keepdim=True)
+            columns = rows_MBT.unbind(dim=-1) if len(lengths) > 1 else ()
+            measures[name] = (
+                torch.stack([columns[s - 1] for s in lengths], -1) if columns else reduce(rows_MBT, -1, keepdim=True)
+            )
         return measures
 
     def reduce(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -74,12 +74,12 @@ class Significance(Position):
 
     def _rows(self, context: Context, relative: int) -> tuple[Tensor, Tensor]:
         """Return the row of each pair in a table of `relative` differences, and whether the pair has one."""
-        at = find_places(context.tokens)
-        first, second = at.role == FIRST, at.role == SECOND
-        virtual = torch.where(first, at.significance + second.sum(dim=-1, keepdim=True) + 1, at.significance)
+        places = find_places(context.tokens)
+        first, second = places.role == FIRST, places.role == SECOND
+        virtual = torch.where(first, places.significance + second.sum(dim=-1, keepdim=True) + 1, places.significance)
         rows = virtual[..., None, :] - context.select_queries(virtual)[..., :, None] + relative // 2
         if self.uniform:
-            rows = torch.where(first[..., None, :], relative + at.significance[..., None, :] - 1, rows)
+            rows = torch.where(first[..., None, :], relative + places.significance[..., None, :] - 1, rows)
         number = first | second
         paired = context.select_queries(number)[..., :, None] & number[..., None, :]
         return torch.where(paired, rows, 0), paired

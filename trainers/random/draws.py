@@ -43,8 +43,8 @@ def argsort_smallest(words_SBN: Tensor, take: int) -> Tensor:
     return reference.argsort_smallest(words_SBN, take)
 
 
-def _uses_library(given: Tensor) -> bool:
-    return given.device.type == "cpu" and library.is_available()
+def _uses_library(tensor: Tensor) -> bool:
+    return tensor.device.type == "cpu" and library.is_available()
 
 
 def _words_shape(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, first: int, last: int) -> Tensor:

@@ -177,8 +177,8 @@ def _load_checked(path: Path) -> ctypes.CDLL:
     """Load the library and check that it computes the known answers."""
     library = ctypes.CDLL(str(path))
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
-    given = {"words": (3, 7), "sequential": (2, 4), "order": (3, 3)}  # pointers, then integers
-    for name, (pointers, integers) in given.items():
+    signatures = {"words": (3, 7), "sequential": (2, 4), "order": (3, 3)}  # pointers, then integers
+    for name, (pointers, integers) in signatures.items():
         function = getattr(library, f"lengthwise_{name}", None)
         if function is None:
             raise _UnusableError(f"{path} has no function lengthwise_{name}")
@@ -192,10 +192,10 @@ def _computes_known_answers(library: ctypes.CDLL) -> bool:
     """Return whether the library computes the known words, a known permutation and a known order."""
     out, scratch = (ctypes.c_int64 * 4)(), (ctypes.c_int64 * 32)()
     for block, site, step, stream, seed, expected in _KNOWN:
-        key, at = (ctypes.c_int64 * 1)(seed), (ctypes.c_int64 * 1)(step)
+        key, step_pointer = (ctypes.c_int64 * 1)(seed), (ctypes.c_int64 * 1)(step)
         for lane, word in enumerate(expected):
             counter = lane * 2**32 + block
-            library.lengthwise_words(out, key, at, 0, 1, site, stream, 2**32, counter, counter + 1)
+            library.lengthwise_words(out, key, step_pointer, 0, 1, site, stream, 2**32, counter, counter + 1)
             if out[0] != word:
                 return False
     library.lengthwise_sequential(out, (ctypes.c_int64 * 3)(2**31, 2**31, 0), 1, 1, 4, 3)

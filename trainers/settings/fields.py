@@ -131,8 +131,10 @@ class Settings:
         """Build from plain values. Raises ConfigError with all unknown keys, missing keys and wrong values."""
         if "revision" in data and data["revision"] == revision_of(cls) != 1:  # as `to_dict` writes it
             data = {key: value for key, value in data.items() if key != "revision"}
-        named = {item.name: item.default is MISSING for item in settings_fields(cls)}
-        if not data.keys() <= named.keys() or any(required and name not in data for name, required in named.items()):
+        is_required = {item.name: item.default is MISSING for item in settings_fields(cls)}
+        if not data.keys() <= is_required.keys() or any(
+            required and name not in data for name, required in is_required.items()
+        ):
             raise ConfigError(field_problems(cls, data))
         return cls(**data)  # checks each value
 

@@ -63,8 +63,8 @@ def _read_entry(kind: str | type[Any], label: str, values: Any) -> Named:
             raise ConfigError([_not_a_mapping("", values)])
         return Named(kind, dict(values), None)
     name_key = "kind" if label else "name"
-    named = {name_key: values} if isinstance(values, str) else values
-    return Named(*registry.resolve(kind, named, default_name=label or None, name_key=name_key), name_key)
+    entry = {name_key: values} if isinstance(values, str) else values
+    return Named(*registry.resolve(kind, entry, default_name=label or None, name_key=name_key), name_key)
 
 
 def _not_a_mapping(key: str, value: Any) -> Problem:

@@ -158,6 +158,6 @@ def _type_name(hint: Any) -> str:
     if origin is dict:
         return "a mapping of keys to values"
     if origin is tuple:
-        named = _type_name(arguments[0])
-        return "a list of " + (f"{named.split()[-1]}s" if " or " not in named else f"{named} values")
+        inner = _type_name(arguments[0])
+        return "a list of " + (f"{inner.split()[-1]}s" if " or " not in inner else f"{inner} values")
     return names.get(hint, str(hint))

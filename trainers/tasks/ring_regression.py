@@ -117,14 +117,14 @@ class RingRegression(Task):
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the expected squared error at each position, (M, 1, L)."""
         errors = self._errors(logits_MBTV)
-        at = constant(tuple(length - 1 for length in lengths), errors.device)
+        columns = constant(tuple(length - 1 for length in lengths), errors.device)
         trained = errors * self.weight(errors.dtype, errors.device)
-        return {"test_loss": errors.sum(dim=2)[:, None, at], "train_loss": trained.sum(dim=2)[:, None, at]}
+        return {"test_loss": errors.sum(dim=2)[:, None, columns], "train_loss": trained.sum(dim=2)[:, None, columns]}
 
     def _distance(self, device: torch.device) -> Tensor:
         """Return the distance on the ring of every pair of positions, int64 (n, n)."""
-        at = torch.arange(self.ring, device=device)
-        apart = (at[:, None] - at[None, :]).abs()
+        position = torch.arange(self.ring, device=device)
+        apart = (position[:, None] - position[None, :]).abs()
         return torch.minimum(apart, self.ring - apart)
 
     def _errors(self, logits_MBTV: Tensor) -> Tensor:

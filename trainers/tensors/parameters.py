@@ -72,20 +72,20 @@ class ParameterLayout:
         """Return the buffer (M, P) of the given views."""
         return torch.cat([views[p.name].reshape(len(views[p.name]), -1) for p in self.parameters], dim=1)
 
-    def initial(self, seeds_S: Tensor, dtype: torch.dtype, given: Mapping[str, Tensor] | None = None) -> Tensor:
-        """Return the initial weights (S, P): `given` (S, *shape) by name, the others drawn from the init stream.
+    def initial(self, seeds_S: Tensor, dtype: torch.dtype, overrides: Mapping[str, Tensor] | None = None) -> Tensor:
+        """Return the initial weights (S, P): `overrides` (S, *shape) by name, the others drawn from the init stream.
 
         Each parameter has its own site. Raises ValueError for a given name that is no parameter, or a wrong shape.
         """
-        given, wanted = given or {}, {name: (len(seeds_S), *shape) for name, shape in self.shapes}
-        for name, value in given.items():
+        overrides, wanted = overrides or {}, {name: (len(seeds_S), *shape) for name, shape in self.shapes}
+        for name, value in overrides.items():
             if name not in wanted:
                 raise ValueError(f"initial values are given for {name}, not a parameter; allowed: {', '.join(wanted)}")
             if tuple(value.shape) != wanted[name]:
                 raise ValueError(f"initial values of {name} have shape {tuple(value.shape)}; allowed: {wanted[name]}")
         stream = Stream(seeds_S, "init", torch.zeros((), dtype=torch.int64, device=seeds_S.device))
         pieces = [
-            given[p.name].reshape(len(seeds_S), -1) if p.name in given else p.initial(stream, site)
+            overrides[p.name].reshape(len(seeds_S), -1) if p.name in overrides else p.initial(stream, site)
             for site, p in enumerate(self.parameters)
         ]
         pieces = [

@@ -89,12 +89,12 @@ def _task_loss(pack: Pack, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor
     return supervised.regularize(loss[0], logits, batch, smoothing, factor), loss[1]
 
 
-def _checked_loss(what: str, loss: tuple[Tensor, Tensor], members: int) -> tuple[Tensor, Tensor]:
+def _checked_loss(name: str, loss: tuple[Tensor, Tensor], members: int) -> tuple[Tensor, Tensor]:
     """Return a loss. Raises ValueError unless it is a sum and a weight of every member."""
     # A tensor (2,) unpacks, too, and a number has no shape.
     shapes = [getattr(part, "shape", None) for part in loss] if isinstance(loss, tuple) else []
     if shapes != [(members,), (members,)]:
-        raise ValueError(f"{what} must return a tuple of a sum and its weight, each of shape (members,)")
+        raise ValueError(f"{name} must return a tuple of a sum and its weight, each of shape (members,)")
     return loss
 
 

@@ -45,8 +45,8 @@ def _wrong_kind(domain: Any, slot: Slot) -> list[Problem]:
         nearest = nearest or ("int_uniform" if slot.takes(0) else None)
     elif is_whole and slot.choices is not None:
         drawn = range(domain.low, domain.high + 1, domain.step)
-        beside = next((value for value in drawn if value not in slot.choices), None)
-        message = "" if beside is None else f"draws {beside}"
+        foreign = next((value for value in drawn if value not in slot.choices), None)
+        message = "" if foreign is None else f"draws {foreign}"
     elif slot.choices is not None:
         message = "draws any number between its ends"
     return [_misfit(slot, f".{domain.kind}", message, domain.written()[domain.kind], nearest)] if message else []
@@ -64,13 +64,13 @@ def _ends_outside(domain: Any, slot: Slot) -> Iterator[Problem]:
             given = domain.written()[domain.kind][index]
             yield _misfit(slot, f".{domain.kind}[{index}]", outside, given, nearest)
             continue
-        side, way, beside = (("low", "down", "below"), ("high", "up", "above"))[index]
+        side, way, relation = (("low", "down", "below"), ("high", "up", "above"))[index]
         if getattr(domain, side) == end:
             yield _misfit(slot, f".{side}", outside, end, nearest)
         elif _bound_exceeded(slot, domain.mean) == _bound_exceeded(slot, end):
             yield _misfit(slot, ".normal[0]", "the mean is out of bounds", domain.mean, nearest)
         else:
-            tail = f"{TAIL_DEVIATIONS:.3g} standard deviations {beside} the mean"
+            tail = f"{TAIL_DEVIATIONS:.3g} standard deviations {relation} the mean"
             message = f"draws {way} to {end:g}, {tail}; clip it with {side}:"
             yield _misfit(slot, ".normal", message, [domain.mean, domain.std], nearest and f"{side}: {nearest}")
 
@@ -78,8 +78,8 @@ def _ends_outside(domain: Any, slot: Slot) -> Iterator[Problem]:
 def _bound_exceeded(slot: Slot, value: float) -> str | None:
     """Return the bound of the field that a number exceeds, if any."""
     exceeds = {"low": operator.lt, "above": operator.le, "high": operator.gt, "below": operator.ge}
-    given = ((name, bound) for name in exceeds if (bound := slot.bounds[name]) is not None)
-    return next((name for name, bound in given if exceeds[name](value, bound)), None)
+    bounds = ((name, bound) for name in exceeds if (bound := slot.bounds[name]) is not None)
+    return next((name for name, bound in bounds if exceeds[name](value, bound)), None)
 
 
 def _nearest_allowed(slot: Slot, value: Any) -> str | None:

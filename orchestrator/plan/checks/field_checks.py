@@ -114,8 +114,8 @@ def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
             if _uncertain(problem.key, findings):
                 continue
             listed_key = next((key for key in values if within(problem.key, key)), None)
-            at = f"search.listed[{index}].{problem.key}" if listed_key else problem.key
-            findings.report(replace(problem, given=lookup(sections, problem.key)), at)
+            address = f"search.listed[{index}].{problem.key}" if listed_key else problem.key
+            findings.report(replace(problem, given=lookup(sections, problem.key)), address)
             yield problem.key
 
 
@@ -150,10 +150,10 @@ def _misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any])
             if problem.key == key and problem.message == "unknown key":
                 return [replace(problem, key="", given=ABSENT)]
             if within(problem.key, key):
-                named = not isinstance(value, Mapping) and problem.message != "is required"
-                inner = "" if named else problem.key.removeprefix(key)
-                at = f".{domain.kind}[{index}]{inner}" if listed else f".{domain.kind}"
-                problems.append(replace(problem, key=at, given=lookup(sections, key + inner)))
+                is_whole_value = not isinstance(value, Mapping) and problem.message != "is required"
+                inner = "" if is_whole_value else problem.key.removeprefix(key)
+                address = f".{domain.kind}[{index}]{inner}" if listed else f".{domain.kind}"
+                problems.append(replace(problem, key=address, given=lookup(sections, key + inner)))
             elif within(key, problem.key) and lookup(assigned(spec, case), problem.key) is ABSENT:
                 return [replace(problem, key="", message=f"{problem.key}: {problem.message}", given=ABSENT)]
     return problems
@@ -173,9 +173,9 @@ def situations(spec: SweepSpec, keys: Sequence[str], *, active: str | None = Non
     distinct: dict[Any, dict[str, Any]] = {}
     for combination in itertools.islice(itertools.product(*values), MOST):
         candidate = dict(zip(drawn, combination, strict=True)) | ({active: None} if active else {})
-        held = active_values(spec, candidate)
-        if active is None or active in held:
-            relevant_values = {key: held[key] for key in keys if key in held}
+        held_values = active_values(spec, candidate)
+        if active is None or active in held_values:
+            relevant_values = {key: held_values[key] for key in keys if key in held_values}
             distinct.setdefault(value_key(relevant_values), relevant_values)
     return list(distinct.values())
 

@@ -60,7 +60,7 @@ def completed(spec: SweepSpec) -> SweepSpec:
 
 
 def _declared(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[DeclaredObjective]:
-    """Yield what every draw declares of the objective; draws that cannot be built far enough are left out."""
+    """Yield each draw's declaration of the objective, except for draws that cannot be built far enough."""
     trainer = trainer_of(spec.sections)
     return filter(None, (trainer.declared(assigned(spec, values)) for _, values in draws))
 

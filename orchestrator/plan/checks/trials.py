@@ -18,7 +18,7 @@ SECONDS = 60.0  # of CPU time; what takes longer is tried as far as it goes
 
 
 def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findings: Findings) -> None:
-    """Record what is wrong with code from `imports` and with metrics apart from tasks; other shipped code works.
+    """Record problems of code from `imports` and of metrics apart from tasks; other shipped code works.
 
     Code that takes more than SECONDS is no mistake: a note names the line at which its trial was stopped.
     """

@@ -36,10 +36,10 @@ def end_together(
         return makespan([work(key, size) for key, run in sizes.items() for size in run], workers, begun)
 
     members = {key: sum(run) for key, run in sizes.items()}
-    now = ends(sizes) if sizes else 0.0
-    if sum(work(key, count) for key, count in members.items()) / workers >= (1.0 - WORTHWHILE) * now:
+    current_end = ends(sizes) if sizes else 0.0
+    if sum(work(key, count) for key, count in members.items()) / workers >= (1.0 - WORTHWHILE) * current_end:
         return sizes
-    low, high, best = 0.0, now, sizes
+    low, high, best = 0.0, current_end, sizes
     for _ in range(20):
         middle = (low + high) / 2
         packs = _fill_room(members, largest, work, [middle - load for load in _remaining_work(begun, workers)])
@@ -47,7 +47,7 @@ def end_together(
             low = middle
         else:
             high, best = middle, packs
-    return best if ends(best) < (1.0 - WORTHWHILE) * now else sizes
+    return best if ends(best) < (1.0 - WORTHWHILE) * current_end else sizes
 
 
 def _fill_room(

@@ -85,7 +85,7 @@ def as_recorded(files: Iterable[WeightsFile | None]) -> list[dict[str, Any] | No
 
 
 def discard_unnamed(state: SweepState, pack_id: str) -> None:
-    """Delete what attempts that died have left of the members of a pack: files that the ledger does not name."""
+    """Delete weights of a pack that the ledger does not name: those of attempts that died."""
     folder, pack = state.folder / WEIGHTS_FOLDER, state.packs[pack_id]
     named = {file["name"] for file in _named(pack) if file}
     prefixes = {member_prefix(config_id, seed) for config_id, seed in pack.members}

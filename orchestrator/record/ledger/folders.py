@@ -122,13 +122,13 @@ def make_no_sweep_error(folder: Path) -> NotASweep:
     reason = f"holds no sweep: there is no {LEDGER_FILE} in it" if folder.is_dir() else "does not exist"
     if folder.exists() and not folder.is_dir():
         reason = "is a file; a sweep is a folder"
-    beside = [*sweep_folders(folder.parent), *(sweep_folders(default_storage()) if len(folder.parts) == 1 else [])]
-    hint = nearest_name(folder.name, [sweep.name for sweep in beside])
-    meant = next((f"; did you mean {sweep}?" for sweep in beside if sweep.name == hint), "")
+    nearby = [*sweep_folders(folder.parent), *(sweep_folders(default_storage()) if len(folder.parts) == 1 else [])]
+    hint = nearest_name(folder.name, [sweep.name for sweep in nearby])
+    meant = next((f"; did you mean {sweep}?" for sweep in nearby if sweep.name == hint), "")
     if not meant and not folder.exists() and not folder.is_absolute():
         here, storage = folder.resolve().parent, default_storage().resolve()
-        named = f" or {storage} ({STORAGE_VARIABLE} names another folder)"
-        meant = f"; it is not in {here}{named if len(folder.parts) == 1 and storage != here else ''}"
+        default_folder = f" or {storage} ({STORAGE_VARIABLE} names another folder)"
+        meant = f"; it is not in {here}{default_folder if len(folder.parts) == 1 and storage != here else ''}"
     return NotASweep(f"{folder} {reason}{meant}")
 
 

@@ -63,7 +63,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(line: bytes) -> Record:
-    """Return the record of a line without its newline; raises ValueError with what is wrong with it."""
+    """Return the record of a line without its newline; raises ValueError with the problem."""
     body, mark, end = line[:-26] + b"}", line[-26:-18], line[-18:]
     if mark != b',"sha":"' or end != _checksum(body) + b'"}':
         raise ValueError("the line does not match its checksum")

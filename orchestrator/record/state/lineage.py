@@ -58,8 +58,8 @@ def relative(folder: Path) -> Relative:
     return Relative(folder=folder, identity=identity, confirms=confirms, parent=parent, root=root, continues=continues)
 
 
-def _identity(named: dict[str, Any]) -> Identity:
-    return Identity(named["sweep"], named["spec_hash"])
+def _identity(reference: dict[str, Any]) -> Identity:
+    return Identity(reference["sweep"], reference["spec_hash"])
 
 
 def read_relatives(storage: Path, *, strict: bool) -> Iterator[Relative]:
@@ -72,15 +72,15 @@ def read_relatives(storage: Path, *, strict: bool) -> Iterator[Relative]:
 def confirmations_of(state: SweepState) -> list[Relative]:
     """Return the sweeps beside `state` that confirm it, by name."""
     identity = Identity(state.name, state.spec_hash)
-    beside = read_relatives(state.folder.resolve().parent, strict=False)
-    return [sweep for sweep in beside if sweep.parent == identity]
+    siblings = read_relatives(state.folder.resolve().parent, strict=False)
+    return [sweep for sweep in siblings if sweep.parent == identity]
 
 
 def searches_of(state: SweepState) -> list[Relative]:
     """Return the sweep that a confirmation confirms, if it is still beside it."""
     parent = relative(state.folder).parent
-    beside = read_relatives(state.folder.resolve().parent, strict=False)
-    return [sweep for sweep in beside if sweep.identity == parent]
+    siblings = read_relatives(state.folder.resolve().parent, strict=False)
+    return [sweep for sweep in siblings if sweep.identity == parent]
 
 
 def planned_seeds(state: SweepState) -> set[int]:

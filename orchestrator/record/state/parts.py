@@ -222,7 +222,7 @@ class Sessions:
     spans: list[list[float]] = field(default_factory=list)
 
     def take(self, record: Record) -> None:
-        """Count the time of a driver; what others record, or is replayed out of order, does not count."""
+        """Count the time of a driver: from the record that begins a command to the last that its training writes."""
         if record.kind in ("sweep", "resume", "extend"):
             self.spans.append([record.time, record.time])
         elif record.kind in ("evaluation", "attempt", "pack_end", "score", "rung", "race", "end") and self.spans:

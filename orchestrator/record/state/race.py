@@ -137,8 +137,10 @@ def add_rung(
 
 def _read_decision(kind: type[_Kind], fields: Mapping[str, Any]) -> _Kind:
     """Return the decision in the fields of a record, of which it has those with its names, and tuples for lists."""
-    given: dict[str, Any] = {field.name: fields[field.name] for field in dataclass_fields(kind) if field.name in fields}
-    return kind(**given | {name: tuple(value) for name, value in given.items() if isinstance(value, list)})
+    values: dict[str, Any] = {
+        field.name: fields[field.name] for field in dataclass_fields(kind) if field.name in fields
+    }
+    return kind(**values | {name: tuple(value) for name, value in values.items() if isinstance(value, list)})
 
 
 def _add(decisions: list[_Kind], index: int, decision: _Kind, name: str) -> None:

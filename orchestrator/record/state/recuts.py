@@ -50,11 +50,11 @@ class Recut:
 def describe_recut(recut: Recut) -> str:
     """Return a recut as a sentence: "1 pack that no worker had begun was cut again into 2, for 3 workers"."""
     if recut.shortage is not None:
-        others = len(recut.old) - 1
-        more = f" and {counted(others, 'pack')} that no worker had begun" if others else ""
+        waiting = len(recut.old) - 1
+        rest = f" and {counted(waiting, 'pack')} that no worker had begun" if waiting else ""
         return (
-            f"a pack of {counted(recut.shortage.members, 'member')} ran out of memory ({recut.device}); it{more} "
-            f"{'were' if others else 'was'} cut again into {len(recut.new)}"
+            f"a pack of {counted(recut.shortage.members, 'member')} ran out of memory ({recut.device}); it{rest} "
+            f"{'were' if waiting else 'was'} cut again into {len(recut.new)}"
             f"{', which continue from its newest checkpoint' if recut.continues else ''}"
         )
     were = "was" if len(recut.old) == 1 else "were"

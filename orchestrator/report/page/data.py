@@ -128,7 +128,7 @@ def _effects(result: Summary) -> Iterator[dict[str, Any]]:
 
 
 def _pairing(result: Summary) -> dict[str, Any]:
-    """Return the class of each configuration, and which classes have paired seeds: what they share differs by class.
+    """Return the class of each configuration, and which classes have paired seeds.
 
     Members of one program and one code draw the same numbers (`shared_streams`), so one of each class is looked at.
     """
@@ -181,11 +181,11 @@ def _curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
                 for row in result.rows:
                     if (band := bands.get((row.config_id, metric, average))) is None:
                         continue
-                    row_number, at = row_numbers[row.config_id], [known[length] for length in band.lengths]
-                    bands_ECQL[evaluation, row_number][:, at] = band.q25, band.median, band.q75
+                    row_number, columns = row_numbers[row.config_id], [known[length] for length in band.lengths]
+                    bands_ECQL[evaluation, row_number][:, columns] = band.q25, band.median, band.q75
                     for number, seed in enumerate(row.seeds) if not evaluation else ():
                         if seed in band.seeds:
-                            seeds_CSL[row_number, number, at] = band.seeds[seed]
+                            seeds_CSL[row_number, number, columns] = band.seeds[seed]
             of_seeds.append(seeds_CSL)
             of_bands.append(bands_ECQL)
 

@@ -95,7 +95,7 @@ def _meta(result: Summary) -> str:
 
 
 def _sections(result: Summary) -> Iterator[str]:
-    """Yield what failed, confirmations, and the folded rest: how it was judged, the race, provenance, commands."""
+    """Yield the sections on failures and confirmations, then folded ones: judgement, race, provenance, commands."""
     yield from _failures(result)
     for confirmed in read_confirmations(result):
         yield _section(confirmation_section(result, confirmed))
@@ -129,10 +129,10 @@ def _failures(result: Summary) -> Iterator[str]:
         for values in [format_values(row.values, result.searched)]
     ]
     cells = {name: [line[name] for line in lines[:MOST_FAILURES]] for name in (lines[0] if lines else ())}
-    more = [f"{len(lines) - MOST_FAILURES} more reasons are in the ledger."] if len(lines) > MOST_FAILURES else []
+    note = [f"{len(lines) - MOST_FAILURES} more reasons are in the ledger."] if len(lines) > MOST_FAILURES else []
     deaths = counted(len(result.state.deaths), "pack")
     died = [f"{deaths} died; {retry_advice(result.folder)}"] if result.state.deaths else []
-    yield _section(Section(heading="What failed", cells=cells, paragraphs=died, notes=more))
+    yield _section(Section(heading="What failed", cells=cells, paragraphs=died, notes=note))
 
 
 def _describe_seeds(failed: Sequence[tuple[Row, int]]) -> str:
@@ -157,7 +157,7 @@ def _commands(result: Summary) -> str:
         "to MLflow": command("publish", result.folder),
     }
     width = max(map(len, commands.values()))
-    lines = "\n".join(f"{typed:{width}}   # {what}" for what, typed in commands.items())
+    lines = "\n".join(f"{typed:{width}}   # {purpose}" for purpose, typed in commands.items())
     note = "Every curve of every seed is in curves.parquet, with the searched values; tables are in the CSV files."
     return f"<pre>{escape(lines)}\n</pre>" + "".join(_paragraphs([note], "note"))
 

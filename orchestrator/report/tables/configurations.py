@@ -52,7 +52,7 @@ def result_columns(result: Summary) -> Columns:
         Column(group, attrgetter(group), f"{group}_median", quartiles=True)
         for group in ("trained", "selection", "test")
     ]
-    others = [
+    distribution_columns = [
         Column(f"{metric} {group}", _read_other_distribution(metric, group), f"{metric}_{group}_median", quartiles=True)
         for metric, group in dict.fromkeys(key for row in result.rows for key in row.other_distributions)
     ]
@@ -65,7 +65,7 @@ def result_columns(result: Summary) -> Columns:
     return [
         Column("score", attrgetter("scored"), "score", lambda row: three_digits(row.score, result.infinite), True),
         *groups,
-        *others,
+        *distribution_columns,
         Column(reach, attrgetter("generalization_length"), "generalization_length"),
         Column(rounds, attrgetter("rounds")),
         *fields("area_beyond seeds_planned"),

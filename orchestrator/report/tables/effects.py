@@ -61,7 +61,7 @@ class EffectLine:
         effect = self.effect
         main = "correlation" if effect.kind == "numeric" and not effect.differences else "effect"
         reasons = {main: effect.reason, "partial": effect.partial.reason, "importance": effect.importance.reason}
-        return "; ".join(f"{what}: {why}" for what, why in reasons.items() if why)
+        return "; ".join(f"{column}: {why}" for column, why in reasons.items() if why)
 
 
 def outcomes(result: Summary) -> list[EffectsAtLengths]:
@@ -92,7 +92,7 @@ def effect_lines(result: Summary) -> list[EffectLine]:
 
 
 def effect_notes(result: Summary) -> list[str]:
-    """Return what n counts, how to read the effects, and why numbers are missing."""
+    """Return notes: the unit of n, how to read the effects, and why numbers are missing."""
     # What the table shows, and what n counts.
     rises = "worse" if result.objective.direction == "minimize" else "better"
     effects = [effect for outcome in outcomes(result) for effect in outcome.effects]
@@ -151,10 +151,10 @@ def shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:
         yield from (pair for pair in ends if not math.isnan(pair[0]))
 
 
-def _missing(what: str, reasons: Iterable[tuple[str, str | None]]) -> list[str]:
+def _missing(column: str, reasons: Iterable[tuple[str, str | None]]) -> list[str]:
     """Return one sentence for each reason, with the keys that it is about."""
     keys: dict[str, dict[str, None]] = {}
     for key, reason in reasons:
         if reason is not None:
             keys.setdefault(reason, {})[key] = None
-    return [f"{what}: not given for {', '.join(names)}: {reason}." for reason, names in keys.items()]
+    return [f"{column}: not given for {', '.join(names)}: {reason}." for reason, names in keys.items()]

@@ -75,8 +75,8 @@ def _quartiles(average: str, line: Line) -> Quartiles | None:
     band = evaluation.bands.get((metric, average))
     if band is None or length not in band.lengths:
         return None
-    at = band.lengths.index(length)
-    return Quartiles(band.q25[at], band.median[at], band.q75[at])
+    column = band.lengths.index(length)
+    return Quartiles(band.q25[column], band.median[column], band.q75[column])
 
 
 def _seeds(evaluation: LaterEvaluation) -> str:

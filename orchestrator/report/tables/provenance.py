@@ -27,8 +27,8 @@ def provenance_section(result: Summary) -> Section:
     groups, differing = ran_under.groups, ran_under.differing
     for group in groups[:MOST_GROUPS]:
         texts[f"{counted(len(group.packs), 'pack')}: {first_few(group.packs)}"] = _describe(group, differing)
-    more = [f"{len(groups) - MOST_GROUPS} more groups of packs are in the ledger"] if len(groups) > MOST_GROUPS else []
-    return Section(heading="Provenance", cells={"what": list(texts), "value": list(texts.values())}, notes=more)
+    note = [f"{len(groups) - MOST_GROUPS} more groups of packs are in the ledger"] if len(groups) > MOST_GROUPS else []
+    return Section(heading="Provenance", cells={"what": list(texts), "value": list(texts.values())}, notes=note)
 
 
 def _describe(group: Group, differing: list[str]) -> str:

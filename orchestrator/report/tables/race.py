@@ -63,7 +63,7 @@ def race_section(result: Summary) -> list[Section]:
 
 
 def race_lines(result: Summary) -> Lines:
-    """Return a line for every configuration of every round of a race: its seeds, what decided, whether it stays.
+    """Return a line for every configuration of every round of a race: its seeds, the rule, whether it stays.
 
     `value` is its median score or rank sum over all seeds up to the round; `stays` is empty until it is decided.
     """

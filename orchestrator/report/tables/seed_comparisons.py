@@ -79,7 +79,7 @@ def comparison_lines(comparisons: Sequence[SeedComparison]) -> Lines:
 
 
 def difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
-    """Return how seeds were paired, what intervals and tests assume, and how failed seeds count."""
+    """Return notes: how seeds were paired, assumptions of intervals and tests, how failed seeds count."""
     notes, pairings = [], Counter(map(_describe_pairing, comparisons))
     for how, count in pairings.items():
         notes.append(f"{how}." if len(pairings) == 1 else f"{how} ({count} of {len(comparisons)} lines).")
@@ -109,7 +109,7 @@ def difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
 
 
 def meaning(comparisons: Sequence[SeedComparison]) -> str:
-    """Return which value is subtracted from which, and what the sign means."""
+    """Return which value is subtracted from which, and the meaning of the sign."""
     question = comparisons[0].question
     worse = "worse" if question.direction == "minimize" else "better"
     sign = "" if question.direction == "none" else f"; + means that the first is {worse}"

@@ -46,23 +46,23 @@ def common_lengths(pairs: Sequence[Pair], metric: str) -> tuple[int, ...]:
     return tuple(sorted(set.intersection(*lengths)))
 
 
-def _allowed(what: str, asked: str | None, judged: str, allowed: Sequence[Iterable[str]]) -> str:
+def _allowed(kind: str, asked: str | None, judged: str, allowed: Sequence[Iterable[str]]) -> str:
     """Return the name that was asked for, or else the judged one, if all configurations have it.
 
     Otherwise raises UserError with what is allowed and the nearest name.
     """
-    first, *others = (dict.fromkeys(names) for names in allowed)
-    common = [candidate for candidate in first if all(candidate in names for names in others)]
+    first, *other_names = (dict.fromkeys(names) for names in allowed)
+    common = [candidate for candidate in first if all(candidate in names for names in other_names)]
     name = asked or judged
     if name in common:
         return name
     if not common:
-        lists = "; ".join(dict.fromkeys(f"{', '.join(names)}" for names in (first, *others)))
-        raise UserError(f"the configurations have no {what} in common, so they cannot be compared: {lists}")
+        lists = "; ".join(dict.fromkeys(f"{', '.join(names)}" for names in (first, *other_names)))
+        raise UserError(f"the configurations have no {kind} in common, so they cannot be compared: {lists}")
     if asked is None:
         raise UserError(
-            f"not all of them have the {what} {judged}, which the first is judged by; choose another by "
-            f"--{what}: {', '.join(common)}"
+            f"not all of them have the {kind} {judged}, which the first is judged by; choose another by "
+            f"--{kind}: {', '.join(common)}"
         )
     hint = nearest(name, common)
-    raise UserError(f"--{what} {name}: {f'did you mean {hint}? ' if hint else ''}allowed: {', '.join(common)}")
+    raise UserError(f"--{kind} {name}: {f'did you mean {hint}? ' if hint else ''}allowed: {', '.join(common)}")

@@ -46,8 +46,8 @@ class Shared:
             return f"by seed number; {declared if self.same else unknown}"
         parts = [f"same {', '.join(self.same)}"] if self.same else []
         parts += [
-            f"{what} {'may differ' if what in self.unsure else 'differ'} ({', '.join(keys)})"
-            for what, keys in self.apart.items()
+            f"{stream} {'may differ' if stream in self.unsure else 'differ'} ({', '.join(keys)})"
+            for stream, keys in self.apart.items()
         ]
         return "; ".join(parts)
 
@@ -69,7 +69,7 @@ def shared_streams(
     changing = [key for key in differing if key not in first.technical or key not in second.technical]
     asked: dict[str, list[str]] = trainer.shared_streams(first.resolved, second.resolved, changing)
     if first.structural_keys & second.structural_keys:  # one program: every seed is drawn once for all members
-        asked = {what: [key for key in keys if key.startswith(INITIAL)] for what, keys in asked.items()}
+        asked = {stream: [key for key in keys if key.startswith(INITIAL)] for stream, keys in asked.items()}
     if (
         DATA in asked
         and changing
@@ -80,10 +80,10 @@ def shared_streams(
     if alike and WEIGHTS in asked:
         asked[WEIGHTS] = []
     known = alike is not None and not (alike and code)
-    apart = {what: (*keys, *code) for what, keys in asked.items()}
+    apart = {stream: (*keys, *code) for stream, keys in asked.items()}
     return Shared(
-        same=tuple(what for what, keys in apart.items() if not keys),
-        apart={what: keys for what, keys in apart.items() if keys},
+        same=tuple(stream for stream, keys in apart.items() if not keys),
+        apart={stream: keys for stream, keys in apart.items() if keys},
         unsure=frozenset(asked) - ({WEIGHTS} if known else frozenset()),
         differing=differing | code,
         code=code,

@@ -139,13 +139,13 @@ def compare_sweeps(
         _compare_together(pairs, shared, _question_at(pairs[0], groups[0][0], length), EACH_LENGTH, len(every_length))
         for length in every_length
     ]
-    before, now = (
+    before, after = (
         {key: value for key, value in sweep.state.spec.items() if key not in PASSIVE} for sweep in (first, second)
     )
     return SweepComparison(
         first=first,
         second=second,
-        specification=dict(differing_values(before, now)),
+        specification=dict(differing_values(before, after)),
         code={key: values for streams in shared for key, values in streams.code.items()},
         environment=differing_environment(first.state, second.state),
         matching=matching,

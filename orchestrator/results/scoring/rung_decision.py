@@ -50,28 +50,28 @@ def scores_at_step(
     return {name: [float(scores.get((name, seed), math.nan)) for seed in seeds] for name in names}
 
 
-def decide_rung(now: Scores, before: Scores, rungs: Rungs, objective: Objective) -> RungOutcome:
+def decide_rung(current: Scores, before: Scores, rungs: Rungs, objective: Objective) -> RungOutcome:
     """Return which configurations train on, from the scores at the rung and at the step from which improvement counts.
 
     Failed seeds count as `objective.failed_seeds` says, and as the worst improvement where they are not left out.
     """
     policy, sign = objective.failed_seeds, 1.0 if objective.direction == "minimize" else -1.0
-    scored = {name: score_configuration(scores, objective) for name, scores in now.items()}
+    scored = {name: score_configuration(scores, objective) for name, scores in current.items()}
     alive = {name: sign * score.score for name, score in scored.items() if not score.is_failed}
     improvements, spreads = dict[str, float](), dict[str, float]()
     with np.errstate(invalid="ignore"):  # inf - inf, nothing was reached at either step: counts as a failed seed
         for name in alive:
-            gains = sign * (np.array(before[name]) - np.array(now[name]))
+            gains = sign * (np.array(before[name]) - np.array(current[name]))
             improvements[name] = over_seeds(gains, policy, "maximize").median
             spreads[name] = float(np.subtract(scored[name].quartiles.q75, scored[name].quartiles.q25))
-    ahead = keep_best(alive, rungs.count_kept(len(now)))
+    ahead = keep_best(alive, rungs.count_kept(len(current)))
     guarded = tuple(name for name in alive if rungs.guard and name not in ahead and improvements[name] > spreads[name])
 
     def recorded(values: Mapping[str, float]) -> dict[str, float | None]:
-        return {name: None if math.isnan(values.get(name, math.nan)) else values[name] for name in now}
+        return {name: None if math.isnan(values.get(name, math.nan)) else values[name] for name in current}
 
     return RungOutcome(
-        survivors=tuple(name for name in now if name in ahead or name in guarded),
+        survivors=tuple(name for name in current if name in ahead or name in guarded),
         guarded=guarded,
         values=recorded({name: scored[name].score for name in alive}),
         improvements=recorded(improvements),

@@ -74,8 +74,8 @@ class SweepBudget:
         pause_at = race.next_rung.step if race and race.next_rung else None
         rate, steps_left = self._seconds_per_step(), partial(_steps_left, pause_at)
 
-        def limits(own: Sequence[PackState], beside: Sequence[PackState]) -> Iterator[Limit]:
-            ahead = [*own, *beside]
+        def limits(own: Sequence[PackState], others: Sequence[PackState]) -> Iterator[Limit]:
+            ahead = [*own, *others]
             seconds = [rate(pack) * steps_left(pack) for pack in ahead]
             longest = max(seconds[: len(own)], default=0.0)
             return self._limits_after(longest, sum(seconds), sum(map(steps_left, ahead)))

@@ -72,7 +72,7 @@ Action = Draw | DecideRung | DecideRound | HandOut | Stop | Wait
 
 
 def decide(situation: Situation) -> Action:
-    """Return what the driver does next when a worker is free.
+    """Return the driver's next action when a worker is free.
 
     A generation that learns from scores is drawn once all earlier configurations have theirs. A rung of a race waits
     for every running pack, because a pack at a rung runs until its state is saved.

@@ -309,8 +309,8 @@ class SweepDriver:
         if silence := read_silence(stuck_file(self.state.folder, pack_id), self.spec.resources.longest_silence):
             error, trace = silence
         attempt = len(self.state.packs[pack_id].attempts) + 1
-        more = self._environments.fields(pack_id, self.state.environments) | ({"trace": trace} if trace else {})
-        self.record("attempt", pack_id=pack_id, attempt=attempt, error=error, **more)
+        optional = self._environments.fields(pack_id, self.state.environments) | ({"trace": trace} if trace else {})
+        self.record("attempt", pack_id=pack_id, attempt=attempt, error=error, **optional)
         return error
 
     def _end(self, pack_id: str, status: str, error: str | None) -> None:

@@ -52,8 +52,8 @@ def rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any]:
     objective, seeds, names = spec.objective, race.seeds, race.contenders
     packs = {member.pack_id for name in names for member in state.configurations[name].members.values()}
     curves = read_curves(state, packs=packs, keep=partial(is_judged, objective=objective))
-    now, before = (scores_at_step(curves, objective, step, names, seeds) for step in (rung.step, rung.since))
-    outcome = decide_rung(now, before, racing.steps, objective)
+    current, before = (scores_at_step(curves, objective, step, names, seeds) for step in (rung.step, rung.since))
+    outcome = decide_rung(current, before, racing.steps, objective)
     return {"rung": len(race.rungs), "step": rung.step, "since": rung.since, "seeds": seeds, **asdict(outcome)}
 
 

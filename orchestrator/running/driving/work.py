@@ -27,7 +27,7 @@ class Running:
 def solo_work(
     resources: Resources, folder: Path, configuration: Recorded, seed: int, modules: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return what a trainer needs to train one member in this process, below `folder`, outside of any sweep.
+    """Return the work of one member that is trained in this process, below `folder`, outside of any sweep.
 
     `modules` are the recorded modules, with copies below `folder` unless they are installed.
     """

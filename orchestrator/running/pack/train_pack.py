@@ -30,7 +30,7 @@ HEARTBEAT_SECONDS = 1.0  # a report costs the driver a few milliseconds; a perso
 
 
 class PackReporter:
-    """Sends what `trainers.training.loop` reports, and before it the worker's environment, to the driver.
+    """Sends the worker's environment and the reports of `trainers.training.loop` to the driver.
 
     `send` gets the name of a method of `protocol.Driver` and its argument; for an evaluation it returns when the driver
     has recorded that. Progress is sent at most every `seconds`.
@@ -77,7 +77,7 @@ def encode_work(members: Sequence[Mapping[str, Any]], ids: Sequence[tuple[str, i
 
 
 def decode_work(work: str) -> dict[str, Any]:
-    """Return what `encode_work` was given, with the folders that it has on this machine."""
+    """Return the work that `encode_work` encoded, with its folders on this machine."""
     decoded = dict(json.loads(zlib.decompress(base64.b85decode(work))))
     return mirror().on_this_machine(decoded) if decoded.get("address") else decoded
 

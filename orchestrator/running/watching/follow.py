@@ -50,8 +50,8 @@ def follow(folder: Path, console: Console, *, pause: float = PAUSE, silence: flo
                 progress.show(meter.rows(state, driver.name))
             began = time.monotonic()
             fetch_sweep(folder)
-            if (now := _size(folder)) != size:
-                state, size = SweepState.load(folder), now
+            if (new_size := _size(folder)) != size:
+                state, size = SweepState.load(folder), new_size
             time.sleep(max(pause, 4 * (time.monotonic() - began)))  # a large ledger takes its time to read
     return state
 

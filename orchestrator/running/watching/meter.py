@@ -49,7 +49,7 @@ class Meter:
                 self._moving = self._moving or now
         done = sum(max(count - self._before.get(pack_id, 0), 0) for pack_id, count in steps.items())
         speed = done / (now - self._moving) if self._moving and now - self._moving > 1.0 else 0.0
-        phases = Counter(PHASES.get(at.phase, at.phase) for at in running.values())
+        phases = Counter(PHASES.get(status.phase, status.phase) for status in running.values())
         phase = ", ".join(sorted(phases)) or "starting workers"
         return progress_rows(state, running, elapsed=now - self._began, speed=speed, phase=phase)
 
@@ -65,7 +65,7 @@ def progress_rows(
     done, total = sum(steps_done(state, running).values()), _total(state)
     ended = Counter(member.status for member in state.members)
     packs = sum(pack.has_ended for pack in state.packs.values())
-    rate = sum(at.rate for at in running.values()) or speed
+    rate = sum(status.rate for status in running.values()) or speed
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
     finished = sum(configuration.is_done for configuration in state.configurations.values())
     rows += [
@@ -103,14 +103,14 @@ def seconds_to_first_evaluation(state: SweepState, running: Mapping[str, Running
     if any(pack.evaluations for pack in state.packs.values()):
         return None
     seconds = []
-    for pack_id, at in running.items():
+    for pack_id, status in running.items():
         pack = state.packs[pack_id]
         every = state.configurations[pack.members[0][0]].resolved.get("evaluation", {}).get("every") or pack.steps
-        if at.phase == "evaluate":
+        if status.phase == "evaluate":
             seconds.append(0.0)
-        elif at.rate:
-            left = min((at.step // every + 1) * every, pack.steps) - at.step
-            seconds.append(left * len(pack.members) / at.rate)
+        elif status.rate:
+            steps = min((status.step // every + 1) * every, pack.steps) - status.step
+            seconds.append(steps * len(pack.members) / status.rate)
     return min(seconds, default=None)
 
 
@@ -212,7 +212,7 @@ def _race_rows(state: SweepState) -> list[tuple[str, str]]:
     rungs = [(f"rung at step {decision.step}", describe_rung(decision)) for decision in state.rungs]
     rounds = enumerate(race.rounds if race else (), start=1)
     return rungs + [
-        (f"round {at}", describe_round(decision, race is not None and race.is_over)) for at, decision in rounds
+        (f"round {number}", describe_round(decision, race is not None and race.is_over)) for number, decision in rounds
     ]
 
 

@@ -40,7 +40,7 @@ def count_on_node(node: Mapping[str, Any], need: Mapping[str, float]) -> int:
 
 
 def refuse_small_nodes(need: Mapping[str, float], where: str) -> None:
-    """Raise UserError where nodes offer what a pack needs, none of them enough, and no autoscaler can start others.
+    """Raise UserError if no node offers enough resources for a pack and no autoscaler can start a larger one.
 
     Ray does not say which nodes an autoscaler can start, so any autoscaler is trusted. A cluster without any node that
     offers it may still get one: GPU nodes, or all but the head, may be started on demand.
@@ -50,8 +50,8 @@ def refuse_small_nodes(need: Mapping[str, float], where: str) -> None:
         most = max(offering, key=lambda node: min(node[name] / amount for name, amount in need.items()))
         raise UserError(
             f"resources: a pack needs {describe_amounts(need)} on one node; the largest node of {where}, "
-            f"{most['address']}, has {describe_amounts({name: most[name] for name in need})}, and no autoscaler "
-            "runs there that could start a larger one; lower resources.cpus or resources.gpus, or add a larger node"
+            f"{most['address']}, has {describe_amounts({name: most[name] for name in need})}, and there is no "
+            "autoscaler; lower resources.cpus or resources.gpus, or add a larger node"
         )
 
 
@@ -64,7 +64,7 @@ def has_autoscaler() -> bool:
 
 
 def _read_autoscaler() -> bool | None:
-    """Return what Ray's internal reports say of an autoscaler, None before the first of them.
+    """Return whether Ray reports an autoscaler, None before its first report.
 
     Its first autoscaler also runs without any nodes to start, and then makes up the types of nodes. The second one, of
     KubeRay and others, runs where it is asked for.

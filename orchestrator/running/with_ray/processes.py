@@ -80,8 +80,8 @@ def _has_mark(process: psutil.Process, folder: str) -> bool:
     try:
         if process.environ().get(MARK) == folder:
             return process.pid != os.getpid()
-        named = process.name().startswith("ray::")
-        return named and any(file.path.startswith(f"{folder}/") for file in process.open_files())
+        is_ray_worker = process.name().startswith("ray::")
+        return is_ray_worker and any(file.path.startswith(f"{folder}/") for file in process.open_files())
     except (psutil.Error, OSError):  # it has ended, or is somebody else's
         return False
 

@@ -120,7 +120,7 @@ class PackSearcher(_Unsaved, Searcher):
 
 
 class Recorder(_Unsaved, TrialProgressCallback):
-    """Passes what Tune reports to the driver and takes the bulk out of what Tune keeps.
+    """Passes Tune's events to the driver, and removes large contents from the trials that Tune keeps.
 
     It stands in the place of Tune's own progress callback, which prints even when told to be silent.
     """

@@ -29,9 +29,9 @@ def logits(weights: Weights, bits: Any) -> Any:
     return jax.lax.scan(read, start, bits.T)[0] @ weights["head"]
 
 
-def mean_loss(weights: Weights, bits: Any, more: Any) -> Any:
+def mean_loss(weights: Weights, bits: Any, is_majority: Any) -> Any:
     """Return the mean binary cross-entropy."""
-    return jax.nn.softplus(logits(weights, bits) * jnp.where(more, -1.0, 1.0)).mean()
+    return jax.nn.softplus(logits(weights, bits) * jnp.where(is_majority, -1.0, 1.0)).mean()
 
 
 @partial(jax.jit, static_argnames="length")
@@ -45,7 +45,9 @@ def train_step(weights: Weights, key: Any, lr: float, length: int) -> tuple[Weig
 def evaluate(weights: Weights) -> dict[int, Any]:
     """Return the accuracy by length."""
     tests = {length: draw(jax.random.key(length), length, 200) for length in LENGTHS}
-    return {length: ((logits(weights, bits) > 0) == more).mean() for length, (bits, more) in tests.items()}
+    return {
+        length: ((logits(weights, bits) > 0) == is_majority).mean() for length, (bits, is_majority) in tests.items()
+    }
 
 
 def main() -> None:

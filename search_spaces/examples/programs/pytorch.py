@@ -39,7 +39,10 @@ def evaluate(model: nn.Module) -> dict[int, float]:
     """Return the accuracy by length, on inputs that are the same for every seed."""
     generator = torch.Generator().manual_seed(0)
     tests = {length: draw(length, 200, generator) for length in LENGTHS}
-    return {length: (model(bits).argmax(1) == more).float().mean().item() for length, (bits, more) in tests.items()}
+    return {
+        length: (model(bits).argmax(1) == is_majority).float().mean().item()
+        for length, (bits, is_majority) in tests.items()
+    }
 
 
 def main() -> None:
@@ -63,8 +66,8 @@ def main() -> None:
 
     for step in range(start + 1, args.steps + 1):
         length = 5 + 2 * int(torch.randint(4, (), generator=generator))
-        bits, more = draw(length, 32, generator)
-        loss = nn.functional.cross_entropy(model(bits), more)
+        bits, is_majority = draw(length, 32, generator)
+        loss = nn.functional.cross_entropy(model(bits), is_majority)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -35,7 +35,10 @@ def draw(length: int, rows: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]
 def evaluate(model: nn.Module) -> dict[int, float]:
     """Return the accuracy by length."""
     tests = {length: draw(length, 200, seed=0) for length in LENGTHS}
-    return {length: (model(bits).argmax(1) == more).float().mean().item() for length, (bits, more) in tests.items()}
+    return {
+        length: (model(bits).argmax(1) == is_majority).float().mean().item()
+        for length, (bits, is_majority) in tests.items()
+    }
 
 
 def main() -> None:
@@ -59,8 +62,8 @@ def main() -> None:
         optimizer.load_state_dict(state["optimizer"])
 
     for step in range(start + 1, run.steps + 1):
-        bits, more = draw(5 + 2 * (step % 4), 32, seed=(args.seed * run.steps + step) * ranks + rank)
-        loss = nn.functional.cross_entropy(model(bits), more)
+        bits, is_majority = draw(5 + 2 * (step % 4), 32, seed=(args.seed * run.steps + step) * ranks + rank)
+        loss = nn.functional.cross_entropy(model(bits), is_majority)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

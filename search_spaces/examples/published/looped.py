@@ -32,31 +32,31 @@ class Net(nn.Module):
 
     def forward(self, tokens, training):
         """Return logits (rows, length, outputs) for tokens (rows, length), and record the loops of each row."""
-        given = self.embed(tokens)
+        embedded = self.embed(tokens)
         by_symbols = training or self.stop == "symbols"
-        result, loops = self.loop_symbols(tokens, given) if by_symbols else self.loop_until_stop(tokens, given)
+        result, loops = self.loop_symbols(tokens, embedded) if by_symbols else self.loop_until_stop(tokens, embedded)
         record("loops", loops)
         return self.head(self.normalize(result))
 
-    def loop_symbols(self, tokens, given):
+    def loop_symbols(self, tokens, embedded):
         """Return the residual stream of each row after a loop for each of its symbols, and their number (rows,)."""
         loops = (tokens < self.symbols).sum(-1)
-        x = result = torch.zeros_like(given)
+        x = result = torch.zeros_like(embedded)
         for loop in range(1, tokens.shape[-1]):
-            x = self.block(x + given)
+            x = self.block(x + embedded)
             result = torch.where(loops[:, None, None] == loop, x, result)
         return result, loops
 
-    def loop_until_stop(self, tokens, given):
+    def loop_until_stop(self, tokens, embedded):
         """Return the residual stream of each row where it stops, and its number of loops (rows,).
 
         Every row takes all loops; which of them counts is a mask, so nothing waits for a number on a GPU.
         """
-        x = result = torch.zeros_like(given)
+        x = result = torch.zeros_like(embedded)
         loops, active = torch.zeros_like(tokens[:, 0]), torch.ones_like(tokens[:, 0], dtype=torch.bool)
-        chances, best = torch.zeros_like(given[..., :1]), torch.zeros_like(given[:, 0, 0])
+        chances, best = torch.zeros_like(embedded[..., :1]), torch.zeros_like(embedded[:, 0, 0])
         for loop in range(1, self.most_loops + 1):
-            x = self.block(x + given)
+            x = self.block(x + embedded)
             before, chances = chances, self.head(self.normalize(x)).softmax(-1)
             if self.stop == "confident":
                 confidence = self.average_answers(tokens, chances.amax(-1))

@@ -143,7 +143,7 @@ def test_the_keys_of_tpe_change_no_sweep_that_did_not_have_them(tmp_path: Path) 
 
 def test_a_budget_that_is_used_up_before_anything_is_known_is_said() -> None:
     (note,) = tpe("search.configurations=8").notes
-    assert "none of the 8 is drawn by results" in note and note.startswith("--set search.configurations=8")
+    assert "8 are too few for tpe" in note and note.startswith("--set search.configurations=8")
     assert tpe("search.configurations=9").notes == () and tpe("search.sampler=random").notes == ()
 
 

@@ -65,7 +65,7 @@ def test_a_text_that_is_missing_is_one_clear_error_before_anything_is_written(
     done = lengthwise("run", text, "--storage", tmp_path / "sweeps", "--set", "task.corpus=yours")
     assert done.returncode == 2 and done.stderr.count("\n") < 8, done.stderr
     said = " ".join(done.stderr.split())
-    assert "corpus 'yours' is not on this machine" in said and "lengthwise data FILE --fetch" in said
+    assert "corpus 'yours': " in said and "lengthwise data FILE --fetch" in said
     assert "task.corpus" in said and "Traceback" not in said and not (tmp_path / "sweeps").exists()
     assert lengthwise("validate", text, "--set", "task.corpus=yours").returncode == 0, "its values are good"
 

@@ -219,14 +219,14 @@ class PaddedNumbers(Task):
         rows, width, first = tokens.shape[1], self.positions, self.blocks[0]
         gaps = (draws.bits(site + self.shift_site + 1, (rows, 3)) * (self.text_tokens + 1)) >> 32
         text = TEXT + ((draws.bits(site + self.shift_site + 2, (rows, width)) * self.text_ids) >> 32)
-        at = torch.arange(width, device=tokens.device)
+        column = torch.arange(width, device=tokens.device)
         before, until = gaps[..., :1], gaps[..., :2].sum(dim=-1, keepdim=True)
         end = until + tokens.shape[-1]
-        later = at >= before + first + gaps[..., 1:2]  # from the operator on
-        source = torch.where(later, at - until, at - before)
-        number = torch.where(later, at < end, (at >= before) & (at < before + first))
+        later = column >= before + first + gaps[..., 1:2]  # from the operator on
+        source = torch.where(later, column - until, column - before)
+        number = torch.where(later, column < end, (column >= before) & (column < before + first))
         source = torch.where(number, source, 0)
-        filled = torch.where(at < end + gaps[..., 2:], text, TEXT + self.text_ids)
+        filled = torch.where(column < end + gaps[..., 2:], text, TEXT + self.text_ids)
         return Batch(
             torch.where(number, torch.gather(tokens, -1, source), filled),
             torch.where(number, torch.gather(targets, -1, source), IGNORED),

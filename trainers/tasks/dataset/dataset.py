@@ -101,9 +101,9 @@ class Dataset(Task):
         if not complete:
             most = max(folders, key=lambda folder: sum((folder / path).exists() for path in self.files.values()))
             key, path = next((key, most / path) for key, path in self.files.items() if not (most / path).exists())
-            beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+            siblings = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
             message = f"there is no file {path}; paths begin at the sweep file or in {DATA_VARIABLE}"
-            raise ConfigError([replace(self._problem(key, message), nearest=nearest(path.name, beside))])
+            raise ConfigError([replace(self._problem(key, message), nearest=nearest(path.name, siblings))])
         chosen = next((folder for folder in complete if self.sha256 in (None, self._digest(folder))), None)
         if chosen is None:
             message = f"the files in {complete[0]} have the SHA-256 {self._digest(complete[0])}, not the recorded one"

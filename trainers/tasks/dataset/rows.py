@@ -168,17 +168,23 @@ class _Table:
 
     def vocabulary(self) -> tuple[tuple[str, ...] | None, int]:
         """Return the tokens of text in the order of their ids, None for ids, and the number of ids."""
-        columns, given = {role: self.columns[role] for role in self.columns if role != "length"}, self.form.vocabulary
+        columns, declared = (
+            {role: self.columns[role] for role in self.columns if role != "length"},
+            self.form.vocabulary,
+        )
         if self.form.tokenizer == "none":
             largest = max(int(self._ids(role, None, _LARGEST).values.max(initial=0)) for role in columns)
-            return None, given if isinstance(given, int) else 1 + largest
+            return None, declared if isinstance(declared, int) else 1 + largest
         tokens = {token for column in columns.values() for row in column for token in row}
-        if isinstance(given, str):
-            tokens = {*(given.split() if self.form.tokenizer == "words" else given)}
-        if isinstance(given, int) and given < len(tokens):
-            message, allowed = f"{given} is less than the {len(tokens)} distinct tokens", f">= {len(tokens)}, or null"
-            raise ConfigError([Problem(key="vocabulary", given=given, message=message, allowed=allowed)])
-        return tuple(sorted(tokens)), given if isinstance(given, int) else len(tokens)
+        if isinstance(declared, str):
+            tokens = {*(declared.split() if self.form.tokenizer == "words" else declared)}
+        if isinstance(declared, int) and declared < len(tokens):
+            message, allowed = (
+                f"{declared} is less than the {len(tokens)} distinct tokens",
+                f">= {len(tokens)}, or null",
+            )
+            raise ConfigError([Problem(key="vocabulary", given=declared, message=message, allowed=allowed)])
+        return tuple(sorted(tokens)), declared if isinstance(declared, int) else len(tokens)
 
     def _ids(self, role: str, words: Sequence[str] | None, vocabulary: int) -> Ragged:
         """Return the ids of a column, after a check of their range; targets may be IGNORED."""

@@ -74,10 +74,9 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
         )
         close = nearest(name, prepared)
         raise CorpusError(
-            f"corpus {name!r} is not on this machine: there is no {folders[0] / name}.tokens; "
-            "`lengthwise data FILE --fetch` prepares the corpus of the sweep file FILE (this needs a network), and "
-            f"{DATA_VARIABLE} sets another folder; available corpora: {', '.join(prepared)}"
+            f"corpus {name!r}: there is no {folders[0] / name}.tokens; allowed: {', '.join(prepared)}"
             + (f"; did you mean {close}?" if close else "")
+            + f"; to download that of a sweep file: lengthwise data FILE --fetch; {DATA_VARIABLE} sets another folder"
         )
     try:
         hashes = {path: file_digest(path) for path in present}
@@ -86,8 +85,8 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
     path = next((path for path in present if hashes[path] == sha256), present[0])
     if sha256 not in (None, hashes[path]):
         raise CorpusError(
-            f"{path} is another version of the corpus {name!r}: its SHA-256 is {hashes[path]}, not {sha256}; "
-            f"replace the file, or set the folder of the right one in {DATA_VARIABLE}"
+            f"{path}: another version of the corpus {name!r}: its SHA-256 is {hashes[path]}, not {sha256}; "
+            f"replace the file, or set {DATA_VARIABLE} to the folder of the right one"
         )
     return _opened(name, path, hashes[path])
 

@@ -119,8 +119,8 @@ class Othello(Task):
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the scores of every game, and whether it has a next move, (M, B, L)."""
-        at = constant(tuple(s - 1 for s in lengths), logits_MBTV.device)
-        allowed = self._allowed(batch.targets.index_select(2, at))
+        columns = constant(tuple(s - 1 for s in lengths), logits_MBTV.device)
+        allowed = self._allowed(batch.targets.index_select(2, columns))
         first = uniform.classes_first(allowed, tuple(range(1, len(lengths) + 1)))
         rows, _, _ = uniform.row_scores(uniform.classes_first(logits_MBTV, lengths), first)
         return {**rows, "games": allowed.any(dim=-1)}

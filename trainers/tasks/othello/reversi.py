@@ -94,8 +94,8 @@ class Board:
 
     def squares(self, bits: Tensor) -> Tensor:
         """Return which playable squares are set, bool (..., playable)."""
-        at = constant(self.playable, bits.device)
-        return ((bits[..., None] >> at) & 1).bool()
+        square = constant(self.playable, bits.device)
+        return ((bits[..., None] >> square) & 1).bool()
 
     def play(self, stream: Stream, games: int, moves: int) -> tuple[Tensor, Tensor]:
         """Play random games with moves uniform over the legal ones; return tokens and legal moves, (S, games, moves).

@@ -35,14 +35,14 @@ class Induction(Strings):
     def draw_answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
         """Draw the parts of prompts and answers."""
         string = self.strings(draws, site, count_SB, longest)
-        at = draw_below(draws, site + 1, (count_SB.shape[1],), count_SB - 1)
+        answer_position = draw_below(draws, site + 1, (count_SB.shape[1],), count_SB - 1)
         if not self.repeats:
-            asked = string.gather(-1, at[..., None])
-            others = 1 + draw_below(draws, site + 2, (count_SB.shape[1], longest), self.symbols - 1)
-            elsewhere = FIRST_SYMBOL + (asked - FIRST_SYMBOL + others) % self.symbols
+            asked = string.gather(-1, answer_position[..., None])
+            shift = 1 + draw_below(draws, site + 2, (count_SB.shape[1], longest), self.symbols - 1)
+            elsewhere = FIRST_SYMBOL + (asked - FIRST_SYMBOL + shift) % self.symbols
             position = torch.arange(longest, device=string.device)
-            string = torch.where(position == at[..., None], asked, elsewhere)
-        return self.question_parts(string, count_SB, at)
+            string = torch.where(position == answer_position[..., None], asked, elsewhere)
+        return self.question_parts(string, count_SB, answer_position)
 
     def question_parts(self, string_SBN: Tensor, count_SB: Tensor, at_SB: Tensor) -> tuple[list[Part], list[Part]]:
         """Return the parts of prompts and answers that ask for the symbol at `at_SB`, before the last symbol."""

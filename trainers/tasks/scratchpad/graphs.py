@@ -40,8 +40,8 @@ class Graph:
         rows, edges = self.tails.shape[1:]
         number = torch.arange(edges, device=self.tails.device)
         word = torch.where(number < self.edges[..., None], draws.bits(site, (rows, edges)), _LARGEST)
-        at = argsort_smallest(word, edges)  # stable, so unused edges stay last
-        return replace(self, tails=self.tails.gather(-1, at), heads=self.heads.gather(-1, at))
+        order = argsort_smallest(word, edges)  # stable, so unused edges stay last
+        return replace(self, tails=self.tails.gather(-1, order), heads=self.heads.gather(-1, order))
 
     def question(self, name_SBN: Tensor) -> tuple[Tensor, Tensor]:
         """Return the tokens of the question, (S, B, 4 E + 4), with given names, and their number (S, B).

@@ -191,21 +191,21 @@ def make_test_batch(
     text: Text, start: int | None, widths: Widths, *, loss_on_question: bool, fix_first_state: bool | None
 ) -> ScratchpadBatch:
     """Return a test batch: rows with copies, or full rows if `fix_first_state` is None."""
-    given = widths.question if text.given is None else text.given
+    prompt_length = widths.question if text.given is None else text.given
     inductive = fix_first_state is not None
     if fix_first_state is None:
-        rows, room = full_rows(text, start, widths.full), widths.full - given
+        rows, room = full_rows(text, start, widths.full), widths.full - prompt_length
     else:
         rows = masked_rows(text, start, widths.masked, fix_first_state=fix_first_state)
-        room = widths.shared - given + len(widths.states) * max(widths.states)
+        room = widths.shared - prompt_length + len(widths.states) * max(widths.states)
     batch = make_batch(rows, loss_on_question=loss_on_question, ids=inductive, groups=inductive)
-    tokens = full_rows(text, start, given + room).tokens()
+    tokens = full_rows(text, start, prompt_length + room).tokens()
     generated = rows.fill("use", COPY)[..., 1:] == ANSWER
     field, state = (
         torch.where(generated, rows.fill(name, nowhere)[..., 1:], nowhere)
         for name, nowhere in (("field", NOT_JUDGED), ("state", NO_STATE))
     )
-    prompt, answer = tokens[..., :given], tokens[..., given:]
+    prompt, answer = tokens[..., :prompt_length], tokens[..., prompt_length:]
     return ScratchpadBatch(**vars(batch), prompt=prompt, answer=answer, field=field, state=state)
 
 
@@ -240,8 +240,8 @@ def _states(text: Text, first_SBK: Tensor) -> Tokens:
 
 def _select_state(of_SBKW: Tensor, index_SB: Tensor) -> Tensor:
     """Select one state of each row, (S, B, W)."""
-    at = index_SB[..., None, None].expand(*index_SB.shape, 1, of_SBKW.shape[-1])
-    return of_SBKW.gather(2, at)[:, :, 0]
+    index = index_SB[..., None, None].expand(*index_SB.shape, 1, of_SBKW.shape[-1])
+    return of_SBKW.gather(2, index)[:, :, 0]
 
 
 def _tensor(value: Tensor | int, like: Tensor) -> Tensor:

@@ -83,8 +83,8 @@ class Slice:
         fewest = min(map(transitions, self.lengths))
         first_S1 = self.draw_lengths(draws, site, 1)
         further = (self.rows - 1) // fewest + 1
-        others = self.draw_lengths(draws, site + 1, further, lambda length: Fraction(1, transitions(length)))
-        length_SE = torch.cat([first_S1, others], dim=-1)
+        rest = self.draw_lengths(draws, site + 1, further, lambda length: Fraction(1, transitions(length)))
+        length_SE = torch.cat([first_S1, rest], dim=-1)
         counts = self.look_up(length_SE, transitions)
         ends = counts.cumsum(dim=-1)
         row = torch.arange(self.rows, device=ends.device) + draw_below(draws, site + 2, (1,), counts[:, :1])

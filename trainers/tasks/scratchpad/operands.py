@@ -96,8 +96,8 @@ def windows(total_SBD: Tensor, initial_SBA: Tensor, many: int) -> Tensor:
 def sum_alone(question_SBQ: Tensor, numbers: Operands, many_SB: Tensor, longest: int) -> Text:
     """Return the text of a question whose answer is `many` digits of the sum, at most longest + 1, and the end mark."""
     position, last = torch.arange(longest + 2, device=many_SB.device), many_SB[..., None] - 1
-    at = (last - position).clamp(0, numbers.canvas).expand(*many_SB.shape, longest + 2)
-    digits = TOKEN["0"] + torch.gather(numbers.total, -1, at)
+    places = (last - position).clamp(0, numbers.canvas).expand(*many_SB.shape, longest + 2)
+    digits = TOKEN["0"] + torch.gather(numbers.total, -1, places)
     answer = torch.where(position <= last, digits, torch.where(position == last + 1, TOKEN[END], TOKEN[PAD]))
     return Text(
         question=question_SBQ,

@@ -113,12 +113,12 @@ def make_question(numbers: Operands, place_SBC: Tensor) -> Tensor:
     place: the number of cells, 2 canvas + 1, where there is no character, (S, B, 2 canvas + 1).
     """
     canvas = numbers.canvas
-    count, at = numbers.count[..., None], torch.arange(2 * canvas + 1, device=place_SBC.device)
+    count, column = numbers.count[..., None], torch.arange(2 * canvas + 1, device=place_SBC.device)
     first, second = (
-        torch.gather(digits, -1, (end - at).clamp(0, canvas - 1).expand_as(place_SBC))
+        torch.gather(digits, -1, (end - column).clamp(0, canvas - 1).expand_as(place_SBC))
         for digits, end in ((numbers.first, count - 1), (numbers.second, 2 * count))
     )
-    characters = torch.where(at == count, TOKEN["+"], TOKEN["0"] + torch.where(at < count, first, second))
+    characters = torch.where(column == count, TOKEN["+"], TOKEN["0"] + torch.where(column < count, first, second))
     blank = torch.full((*place_SBC.shape[:-1], 2 * canvas + 2), TOKEN["_"], device=place_SBC.device)
     cells = blank.scatter(-1, place_SBC, characters)[..., :-1]  # the last cell takes unused characters
     return torch.cat([cells, written("=", cells)], dim=-1)
@@ -132,22 +132,22 @@ def make_states(numbers: Operands, place_SBC: Tensor, initial_SBA: Tensor, longe
     question = make_question(numbers, place_SBC)
     shared = torch.cat([question, initial_SBA], dim=-1)
     total, count = longest + 1, numbers.count[..., None]
-    at = torch.arange(total, device=count.device)
-    over = at >= count  # the carry has become a digit: `[-1]_[place of +]_`
+    state = torch.arange(total, device=count.device)
+    over = state >= count  # the carry has become a digit: `[-1]_[place of +]_`
     first, second = (
         torch.where(over, TOKEN["_"], TOKEN["0"] + torch.nn.functional.pad(digits, (0, 1))[..., :total])[..., None]
         for digits in (numbers.first, numbers.second)
     )
-    places = (torch.gather(place_SBC, -1, (end - at).clamp(min=0)) for end in (count - 1, 2 * count))
+    places = (torch.gather(place_SBC, -1, (end - state).clamp(min=0)) for end in (count - 1, 2 * count))
     place_a, place_b = (TOKEN["0"] + torch.stack([position // 10, position % 10], dim=-1) for position in places)
     place_a = torch.where(over[..., None], written("-1", place_a), place_a)
     carry = TOKEN["0"] + numbers.carry[..., :total, None]
     opening, closing, c, r = (written(mark, first) for mark in "[]cr")
     window = windows(numbers.total, initial_SBA, total)
-    last = at == count + numbers.longer[..., None] - 1
+    last = state == count + numbers.longer[..., None] - 1
     mark = torch.where(last, TOKEN[END], TOKEN[MARK])[..., None]
     parts = (opening, place_a, closing, first, opening, place_b, closing, second, c, carry, r, window, mark)
-    states, here = torch.cat(parts, dim=-1), at < count + numbers.longer[..., None]
+    states, here = torch.cat(parts, dim=-1), state < count + numbers.longer[..., None]
     width = states.shape[-1]
     fields = (*_PARTS, *[_WINDOW] * (width - len(_PARTS) - 1), _FORM)
     return Text(

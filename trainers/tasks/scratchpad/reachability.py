@@ -76,10 +76,10 @@ class Reachability(GraphTask):
             yield self._problem("other_cycles", message, "one number for each probe, and distinct probes")
             return
         for distance, count in zip(self.probes, self.other_cycles, strict=True):
-            others = self.nodes - 2 * distance
-            if others != 0 if count == 0 else others < 2 * count or others % count:
+            nodes = self.nodes - 2 * distance
+            if nodes != 0 if count == 0 else nodes < 2 * count or nodes % count:
                 message = (
-                    f"{count} equal cycles cannot have the {max(others, 0)} nodes that are left at distance {distance}"
+                    f"{count} equal cycles cannot have the {max(nodes, 0)} nodes that are left at distance {distance}"
                 )
                 allowed = "divisors of the number of nodes left, with cycles of 2 nodes or more"
                 yield self._problem("other_cycles", message, allowed)
@@ -116,8 +116,8 @@ class Reachability(GraphTask):
     def cycles_of(self, distance: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the sizes of the cycles of a probe, for labels 0 and 1; the first cycle has the first node."""
         count = self.other_cycles[self.probes.index(distance)]
-        others = ((self.nodes - 2 * distance) // count,) * count if count else ()
-        return (distance, distance, *others), (2 * distance, *others)
+        lengths = ((self.nodes - 2 * distance) // count,) * count if count else ()
+        return (distance, distance, *lengths), (2 * distance, *lengths)
 
     def question_width(self, length: int) -> int:
         """Return the number of tokens of a question."""

@@ -112,12 +112,12 @@ def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
     width = states.shape[-1]
     tail = torch.cat([carry, window, written(END, carry)], dim=-1).roll(1, dims=-2)  # of the previous state
     tail = torch.nn.functional.pad(tail, (0, width - tail.shape[-1]), value=TOKEN[PAD])
-    at = torch.arange(total, device=count.device)
-    length = torch.where(at <= count, width, torch.where(at == count + 1, canvas + 3, 0))
-    texts = torch.where((at <= count)[..., None], states, tail)
+    state = torch.arange(total, device=count.device)
+    length = torch.where(state <= count, width, torch.where(state == count + 1, canvas + 3, 0))
+    texts = torch.where((state <= count)[..., None], states, tail)
     inside = torch.arange(width, device=count.device) < length[..., None]
     initially, later, end = (constant(fields, count.device) for fields in _fields(canvas))
-    field = torch.where((at == 0)[:, None], initially, torch.where((at == count + 1)[..., None], end, later))
+    field = torch.where((state == 0)[:, None], initially, torch.where((state == count + 1)[..., None], end, later))
     empty = filler_SBF[..., :0]
     return Text(
         question=empty,
@@ -132,12 +132,14 @@ def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
 def _padded(numbers: Operands, filler_SBF: Tensor) -> tuple[Tensor, Tensor]:
     """Return filler, `$` and the digits of each number, tokens (S, B, D + 1)."""
     canvas, count = numbers.canvas, numbers.count[..., None]
-    left = torch.arange(canvas, -1, -1, device=count.device)  # digits on the right of each place
+    remaining = torch.arange(canvas, -1, -1, device=count.device)  # digits on the right of each place
     padded = []
     for number, digits in enumerate((numbers.first, numbers.second)):
         text = torch.nn.functional.pad(filler_SBF[..., number * canvas : (number + 1) * canvas], (0, 1))
-        text = torch.where(left == count, TOKEN[STOP], text)
-        padded.append(torch.where(left < count, TOKEN["0"] + torch.nn.functional.pad(digits, (0, 1)).flip(-1), text))
+        text = torch.where(remaining == count, TOKEN[STOP], text)
+        padded.append(
+            torch.where(remaining < count, TOKEN["0"] + torch.nn.functional.pad(digits, (0, 1)).flip(-1), text)
+        )
     return padded[0], padded[1]
 
 

@@ -83,8 +83,8 @@ class Sums(ScratchpadTask):
             message, allowed = f"{self.train_digits} digits do not fit", f"<= canvas ({self.canvas})"
             yield self._problem("train_digits", message, allowed)
         elif list(self.test_digits) != sorted({*self.test_digits} & {*range(self.train_digits + 1, self.canvas + 1)}):
-            given = list(self.test_digits)
-            message = f"{given} are not ascending lengths beyond the trained ones that fit"
+            lengths = list(self.test_digits)
+            message = f"{lengths} are not ascending lengths beyond the trained ones that fit"
             allowed = f"from {self.train_digits + 1} to canvas ({self.canvas}), the smallest first"
             yield self._problem("test_digits", message, allowed)
         if self.greedy_states and not self.temperature:
