@@ -25,7 +25,7 @@ _Answer = TypeVar("_Answer")
 _log = logging.getLogger(__name__)
 
 
-class Store:
+class ObjectStore:
     """The objects below an address, by their names relative to it. All methods raise StorageError, StorageRefused.
 
     A request that ends in StorageError, such as an error of the server, is repeated for `patience` seconds.
@@ -37,7 +37,7 @@ class Store:
         self._files, self._root = self._ask(_file_system, address, options)
 
     @classmethod
-    def for_copy(cls, folder: Path) -> "Store":
+    def for_copy(cls, folder: Path) -> "ObjectStore":
         """Return the objects of which a folder is the local copy."""
         address = address_of(folder)
         assert address is not None
@@ -158,7 +158,7 @@ class Store:
 def fetch_missing(folder: Path) -> None:
     """Download the files that a folder lacks; does nothing for a folder without an address."""
     if address_of(folder) is not None:
-        store = Store.for_copy(folder)
+        store = ObjectStore.for_copy(folder)
         store.fetch(folder, [name for name in store.sizes() if not (folder / name).exists()])
 
 
@@ -166,7 +166,7 @@ def fetch_file(path: Path) -> None:
     """Download a missing file if its address has it; otherwise reading the file will report that it is missing."""
     if not path.exists() and address_of(path) is not None:
         with suppress(StorageRefused):
-            Store.for_copy(path.parent).fetch(path.parent, [path.name])
+            ObjectStore.for_copy(path.parent).fetch(path.parent, [path.name])
 
 
 def _at_once(request: Callable[[str], _Answer], names: Iterable[str]) -> list[_Answer]:

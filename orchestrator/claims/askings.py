@@ -65,7 +65,7 @@ def _trained_values(judgement: Judgement) -> list[dict[str, Any]]:
 
 
 def find_poolable(askings: Sequence[Judgement]) -> list[Judgement]:
-    """Return the askings that ask the same as the last one of other seeds, in order, the last one included.
+    """Return the last asking and earlier ones that differ from it in their seeds alone, in order.
 
     Trends and comparisons of configurations, whose values are not seeds, are not pooled.
     """

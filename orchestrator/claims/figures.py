@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from orchestrator.claims.judgement import Judgement
-from orchestrator.claims.members import Members
+from orchestrator.claims.members import SweepCurves
 from orchestrator.claims.values import UNIT, ArmValues, by_seed, count_as_worst, divide, pair, subtract
 from orchestrator.claims.words import axis_words
 from orchestrator.figures.bands import consecutive_runs
@@ -71,7 +71,7 @@ def write_small_png(figure: Figure, path: Path) -> None:
         small.save(path, optimize=True)
 
 
-def _draw_lengths(axes: Axes, claim: Claim, members: Members, arms: list[ArmValues]) -> int:
+def _draw_lengths(axes: Axes, claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> int:
     """Draw the paired values against length, with trained lengths shaded; return the number of seeds."""
     tables = [_read_lengths(claim, members, arm) for arm in arms]
     curves = tables[0]
@@ -104,15 +104,15 @@ def _draw_lengths(axes: Axes, claim: Claim, members: Members, arms: list[ArmValu
     return len(seeds)
 
 
-def _read_lengths(claim: Claim, members: Members, arm: ArmValues) -> pd.DataFrame:
+def _read_lengths(claim: Claim, members: SweepCurves, arm: ArmValues) -> pd.DataFrame:
     """Return the metric of an arm at every measured length; rows as in `ArmValues.lengths`."""
     metrics = claim.arms[arm.name].metric or claim.metric
     lengths = members.resolve_lengths("all", metrics, arm.config_ids)
     rows = members.table(metrics, arm.average, claim.evaluation)[lengths]
     rows = rows[rows.index.get_level_values("config_id").isin(arm.config_ids)]
     names, seeds = (rows.index.get_level_values(level) for level in ("config_id", "seed"))
-    rests = [arm.rests[str(name)] for name in names]
-    return rows.set_axis(pd.MultiIndex.from_arrays([rests, seeds], names=UNIT))
+    contexts = [arm.contexts[str(name)] for name in names]
+    return rows.set_axis(pd.MultiIndex.from_arrays([contexts, seeds], names=UNIT))
 
 
 def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.claims.members import Members
+from orchestrator.claims.members import SweepCurves
 from orchestrator.claims.questions import Answer
 from orchestrator.claims.values import ArmValues
 from search_spaces.grammar.claims import Claim
@@ -33,7 +33,7 @@ class Judgement:
     claim: Claim
     verdict: str
     reason: str = ""
-    members: Members | None = None
+    members: SweepCurves | None = None
     arms: Mapping[str, ArmValues] | None = None
     answer: Answer | None = None
     learned_only: Answer | None = None

@@ -27,8 +27,8 @@ from search_spaces import ABSENT, nearest_name
 from search_spaces.grammar.problems import dotted_keys, lookup
 
 
-class Members:
-    """A sweep: its members' curves by metric, weight average, length and evaluation.
+class SweepCurves:
+    """The curves of a sweep's members by metric, weight average, length and evaluation.
 
     `curves` and `registered`, if they are given, are not read from the sweep's folder. Raises DamagedCurves as
     `read_curves` does.

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from orchestrator.claims.members import Members
+from orchestrator.claims.members import SweepCurves
 from orchestrator.errors import DamagedCurves, LengthwiseError, refuse_unwritable
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
@@ -31,7 +31,7 @@ def packed_path(file: ClaimsFile, sweep: str) -> Path:
     return file.path.parent / "results" / f"{sweep}.tar.xz"
 
 
-def pack_sweep(members: Members, claims: Iterable[Claim], path: Path) -> int:
+def pack_sweep(members: SweepCurves, claims: Iterable[Claim], path: Path) -> int:
     """Write the ledger of a finished sweep and the curves that these claims read; return the size in bytes.
 
     The same sweep gives the same bytes. Raises UserError when the file cannot be written.
@@ -55,7 +55,7 @@ def pack_sweep(members: Members, claims: Iterable[Claim], path: Path) -> int:
     return path.stat().st_size
 
 
-def read_packed(path: Path) -> Members:
+def read_packed(path: Path) -> SweepCurves:
     """Return the members of a packed sweep. Raises DamagedCurves when the file is damaged or no packed sweep."""
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -70,10 +70,10 @@ def read_packed(path: Path) -> Members:
         except (OSError, lzma.LZMAError, tarfile.TarError, EOFError, ValueError, KeyError, LengthwiseError) as error:
             raise DamagedCurves(f"{path}: holds no packed sweep: {str(error).splitlines()[0]}") from error
     state.folder = path
-    return Members(path, state, curves, registered)
+    return SweepCurves(path, state, curves, registered)
 
 
-def _is_read(members: Members, claims: list[Claim]) -> "pd.Series[bool]":
+def _is_read(members: SweepCurves, claims: list[Claim]) -> "pd.Series[bool]":
     """Return which rows of the curves the claims read; the best evaluation stays the best of those that are left."""
     judged, curves = members.objective, members.curves
     metrics, averages = {judged.metric}, {judged.average}

@@ -12,7 +12,7 @@ import numpy as np
 from orchestrator.claims.askings import changed_keys, group_askings
 from orchestrator.claims.figures import draw_claim, is_drawable, write_small_png
 from orchestrator.claims.judgement import HELD, NOT_TESTED, Judgement
-from orchestrator.claims.members import Members
+from orchestrator.claims.members import SweepCurves
 from orchestrator.claims.registration import changes_since, describe_registration
 from orchestrator.claims.values import ArmValues, by_seed
 from orchestrator.claims.verdicts import count_verdicts
@@ -165,7 +165,7 @@ def find_pictures(file: ClaimsFile) -> list[str]:
         if not (file.path.parent / picture).is_file():
             raise UserError(f"{file.path}: closing: the picture {picture} does not exist")
         if (name := Path(picture).name) in figures:
-            raise UserError(f"{file.path}: closing: the picture {picture} has the name of another figure of the page")
+            raise UserError(f"{file.path}: closing: the picture {picture} has the name of another figure; rename it")
         figures.add(name)
     return pictures
 
@@ -237,7 +237,7 @@ def details(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
     return "## Details\n\n" + fold("How a verdict comes about, every question, its registration and its arms", text)
 
 
-def describe_sweep(name: str, members: Members | None, file: ClaimsFile) -> str:
+def describe_sweep(name: str, members: SweepCurves | None, file: ClaimsFile) -> str:
     """Return the size and cost of a sweep, and how it differs from its file today, as a paragraph."""
     if members is None:
         return f"**`{name}`** is not run yet or not finished."
@@ -285,7 +285,7 @@ def _picture_words(claim: Claim) -> str:
     return f"{claim.id}: {axis_words(claim, claim.compare)}, {joined}"
 
 
-def _stopped_words(members: Members) -> str:
+def _stopped_words(members: SweepCurves) -> str:
     """Return how many members stopped before their last step, and when; empty if none did."""
     stopped = [
         100 * member.stopped_at / members.steps[name]
@@ -371,7 +371,7 @@ def arm_rows(judgement: Judgement) -> list[tuple[str, ...]]:
     return rows
 
 
-def _configuration_words(claim: Claim, members: Members, arm: ArmValues) -> str:
+def _configuration_words(claim: Claim, members: SweepCurves, arm: ArmValues) -> str:
     """Return the values that choose an arm and the other searched values of a single or chosen configuration."""
     where = claim.arms[arm.name].where
     words = [f"{key}: {_value_words(value)}" for key, value in where.items()]

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from orchestrator.claims.members import Members
+from orchestrator.claims.members import SweepCurves
 from orchestrator.claims.values import (
     ArmValues,
     Values,
@@ -57,7 +57,7 @@ class Answer:
     ask_more: "Callable[[int], Answer] | None" = field(default=None, compare=False)
 
 
-def ask(claim: Claim, members: Members, arms: list[ArmValues], *, learned_only: bool) -> Answer:
+def ask(claim: Claim, members: SweepCurves, arms: list[ArmValues], *, learned_only: bool) -> Answer:
     """Return the answer to a claim's question over all seeds, or over those that learned in all arms.
 
     Of all seeds, failed and unlearned ones count as the worst of all (`count_as_worst`), and have not succeeded; for a
@@ -94,7 +94,7 @@ def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
     ]
 
 
-def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
+def _difference(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the first arm minus the second, seed by seed: the median over seeds, and the sign test.
 
     The claim may ask for the mean over seeds and Student's test, or for the median over configurations. An interval
@@ -123,10 +123,10 @@ def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer
             "sampler that learns are not independent"
         )
     units = by_configuration(differences)
-    return replace(_answer(ask_seeds, units), unit=design.unit, ran=len(arms[0].rests))
+    return replace(_answer(ask_seeds, units), unit=design.unit, ran=len(arms[0].contexts))
 
 
-def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
+def _equivalence(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer whether two arms, or one arm and `around`, differ by no more than the allowed range.
 
     An interval outside of the range has the p-value of the sign test against the nearer end of the range.
@@ -140,7 +140,7 @@ def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answe
     least, most = middle - half, middle + half
 
     def ask_seeds(seeds: Values) -> Answer:
-        seeds = _exact(seeds, least, most)
+        seeds = _snap_to_bounds(seeds, least, most)
         answer = median_answer(seeds, null=middle)
         if answer.high < least or answer.low > most:
             return replace(answer, p=_sign_p(seeds, least if answer.high < least else most))
@@ -169,12 +169,12 @@ def _equivalence_p(seeds: Values, least: float, most: float, share: float) -> fl
     return max(float(stats.binomtest(int(count), len(seeds), 0.5, "greater").pvalue) for count in inside)
 
 
-def _bound(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
+def _bound(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the median over seeds against a bound."""
     return _answer_rows(lambda seeds: median_answer(seeds, null=claim.bound or 0.0), arms[0].values)
 
 
-def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
+def _ratio(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by one arm over the other, seed by seed.
 
     The steps to a threshold lie between two evaluations, and a seed that never reached it needs more steps than were
@@ -198,16 +198,16 @@ def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
 
 
 def _step_bounds(
-    steps: "pd.Series[float]", arm: ArmValues, members: Members
+    steps: "pd.Series[float]", arm: ArmValues, members: SweepCurves
 ) -> tuple["pd.Series[float]", "pd.Series[float]"]:
     """Return the fewest and the most steps that each seed of an arm may have needed."""
-    every = {rest: members.steps_between_evaluations(name) for name, rest in arm.rests.items()}
-    trained = {rest: members.steps[name] for name, rest in arm.rests.items()}
-    rests = steps.index.get_level_values("rest")
-    return (steps - rests.map(every)).where(np.isfinite(steps), rests.map(trained)), steps
+    every = {context: members.steps_between_evaluations(name) for name, context in arm.contexts.items()}
+    trained = {context: members.steps[name] for name, context in arm.contexts.items()}
+    contexts = steps.index.get_level_values("context")
+    return (steps - contexts.map(every)).where(np.isfinite(steps), contexts.map(trained)), steps
 
 
-def _share(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
+def _share(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the share of seeds that succeed, with its exact interval (Clopper and Pearson, 1934)."""
     successful, null = _succeeded(claim, arms[0]), _null(claim)
 
@@ -220,13 +220,13 @@ def _share(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     return _answer(ask_seeds, successful.to_numpy()) if len(successful) else Answer(null=null)
 
 
-def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
+def _fisher(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the difference of two shares of seeds: Fisher's exact test, Newcombe's interval (1998, method 10)."""
     successes = [_succeeded(claim, arm).to_numpy() for arm in arms]
 
     def ask_seeds(*successful: NDArray[np.bool_]) -> Answer:
         (a, n), (b, m) = ((int(arm.sum()), len(arm)) for arm in successful)
-        p = stats.fisher_exact([[a, n - a], [b, m - b]]).pvalue
+        p = stats.fisher_snap_to_bounds([[a, n - a], [b, m - b]]).pvalue
         (low_1, high_1), (low_2, high_2) = (
             stats.binomtest(k, total).proportion_ci(0.95, method="wilson") for k, total in ((a, n), (b, m))
         )
@@ -239,7 +239,7 @@ def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     return _answer(ask_seeds, *successes) if all(map(len, successes)) else Answer()
 
 
-def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
+def _trend(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the rank correlation of a searched key with the median over seeds of each configuration.
 
     What is independent follows from the design of the search, as in reports: `n` counts its units. With `hold_others`
@@ -251,15 +251,15 @@ def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     drawn = {name: dict(members.state.configurations[name].values) for name in arm.config_ids}
     if not any(key in values for values in drawn.values()):
         raise UserError(f"sweep {members.name}: {key} was not searched")
-    design, by_rest = read_design(members.state), dict(list(arm.values.groupby(level="rest")))
+    design, by_context = read_design(members.state), dict(list(arm.values.groupby(level="context")))
     seeds: dict[str, dict[int, float]] = {
-        name: {int(str(seed)): float(value) for seed, value in by_rest[rest].droplevel("rest").items()}
-        for name, rest in arm.rests.items()
-        if rest in by_rest
+        name: {int(str(seed)): float(value) for seed, value in by_context[context].droplevel("context").items()}
+        for name, context in arm.contexts.items()
+        if context in by_context
     }
     rule = claim.arms[arm.name]
     metrics = () if rule.minus or rule.over else rule.metric or claim.metric
-    by_name = {name: members.median_over_seeds(seeds.get(name, {}).values(), metrics) for name in arm.rests}
+    by_name = {name: members.median_over_seeds(seeds.get(name, {}).values(), metrics) for name in arm.contexts}
 
     # The effect with other keys held fixed, or the correlation of this key alone.
     if claim.hold_others:
@@ -307,7 +307,7 @@ def _succeeded(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
 
 def median_answer(seeds: Values, null: float) -> Answer:
     """Return the median over seeds, its interval, and the sign test against `null`, ties left out."""
-    seeds = _exact(seeds, null)
+    seeds = _snap_to_bounds(seeds, null)
     middle = median(seeds, "seeds")
     return Answer(effect=middle.value, low=middle.low, high=middle.high, p=_sign_p(seeds, null), null=null, n=middle.n)
 
@@ -324,8 +324,8 @@ def mean_answer(seeds: Values) -> Answer:
     )
 
 
-def _exact(seeds: Values, *bounds: float) -> Values:
-    """Return the values, those that differ from a bound only by the rounding of float32 as this bound."""
+def _snap_to_bounds(seeds: Values, *bounds: float) -> Values:
+    """Replace values that equal a bound up to the rounding of float32 by the bound."""
     for bound in bounds:
         seeds = np.where(np.abs(seeds - bound) <= ROUNDING * abs(bound), bound, seeds)
     return seeds
@@ -358,14 +358,17 @@ def _cover(least: Answer, most: Answer) -> Answer:
 
 
 def _repeat_values(seeds: NDArray[Any], n: int) -> NDArray[Any]:
-    """Return max(n, len(seeds)) values in the proportions of the given ones; between two of these the outer one."""
+    """Repeat the sorted values to max(n, len(seeds)) of them in equal proportions.
+
+    At a border between two values the one farther from the median is taken.
+    """
     count = max(n, len(seeds))
     places = (np.arange(count) + 0.5) * len(seeds) / count
     outer = np.where(places < len(seeds) / 2, np.ceil(places) - 1, np.floor(places))
     return np.sort(seeds)[outer.astype(int)]
 
 
-_QUESTIONS: dict[str, Callable[[Claim, Members, list[ArmValues]], Answer]] = {
+_QUESTIONS: dict[str, Callable[[Claim, SweepCurves, list[ArmValues]], Answer]] = {
     "difference": _difference,
     "equivalence": _equivalence,
     "bound": _bound,

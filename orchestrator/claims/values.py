@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from orchestrator.claims.members import Members
+from orchestrator.claims.members import SweepCurves
 from orchestrator.errors import UserError
 from orchestrator.results.scoring.objective import meets
 from search_spaces import ABSENT
@@ -18,22 +18,22 @@ from search_spaces.grammar.claims import Claim, Lengths, Names, Threshold
 
 Values = NDArray[np.float64]
 Rows = TypeVar("Rows", pd.Series, pd.DataFrame)
-UNIT = ["rest", "seed"]
+UNIT = ["context", "seed"]
 """The index levels of an arm's rows, equal in paired rows: other searched values, possibly empty, and seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArmValues:
-    """One arm: `lengths` is (rest, seed) by length, `values` one number per row, `learned` whether the seed learned.
+    """One arm: `lengths` is (context, seed) by length, `values` one number per row, `learned` whether the seed learned.
 
-    `rests` has the other searched values by config_id; rows of two arms with the same rest and seed are pairs.
+    `contexts` has the other searched values by config_id; rows of two arms with the same context and seed are pairs.
     `direction` is the better one of the values: minimize or maximize; none if there is none, as for those that were
     computed from another arm. `floor` and `ceiling`: whether a row is, at any length, within the claim's bound of no
     effect of 0 or of 1, the ends of its metric; never for a metric with values outside of them.
     """
 
     name: str
-    rests: Mapping[str, str]
+    contexts: Mapping[str, str]
     average: str
     lengths: pd.DataFrame
     values: "pd.Series[float]"
@@ -45,7 +45,7 @@ class ArmValues:
     @property
     def config_ids(self) -> tuple[str, ...]:
         """The configurations."""
-        return tuple(self.rests)
+        return tuple(self.contexts)
 
     @property
     def seeds(self) -> int:
@@ -58,7 +58,7 @@ class ArmValues:
         return int(self.learned.groupby(level="seed").all().sum())
 
 
-def read_arms(claim: Claim, members: Members) -> dict[str, ArmValues]:
+def read_arms(claim: Claim, members: SweepCurves) -> dict[str, ArmValues]:
     """Return the compared arms of a claim, by name.
 
     Raises UserError for a value, metric, average or length that the sweep does not have.
@@ -67,7 +67,7 @@ def read_arms(claim: Claim, members: Members) -> dict[str, ArmValues]:
     return {name: _read_arm(claim, name, members, keys) for name in claim.compare}
 
 
-def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmValues:
+def _read_arm(claim: Claim, name: str, members: SweepCurves, keys: set[str]) -> ArmValues:
     # The configurations of the arm, and the values of other searched keys by which two arms are paired.
     arm = claim.arms[name]
     config_ids = members.find_configurations(arm.where)
@@ -75,8 +75,8 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
     average = averages[0] if len(averages) == 1 else members.best_average(averages, config_ids)
     if arm.configurations == "best":
         config_ids = [members.best_configuration(config_ids, average)]
-    rests = {c: "" if arm.configurations == "best" else _rest(members, c, keys) for c in config_ids}
-    if len(set(rests.values())) < len(rests):
+    contexts = {c: "" if arm.configurations == "best" else _context(members, c, keys) for c in config_ids}
+    if len(set(contexts.values())) < len(contexts):
         raise UserError(
             f"sweep {members.name}: configurations of {name} differ only in the arms' own keys; "
             "name one value of each key in `where`"
@@ -84,13 +84,13 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
 
     # Values of every unit at every length, and which of them learned the task or are at an end of the metric.
     metrics, lengths = arm.metric or claim.metric, claim.lengths if arm.lengths is None else arm.lengths
-    table = _by_unit(_read_members(members, config_ids, metrics, average, lengths, claim.evaluation), rests)
+    table = _by_unit(_read_members(members, config_ids, metrics, average, lengths, claim.evaluation), contexts)
     learned = pd.Series(True, index=table.index)
     floor, ceiling = _at_ends(table, claim, members.table(metrics, average, claim.evaluation))
     if claim.learned is not None:
         rule = claim.learned
         selection = (rule.metric, rule.average or average, rule.lengths, claim.evaluation)
-        learned = passes(rule, _reduce(_by_unit(_read_members(members, config_ids, *selection), rests), rule.reduce))
+        learned = passes(rule, _reduce(_by_unit(_read_members(members, config_ids, *selection), contexts), rule.reduce))
 
     # Relative to another arm: minus it at every length, or over it after the lengths are reduced to a value.
     if arm.minus is not None:
@@ -109,7 +109,7 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
     direction = "none" if arm.minus or arm.over else members.direction(metrics)
     return ArmValues(
         name=name,
-        rests=rests,
+        contexts=contexts,
         average=average,
         lengths=table,
         values=values,
@@ -168,14 +168,14 @@ def _both(first: "pd.Series[bool]", second: "pd.Series[bool]", how: str) -> "pd.
 
 def _align(other: ArmValues, rows: Rows, index: "pd.Index[Any]", fill: Any = math.nan) -> Rows:
     """Return rows of another arm for those of this one, by seed if the other arm is a single configuration."""
-    if len(other.rests) > 1:
+    if len(other.contexts) > 1:
         return rows.reindex(index, fill_value=fill)
-    aligned = rows.droplevel("rest").reindex(index.get_level_values("seed"), fill_value=fill)
+    aligned = rows.droplevel("context").reindex(index.get_level_values("seed"), fill_value=fill)
     return aligned.set_axis(index)
 
 
 def _read_members(
-    members: Members, config_ids: list[str], metrics: Names, average: str, lengths: Lengths, evaluation: str
+    members: SweepCurves, config_ids: list[str], metrics: Names, average: str, lengths: Lengths, evaluation: str
 ) -> pd.DataFrame:
     """Return the members of these configurations by length."""
     table = members.table(metrics, average, evaluation)
@@ -197,23 +197,23 @@ def _reduce(table: pd.DataFrame, how: str) -> "pd.Series[float]":
     return reduced.where(~table.isna().any(axis=1), np.nan)
 
 
-def _by_unit(table: pd.DataFrame, rests: Mapping[str, str]) -> pd.DataFrame:
-    """Return the rows of the seeds that all of these configurations have, indexed by rest and seed.
+def _by_unit(table: pd.DataFrame, contexts: Mapping[str, str]) -> pd.DataFrame:
+    """Return the rows of the seeds that all of these configurations have, indexed by context and seed.
 
     A configuration may have more seeds than others after an extension or a confirmation; the extra ones are left out.
     """
     names, seeds = (table.index.get_level_values(level) for level in ("config_id", "seed"))
     rows = table.copy()
-    rows.index = pd.MultiIndex.from_arrays([[rests[str(name)] for name in names], seeds], names=UNIT)
+    rows.index = pd.MultiIndex.from_arrays([[contexts[str(name)] for name in names], seeds], names=UNIT)
     counts = rows.groupby(level="seed")[rows.columns[0]].transform("size")
-    return rows[counts == len(rests)]
+    return rows[counts == len(contexts)]
 
 
-def _rest(members: Members, config_id: str, keys: set[str]) -> str:
+def _context(members: SweepCurves, config_id: str, keys: set[str]) -> str:
     """Return the searched values of a configuration that no arm names, as text."""
     values: Mapping[str, Any] = members.state.configurations[config_id].values
-    rest = {key: value for key, value in values.items() if key not in keys and value is not ABSENT}
-    return json.dumps(rest, sort_keys=True, default=str)
+    context = {key: value for key, value in values.items() if key not in keys and value is not ABSENT}
+    return json.dumps(context, sort_keys=True, default=str)
 
 
 def pair(claim: Claim, arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.Series[float]"]:
@@ -223,11 +223,11 @@ def pair(claim: Claim, arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.S
     """
     first, second = (arm.values for arm in arms)
     both = pd.concat([first, second], axis=1, join="inner", keys=["first", "second"])
-    rests = [set(arm.rests.values()) for arm in arms]
-    if rests[0] != rests[1]:
+    contexts = [set(arm.contexts.values()) for arm in arms]
+    if contexts[0] != contexts[1]:
         raise UserError(
             f"the configurations of {arms[0].name} and {arms[1].name} cannot be paired: their other "
-            f"searched values differ: {' and '.join(sorted(rests[0] ^ rests[1])[:2])}; name them in `where`"
+            f"searched values differ: {' and '.join(sorted(contexts[0] ^ contexts[1])[:2])}; name them in `where`"
         )
     return both["first"], both["second"]
 
@@ -246,7 +246,7 @@ def divide(first: "pd.Series[float]", second: "pd.Series[float]") -> "pd.Series[
 
 def by_configuration(rows: "pd.Series[float]") -> Values:
     """Return one value per configuration, the median over its seeds; a configuration with a failed member has none."""
-    groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="rest", sort=True)]
+    groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="context", sort=True)]
     return np.array([float(np.median(group)) for group in groups if not np.isnan(group).any()])
 
 

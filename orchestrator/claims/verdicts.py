@@ -17,7 +17,7 @@ from orchestrator.claims.judgement import (
     VERDICTS,
     Judgement,
 )
-from orchestrator.claims.members import Members
+from orchestrator.claims.members import SweepCurves
 from orchestrator.claims.packed import packed_path, read_packed
 from orchestrator.claims.questions import Answer, ask
 from orchestrator.claims.values import ArmValues, read_arms
@@ -30,7 +30,7 @@ from search_spaces import nearest_name
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
 
-def judge(file: ClaimsFile, members: Mapping[str, Members | str]) -> list[Judgement]:
+def judge(file: ClaimsFile, members: Mapping[str, SweepCurves | str]) -> list[Judgement]:
     """Return the verdict of every judged claim; `members` has each sweep by name, or why it cannot be used.
 
     Raises UserError for a claim that does not fit its sweep.
@@ -121,14 +121,14 @@ def _pool(askings: Sequence[Judgement]) -> list[Judgement]:
     return [*(judgement for judgement in askings if judgement is not last), judged]
 
 
-def _ask(claim: Claim, members: Members | str) -> Judgement:
+def _ask(claim: Claim, members: SweepCurves | str) -> Judgement:
     """Return the answer to a claim, or why there is none, before its control and Holm's correction."""
     if isinstance(members, str):
         return Judgement(claim=claim, verdict=NOT_TESTED, reason=members)
     return _answer(claim, members, read_arms(claim, members))
 
 
-def _answer(claim: Claim, members: Members, arms: Mapping[str, ArmValues]) -> Judgement:
+def _answer(claim: Claim, members: SweepCurves, arms: Mapping[str, ArmValues]) -> Judgement:
     compared = [arms[name] for name in claim.compare]
     answer = ask(claim, members, compared, learned_only=False)
     learned_answer = ask(claim, members, compared, learned_only=True) if claim.learned else None
@@ -151,7 +151,7 @@ def _answer(claim: Claim, members: Members, arms: Mapping[str, ArmValues]) -> Ju
     )
 
 
-def _other_estimand(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer | None:
+def _other_estimand(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer | None:
     """Return the mean over all seeds of a difference that its median decides, or the median if its mean does."""
     if claim.question != "difference" or claim.unit is not None:
         return None
@@ -204,12 +204,12 @@ def read_verdict(claim: Claim, answer: Answer) -> str:
     return HELD if smaller == (claim.expect == "smaller") else CONTRADICTED
 
 
-def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, Members | str]:
+def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, SweepCurves | str]:
     """Return the finished sweeps of a claims file, from the storage folder or packed beside the file.
 
     A text says why a sweep cannot be used.
     """
-    sweeps: dict[str, Members | str] = {}
+    sweeps: dict[str, SweepCurves | str] = {}
     for name in file.sweeps:
         folder, packed = storage / name, packed_path(file, name)
         if (folder / LEDGER_FILE).exists():
@@ -217,7 +217,7 @@ def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, Members | str]:
             if state.race is not None:
                 sweeps[name] = "the sweep was a race, in which results decided who got seeds"
             else:
-                sweeps[name] = Members(folder, state) if state.ended == "complete" else "the sweep is not finished"
+                sweeps[name] = SweepCurves(folder, state) if state.ended == "complete" else "the sweep is not finished"
         else:
             sweeps[name] = read_packed(packed) if packed.exists() else f"the sweep was not run{_meant(file, name)}"
     return sweeps

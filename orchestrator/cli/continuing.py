@@ -71,7 +71,9 @@ def extend(
     """
     if steps is not None:
         if seeds is not None or configurations is not None or accept_code_change:
-            raise UserError("--steps makes a new sweep; give --seeds, --configurations and --accept-code-change apart")
+            raise UserError(
+                "--steps makes a new sweep; --seeds, --configurations and --accept-code-change need another command"
+            )
         from orchestrator.sweep.more_steps import extend_steps, plan_more_steps
 
         plan = partial(

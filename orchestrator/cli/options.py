@@ -40,8 +40,8 @@ def _find_sweep(ctx: typer.Context, sweep: str) -> Path:
     storage, path = ctx.params.get("storage"), resolve_place(sweep)
     if storage and not is_name(sweep) and path.absolute().parent.resolve() != default_storage().resolve():
         raise UserError(
-            f"{sweep} says where the sweep is, and --storage {storage} another place; "
-            f"leave out --storage, or give the name of a sweep there, such as {path.resolve().name}"
+            f"{sweep} is not in --storage {storage}; leave out --storage, or give the name of a sweep there, such as "
+            f"{path.resolve().name}"
         )
     folder = find_sweep(sweep)
     if ctx.params.get("trust"):

@@ -193,8 +193,8 @@ def _refuse_conflicts(source: Source) -> None:
         for name in source.files.keys() & known.files.keys():
             if source.files[name] != known.files[name]:
                 raise OwnCodeError(
-                    f"{source.module}: {source.root / name} is not the {name} of {known.root} that this process has "
-                    f"imported with {known.module}; use another process for it"
+                    f"{source.module}: {source.root / name}: this process has imported another {name}, of "
+                    f"{known.root} (with {known.module}); use a new process"
                 )
     for top in sorted({name.partition("/")[0].removesuffix(".py") for name in source.files} - sys.stdlib_module_names):
         file = getattr(sys.modules.get(top), "__file__", None)

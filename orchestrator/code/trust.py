@@ -50,7 +50,7 @@ def refuse_untrusted(state: Begun, what_would_run: Sequence[str]) -> None:
     """Raise UntrustedCode if a sweep that is not trusted would run something: files or commands, one in a line."""
     if what_would_run and not is_trusted(state):
         raise UntrustedCode(
-            f"{state.folder} was not begun by you, and this would run code of it:\n  "
+            f"{state.folder} was not begun by you on this machine, and this would run its code:\n  "
             + "\n  ".join(what_would_run)
             + "\nif you trust it, add --trust (in Python: open_sweep(DIR, trust=True)); this is remembered"
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.importing.members import Group, Members
+from orchestrator.importing.members import Group, ImportedMembers
 from orchestrator.importing.table import Results
 from orchestrator.record.kept.curves import write_rows
 from orchestrator.record.ledger.ledger import Ledger
@@ -31,7 +31,7 @@ class ImportedSweep:
     def __init__(
         self,
         results: Results,
-        members: Members,
+        members: ImportedMembers,
         configurations: Sequence[Mapping[str, Any]],
         objective: Objective,
     ) -> None:

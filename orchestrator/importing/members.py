@@ -45,7 +45,7 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Members:
+class ImportedMembers:
     """The packs of a table. `curves`, `last_steps`: of each configuration. `notes`: omissions, in words."""
 
     groups: tuple[Group, ...]
@@ -55,7 +55,7 @@ class Members:
     notes: tuple[str, ...]
 
 
-def group_members(results: Results, metric: str, average: str, missing: Missing | None) -> Members:
+def group_members(results: Results, metric: str, average: str, missing: Missing | None) -> ImportedMembers:
     """Return the members of a table, grouped to packs.
 
     missing: whether members without a value at the last step count as failed seeds, or are left out. Raises UserError
@@ -98,7 +98,7 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
             groups.append(
                 Group(members=members, curves=curves[kind], steps=steps, is_complete=is_complete, rows=pack_rows)
             )
-    return Members(
+    return ImportedMembers(
         groups=tuple(groups),
         curves=tuple(curves[kind] for kind in kinds),
         last_steps=tuple(last.tolist()),
@@ -123,8 +123,9 @@ def _last_steps(results: Results, metric: str, average: str) -> Codes:
 
 
 def _measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, list[Curves], Codes, list[str]]:
-    """Return the rows up to the last step of what is measured there; the different curves, and which of them each
-    configuration measures; and notes.
+    """Return the measured rows, the distinct curves, the curve index of each configuration, and notes.
+
+    Measured are the rows, up to a configuration's last step, of cells (average, metric, length) with a value there.
     """
     rows = results.rows
     lengths, length = np.unique(rows["length"].to_numpy(), return_inverse=True)

@@ -18,7 +18,7 @@ from orchestrator.code.provenance import provenance
 from orchestrator.ending.ending import Outcome, record_end
 from orchestrator.errors import UserError
 from orchestrator.importing.folder import ImportedSweep
-from orchestrator.importing.members import Members, Missing, group_members
+from orchestrator.importing.members import ImportedMembers, Missing, group_members
 from orchestrator.importing.sources import KINDS, Naming, read_source
 from orchestrator.importing.table import Results, Rows, check_rows, read_table
 from orchestrator.interface.measured import measured_fields
@@ -167,20 +167,22 @@ def _judged_average(results: Results, judging: Judging) -> str:
     return judging.average or results.averages[0]
 
 
-def _judged_lengths(results: Results, members: Members, metric: str, judging: Judging) -> tuple[int, ...]:
+def _judged_lengths(results: Results, members: ImportedMembers, metric: str, judging: Judging) -> tuple[int, ...]:
     """Return the lengths of the objective. Raises UserError for one that a configuration does not have."""
     index = results.metrics.index(metric)
     for configuration, curves in enumerate(members.curves):
         known = curves.lengths[index]
         if judging.lengths is None and len(known) > 1:
-            raise UserError(f"{results.source}: {metric} has lengths {spans(known)}; select by some of them: --lengths")
+            raise UserError(
+                f"{results.source}: {metric} has lengths {spans(known)}; choose those of the selection: --lengths"
+            )
         if lacking := sorted(set(judging.lengths or ()) - set(known)):
             which = f"{results.describe(configuration)} has no {metric} at length {lacking[0]}"
             raise UserError(f"--lengths: {results.source}: {which}; allowed: some of {spans(known)}")
     return judging.lengths or members.curves[0].lengths[index]
 
 
-def _common_seeds(members: Members) -> list[int]:
+def _common_seeds(members: ImportedMembers) -> list[int]:
     """Return the seeds that every configuration has; a ledger takes further ones as they are."""
     count = len(members.curves)
     of_seed = dict.fromkeys(members.seeds, 0)
@@ -191,7 +193,7 @@ def _common_seeds(members: Members) -> list[int]:
 
 
 def _specification(
-    results: Results, members: Members, judging: Judging, objective: Mapping[str, Any], names: Mapping[str, str]
+    results: Results, members: ImportedMembers, judging: Judging, objective: Mapping[str, Any], names: Mapping[str, str]
 ) -> SweepSpec:
     """Return the specification of a sweep that lists the configurations. Raises SweepFileError for a wrong name."""
     findings = Findings("lengthwise import")
@@ -211,7 +213,7 @@ def _specification(
     return spec
 
 
-def _varying_steps(members: Members) -> tuple[int, ...] | None:
+def _varying_steps(members: ImportedMembers) -> tuple[int, ...] | None:
     """Return the last step of each configuration, None if all have the same."""
     return members.last_steps if len(set(members.last_steps)) > 1 else None
 
@@ -222,7 +224,7 @@ def _values(results: Results, number: int, steps: tuple[int, ...] | None) -> dic
     return values | ({"training.steps": steps[number]} if steps else {})
 
 
-def _sections(results: Results, members: Members, judging: Judging, number: int | None) -> dict[str, Any]:
+def _sections(results: Results, members: ImportedMembers, judging: Judging, number: int | None) -> dict[str, Any]:
     """Return the open sections of a configuration, or those that all share."""
     configuration = results.configurations[number] if number is not None else {}
     curves = members.curves[number or 0]
@@ -255,7 +257,7 @@ def _sections(results: Results, members: Members, judging: Judging, number: int 
     }
 
 
-def _configurations(results: Results, members: Members, judging: Judging) -> list[dict[str, Any]]:
+def _configurations(results: Results, members: ImportedMembers, judging: Judging) -> list[dict[str, Any]]:
     """Return the fields of the record of each configuration."""
     fields, known, steps = list[dict[str, Any]](), set[str](), _varying_steps(members)
     for number in range(len(members.curves)):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator.errors import StorageError, StorageRefused, SweepLocked, TakenLedger
 from orchestrator.record.ledger.lock import HEARTBEAT_SECONDS, Owner, parse_owner
-from orchestrator.storage import Store
+from orchestrator.storage import ObjectStore
 
 SILENCE = 6 * HEARTBEAT_SECONDS
 DRIVERS = "drivers"
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 class DriverLock:
     """The lock of one sweep at its address, from `acquire` to `release`; whoever has it calls `beat` now and then."""
 
-    def __init__(self, store: Store, folder: Path) -> None:
+    def __init__(self, store: ObjectStore, folder: Path) -> None:
         self.number, self._taken_by = 0, ""  # who drives the sweep now, if this driver was taken over
         self._store, self._file, self._started, self._beaten = store, folder / NUMBER_FILE, time.time(), 0.0
 
@@ -44,8 +44,8 @@ class DriverLock:
             raise self._locked()
         if self._store.create(name, ENDED) != heartbeat:
             raise StorageRefused(
-                f"{self._store.address} cannot be used: it has no conditional writes (If-None-Match), which keep two "
-                "drivers apart"
+                f"{self._store.address} cannot be used: it has no conditional writes (If-None-Match), which the "
+                "lock of a sweep needs"
             )
         self.number = _number(name)
 
@@ -66,7 +66,7 @@ class DriverLock:
         """Raise TakenLedger if another driver was seen to have taken over."""
         if self._taken_by:
             address = self._store.address
-            raise TakenLedger(f"{address} is continued by {self._taken_by}; one driver is enough, so this one stops")
+            raise TakenLedger(f"{address}: {self._taken_by} has taken over; this driver stops")
 
     def release(self) -> None:
         """Stop being the driver; does nothing for one who is not."""
@@ -93,19 +93,19 @@ class DriverLock:
         return SweepLocked(f"the sweep in {self._store.address} is being run by {describe_driver(self._store)}")
 
 
-def read_driver(store: Store) -> Owner | None:
+def read_driver(store: ObjectStore) -> Owner | None:
     """Return the last driver of a sweep; None if it has ended or there is none."""
     last = _last_driver(store)
     return parse_owner(store.read([last])[last]) if last else None
 
 
-def describe_driver(store: Store) -> str:
+def describe_driver(store: ObjectStore) -> str:
     """Describe the last driver, as `lock` does that of a folder."""
     driver = read_driver(store)
     return driver.describe(time.time()) if driver else "an unknown process"
 
 
-def _last_driver(store: Store) -> str:
+def _last_driver(store: ObjectStore) -> str:
     return max(store.sizes(DRIVERS), default="")
 
 

@@ -19,7 +19,7 @@ from orchestrator.record.ledger.folders import (
     resolve_place,
 )
 from orchestrator.record.ledger.lock import PATIENCE_SECONDS
-from orchestrator.storage import Store
+from orchestrator.storage import ObjectStore
 from trainers.files.atomic_file import write_atomic
 
 LEDGERS = "ledger"
@@ -52,7 +52,7 @@ def fetch_sweep(folder: Path) -> None:
     """
     if address_of(folder) is None:
         return
-    store = Store.for_copy(folder)
+    store = ObjectStore.for_copy(folder)
     if not last_ledger(store):
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -85,13 +85,13 @@ def ledger_size(name: str) -> int:
     return int(name.split("-")[1]) if name else 0
 
 
-def last_ledger(store: Store) -> str:
+def last_ledger(store: ObjectStore) -> str:
     """Return the name of the ledger that counts, "" without one. One that is not as long as named was cut short."""
     sizes = store.sizes(LEDGERS)
     return max((name for name, size in sizes.items() if f"-{size:012d}-" in name), default="")
 
 
-def read_newer(store: Store, folder: Path) -> bytes:
+def read_newer(store: ObjectStore, folder: Path) -> bytes:
     """Return the ledger at an address if it has records that the local one lacks, else b"".
 
     Raises DivergedLedger if each has records that the other lacks.
@@ -116,7 +116,7 @@ def fetch_storage(storage: Path, *, strict: bool = True) -> list[str]:
     Unless `strict`, a sweep that cannot be fetched is left as it is, and a line about it is returned.
     """
     problems = []
-    for name in Store.for_copy(storage).folders() if address_of(storage) is not None else ():
+    for name in ObjectStore.for_copy(storage).folders() if address_of(storage) is not None else ():
         try:
             fetch_sweep(storage / name)
         except (DivergedLedger, StorageError) as error:

@@ -19,7 +19,7 @@ from orchestrator.record.kept.curves import CURVES_FOLDER
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record
-from orchestrator.storage import Store
+from orchestrator.storage import ObjectStore
 from orchestrator.text.wording import command
 
 PAUSE = 1.0  # seconds between two copies, or longer if a copy takes long
@@ -31,7 +31,7 @@ def create_ledger(folder: Path, first_fields: Mapping[str, Any]) -> Ledger:
     """Begin a sweep as `Ledger.create` does, also at the address of its folder; raises SweepLocked as well."""
     if address_of(folder) is None:
         return Ledger.create(folder, first_fields)
-    store = Store.for_copy(folder)
+    store = ObjectStore.for_copy(folder)
     lock = DriverLock(store, folder)
     lock.acquire(locked=False)  # a driver of this machine that has just begun has the lock
     try:
@@ -49,7 +49,7 @@ def open_ledger(folder: Path) -> Ledger:
     if address_of(folder) is None:
         return Ledger.open(folder)
     fetch_sweep(folder)
-    ledger, store = MirroredLedger.open(folder), Store.for_copy(folder)
+    ledger, store = MirroredLedger.open(folder), ObjectStore.for_copy(folder)
     lock = DriverLock(store, folder)
     try:
         lock.acquire()
@@ -68,7 +68,7 @@ def copy_now(ledger: Ledger) -> str | None:
     """Copy a sweep to its address before training begins; return a sentence if that failed for seconds."""
     if not isinstance(ledger, MirroredLedger) or ledger.try_to_copy():
         return None
-    return f"the first records are not at {ledger.address} yet; until then only this machine can continue the sweep"
+    return f"nothing is at {ledger.address} yet; until the first records are, only this machine can resume the sweep"
 
 
 class MirroredLedger(Ledger):
@@ -76,7 +76,7 @@ class MirroredLedger(Ledger):
 
     _driver: DriverLock | None = None
 
-    def mirror_to(self, store: Store, driver: DriverLock) -> "MirroredLedger":
+    def mirror_to(self, store: ObjectStore, driver: DriverLock) -> "MirroredLedger":
         """Copy to a store from now on."""
         self.address, self._driver, self._store = store.address, driver, store
         self._ledgers, self._copied = list(store.sizes(LEDGERS)), ledger_size(last_ledger(store))
@@ -106,9 +106,9 @@ class MirroredLedger(Ledger):
                 driver.refuse_taken()
                 self._copy(driver, self._store, everything=True)
             except (LengthwiseError, OSError) as error:
-                self.problem = f"not everything was copied to {self.address}: {error}; it is in {self.folder}"
+                self.problem = f"the copy at {self.address} is incomplete: {error}; all files are in {self.folder}"
                 if not isinstance(error, TakenLedger):
-                    self.problem += f", and is copied by: {command('resume', self.folder)}"
+                    self.problem += f"; to copy them: {command('resume', self.folder)}"
             driver.release()
         super().close()
 
@@ -136,7 +136,7 @@ class MirroredLedger(Ledger):
                 self._is_failing = True
         return not self._is_failing
 
-    def _copy(self, driver: DriverLock, store: Store, *, everything: bool = False) -> None:
+    def _copy(self, driver: DriverLock, store: ObjectStore, *, everything: bool = False) -> None:
         """Copy changed files, with `everything` the page too, then the ledger up to the last acknowledged record."""
         size = self._size  # before the files are listed: those that its records name are among them
         is_stopped = (self.folder / STOP_FILE).exists()

@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.addresses import local_copy
 from orchestrator.errors import StorageError, StorageRefused
 from orchestrator.record.ledger.folders import STOP_FILE, WEIGHTS_FOLDER
-from orchestrator.storage import Store, fetch_missing
+from orchestrator.storage import ObjectStore, fetch_missing
 from trainers.evaluation.results import Evaluation
 from trainers.files.checkpoint import Checkpoints, Snapshot
 
@@ -38,7 +38,7 @@ def on_this_machine(work: dict[str, Any]) -> dict[str, Any]:
 
 def fetch_for(work: Mapping[str, Any]) -> None:
     """Get the code, the checkpoints and the earlier states that a pack needs; raises StorageError, StorageRefused."""
-    store, folder = Store(work["address"]), Path(work["folder"])
+    store, folder = ObjectStore(work["address"]), Path(work["folder"])
     for fields in work["code"]:
         files = [Path(fields["root"]) / name for name in fields["files"]]
         missing = [str(path.relative_to(folder)) for path in files if path.is_relative_to(folder) and not path.exists()]
@@ -52,7 +52,7 @@ class StopPoll:
     """Asks in a thread whether the driver has stopped all packs: training does not wait for a late answer."""
 
     def __init__(self, address: str) -> None:
-        self._store = Store(address).with_patience(0.0)
+        self._store = ObjectStore(address).with_patience(0.0)
         self._thread, self._stopped = threading.Thread(), False
 
     def is_stopped(self) -> bool:
@@ -71,7 +71,7 @@ class StopPoll:
 def send_weights(work: Mapping[str, Any], evaluation: Evaluation) -> None:
     """Copy the final weights before the record that names them is written; raises StorageError, StorageRefused."""
     names = [f"{WEIGHTS_FOLDER}/{file.name}" for file in evaluation.weights if file]
-    Store(work["address"]).send(Path(work["folder"]), names)
+    ObjectStore(work["address"]).send(Path(work["folder"]), names)
 
 
 @dataclass(kw_only=True)
@@ -108,7 +108,7 @@ class MirroredCheckpoints(Checkpoints):
     def _copy(self, path: Path) -> Exception | None:
         """Copy a checkpoint and delete older copies; return the problem if that failed."""
         try:
-            store = Store.for_copy(self.folder)
+            store = ObjectStore.for_copy(self.folder)
             store.send(self.folder, [path.name])
             store.delete(name for name in store.sizes() if name < path.name and not (self.folder / name).exists())
         except (StorageError, StorageRefused) as error:

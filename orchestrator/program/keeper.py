@@ -37,13 +37,13 @@ def start_keeper(worker: int, lock: int, grace: float, words: list[str]) -> int:
     if keeper == 0:
         os._exit(keep(parent, lock, grace, words))
 
-    def look(number: int, frame: object) -> None:
+    def check_worker(number: int, frame: object) -> None:
         if os.getppid() != worker:
             _kill(keeper, _WORKER_ENDED)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, lambda number, _: _kill(keeper, number))
-    signal.signal(signal.SIGALRM, look)
+    signal.signal(signal.SIGALRM, check_worker)
     signal.setitimer(signal.ITIMER_REAL, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_LOOKS)
     code = os.waitstatus_to_exitcode(os.waitpid(keeper, 0)[1])
     if code < 0:
@@ -85,15 +85,15 @@ def keep(parent: int, lock: int, grace: float, words: list[str]) -> int:
             break
 
         # Forward a request to end; end what has outlived the program or the worker.
-        now, alone = time.monotonic(), os.getppid() != parent or _WORKER_ENDED in received
+        now, worker_ended = time.monotonic(), os.getppid() != parent or _WORKER_ENDED in received
         if not stopping and received & {signal.SIGTERM, signal.SIGINT, signal.SIGHUP} and status is None:
             stopping, deadline = True, now + grace
             os.kill(program, signal.SIGTERM)
-        if not ending and (alone or status is not None):
+        if not ending and (worker_ended or status is not None):
             ending = True
             _signal_all(program, signal.SIGTERM)
-            deadline = min(deadline, now + SECONDS_TO_END) if alone or not stopping else deadline
-        if alone:
+            deadline = min(deadline, now + SECONDS_TO_END) if worker_ended or not stopping else deadline
+        if worker_ended:
             deadline = min(deadline, now + SECONDS_TO_END)
         if now >= deadline or signal.SIGUSR1 in received:
             _signal_all(program, signal.SIGKILL)
@@ -170,5 +170,5 @@ def _prctl(option: int, value: int) -> None:
 
 
 if __name__ == "__main__":
-    # At once: while Python ends by itself, the next look would kill this process.
+    # At once: while Python ends by itself, the next check would kill this process.
     os._exit(start_keeper(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]))

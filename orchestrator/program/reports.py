@@ -182,7 +182,8 @@ class MergedReports:
         # Nothing that is due may be missing, and within an attempt steps only grow.
         if step > (due := self.declared.next_due(last)):
             every = "" if self.declared.every is None else f" (evaluation.every: {self.declared.every})"
-            raise ValueError(f"step {step}, but no report of step {due}, which was due{every}; report before saving")
+            late = f"step {step} was reported before step {due}, which was due{every}"
+            raise ValueError(f"{late}; report each due step before saving a checkpoint")
         is_new = report.stopped or step > last
         if is_new and self._is_open(last) and self.declared.lacks_judged(self._reported(last)):
             raise ValueError(self._describe_lacking(last))

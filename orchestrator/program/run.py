@@ -111,8 +111,8 @@ class _Run:
         os.close(lock.descriptor)
         for path in self._attempts("jsonl"):
             with suppress(ReportProblem):  # by which that attempt has failed
-                self._take(path, path.read_text(encoding="utf-8", errors="replace"))
-        self._fill()
+                self._read_reports(path, path.read_text(encoding="utf-8", errors="replace"))
+        self._fill_due_steps()
 
     def attempt(self) -> bool:
         """Start the member once; return whether it asked to be started again. Raises ProgramEnded."""
@@ -133,8 +133,8 @@ class _Run:
                 raise ProgramEnded(str(problem), shown_log(log), again=False) from None
             raise  # through the function, whose line is named
         if code == 0 and reason is None:  # otherwise the next attempt repeats a step that lacks averages
-            self._record(self.reports.finish())
-        self._fill()
+            self._record_steps(self.reports.finish())
+        self._fill_due_steps()
         if self.is_done or self.is_stopped:
             return False
         return judge_end(code, reason, log, self.reports, self.start_step)
@@ -197,21 +197,21 @@ class _Run:
                 content = file.read()
             if content := content[: content.rfind(b"\n") + 1]:
                 offset += len(content)
-                self._take(reports, content.decode(errors="replace"))
+                self._read_reports(reports, content.decode(errors="replace"))
                 heard = time.monotonic()
-            if log.exists() and (now := log.stat().st_size) != size:
-                size, heard = now, time.monotonic()
+            if log.exists() and (log_size := log.stat().st_size) != size:
+                size, heard = log_size, time.monotonic()
             if code is not None:
                 return code, reason
             self._beat("train")
             # A stop is first a request in `report`, then SIGTERM, then SIGKILL.
-            now_time = time.monotonic()
+            now = time.monotonic()
             if self.should_end and asked_at is None:
-                asked_at = now_time
-            late = asked_at is not None and now_time - asked_at > grace
-            if reason is None and now_time - heard > silence:
+                asked_at = now
+            late = asked_at is not None and now - asked_at > grace
+            if reason is None and now - heard > silence:
                 reason = f"neither a report nor a line of its log for {silence:g} s"
-            elif reason is None and hours is not None and now_time - began > 3600 * hours:
+            elif reason is None and hours is not None and now - began > 3600 * hours:
                 reason = f"stopped after resources.member_hours ({hours:g})"
             if (reason is not None or late) and asked_at != math.inf:
                 process.terminate()
@@ -230,6 +230,7 @@ class _Run:
 
     def _environment(self, reports: Path, config: Path, copy: Path) -> dict[str, str]:
         """Return the environment of the program: that of this process, and where its files are."""
+        # Where its files are, and what it is asked for.
         client = self.sweep / "code" / "client"
         if not (client / "lengthwise.py").exists():
             client.mkdir(parents=True, exist_ok=True)
@@ -247,11 +248,15 @@ class _Run:
             "STOP_AT": self.until if self.until < self.member.steps else "",
             "STOP": self._stop_file,
         }
+
+        # That of this process, without the run and the secrets of MLflow.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LENGTHWISE_")}
         for name in ("MLFLOW_RUN_ID", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
             environment.pop(name, None)
         environment |= {f"LENGTHWISE_{name}": str(value) for name, value in variables.items()}
         environment |= {"PATH": search_path(), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+        # Modules of the copy, threads and GPUs.
         if "-m" in self.member.program.words:
             environment["PYTHONSAFEPATH"] = "1"  # the module is that of the copy, not of the working folder
         environment.setdefault("PYTHONUNBUFFERED", "1")  # a buffered log would look silent
@@ -284,7 +289,7 @@ class _Run:
     def _write(self, reports: Path, line: str) -> None:
         with reports.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
-        self._take(reports, f"{line}\n")
+        self._read_reports(reports, f"{line}\n")
 
     # Reports ----------------------------------------------------------------------------------------------------------
 
@@ -293,32 +298,32 @@ class _Run:
         paths = self.folder.glob(f"attempt-*.{ending}")
         return sorted(paths, key=lambda path: int(path.stem.rpartition("-")[2]))
 
-    def _take(self, path: Path, text: str) -> None:
+    def _read_reports(self, path: Path, text: str) -> None:
         """Read more of an attempt's reports, and record the steps that they complete. Raises ReportProblem."""
         try:
-            self._record(self.reports.read(str(path), text))
+            self._record_steps(self.reports.read(str(path), text))
         except ReportProblem as problem:
-            self._record(problem.complete)
+            self._record_steps(problem.complete)
             raise
 
-    def _record(self, steps: list[ReportedStep]) -> None:
+    def _record_steps(self, steps: list[ReportedStep]) -> None:
         """Report complete steps up to `until` that the sweep does not have yet."""
         for reported in steps:
             self.last = reported
             if self.recorded < reported.step <= self.until:
-                self._send(reported)
+                self._report_step(reported)
 
-    def _fill(self) -> None:
+    def _fill_due_steps(self) -> None:
         """Report the due steps that remain after training has diverged, or has stopped early with its last values."""
         ended = self.reports.failed is not None or self.reports.stopped is not None
         for step in self._due_steps() if ended else ():
             if step > self.recorded and step <= self.until:
                 if self.reports.failed is None and self.last is not None:
-                    self._send(replace(self.last, step=step))
+                    self._report_step(replace(self.last, step=step))
                     continue
                 evaluation = self.member.evaluation
                 shape = (len(evaluation.averages), len(evaluation.metrics), len(self.member.lengths))
-                self._send(ReportedStep(step=step, values_AKL=np.full(shape, np.nan, np.float32), loss=math.nan))
+                self._report_step(ReportedStep(step=step, values_AKL=np.full(shape, np.nan, np.float32), loss=math.nan))
 
     def _due_steps(self) -> Iterator[int]:
         step = self.recorded
@@ -326,7 +331,7 @@ class _Run:
             step = self.reports.declared.next_due(step)
             yield step
 
-    def _send(self, reported: ReportedStep) -> None:
+    def _report_step(self, reported: ReportedStep) -> None:
         # The reports may have been read beyond this step.
         ends = (self.reports.failed, self.reports.stopped)
         failed, stopped = (step if step is not None and step <= reported.step else None for step in ends)

@@ -47,12 +47,12 @@ def answers(result: Summary, *, values: bool = True) -> list[str]:
     With `values` the best configuration is named with its searched values.
     """
     if not result.rows:
-        return [what_ran(result)]
-    sentences = [what_ran(result), which_is_best(result, values=values), what_mattered(result, sizes=values)]
+        return [describe_runs(result)]
+    sentences = [describe_runs(result), describe_best(result, values=values), describe_effects(result, sizes=values)]
     return sentences + [_describe_confirmation(result, confirmed) for confirmed in read_confirmations(result)]
 
 
-def what_ran(result: Summary) -> str:
+def describe_runs(result: Summary) -> str:
     """Return the state of the sweep, how many configurations and seeds ran, and how many failed."""
     failed = "none failed"
     if result.seeds_failed:
@@ -76,7 +76,7 @@ def what_ran(result: Summary) -> str:
     )
 
 
-def which_is_best(result: Summary, *, values: bool = True) -> str:
+def describe_best(result: Summary, *, values: bool = True) -> str:
     """Return the configuration ranked first by the selection lengths, with its value on the test lengths."""
     row = next((row for row in result.rows if row.rank == 1), None)
     if row is None or row.score is None or not math.isfinite(row.score):
@@ -118,7 +118,7 @@ def _score_words(result: Summary, score: float) -> str:
     return f"{statistic}{result.judged_name} {three_digits(score, result.infinite)} ({better} is better)"
 
 
-def what_mattered(result: Summary, *, sizes: bool = True) -> str:
+def describe_effects(result: Summary, *, sizes: bool = True) -> str:
     """Return which hyperparameters have a clear effect on the score, or why nothing can be said.
 
     With `sizes`, or if it is one alone, also the median scores of configurations with lower and with higher values.
@@ -127,9 +127,9 @@ def what_mattered(result: Summary, *, sizes: bool = True) -> str:
     fixed, would be further chances for an interval to exclude 0.
     """
     if result.status == "running":
-        return "What mattered is said when the sweep has ended."
+        return "Which hyperparameters matter is shown when the sweep has ended."
     if not shows_effects(result):
-        return why_no_effects(result) or "No hyperparameter was compared, so nothing can be said about what mattered."
+        return why_no_effects(result) or "No hyperparameter was compared, so it is unknown which matter."
     names = short_keys([effect.key for effect in effects_on_score(result)])
     on_score = [line for line in effect_lines(result) if line.outcome.effects == effects_on_score(result)]
     lines = [line for line in on_score if line.effect.matched and line.intervals]
@@ -345,8 +345,8 @@ def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
     orders = compare_orders(result)
     if orders is None:
         return [
-            "No lengths beyond training and selection were evaluated in all configurations: nothing tells whether the "
-            "order by score holds there"
+            "No lengths beyond training and selection were evaluated in all configurations, so it is unknown whether "
+            "the order by score holds there"
         ]
     lower = "lower" if result.objective.direction == "minimize" else "higher"
     scored = " with a score" if any(row.failed for row in result.rows) else ""
@@ -361,7 +361,7 @@ def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
     if complete and better:
         gains = [f"{labels[name]} by {three_digits(gain, result.infinite)}" for name, gain in better[:MOST_NAMED]]
         gains += [f"{len(better) - MOST_NAMED} more"] if len(better) > MOST_NAMED else []
-        words += f" ({', '.join(gains)}); no choice went by this"
+        words += f" ({', '.join(gains)}); not used for selection"
     correlation = [_correlation(orders.correlation)] if orders.others + 1 >= FEWEST_ORDERED else []
     return [f"Order at the {lengths_in_words(result.test_lengths, 'test ')}: {'; '.join([*correlation, words])}"]
 

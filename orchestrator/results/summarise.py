@@ -58,14 +58,14 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     race = state.race
     count_rounds = race.count_rounds if race else lambda name: 0
     done = {c.config_id for c in state.configurations.values() if state.has_all_seeds(c)}
-    needed = partial(_needed, objective)
+    needed = partial(_select_needed_rows, objective)
     curves = read_curves(state, keep=needed) if curves is None else curves[needed(curves)]
     curves = curves.loc[curves["config_id"].isin(done), list(COLUMNS)]
     bands = make_bands(curves[select_steps(curves, choose_evaluations(curves, objective))], objective, directions)
 
     # a row for each configuration, ranked by score
     rows = [
-        replace(_row(c, measured[name], bands, objective), complete=name in done, rounds=count_rounds(name))
+        replace(_make_row(c, measured[name], bands, objective), complete=name in done, rounds=count_rounds(name))
         for name, c in state.configurations.items()
     ]
     return Summary(
@@ -76,12 +76,12 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         recorded=record_configurations(state),
         searched={key: domain_kind(state.spec.get("space", {}).get(key)) for key in searched_keys(state)},
         design=read_design(state),
-        rows=tuple(_scored(rows, curves, state, objective)),
+        rows=tuple(_rank_rows(rows, curves, state, objective)),
         bands=bands,
         notes=(
             *describe_undefined_values(state, curves, objective),
             *_describe_averages(state),
-            *_extended(state),
+            *_describe_extension(state),
             *_describe_import(state),
             *state.conflicts,
             *describe_recuts(state.recuts),
@@ -99,7 +99,7 @@ def _describe_import(state: SweepState) -> list[str]:
     return [f"Imported from {table}: lengthwise trained none of these members; scores are computed from their curves"]
 
 
-def _extended(state: SweepState) -> list[str]:
+def _describe_extension(state: SweepState) -> list[str]:
     """Return a sentence on how a sweep was extended and the effect on intervals; empty if it was not."""
     if len(state.specs) < 2:
         return []
@@ -142,12 +142,12 @@ def _refuse_unjudged(state: SweepState, objective: Objective, measured: Mapping[
             raise LedgerError(f"{state.folder / LEDGER_FILE}: configuration {number} does not measure {judged}")
 
 
-def _needed(objective: Objective, curves: pd.DataFrame) -> Mask:
+def _select_needed_rows(objective: Objective, curves: pd.DataFrame) -> Mask:
     """Return which rows a summary needs: every curve at the chosen step, the judged curve at all steps."""
     return select_steps(curves, choose_evaluations(curves, objective)) | is_judged(curves, objective)
 
 
-def _row(
+def _make_row(
     configuration: ConfigurationState,
     measured: Measured,
     bands: Mapping[CurveKey, Band],
@@ -169,7 +169,7 @@ def _row(
         stopped_at=stopped_at(configuration),
         pruned_at=configuration.pruned_at,
         form=", ".join(sorted({m.form for m in members if m.form})),
-        failures=tuple((m.seed, _why(m)) for m in ended if m.status == "failed"),
+        failures=tuple((m.seed, _describe_failure(m)) for m in ended if m.status == "failed"),
     )
     band = bands.get((configuration.config_id, objective.metric, objective.average))
     if band is None:
@@ -189,7 +189,7 @@ def _row(
     )
 
 
-def _why(member: MemberState) -> str:
+def _describe_failure(member: MemberState) -> str:
     """Return why a member failed, in words."""
     return (
         member.error or "its pack was given up"
@@ -214,7 +214,7 @@ def _other_distributions(
     return quartiles
 
 
-def _scored(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, objective: Objective) -> list[Row]:
+def _rank_rows(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, objective: Objective) -> list[Row]:
     """Return the rows with score and rank, best first; incomplete configurations follow, and those that were pruned.
 
     A configuration that left a race in an earlier round is ranked behind all that stayed, also incomplete ones.

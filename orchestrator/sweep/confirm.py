@@ -16,13 +16,13 @@ from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.plan.recorded import refuse_without_start
 from orchestrator.record.kept.code import import_recorded
-from orchestrator.record.state.lineage import CONFIRMS, refuse_imported, relative, used_seeds
+from orchestrator.record.state.lineage import CONFIRMS, read_lineage, refuse_imported, used_seeds
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row
-from orchestrator.sweep.beside import SweepBeside, make_listed_spec, run_beside
+from orchestrator.sweep.derived import DerivedSweep, make_listed_spec, run_derived
 from orchestrator.sweep.selection import choose_rows, is_good, refuse_top_with_names, refuse_unfinished
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import command, label, read_numbers, spans
@@ -31,14 +31,14 @@ from search_spaces.grammar.values import LARGEST_SEED, MAX_SEEDS
 TOP, SEEDS = 3, 10
 
 
-def confirm(folder: Path, console: Console, plan: Callable[[SweepState], SweepBeside]) -> Outcome:
+def confirm(folder: Path, console: Console, plan: Callable[[SweepState], DerivedSweep]) -> Outcome:
     """Run the confirmation of the sweep in `folder` beside it, then draw the report of both.
 
     `plan` is `plan_confirmation` with its options. Raises what it and `run_sweep` raise.
     """
     folder = folder.resolve()
     fetch_storage(folder.parent)  # other sweeps may have used seeds
-    outcome = run_beside(folder, console, plan)
+    outcome = run_derived(folder, console, plan)
     if outcome.status in ("complete", STOPPED):
         page, _ = write_report(folder)
         say(console, f"Both scores side by side: {page}; in MLflow after: {command('publish', folder)}")
@@ -54,7 +54,7 @@ def plan_confirmation(
     name: str | None = None,
     allow_unfinished: bool = False,
     overrides: Sequence[str] = (),
-) -> SweepBeside:
+) -> DerivedSweep:
     """Return the confirmation of a sweep; writes nothing.
 
     `seeds` is a number of fresh seeds, or a list such as "100,101"; `configurations` are labels of those to confirm,
@@ -85,7 +85,7 @@ def plan_confirmation(
     refuse_without_start(confirmed, f"{state.folder} cannot be confirmed")
 
     # What the report of the confirmation needs of this sweep, which may be deleted later.
-    lineage = relative(state.folder)
+    lineage = read_lineage(state.folder)
     origin = {
         "sweep": state.name,
         "spec_hash": state.spec_hash,
@@ -98,7 +98,7 @@ def plan_confirmation(
     lines = []
     if spec.folder is not None and spec.folder.is_relative_to(state.folder.resolve()):
         lines.append(f"note: the files of the program have changed since; their copies in {spec.folder} are used")
-    return SweepBeside(spec=spec, origin={CONFIRMS: origin}, lines=tuple(lines))
+    return DerivedSweep(spec=spec, origin={CONFIRMS: origin}, lines=tuple(lines))
 
 
 def fresh_seeds(option: str, used: dict[int, str]) -> tuple[int, ...]:

@@ -123,7 +123,7 @@ def extend_sweep(
             state.apply(session.ledger.append("extend", **fields, code=code.fields))
             backup = rewrite_spec(spec.resolved(), folder)
         if backup is not None:
-            session.say(f"sweep.yaml as it was, with what was edited in it, is kept as {backup}")
+            session.say(f"the edited sweep.yaml is kept as {backup}")
         session.outcome = train_missing(session, spec, state, max_seconds=max_seconds)
     return session.outcome
 

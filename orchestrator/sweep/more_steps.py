@@ -22,7 +22,7 @@ from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.storage import fetch_missing
-from orchestrator.sweep.beside import SweepBeside, make_listed_spec, run_beside
+from orchestrator.sweep.derived import DerivedSweep, make_listed_spec, run_derived
 from orchestrator.sweep.selection import choose_rows, refuse_top_with_names, refuse_unfinished
 from orchestrator.text.wording import counted, label, spans
 from orchestrator.trainer import refuse_program
@@ -32,7 +32,7 @@ from search_spaces import SweepSpec, dump_yaml, parse_sweep
 def extend_steps(
     folder: Path,
     console: Console,
-    plan: Callable[[SweepState], SweepBeside],
+    plan: Callable[[SweepState], DerivedSweep],
     *,
     max_seconds: float | None = None,
 ) -> Outcome:
@@ -42,7 +42,7 @@ def extend_steps(
     """
     folder = folder.resolve()
     fetch_missing(folder / "checkpoints")
-    return run_beside(folder, console, plan, max_seconds=max_seconds)
+    return run_derived(folder, console, plan, max_seconds=max_seconds)
 
 
 def plan_more_steps(
@@ -53,7 +53,7 @@ def plan_more_steps(
     only: Sequence[str] = (),
     name: str | None = None,
     overrides: Sequence[str] = (),
-) -> SweepBeside:
+) -> DerivedSweep:
     """Return the sweep that trains configurations of this one up to `steps`: the `top` ones, `only` those, or all.
 
     Writes nothing. Raises UserError for an unfinished sweep, where no state is kept, and where a shorter training is
@@ -107,14 +107,14 @@ def plan_more_steps(
         f"step {steps}, from step {spans(checkpoint_steps)}",
         f"{state.name} stays as it is",
     )
-    return SweepBeside(spec=spec, origin={CONTINUES: origin}, lines=(*lines, *_describe_untrained(before, spec.seeds)))
+    return DerivedSweep(spec=spec, origin={CONTINUES: origin}, lines=(*lines, *_describe_untrained(before, spec.seeds)))
 
 
 def _describe_untrained(before: Sequence[ConfigurationState], seeds: Sequence[int]) -> list[str]:
     """Return notes about seeds that are not trained further, and members that start from step 0 because of a race."""
     surplus = {label(configuration.number): sorted(set(configuration.members) - set(seeds)) for configuration in before}
     notes = [
-        f"note: seeds {spans(skipped)} of {name} stay behind: not all have them"
+        f"note: skipping seeds {spans(skipped)} of {name}: not every configuration has them"
         for name, skipped in surplus.items()
         if skipped
     ]
@@ -127,8 +127,8 @@ def _describe_untrained(before: Sequence[ConfigurationState], seeds: Sequence[in
     names = ", ".join(name for name, count in lacking.items() if count)
     return [
         *notes,
-        f"note: {number} of {counted(len(before) * len(seeds), 'member')} start from step 0, because {names} left the "
-        "race before it had all seeds; --top or --configuration can leave these out",
+        f"note: {number} of {counted(len(before) * len(seeds), 'member')} start from step 0: {names} left the race "
+        "before it had all seeds; leave them out by --top or --configuration",
     ]
 
 

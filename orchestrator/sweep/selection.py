@@ -17,11 +17,11 @@ def refuse_top_with_names(top: int | None, names: Sequence[str], purpose: str) -
 
 
 def refuse_unfinished(result: Summary, subject: str, alternative: str = "") -> None:
-    """Raise UserError for a sweep that is not finished: which configurations are first may change."""
+    """Raise UserError for a sweep that is not finished: its ranking may change."""
     if not result.finished:
         raise UserError(
             f"{subject}: this sweep is not finished ({result.configurations_finished} of {result.planned} "
-            f"configurations), so which are first may change; finish it by: {command('resume', result.folder)}"
+            f"configurations), so its ranking may change; finish it by: {command('resume', result.folder)}"
             + (f"\n{alternative}" if alternative else "")
         )
 
@@ -43,11 +43,11 @@ def best_rows(result: Summary, top: int, eligible: Collection[str] | None = None
     """
     if result.race is not None and not result.race.is_over:
         raise UserError(
-            f"--top {top}: the race of {result.name} is not over, so which are first is not known; resume it, "
+            f"--top {top}: the race of {result.name} is not over, so there is no ranking yet; resume it, "
             "or name configurations by --configuration"
         )
     rows = [row for row in result.rows if is_good(row, eligible)]
-    allowed = f"a number from 1 to {len(rows)}" if rows else "nothing: there is none"
+    allowed = f"a number from 1 to {len(rows)}" if rows else "none, since no configuration succeeded"
     if top < 1:
         raise UserError(f"--top {top} is not a number of configurations; allowed: {allowed}")
     if top > len(rows):

@@ -144,7 +144,7 @@ def differing_settings(spec: SweepSpec, other: SweepSpec) -> list[str]:
     return [key for key in SETTINGS if first.get(key) != second.get(key)]
 
 
-def with_store(spec: SweepSpec) -> SweepSpec:
+def with_tracking_uri(spec: SweepSpec) -> SweepSpec:
     """Return `spec` with the address of MLflow that it names, else with that of MLflow's variable, if there is one.
 
     The address means the same file in whatever folder a later command is typed. Raises UserError for a wrong variable.

@@ -48,7 +48,7 @@ from orchestrator.sweep.specification import (
     refuse_existing,
     refuse_fixed,
     with_settings_of,
-    with_store,
+    with_tracking_uri,
     write_spec,
 )
 from orchestrator.sweep.train import train_missing
@@ -79,7 +79,7 @@ def run_sweep(
     LedgerError are raised before anything is written.
     """
     # Refuse a folder that holds a sweep already, and resources that are not here.
-    spec, folder = with_store(spec), storage / spec.name
+    spec, folder = with_tracking_uri(spec), storage / spec.name
     fetch_sweep(folder)
     with _mistakes_first(spec):
         refuse_existing(spec, folder)
@@ -222,7 +222,7 @@ def resume_same(spec: SweepSpec, storage: Path, console: Console, *, max_seconds
 
     Raises what `resume_sweep` raises, SpecChanged also if the sweep file has changed since.
     """
-    spec, folder = with_store(spec), storage / spec.name
+    spec, folder = with_tracking_uri(spec), storage / spec.name
     state = SweepState.load(folder)
     with _mistakes_first(spec):
         refuse_changed_file(spec, state)

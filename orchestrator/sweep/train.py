@@ -18,7 +18,7 @@ from orchestrator.running.schedulers.choice import choose_scheduler, describe_hi
 from orchestrator.running.watching.meter import Meter
 from orchestrator.running.watching.progress import Progress
 from orchestrator.sweep.children import SweepChildren
-from orchestrator.sweep.specification import with_store
+from orchestrator.sweep.specification import with_tracking_uri
 from orchestrator.text.wording import counted
 from orchestrator.tracking.publisher import Publisher
 from search_spaces import SweepSpec
@@ -62,7 +62,7 @@ def train_missing(
 
     `built` are its first configurations, if they were just built; `children` and `max_seconds` are as for `run_sweep`.
     """
-    spec, publisher = with_store(spec), None
+    spec, publisher = with_tracking_uri(spec), None
     with ExitStack() as opens:
         if not is_finished(spec, state):
             # Child processes import while the scheduler starts.
@@ -90,7 +90,7 @@ def train_missing(
                     workers=cluster.workers,
                     max_seconds=max_seconds,
                     built=built,
-                    held=session.interrupts.held,
+                    hold_signals=session.interrupts.held,
                     say=session.say,
                     tick=display.tick,
                 )

@@ -44,8 +44,8 @@ def tracking_uri_of(state: SweepState, uri: str | None = None) -> str:
         uri = recorded if is_trusted else uri_of_variable()
         if uri is None and recorded is not None:
             raise UserError(
-                f"{state.folder}: written on {' and '.join(_hosts(state))}, and names the MLflow at {recorded}; if you "
-                f"trust it: {command('publish', state.folder)} --tracking-uri {shlex.quote(recorded)}"
+                f"{state.folder}: comes from {' and '.join(_hosts(state))} and publishes to {recorded}; if you trust "
+                f"this address: {command('publish', state.folder)} --tracking-uri {shlex.quote(recorded)}"
             )
     return make_store_absolute(without_password(uri or default_uri(state.folder.resolve().parent)))
 

@@ -24,7 +24,7 @@ from orchestrator.tracking.address import is_from_this_machine, sqlite_file, tra
 from orchestrator.tracking.contents import SweepRuns
 from orchestrator.tracking.errors import TrackingError, raising_tracking_error
 from orchestrator.tracking.names import sweep_id
-from orchestrator.tracking.store import Store, open_client, search_tagged
+from orchestrator.tracking.store import MlflowExperiment, open_client, search_tagged
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def publish(
     uri = tracking_uri_of(state, uri)
     with raising_tracking_error(uri, command("publish", folder), uri_option), _lock_publishing(folder):
         name = _experiment_of(state, records) if experiment is None else experiment or state.study
-        store = Store(uri, name, folder.resolve().parent)
+        store = MlflowExperiment(uri, name, folder.resolve().parent)
         curves = read_curves(state)
         result = summary(state, curves)
         runs = SweepRuns(result, records, curves)

@@ -82,7 +82,7 @@ def every_page(search: Callable[..., Any]) -> Iterator[Any]:
             return
 
 
-class Store:
+class MlflowExperiment:
     """One experiment of the MLflow store at `uri`, created if it is missing; counts runs `created` and `points` sent.
 
     Artifacts are beside a SQLite file, for another database beside the sweeps of `storage`, else where the server keeps
@@ -205,7 +205,7 @@ class Store:
         return str(experiment.experiment_id)
 
     def _location(self, name: str) -> str | None:
-        """Return the folder of artifacts for a database (see `Store`); None for a server, which has its own."""
+        """Return the folder of artifacts for a database, None for a server, which has its own."""
         if not is_database(self.uri):
             return None
         plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:60]

@@ -25,10 +25,10 @@ from orchestrator.record.ledger.folders import (
     make_no_sweep_error,
 )
 from orchestrator.record.ledger.lock import SweepLock
-from orchestrator.record.state.lineage import confirmations_of, read_relatives, relative, searches_of
+from orchestrator.record.state.lineage import confirmations_of, read_lineage, read_lineages, searches_of
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import EARLIER, TABLES
-from orchestrator.storage import Store
+from orchestrator.storage import ObjectStore
 from orchestrator.sweep.specification import SPEC_FILE
 from orchestrator.upkeep.listing import readable_size
 
@@ -88,7 +88,7 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
     # The files of the folder, and the objects at its address.
     entries = {entry.relative_to(folder).as_posix(): entry for entry in sorted(_entries(folder))}
     address = address_of(folder)
-    stored = Store(address).sizes() if address is not None else {}
+    stored = ObjectStore(address).sizes() if address is not None else {}
     names = dict.fromkeys([*entries, *stored])
     planned = Deletion(
         folder=folder,
@@ -111,27 +111,25 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
         return planned
 
     # Other sweeps that are related to this one, and what they lose.
-    this_sweep = relative(folder)
+    this_sweep = read_lineage(folder)
     alike = [
-        relative
-        for relative in read_relatives(folder.resolve().parent, strict=False)
-        if relative.identity == this_sweep.identity
+        sibling
+        for sibling in read_lineages(folder.resolve().parent, strict=False)
+        if sibling.identity == this_sweep.identity
     ]
-    copies = [relative.folder.name for relative in alike if relative.folder.resolve() != folder.resolve()]
+    copies = [sibling.folder.name for sibling in alike if sibling.folder.resolve() != folder.resolve()]
     relations = [f"{name} is the same sweep, with the same MLflow runs, and stays with them" for name in copies]
-    relations += [f"its confirmation {relative.folder.name} stays" for relative in confirmations_of(state)]
+    relations += [f"its confirmation {sibling.folder.name} stays" for sibling in confirmations_of(state)]
     relations += _describe_continuing(folder)
-    relations += [
-        f"the report of {relative.folder.name} loses these confirmed scores" for relative in searches_of(state)
-    ]
+    relations += [f"the report of {sibling.folder.name} loses these confirmed scores" for sibling in searches_of(state)]
     return replace(planned, relations=tuple(relations), copies=tuple(copies), published_at=tuple(state.published_at))
 
 
 def _describe_continuing(folder: Path) -> list[str]:
     """Return a sentence for each sweep beside `folder` that trains its members further."""
-    siblings = read_relatives(folder.resolve().parent, strict=False)
-    names = [relative.folder.name for relative in siblings if relative.continues == folder.resolve().name]
-    return [f"what {name} has not begun to train further would start from step 0 there" for name in names]
+    siblings = read_lineages(folder.resolve().parent, strict=False)
+    names = [sibling.folder.name for sibling in siblings if sibling.continues == folder.resolve().name]
+    return [f"members that {name} has not begun to train further would start from step 0" for name in names]
 
 
 def delete_sweep(planned: Deletion, delete_runs: Callable[[], None] = lambda: None) -> None:
@@ -147,7 +145,7 @@ def delete_sweep(planned: Deletion, delete_runs: Callable[[], None] = lambda: No
         if planned.address is None:
             delete_runs()
         else:
-            _delete_objects(Store(planned.address), planned, delete_runs)
+            _delete_objects(ObjectStore(planned.address), planned, delete_runs)
         for entry in planned.entries:
             if entry not in late:
                 _delete(entry)
@@ -163,7 +161,7 @@ def delete_sweep(planned: Deletion, delete_runs: Callable[[], None] = lambda: No
         planned.folder.rmdir()
 
 
-def _delete_objects(store: Store, planned: Deletion, delete_runs: Callable[[], None]) -> None:
+def _delete_objects(store: ObjectStore, planned: Deletion, delete_runs: Callable[[], None]) -> None:
     """Delete the runs and the objects of a sweep, its ledger last.
 
     The objects are listed again: another machine may have continued the sweep while the user was asked.

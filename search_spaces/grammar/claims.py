@@ -295,6 +295,8 @@ def _check_page(file: ClaimsFile, findings: Findings) -> None:
 
 
 def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings) -> None:
+    """Record problems of one claim."""
+    # Keys that its question needs or does not read.
     address = f"claims[{index}]"
     count, needed, allowed = _KEYS[claim.question]
     present = {key for key in _optional_keys() if getattr(claim, key) is not None}
@@ -302,6 +304,8 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
         findings.add(f"{address}.{key}", f"is needed by a {claim.question} question")
     for key in sorted(present - needed - allowed):
         findings.add(f"{address}.{key}", f"is not read by a {claim.question} question")
+
+    # Arms: their number, names and references, and which configurations they take.
     least = 1 if claim.question == "equivalence" else count
     if not least <= len(claim.compare) <= count:
         message = f"must name {count} of the arms" if count > 1 else "must name one of the arms"
@@ -314,6 +318,8 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
             findings.add(f"{address}.arms.{name}", "depends on itself through minus and over")
     if claim.question == "trend" and any(arm.configurations != "all" for arm in claim.arms.values()):
         findings.add(f"{address}.arms", "must have configurations: all for a trend question")
+
+    # Values, and keys that need another key.
     if claim.question == "share" and not 0 <= (claim.bound or 0) <= 1:
         findings.add(f"{address}.bound", "is not a share", given=claim.bound, allowed="0 to 1")
     if claim.statistic is not None and claim.negligible is not None:
@@ -328,6 +334,8 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
         threshold = getattr(claim, key)
         if threshold is not None and (threshold.least is None) == (threshold.most is None):
             findings.add(f"{address}.{key}", "must have either least or most")
+
+    # Other claims that it names.
     ids = [other.id for other in file.claims]
     if ids.count(claim.id) > 1 and ids.index(claim.id) != index:
         findings.add(f"{address}.id", "is the id of another claim", given=claim.id)

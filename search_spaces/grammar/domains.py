@@ -187,8 +187,7 @@ class IntUniform(Domain):
         if reached := (high - low) % step:
             last = high - reached
             nearest = f"[{low}, {last}]" if last > low else None
-            message = f"does not lead from {low} to {high}"
-            fault(".step", message, given=step, allowed=f"a divisor of {high - low}", nearest=nearest)
+            fault(".step", "must divide high - low", given=step, allowed=f"a divisor of {high - low}", nearest=nearest)
             return None
         return cls(low, high, step, when=when)
 

@@ -92,7 +92,7 @@ def _parse_domain(address: str, raw: Any, findings: Findings) -> Domain | None:
         dotted = f"{address.removeprefix('space.')}.{nested}, with dots" if nested and not kinds else None
         similar = [nearest_name(name, KINDS, cutoff=0.85) for name in raw]
         nearest = None if kinds else next(filter(None, [*similar, _guess_domain(raw)]), dotted)
-        message = f"names {len(kinds)} domains ({', '.join(kinds)}); keep one" if kinds else "names no domain"
+        message = f"has {len(kinds)} domains ({', '.join(kinds)}); keep one" if kinds else "needs a domain"
         fault("", message, given=raw, allowed=SYNTAX, nearest=nearest)
         return None
     kind = KINDS[kinds[0]]

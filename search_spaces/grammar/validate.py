@@ -210,6 +210,8 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
     configurations = search.get("configurations")
     drawn = [key for key, domain in space.items() if not isinstance(domain, Grid)]
     grids = [key for key in space if key not in drawn]
+
+    # Sampler listed reads neither the space nor the number of configurations.
     if sampler == "listed":
         for key in space:
             message = "sampler listed draws nothing: its configurations are those of search.listed"
@@ -222,6 +224,8 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
         return
     if search.get("listed") is not None:
         findings.add("search.listed", f"is not read by sampler {sampler}", nearest="sampler: listed")
+
+    # Domains that the sampler cannot draw from, and a number of configurations that is missing or has no meaning.
     if sampler == "tpe":
         for key in grids:
             findings.add(f"space.{key}", "a grid cannot be searched by tpe; use choice")
@@ -283,12 +287,12 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-KEY = "search.racing"
+RACING_KEY = "search.racing"
 
 
 def check_racing(data: dict[str, Any], findings: Findings) -> None:
     """Record problems of a race; a section that could not be read is ignored."""
-    racing = lookup(data, KEY)
+    racing = lookup(data, RACING_KEY)
     if not isinstance(racing, dict):
         return
     rules = [rule for rule in ("keep", "test") if racing.get(rule) is not None]
@@ -298,18 +302,20 @@ def check_racing(data: dict[str, Any], findings: Findings) -> None:
     has_one_round = isinstance(count, int) and isinstance(first, int) and 1 <= count <= first
     if len(rules) != 1 and (rules or not (steps and has_one_round)):
         message = "has both keep and test" if rules else "does not say which configurations stay"
-        findings.add(KEY, message, allowed="keep: a share such as 0.25, or test: friedman")
+        findings.add(RACING_KEY, message, allowed="keep: a share such as 0.25, or test: friedman")
     if racing.get("level") is not None and "test" not in rules:
-        findings.add(f"{KEY}.level", "is read by a test only", given=racing["level"], nearest="test: friedman")
+        findings.add(f"{RACING_KEY}.level", "is read by a test only", given=racing["level"], nearest="test: friedman")
     if lookup(data, "search.sampler") == "tpe":
         findings.add(
-            KEY,
+            RACING_KEY,
             "tpe learns from scores, and scores over different numbers of seeds cannot be compared",
             allowed="the samplers random, qmc, grid and listed",
         )
     if has_one_round and steps is None:
         message = f"there is no round after the first: all {count} seeds are in it"
-        findings.add(f"{KEY}.first", message, given=first, allowed=f"less than seeds ({count}), or search.racing.steps")
+        findings.add(
+            f"{RACING_KEY}.first", message, given=first, allowed=f"less than seeds ({count}), or search.racing.steps"
+        )
     if isinstance(steps, dict):
         _check_rungs(data, steps, count if has_one_round else first, findings)
     if "test" in rules and lookup(data, "objective.failed_seeds") == "exclude":
@@ -325,7 +331,7 @@ def check_racing(data: dict[str, Any], findings: Findings) -> None:
 
 def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findings: Findings) -> None:
     """Record problems of the rungs of the first round; `seeds`: number of seeds of every configuration in it."""
-    key, guard = f"{KEY}.steps", rungs.get("guard", True) is True
+    key, guard = f"{RACING_KEY}.steps", rungs.get("guard", True) is True
     listed = lookup(data, "search.listed")
     varied = [lookup(data, "space"), *(listed if isinstance(listed, list) else ())]
     for name in ("training.steps", "evaluation.every"):
@@ -351,5 +357,5 @@ def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findin
         findings.add(f"{key}.first", "is not before the end", given=first, allowed=f"less than training.steps ({last})")
     if guard and seeds == 1:
         message = "the guard compares with the spread over seeds, and one seed has none"
-        address = f"{KEY}.first" if lookup(data, f"{KEY}.first") == 1 else "seeds"
+        address = f"{RACING_KEY}.first" if lookup(data, f"{RACING_KEY}.first") == 1 else "seeds"
         findings.add(address, message, given=seeds, allowed=f"at least 2, or {key}.guard: false")

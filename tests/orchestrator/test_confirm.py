@@ -16,10 +16,10 @@ from orchestrator.errors import DamagedLedger, SweepExists, UserError
 from orchestrator.plan import search
 from orchestrator.plan.configurations import configure
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record, read_records
-from orchestrator.record.state.lineage import CONFIRMS, relative, used_seeds
+from orchestrator.record.state.lineage import CONFIRMS, read_lineage, used_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
-from orchestrator.report.sentences import which_is_best
+from orchestrator.report.sentences import describe_best
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configurations import place_columns
 from orchestrator.report.terminal import Screen
@@ -188,7 +188,7 @@ def test_a_confirmation_of_a_confirmation_knows_the_seeds_of_both(searched, synt
     state = searched()
     planned = plan_confirmation(state, top=1, seeds="2")
     child = begin(planned, tmp_path)
-    assert relative(child.folder).root == relative(state.folder).identity
+    assert read_lineage(child.folder).root == read_lineage(state.folder).identity
     assert set(used_seeds(child)) == {0, 1, 2, 3, 4} == set(used_seeds(state))
     shutil.rmtree(state.folder)
     assert set(used_seeds(child)) == {0, 1, 2, 3, 4}, "the search is gone; its seeds are remembered"
@@ -327,7 +327,7 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
         assert first.confirmed_test.median == pytest.approx(0.3045) and first.seeds_run == 4
         assert "on seeds 3-6, which no selection used" in one.sentence
     other = summary(state).rows[1].number
-    assert "is #0 (#2 in the search)" in which_is_best(child) and " 0.304" in which_is_best(child)
+    assert "is #0 (#2 in the search)" in describe_best(child) and " 0.304" in describe_best(child)
     assert make_cells(child.rows, place_columns(child))["in search"] == ["#2", f"#{other}"]
     assert dict(status_rows(SweepState.load(child.folder)))["confirms"] == f"searched (#0 is #2, #1 is #{other} there)"
     assert [line.split()[-1] for line in list_sweeps(tmp_path) if line.startswith("searched-")] == ["searched"]

@@ -60,7 +60,7 @@ class AddedMetrics:
             again = replace(forward)  # the same draws may be sampled by the task, and with other settings
             return pack.task.sample_answers(again, piece, test.lengths, draws, temperature)
 
-        seen = EvaluatedBatch(
+        evaluated = EvaluatedBatch(
             batch=piece,
             lengths=test.lengths,
             task=pack.task,
@@ -71,7 +71,7 @@ class AddedMetrics:
             values=dict(forward.recorded),
             sample=sample,
         )
-        scores = {label: metric.score_rows(seen) for label, metric in self.metrics.items()}
+        scores = {label: metric.score_rows(evaluated) for label, metric in self.metrics.items()}
         for label, metric in self.metrics.items():
             _refuse_other_scores(metric, scores[label], (*piece.tokens.shape[:2], len(test.lengths)))
         return scores

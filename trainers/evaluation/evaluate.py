@@ -162,7 +162,7 @@ def _scores(
     pack: Pack,
     averages: Sequence[Tensor],
     test: EvaluationBatch,
-    some: range,
+    member_rows: range,
     rows: int,
     noise: Stream,
     beat: Callable[[], None],
@@ -170,18 +170,18 @@ def _scores(
 ) -> dict[str, Tensor]:
     """Return the metrics (M, L) of some members on a batch, evaluated in pieces of `rows` rows.
 
-    `some` numbers all members with the first average, then all with the second and so on; a small pack is one pass.
+    `member_rows` numbers all members with the first average, then all with the second and so on.
     """
     # The weights of these members, from one average or several.
     slices = [
-        (max(some.start - first, 0), max(some.stop - first, 0))
+        (max(member_rows.start - first, 0), max(member_rows.stop - first, 0))
         for first in range(0, len(averages) * len(pack), len(pack))
     ]
     theta = [
         weights[low:high] for weights, (low, high) in zip(averages, slices, strict=True) if low < min(high, len(pack))
     ]
     weights = pack.layout.views(theta[0] if len(theta) == 1 else torch.cat(theta))
-    index = torch.arange(some.start, some.stop, device=pack.device) % len(pack)
+    index = torch.arange(member_rows.start, member_rows.stop, device=pack.device) % len(pack)
     index = index if pack.index_M is None else pack.index_M[index]
     batch = test.batch.for_members(index)
 

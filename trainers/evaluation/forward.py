@@ -15,7 +15,7 @@ from trainers.positions.context import Recorder
 from trainers.tasks.decoding import Decoding
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
-from trainers.tensors.precision import computing
+from trainers.tensors.precision import autocast
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Forward:
         return next(iter(self.weights.values()))
 
     def _computing(self) -> AbstractContextManager[object]:
-        return computing(self.compute_dtype, self._weight.device.type)
+        return autocast(self.compute_dtype, self._weight.device.type)
 
     def _wide(self, logits: Tensor) -> Tensor:
         return logits.to(self._weight.dtype)

@@ -87,11 +87,12 @@ def generate_states(
 ) -> Tensor:
     """Generate a text state by state with each chooser, (M, B, D, G); see `Forward.generate_by_state`."""
     prompt_length, total = prompt_MBP.shape[-1], shared + min(states, 2) * width - 1
-    if not 0 < prompt_length < shared + width or min(states, width) < 1 or mark == decoding.end:
-        raise ValueError(
-            f"{states} states of {width} tokens after {shared} shared ones, a prompt of {prompt_length}, the mark "
-            f"{mark}; allowed: 1 or more states and tokens, a prompt of 1..{shared + width - 1}, no end mark as mark"
-        )
+    if min(states, width) < 1:
+        raise ValueError(f"{states} states of {width} tokens; allowed: 1 or more of each")
+    if not 0 < prompt_length < shared + width:
+        raise ValueError(f"a prompt of {prompt_length} tokens; allowed: 1 to {shared + width - 1}")
+    if mark == decoding.end:
+        raise ValueError(f"mark {mark} is the end mark; allowed: another token")
     kind = _CachedStates if forward.model.supports_masked_cache else _UncachedStates
     reader = kind(forward, prompt_MBP, shared, width, total)
     return torch.stack([_write_states(reader, decoding, choose, states, mark) for choose in choosers], dim=2)
@@ -103,28 +104,30 @@ def _write_states(
     """Return one text of states after the prompt of a reader, (M, B, G)."""
     prompt_MBP, shared, width = reader.prompt, reader.shared, reader.width
     m, b, prompt_length = prompt_MBP.shape
-    lead, begun = max(shared - prompt_length, 0), max(prompt_length - shared, 0)
-    first = lead - begun  # number of the first state's first token
+    tokens_before_state, tokens_in_state = max(shared - prompt_length, 0), max(prompt_length - shared, 0)
+    first = tokens_before_state - tokens_in_state  # number of the first state's first token
     logits = reader.begin()
     tokens, counts = list[Tensor](), list[Tensor]()
     all_rows = torch.ones(m, b, dtype=torch.bool, device=prompt_MBP.device)
 
     # Tokens between the prompt and the first state.
-    for number in range(lead):
+    for number in range(tokens_before_state):
         tokens.append(choose(logits, number))
         counts.append(all_rows)
         logits = reader.append(tokens[-1])
         reader.forward.beat()
 
     # State by state, until no row has written a mark.
-    state = torch.cat([prompt_MBP[..., shared:], prompt_MBP.new_full((m, b, width - begun), decoding.pad)], dim=-1)
-    length, active = torch.full_like(all_rows, begun, dtype=torch.int64), all_rows
+    state = torch.cat(
+        [prompt_MBP[..., shared:], prompt_MBP.new_full((m, b, width - tokens_in_state), decoding.pad)], dim=-1
+    )
+    length, active = torch.full_like(all_rows, tokens_in_state, dtype=torch.int64), all_rows
     for number in range(states):
         if number:
             logits = reader.start_state(state, length)
-            state, length, begun = torch.full_like(state, decoding.pad), torch.zeros_like(length), 0
+            state, length, tokens_in_state = torch.full_like(state, decoding.pad), torch.zeros_like(length), 0
         marked = torch.zeros_like(active)
-        for position in range(begun, width):
+        for position in range(tokens_in_state, width):
             token = torch.where(active, choose(logits, first + number * width + position), decoding.pad)
             state[..., position] = token
             tokens.append(token)

@@ -25,15 +25,15 @@ class Calibration(Metric):
 
     bins: int = setting(15, low=1, help="bins of the confidence, from 0 to 1")
 
-    def score_rows(self, seen: EvaluatedBatch) -> Tensor:
+    def score_rows(self, evaluated: EvaluatedBatch) -> Tensor:
         """Return the sum of right minus confidence in each bin, then the number of targets, (M, B, K + 1, L)."""
-        confidence_MBT = torch.softmax(seen.logits, dim=-1).amax(dim=-1)
-        gap_MBT = (~seen.mistakes).to(confidence_MBT.dtype) - confidence_MBT
+        confidence_MBT = torch.softmax(evaluated.logits, dim=-1).amax(dim=-1)
+        gap_MBT = (~evaluated.mistakes).to(confidence_MBT.dtype) - confidence_MBT
         bin_MBT = (confidence_MBT * self.bins).long().clamp(max=self.bins - 1)
         bins_K = torch.arange(self.bins, device=gap_MBT.device)
         gap_MBTK = torch.where(bin_MBT[..., None] == bins_K, gap_MBT[..., None], 0.0)
         values_MBKT = torch.cat([gap_MBTK, torch.ones_like(gap_MBT)[..., None]], dim=-1).transpose(2, 3)
-        return values_MBKT @ seen.counted.to(values_MBKT.dtype)
+        return values_MBKT @ evaluated.counted.to(values_MBKT.dtype)
 
     def reduce(self, rows: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Return the error over all rows, (M, L); NaN without counted targets."""

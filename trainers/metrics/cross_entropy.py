@@ -15,6 +15,6 @@ class CrossEntropy(Metric):
 
     direction: ClassVar[str] = "minimize"
 
-    def score_rows(self, seen: EvaluatedBatch) -> Tensor:
+    def score_rows(self, evaluated: EvaluatedBatch) -> Tensor:
         """Return the mean over counted targets, (M, B, L)."""
-        return seen.mean_over_targets(-supervised.log_likelihoods(seen.logits, seen.batch.targets))
+        return evaluated.mean_over_targets(-supervised.log_likelihoods(evaluated.logits, evaluated.batch.targets))

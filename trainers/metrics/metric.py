@@ -106,7 +106,7 @@ class Metric(Settings, ABC):
     draws: ClassVar[int] = 0  # answers that it samples for each row; a setting of metrics that sample
 
     @abstractmethod
-    def score_rows(self, seen: EvaluatedBatch) -> Tensor:
+    def score_rows(self, evaluated: EvaluatedBatch) -> Tensor:
         """Return the values of each row, (M, B, L), or of another shape (M, B, ...) that `reduce` takes.
 
         A large batch is scored in pieces of some rows.

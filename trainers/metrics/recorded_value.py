@@ -22,22 +22,22 @@ class RecordedValue(Metric):
 
     value: str = setting(help="name under which it is recorded")
 
-    def score_rows(self, seen: EvaluatedBatch) -> Tensor:
+    def score_rows(self, evaluated: EvaluatedBatch) -> Tensor:
         """Return the value of each row and length, (M, B, L), from recorded ones (M,), (M, B) or (M, B, T).
 
         Raises ValueError for values (M, B) in a batch of several lengths.
         """
-        return torch.stack([self._score_rows(value, seen) for value in seen.recorded(self.value)]).mean(dim=0)
+        return torch.stack([self._score_rows(value, evaluated) for value in evaluated.recorded(self.value)]).mean(dim=0)
 
-    def _score_rows(self, value: Tensor, seen: EvaluatedBatch) -> Tensor:
-        value = value.to(seen.logits.dtype)
+    def _score_rows(self, value: Tensor, evaluated: EvaluatedBatch) -> Tensor:
+        value = value.to(evaluated.logits.dtype)
         if value.dim() == 1:
-            return value[:, None, None].expand(-1, seen.logits.shape[1], len(seen.lengths))
+            return value[:, None, None].expand(-1, evaluated.logits.shape[1], len(evaluated.lengths))
         if value.dim() == 3:
-            return seen.mean_over_targets(value)
-        if len(seen.lengths) > 1:
+            return evaluated.mean_over_targets(value)
+        if len(evaluated.lengths) > 1:
             raise ValueError(
-                f"{self.value} is a value of each row, but a batch measures lengths {list(seen.lengths)}; "
+                f"{self.value} is a value of each row, but a batch measures lengths {list(evaluated.lengths)}; "
                 "allowed: a value of each token, (rows, length)"
             )
         return value[..., None]

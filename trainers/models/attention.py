@@ -15,7 +15,7 @@ from trainers.models.key_value_cache import LayerCache
 from trainers.positions.context import Context, Pass, Recorder, Scores
 from trainers.positions.position import Position
 from trainers.tensors.layers import linear
-from trainers.tensors.precision import product, wide
+from trainers.tensors.precision import matmul, upcast
 
 Drop = Callable[[Tensor, int], Tensor]
 _PASS_FIELDS = tuple(field.name for field in fields(Pass))  # torch 2.11 cannot trace vars()
@@ -81,7 +81,7 @@ def attention_weights(context: Context, scores: Scores | None, drop: Drop | None
         logits = partial.logits.expand(*context.q.shape[:-1], context.k.shape[-2])
     if partial.bias is not None:  # logits + bias; inductor would take a sum for an attention mask, and fail
         logits = torch.sub(logits, partial.bias, alpha=-1)
-    logits = logits.to(wide(logits.dtype))
+    logits = logits.to(upcast(logits.dtype))
     logits = logits if drop is None else drop(logits, context.chunk)
     allowed = context.allowed
     if partial.keep is None:
@@ -130,7 +130,7 @@ def _mixed(context: Context, position: Position, drop: Drop | None) -> Tensor:
     if context.watcher is not None:
         context.watcher(context, weights)
     weights = weights if after is None else after(weights, context.chunk)
-    mixed = product(weights, context.v)
+    mixed = matmul(weights, context.v)
     added = position.mix(context, weights)
     return mixed if added is None else mixed + added
 
@@ -138,7 +138,7 @@ def _mixed(context: Context, position: Position, drop: Drop | None) -> Tensor:
 def _fused(context: Context) -> Tensor:
     m, b, h, t, width = context.q.shape
     q, k, v = (part.reshape(m * b, h, -1, width) for part in (context.q, context.k, context.v))
-    numbers = wide(v.dtype) if v.device.type == "cpu" else v.dtype  # as in `product`
+    numbers = upcast(v.dtype) if v.device.type == "cpu" else v.dtype  # as in `matmul`
     q, k, v = (part.to(numbers) for part in (q, k, v))
     is_causal_only = t == k.shape[2] and context.groups is None and context.visible is None
     allowed = None if is_causal_only else context.allowed

@@ -26,7 +26,7 @@ from trainers.models.model import Model, Recorded
 from trainers.positions.context import Recorder
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
-from trainers.tasks.supervised import counted
+from trainers.tasks.supervised import loss_mask
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.device_constants import constant
@@ -144,7 +144,7 @@ class AttentionOnly(Model):
         passes = zip(recorded.get("tokens", ()), recorded.get("largest", ()), strict=True)
         largest = [weights for tokens, weights in passes if tokens is batch.tokens]  # not of a pass over other rows
         largest_MBT = largest[0] if largest else self._attention(self._scores(weights, batch.tokens), None).amax(dim=-1)
-        scored_MBT = counted(batch)
+        scored_MBT = loss_mask(batch)
         if len(lengths) > 1 or lengths[0] == batch.tokens.shape[-1]:  # length s is scored at position s, which sees s
             columns = constant(tuple(s - 1 for s in lengths), largest_MBT.device)
             largest_MBL, scored_MBL = largest_MBT.index_select(2, columns), scored_MBT.index_select(2, columns)

@@ -23,7 +23,7 @@ from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter
-from trainers.tensors.precision import product
+from trainers.tensors.precision import matmul
 
 
 @register("model", "linear_attention")
@@ -71,7 +71,7 @@ class LinearAttention(Model):
             along = torch.bmm(p, p.mT)
             return torch.cat([along, torch.zeros_like(along)], dim=-1)[:, None]
         u = weights["u"].detach()[:, :, None]
-        by_difference = product(p, u)[..., 0]
+        by_difference = matmul(p, u)[..., 0]
         position = torch.arange(p.shape[1], device=p.device)
         a = by_difference[:, (position[:, None] - position[None, :]) % p.shape[1]]
         if not self.free_value:

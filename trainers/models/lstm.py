@@ -22,7 +22,7 @@ from trainers.tensors.batch import Batch
 from trainers.tensors.layers import embed, linear
 from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter, uniform_parameter
-from trainers.tensors.precision import product
+from trainers.tensors.precision import matmul
 
 
 @register("model", "lstm")
@@ -82,7 +82,7 @@ class Lstm(Model):
         h = c = x.new_zeros(*x.shape[:2], weights["state"].shape[1])
         states = []
         for current in inputs.unbind(dim=2):
-            i, f, g, o = (current + product(h, weights["state"])).chunk(4, dim=-1)
+            i, f, g, o = (current + matmul(h, weights["state"])).chunk(4, dim=-1)
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
             states.append(h)

@@ -103,11 +103,13 @@ def call_members(
     """
     from torch.func import functional_call, vmap  # importing it takes more than a second
 
+    # Inputs of every call: tensors and flags that `forward` asks for, and the draws of its dropout.
     count, rows = batch.tokens.shape[:2]
     places_M1 = torch.arange(count, device=batch.tokens.device)[:, None]
     asked, flags = asked_tensors(module, batch), {TRAINING: training} if TRAINING in asked_names(module) else {}
     draws = None if noise is None else DropoutDraws(noise, count, rows, places_M1[0])
 
+    # One member; under vmap its place selects its dropout.
     def call_one(
         of_member: dict[str, Tensor], tokens_BT: Tensor, asked: dict[str, Tensor], draws: DropoutDraws | None
     ) -> tuple[Tensor, dict[str, list[Tensor]]]:
@@ -121,6 +123,7 @@ def call_members(
     ) -> tuple[Tensor, dict[str, list[Tensor]]]:
         return call_one(of_member, tokens_BT, asked, draws and replace(draws, member=place_1))
 
+    # All members at once, or one after another.
     with sdpa_kernel(SDPBackend.MATH):  # the only backend that vmap can batch
         if stacked:
             logits, recorded = vmap(call_stacked, randomness="error")(dict(weights), batch.tokens, asked, places_M1)

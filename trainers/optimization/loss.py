@@ -69,7 +69,7 @@ class Loss(Settings, ABC):
         return ""
 
     @abstractmethod
-    def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:
+    def compute(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
         """Return a sum over the rows and its weight, (M,) each; training minimizes the sum over the weight.
 
         With `training.accumulation` the sums and the weights of all slices of a batch are added up before the

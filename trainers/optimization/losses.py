@@ -26,11 +26,11 @@ class RDrop(Loss):
         """Return that both passes are the same without dropout."""
         return "" if is_random else f"training.loss: the two passes of {self.name} are the same without dropout"
 
-    def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:
+    def compute(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
         """Return the sum of both losses and of the divergence, and the weight of one loss."""
-        first, second = now.logits(0), now.logits(1)
-        (loss_M, weight_M), (other_M, _) = now.task_loss(first), now.task_loss(second)
+        first, second = inputs.logits(0), inputs.logits(1)
+        (loss_M, weight_M), (other_M, _) = inputs.task_loss(first), inputs.task_loss(second)
         p, q = torch.log_softmax(first, dim=-1), torch.log_softmax(second, dim=-1)
         apart_MBT = ((p.exp() - q.exp()) * (p - q)).sum(dim=-1)  # both divergences
-        apart_M = (apart_MBT * now.target_weights).sum(dim=(1, 2))
-        return loss_M + other_M + 0.5 * now.h["alpha"] * apart_M, weight_M
+        apart_M = (apart_MBT * inputs.target_weights).sum(dim=(1, 2))
+        return loss_M + other_M + 0.5 * inputs.h["alpha"] * apart_M, weight_M

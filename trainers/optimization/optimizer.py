@@ -60,8 +60,8 @@ class Optimizer(Settings, ABC):
         """
 
     @abstractmethod
-    def update(self, now: Update) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the new weights (M, P) and the new state; write into no tensor of `now`."""
+    def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the new weights (M, P) and the new state; write into no tensor of `inputs`."""
 
     def checked(self, state: Mapping[str, Tensor]) -> list[Tensor]:
         """Return the tensors of the state that must be finite; a member fails when one is not. By default all."""

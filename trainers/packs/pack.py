@@ -68,8 +68,8 @@ class Pack:
         sources = [tuple(member.training.averages[label].source for member in members) for label in self.labels]
         distinct = list(dict.fromkeys(sources))
         self.buffers_at = tuple(distinct.index(source) for source in sources)  # the index of the source of each label
-        self.sources = tuple(of[0] for of in distinct)
-        self.average_h = tuple(self._average_columns(of) for of in distinct)
+        self.sources = tuple(member_sources[0] for member_sources in distinct)
+        self.average_h = tuple(map(self._average_columns, distinct))
         self.cached_inputs: dict[str, tuple[EvaluationBatch, ...]] = {}  # see trainers.packs.evaluation_inputs
 
     def __len__(self) -> int:
@@ -211,7 +211,7 @@ class State:
         """
         arrays = fit_state(stored, self._arrays(pack), pack.layout.shapes)
         tensors = {name: torch.from_numpy(np.array(value)).to(pack.device) for name, value in arrays.items()}
-        labels = [pack.labels[pack.buffers_at.index(buffer)] for buffer in range(len(self.averages))]
+        labels = [pack.labels[pack.buffers_at.index(source)] for source in range(len(self.averages))]
         averages = tuple(
             tuple(tensors[_buffer(label, j)] for j in range(len(buffers)))
             for label, buffers in zip(labels, self.averages, strict=True)
@@ -226,8 +226,8 @@ class State:
     def _arrays(self, pack: Pack) -> dict[str, NDArray[Any]]:
         """Return every tensor as a named array; buffers shared by several averages under each of their names."""
         tensors = {**self._plain(), **self.optimizer}
-        for label, at in zip(pack.labels, pack.buffers_at, strict=True):
-            tensors.update({_buffer(label, j): buffer for j, buffer in enumerate(self.averages[at])})
+        for label, source in zip(pack.labels, pack.buffers_at, strict=True):
+            tensors.update({_buffer(label, j): buffer for j, buffer in enumerate(self.averages[source])})
         return {name: value.cpu().numpy() for name, value in tensors.items()}
 
 

@@ -56,13 +56,14 @@ class Abacus(Position):
             ),
         )
 
-    def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
+    def embed(self, x_MBTD: Tensor, forward_pass: Pass) -> Tensor:
         """Add the vector of each token's place."""
-        digit = seen.select_queries(self.places(seen.tokens, seen.causal, seen.visible, seen.groups))
-        if seen.noise is not None and seen.training and self.max_offset:
-            offset = seen.noise.integers(EMBED_SITE, (1, 1), self.max_offset + 1, shared=True)
+        tokens, causal = forward_pass.tokens, forward_pass.causal
+        digit = forward_pass.select_queries(self.places(tokens, causal, forward_pass.visible, forward_pass.groups))
+        if forward_pass.noise is not None and forward_pass.training and self.max_offset:
+            offset = forward_pass.noise.integers(EMBED_SITE, (1, 1), self.max_offset + 1, shared=True)
             digit = torch.where(digit > 0, digit + offset, 0)
-        return x_MBTD + embed(seen.weights["places"], digit)
+        return x_MBTD + embed(forward_pass.weights["places"], digit)
 
     def places(
         self, tokens: Tensor, causal: bool, visible: Tensor | None = None, groups: Tensor | None = None

@@ -5,7 +5,7 @@ import torch
 from trainers.positions.context import Context, Scores
 from trainers.positions.position import Position
 from trainers.settings.registry import register
-from trainers.tensors.precision import wide
+from trainers.tensors.precision import upcast
 
 
 @register("position", "alibi")
@@ -20,4 +20,4 @@ class Alibi(Position):
         """Return the bias -m_h |i - j|."""
         q, heads = context.q, context.q.shape[2]
         slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device=q.device, dtype=torch.float64) / heads)
-        return Scores(bias=(-slopes[:, None, None] * context.differences().abs()).to(wide(q.dtype)))
+        return Scores(bias=(-slopes[:, None, None] * context.differences().abs()).to(upcast(q.dtype)))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trainers.tensors.layers import rms_norm
 from trainers.tensors.noise import Noise
-from trainers.tensors.precision import product, wide
+from trainers.tensors.precision import matmul, upcast
 
 Recorder = Callable[[str, Tensor], None]
 Watcher = Callable[["Context", Tensor], None]
@@ -123,11 +123,11 @@ class Context(Pass):
 
     def products(self) -> Tensor:
         """Return q . k / sqrt(E), (M, B, H, T, K)."""
-        return product(self.q, self.k.mT) / math.sqrt(self.q.shape[-1])
+        return matmul(self.q, self.k.mT) / math.sqrt(self.q.shape[-1])
 
     def exact_products(self) -> Tensor:
         """Return q . k / sqrt(E) in float32 at least, also in a bfloat16 pass."""
-        q, k = (part.to(wide(part.dtype)) for part in (self.q, self.k))
+        q, k = (part.to(upcast(part.dtype)) for part in (self.q, self.k))
         with torch.autocast(self.q.device.type, enabled=False):
             return torch.matmul(q / math.sqrt(q.shape[-1]), k.mT)
 
@@ -136,11 +136,11 @@ class Context(Pass):
 
         They are float32 at least: rounding might change the sign of a score.
         """
-        dtype = wide(self.q.dtype)
+        dtype = upcast(self.q.dtype)
         return rms_norm(self.q.to(dtype)), rms_norm(self.k.to(dtype))
 
     def site(self, number: int) -> int:
-        """Return the random site number `place`, 0..15, of this layer. Raises ValueError for other numbers."""
+        """Return the random site of draw `number`, 0..15, of this layer. Raises ValueError for other numbers."""
         if not 0 <= number < _SITES_PER_LAYER:
             raise ValueError(f"site {number} of {self.name}; allowed: 0..{_SITES_PER_LAYER - 1}")
         return _LAYER_SITES + _SITES_PER_LAYER * self.layer + number + CHUNK_SITES * self.chunk

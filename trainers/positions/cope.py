@@ -17,7 +17,7 @@ from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tensors.parameters import Parameter
-from trainers.tensors.precision import product, sigmoid, wide
+from trainers.tensors.precision import matmul, sigmoid, upcast
 
 PAIRS_AT_ONCE = 2**18  # of queries and keys, on a CPU
 
@@ -40,7 +40,7 @@ class Cope(Position):
     def score(self, context: Context) -> Scores:
         """Return the logits with the term of the contextual position."""
         scores, allowed, table = context.products(), context.allowed, context.weights[f"{context.name}.cope"]
-        scores = scores.to(wide(scores.dtype))  # counts are sums of many gates
+        scores = scores.to(upcast(scores.dtype))  # counts are sums of many gates
         gates = sigmoid(scores)
         gates = gates if allowed is None else gates.masked_fill(~allowed, 0.0)
         sums, at_query = cumulative_sums(gates, context)
@@ -50,7 +50,7 @@ class Cope(Position):
         eager = not torch.compiler.is_compiling() and not torch.is_autocast_enabled(table.device.type)
         if len(table) == 1 and eager:  # else the gradient of a lone member rounds in another order
             tables = tables.expand(*context.q.shape[:3], -1, -1).contiguous()
-        of_places = product(context.q, tables).to(scores.dtype)  # (M, B, H, T, npos_max)
+        of_places = matmul(context.q, tables).to(scores.dtype)  # (M, B, H, T, npos_max)
         rises = torch.cat([of_places.diff(dim=-1), torch.zeros_like(of_places[..., :1])], dim=-1)
         if torch.compiler.is_compiling():  # the compiler chooses which tensors to save for the gradient
             term = _interpolate(of_places, rises, places)

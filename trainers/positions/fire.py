@@ -8,7 +8,7 @@ from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tensors.parameters import Parameter, uniform_parameter
-from trainers.tensors.precision import product, wide
+from trainers.tensors.precision import matmul, upcast
 
 _EPSILON = 1e-6
 
@@ -41,7 +41,7 @@ class Fire(Position):
 
     def score(self, context: Context) -> Scores:
         """Return the MLP's value for each head as a bias."""
-        keys, dtype = ("in", "in_bias", "out", "out_bias", "c", "factor"), wide(context.q.dtype)
+        keys, dtype = ("in", "in_bias", "out", "out_bias", "c", "factor"), upcast(context.q.dtype)
         parameters = {key: context.weights[f"{context.name}.fire_{key}"] for key in keys}
         c, limit = parameters["c"][:, :, None], (self.threshold * parameters["factor"]).abs()[:, :, None]
         distance = context.differences().abs().to(dtype)
@@ -54,7 +54,7 @@ class Fire(Position):
         hidden = torch.relu(
             ratio[:, None] * parameters["in"][:, 0, :, None, None] + parameters["in_bias"][:, :, None, None]
         )
-        out = product(parameters["out"].mT, hidden.flatten(2)) + parameters["out_bias"][:, :, None]
+        out = matmul(parameters["out"].mT, hidden.flatten(2)) + parameters["out_bias"][:, :, None]
         return Scores(bias=out.reshape(*out.shape[:2], -1, context.count, distance.shape[-1]).transpose(1, 2))
 
 

@@ -11,7 +11,7 @@ from trainers.positions.context import Context
 from trainers.positions.position import Sizes
 from trainers.tensors.layers import linear
 from trainers.tensors.parameters import Parameter, uniform_parameter
-from trainers.tensors.precision import wide
+from trainers.tensors.precision import upcast
 
 
 def gate_parameters(name: str, sizes: Sizes) -> tuple[Parameter, Parameter]:
@@ -31,7 +31,7 @@ def log_gates(context: Context) -> Tensor:
         logits = (x * matrix[:, None, None, :, 0]).sum(dim=-1, keepdim=True) + bias[:, None, None]
     else:
         logits = linear(x, matrix, bias)
-    return functional.logsigmoid(logits.to(wide(logits.dtype))).transpose(2, 3)
+    return functional.logsigmoid(logits.to(upcast(logits.dtype))).transpose(2, 3)
 
 
 def cumulative_sums(values: Tensor, context: Context, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from trainers.positions.context import Context, Scores
 from trainers.positions.position import Position, Sizes
 from trainers.settings.registry import register
 from trainers.tensors.parameters import Parameter, uniform_parameter
-from trainers.tensors.precision import wide
+from trainers.tensors.precision import upcast
 
 _LEAST = 0.01  # of both parameters
 
@@ -35,5 +35,5 @@ class Kerple(Position):
         """Return the bias -r1 log(1 + r2 |i - j|)."""
         # Trained weights are clamped already, and keep a gradient at the bound; averages may extrapolate below it.
         r1, r2 = (context.weights[f"kerple.{key}"].clamp(min=_LEAST)[:, None, :, None, None] for key in ("r1", "r2"))
-        distance = context.differences().abs().to(wide(context.q.dtype))
+        distance = context.differences().abs().to(upcast(context.q.dtype))
         return Scores(bias=-r1 * torch.log1p(r2 * distance))

@@ -31,19 +31,19 @@ class Learned(Position):
         size = self.init_std if self.init_std is not None else sizes.std
         return (Parameter(name="positions", shape=(sizes.ids + self.max_offset, sizes.width), std=size, decay=False),)
 
-    def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
+    def embed(self, x_MBTD: Tensor, forward_pass: Pass) -> Tensor:
         """Add the vector of each position."""
         offset = None
-        if seen.noise is not None and seen.training and self.max_offset:
-            offset = seen.noise.integers(EMBED_SITE, (x_MBTD.shape[1],), self.max_offset + 1)
-        return x_MBTD + look_up_positions(seen.weights["positions"], seen, offset)
+        if forward_pass.noise is not None and forward_pass.training and self.max_offset:
+            offset = forward_pass.noise.integers(EMBED_SITE, (x_MBTD.shape[1],), self.max_offset + 1)
+        return x_MBTD + look_up_positions(forward_pass.weights["positions"], forward_pass, offset)
 
 
-def look_up_positions(table_MPD: Tensor, seen: Pass, offset_MB: Tensor | None = None) -> Tensor:
+def look_up_positions(table_MPD: Tensor, forward_pass: Pass, offset_MB: Tensor | None = None) -> Tensor:
     """Return the vector of each query's position id, plus the offset of its row if any, (M, B or 1, T, D)."""
-    if seen.ids is None and offset_MB is None:  # a look-up would change the bits of the gradient
-        return table_MPD[:, None, seen.first : seen.first + seen.count]
-    ids = seen.query_ids if offset_MB is None else offset_MB[:, :, None] + seen.query_ids
+    if forward_pass.ids is None and offset_MB is None:  # a look-up would change the bits of the gradient
+        return table_MPD[:, None, forward_pass.first : forward_pass.first + forward_pass.count]
+    ids = forward_pass.query_ids if offset_MB is None else offset_MB[:, :, None] + forward_pass.query_ids
     members, width = len(table_MPD), table_MPD.shape[-1]
     index = ids.expand(members, -1, -1).reshape(members, -1, 1).expand(-1, -1, width)
-    return torch.gather(table_MPD, 1, index).reshape(members, -1, seen.count, width)
+    return torch.gather(table_MPD, 1, index).reshape(members, -1, forward_pass.count, width)

@@ -15,7 +15,7 @@ from trainers.errors import Problem
 from trainers.positions.position import Sizes
 from trainers.settings.fields import Settings
 from trainers.tensors.parameters import Parameter
-from trainers.tensors.precision import product
+from trainers.tensors.precision import matmul
 
 
 def pairwise_table(name: str, rows: int, sizes: Sizes) -> tuple[Parameter, ...]:
@@ -26,7 +26,7 @@ def pairwise_table(name: str, rows: int, sizes: Sizes) -> tuple[Parameter, ...]:
 def pairwise_scores(q_MBHTK: Tensor, table_MRK: Tensor, rows: Tensor) -> Tensor:
     """Return q_i . table[rows_ij] / sqrt(K) for query i and key j; rows: (T, J) or broadcastable to (M, B, H, T, J)."""
     m, b, h, t, k = q_MBHTK.shape
-    against = product(q_MBHTK.reshape(m, b * h * t, k), table_MRK.mT).reshape(m, b, h, t, -1)
+    against = matmul(q_MBHTK.reshape(m, b * h * t, k), table_MRK.mT).reshape(m, b, h, t, -1)
     return torch.gather(against, -1, rows.expand(m, b, h, t, rows.shape[-1])) / math.sqrt(k)
 
 

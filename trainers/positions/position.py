@@ -108,7 +108,7 @@ class Position(Settings):
         """
         return ids_MBT
 
-    def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
+    def embed(self, x_MBTD: Tensor, forward_pass: Pass) -> Tensor:
         """Return the token embeddings with positions added."""
         return x_MBTD
 

@@ -10,7 +10,7 @@ from trainers.positions.context import Context
 from trainers.positions.position import Position
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
-from trainers.tensors.precision import wide
+from trainers.tensors.precision import upcast
 
 
 @register("position", "rope")
@@ -32,7 +32,7 @@ class Rope(Position):
         turns = self.base ** (-torch.arange(0, width, 2, device=q.device, dtype=torch.float64) / width)
         angle = context.query_ids.to(torch.float64)[..., None] * turns
         angle = angle if context.ids is None else angle[:, :, None]
-        cos, sin = (wave.to(wide(q.dtype)) for wave in (torch.cos(angle), torch.sin(angle)))
+        cos, sin = (wave.to(upcast(q.dtype)) for wave in (torch.cos(angle), torch.sin(angle)))
         return _rotate(q, cos, sin), _rotate(k, cos, sin)
 
 

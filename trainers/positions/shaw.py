@@ -8,7 +8,7 @@ from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tensors.parameters import Parameter, uniform_parameter
-from trainers.tensors.precision import product, wide
+from trainers.tensors.precision import matmul, upcast
 
 
 @register("position", "shaw")
@@ -41,10 +41,10 @@ class Shaw(Position):
         """Return the vectors of the values, weighted by the attention to each difference."""
         if not self.values:
             return None
-        attention = attention_MBHTK.to(wide(attention_MBHTK.dtype))  # sums of many small numbers
+        attention = attention_MBHTK.to(upcast(attention_MBHTK.dtype))  # sums of many small numbers
         by_row = attention.new_zeros(*attention.shape[:-1], 2 * self.clip + 1)
         by_row = by_row.scatter_add(-1, self._rows(context).expand_as(attention), attention)
-        return product(by_row, context.weights[f"{context.name}.pair_values"][:, None, None])
+        return matmul(by_row, context.weights[f"{context.name}.pair_values"][:, None, None])
 
     def _rows(self, context: Context) -> Tensor:
         return context.differences().clamp(-self.clip, self.clip) + self.clip

@@ -59,9 +59,9 @@ class Significance(Position):
         """Return 2 longest - 1 vectors of differences (with text the outermost are unused), then the uniform ones."""
         return pairwise_table(name, 2 * sizes.longest - 1 + self.uniform, sizes)
 
-    def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
+    def embed(self, x_MBTD: Tensor, forward_pass: Pass) -> Tensor:
         """Add the vector of each absolute position."""
-        return x_MBTD + look_up_positions(seen.weights["positions"], seen)
+        return x_MBTD + look_up_positions(forward_pass.weights["positions"], forward_pass)
 
     def score(self, context: Context) -> Scores:
         """Return the bias q_i . p_ij / sqrt(K) for pairs of number tokens in the extra heads, else 0."""

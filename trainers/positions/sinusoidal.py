@@ -15,10 +15,10 @@ class Sinusoidal(Position):
 
     base: float = setting(10000.0, above=1.0, help="base of the geometric series of wavelengths")
 
-    def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
+    def embed(self, x_MBTD: Tensor, forward_pass: Pass) -> Tensor:
         """Add sin(t / base^(2i/D)) at coordinate 2i and the cosine at 2i + 1."""
         width = x_MBTD.shape[-1]
         even = torch.arange(0, width, 2, device=x_MBTD.device, dtype=torch.float64)
-        angle = seen.query_ids.to(torch.float64)[..., None] * self.base ** (-even / width)
+        angle = forward_pass.query_ids.to(torch.float64)[..., None] * self.base ** (-even / width)
         waves = torch.stack([torch.sin(angle), torch.cos(angle)], dim=-1).flatten(-2)[..., :width]
         return x_MBTD + waves.to(x_MBTD.dtype)

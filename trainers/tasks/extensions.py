@@ -152,7 +152,7 @@ class PrefixTargets:
                 f"{self.name}: a batch measures lengths {list(lengths)}, and the task does not say which targets count "
                 "at each; allowed: one length per batch, or a method counted_targets"
             )
-        return supervised.counted(batch)[..., None]
+        return supervised.loss_mask(batch)[..., None]
 
 
 class DerivedMetrics:

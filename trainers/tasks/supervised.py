@@ -11,7 +11,7 @@ from trainers.tensors.batch import Batch
 IGNORED = -100  # target of a masked position: neither trained nor scored
 
 
-def counted(batch: Batch) -> Tensor:
+def loss_mask(batch: Batch) -> Tensor:
     """Return the mask of counted targets, bool (M, B, T): those that are not IGNORED and have a positive weight."""
     targets = batch.targets
     scored = (
@@ -43,7 +43,7 @@ def regularize(
 
 def target_weights(batch: Batch, dtype: torch.dtype) -> Tensor:
     """Return the weight of every target in the loss, (M, B, T)."""
-    weight = counted(batch).to(dtype)
+    weight = loss_mask(batch).to(dtype)
     return weight if batch.weight is None else weight * batch.weight.to(dtype)
 
 
@@ -73,7 +73,7 @@ def mistakes(logits_MBTV: Tensor, batch: Batch) -> Tensor:
         wrong = batch.targets.gather(-1, likeliest[..., None])[..., 0] <= 0
     else:
         wrong = likeliest != batch.targets
-    return wrong & counted(batch)
+    return wrong & loss_mask(batch)
 
 
 def row_scores(logits_MBTV: Tensor, batch: Batch) -> dict[str, Tensor]:
@@ -81,5 +81,5 @@ def row_scores(logits_MBTV: Tensor, batch: Batch) -> dict[str, Tensor]:
 
     Both are 1 for a row without a counted target.
     """
-    wrong, targets = mistakes(logits_MBTV, batch).sum(dim=-1, keepdim=True), counted(batch).sum(dim=-1, keepdim=True)
+    wrong, targets = mistakes(logits_MBTV, batch).sum(dim=-1, keepdim=True), loss_mask(batch).sum(dim=-1, keepdim=True)
     return {"accuracy": 1 - wrong / targets.clamp(min=1), "exact_match": (wrong == 0).float()}

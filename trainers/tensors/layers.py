@@ -5,13 +5,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainers.tensors.parameters import Parameter, uniform_parameter
-from trainers.tensors.precision import product, wide
+from trainers.tensors.precision import matmul, upcast
 
 
 def linear(x: Tensor, weight_MDE: Tensor, bias_ME: Tensor | None = None) -> Tensor:
     """Apply each member's linear map to the last dimension: (M, ..., D) -> (M, ..., E)."""
     members = len(weight_MDE)
-    y = product(x.reshape(members, -1, x.shape[-1]), weight_MDE)
+    y = matmul(x.reshape(members, -1, x.shape[-1]), weight_MDE)
     if bias_ME is not None:
         y = y + bias_ME[:, None, :].to(y.dtype)
     return y.reshape(*x.shape[:-1], weight_MDE.shape[-1])
@@ -42,6 +42,6 @@ def layer_norm(x: Tensor, gain_MD: Tensor, bias_MD: Tensor | None, epsilon: floa
 
 def rms_norm(x: Tensor, gain_MD: Tensor | None = None, epsilon: float = 1e-6) -> Tensor:
     """Divide the last dimension of (M, ..., D) by its root mean square, in float32 at least; then apply any gain."""
-    exact = x.to(wide(x.dtype))
+    exact = x.to(upcast(x.dtype))
     y = (exact * torch.rsqrt((exact * exact).mean(dim=-1, keepdim=True) + epsilon)).to(x.dtype)
     return y if gain_MD is None else y * gain_MD.reshape(len(gain_MD), *[1] * (x.dim() - 2), -1)

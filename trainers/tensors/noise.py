@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trainers.random import Stream
-from trainers.tensors.precision import wide
+from trainers.tensors.precision import upcast
 
 _SITES = 2**20  # more than a model uses in its first 128 chunks of queries
 _PARTS = 2**8  # batches of all passes of a step; sites of later chunks of queries follow them, below 2^32
@@ -37,9 +37,9 @@ class Noise:
     def of_pass(self, draw: int) -> Self:
         """Return the noise of another pass over the same rows; 0 is this one. Raises ValueError beyond 15."""
         if not 0 <= draw < _PARTS // _BATCHES:
-            raise ValueError(f"draw {draw}: a step has draws 0 to {_PARTS // _BATCHES - 1} of its dropout")
+            raise ValueError(f"draw is {draw}; allowed: 0 to {_PARTS // _BATCHES - 1}")
         if draw and self.part >= _BATCHES:
-            raise ValueError(f"a step of {_BATCHES} batches or fewer has draws of its dropout")
+            raise ValueError(f"several draws of dropout need a step of at most {_BATCHES} batches")
         return replace(self, part=self.part + draw * _BATCHES) if draw else self
 
     def dropout_factors(self, site: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -65,7 +65,7 @@ class Noise:
         return (
             x
             if self.rate_M is None
-            else (x * self.dropout_factors(site, tuple(x.shape[1:]), wide(x.dtype))).to(x.dtype)
+            else (x * self.dropout_factors(site, tuple(x.shape[1:]), upcast(x.dtype))).to(x.dtype)
         )
 
     def _bits(self, site: int, shape: tuple[int, ...]) -> Tensor:

@@ -16,7 +16,7 @@ _LANES = 64  # a multiple of the elements that torch computes at once on any CPU
 _OFF = 1  # MKL's branch if it has not read MKL_CBWR
 
 
-def computing(compute_dtype: str, device: str) -> AbstractContextManager[object]:
+def autocast(compute_dtype: str, device: str) -> AbstractContextManager[object]:
     """Return a context in which matrix products are computed in `compute_dtype`; float32 changes nothing.
 
     With bfloat16 the weights, the residual stream and its norms stay float32.
@@ -26,12 +26,12 @@ def computing(compute_dtype: str, device: str) -> AbstractContextManager[object]
     return torch.autocast(device, getattr(torch, compute_dtype), cache_enabled=False)
 
 
-def wide(dtype: torch.dtype) -> torch.dtype:
+def upcast(dtype: torch.dtype) -> torch.dtype:
     """Return the dtype, or float32 if it is narrower: for sums, positions, thresholds and the softmax."""
     return torch.promote_types(dtype, torch.float32)
 
 
-def product(matrix: Tensor, other: Tensor) -> Tensor:
+def matmul(matrix: Tensor, other: Tensor) -> Tensor:
     """Return `torch.matmul` in the precision of the pass.
 
     On a CPU bfloat16 factors are multiplied and summed in float32 and the sums rounded, as on a GPU: torch chooses its
@@ -39,7 +39,7 @@ def product(matrix: Tensor, other: Tensor) -> Tensor:
     product of a lone member with a single row or column is taken twice: torch sums it in another order.
     """
     if len(matrix) == len(other) == 1 and matrix.dim() == other.dim() == 3 and 1 in (matrix.shape[1], other.shape[2]):
-        return product(matrix.expand(2, -1, -1), other.expand(2, -1, -1))[:1]
+        return matmul(matrix.expand(2, -1, -1), other.expand(2, -1, -1))[:1]
     multiply = torch.bmm if matrix.dim() == other.dim() == 3 else torch.matmul
     device = matrix.device.type
     if device != "cpu" or not torch.is_autocast_enabled(device):
@@ -47,6 +47,9 @@ def product(matrix: Tensor, other: Tensor) -> Tensor:
     narrow = torch.get_autocast_dtype(device)
     with torch.autocast(device, enabled=False):
         return multiply(matrix.to(narrow).float(), other.to(narrow).float()).to(narrow)
+
+
+product = matmul  # its name in 2.0.0, which modules of users import
 
 
 def sigmoid(values_M: Tensor) -> Tensor:

@@ -64,7 +64,7 @@ def train(
     """
     names = [(member.config_id, member.seed) for member in members] if ids is None else list(ids)
     if [seed for _, seed in names] != [member.seed for member in members]:
-        raise PackError(f"the ids {names} do not have the seeds {[member.seed for member in members]} of the members")
+        raise PackError(f"the seeds of ids {names} must be those of the members, {[member.seed for member in members]}")
     pack = Pack(members, torch.device(device))
     stored, notices = checkpoints.load(names) if checkpoints else (None, [])
     compiled = stored.compiled if stored else should_compile(members[0], pack.device.type)

@@ -16,7 +16,7 @@ from trainers.random import Stream
 from trainers.tasks import supervised
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
-from trainers.tensors.precision import computing
+from trainers.tensors.precision import autocast
 from trainers.training.compiling import call_first, compile_once, compile_program, mark_dynamic, should_compile
 from trainers.training.cuda_graph import CudaGraphStep, Learn
 
@@ -75,7 +75,7 @@ def _forward(
 ) -> Tensor:
     """Return the logits (M, B, T, V) in the dtype of the weights."""
     first_weight = next(iter(weights.values()))
-    with computing(pack.training.compute_dtype, first_weight.device.type):
+    with autocast(pack.training.compute_dtype, first_weight.device.type):
         logits = pack.model.logits(weights, batch, noise, pack.form, record)
     return logits.to(first_weight.dtype)
 
@@ -118,6 +118,7 @@ def compute_gradients(
 
     averages: as in `compute_losses`. Raises ValueError for a loss that does not depend on the weights.
     """
+    # One slice for each batch and accumulation step, with the noise of its rows.
     noise = training_noise(pack, step)
     slices = [
         (rows, noise and replace(noise, first=first, total=None if rows is batch else count, part=part))
@@ -125,6 +126,8 @@ def compute_gradients(
         for count in (batch.tokens.shape[1],)
         for first, rows in _split_rows(batch, pack.training.accumulation)
     ]
+
+    # A single slice: differentiate the mean loss.
     if len(slices) == 1:
         rows, noise = slices[0]
 
@@ -135,6 +138,7 @@ def compute_gradients(
 
         return _differentiate(mean, theta)
 
+    # Several slices: sum gradients, losses and weights, and divide once.
     gradient, loss_M, weight_M = (
         torch.zeros_like(theta),
         theta.new_zeros(theta.shape[0]),
@@ -146,8 +150,8 @@ def compute_gradients(
             loss_M, weight_M = compute_losses(pack, theta, rows, noise, step, averages)
             return loss_M.sum(), torch.stack([loss_M.detach(), weight_M.detach()])
 
-        more, both = _differentiate(summed, theta)
-        gradient, loss_M, weight_M = gradient + more, loss_M + both[0], weight_M + both[1]
+        slice_gradient, (slice_loss_M, slice_weight_M) = _differentiate(summed, theta)
+        gradient, loss_M, weight_M = gradient + slice_gradient, loss_M + slice_loss_M, weight_M + slice_weight_M
     divisor_M = _divisor(weight_M)
     return gradient / divisor_M[:, None], loss_M / divisor_M
 

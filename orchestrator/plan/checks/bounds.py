@@ -83,7 +83,10 @@ def _bound_exceeded(slot: Slot, value: float) -> str | None:
 
 
 def _nearest_allowed(slot: Slot, value: Any) -> str | None:
-    """Return the nearest number that the field accepts; beside an excluded bound one of six digits, none beside 0."""
+    """Return the nearest number that the field accepts, None without one.
+
+    Next to an excluded bound it is rounded to six digits; next to an excluded 0 there is none.
+    """
     crossed = _bound_exceeded(slot, value) if is_number(value) else None
     bound = slot.bounds[crossed] if crossed else None
     if crossed is None or bound is None:

@@ -59,7 +59,7 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
         if _uncertain(problem.key, findings):
             continue
         cover = next((key for key in always if within(problem.key, key)), None)
-        said = f"; the space draws {cover}, so this value is never used: mend it, or leave it out" if cover else ""
+        said = f"; the space draws {cover}, so this value is never used; correct or remove it" if cover else ""
         nearest = problem.nearest or _describe_searched(problem, given)
         if isinstance(problem.given, str) and (given is None or isinstance(given, dict)):
             given = problem.given  # a label that is also the name of a class

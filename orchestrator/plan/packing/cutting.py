@@ -23,17 +23,17 @@ def end_together(
     largest: Mapping[str, int],
     work: Callable[[str, float], float],
     workers: int,
-    begun: Sequence[float] = (),
+    running_work: Sequence[float] = (),
 ) -> Sizes:
     """Cut structures so that all workers end about together, if the last pack then ends sooner by WORTHWHILE.
 
-    `begun` is the remaining work of packs that stay as they are. Workers are filled one after the other up to the
-    earliest common end at which everything has a place; a structure that does not fit into the rest of one continues in
-    the next (McNaughton 1959, with a cost for every pack).
+    `running_work` is the remaining work of packs that stay as they are. Workers are filled one after the other up to
+    the earliest common end at which everything has a place; a structure that does not fit into the rest of one goes on
+    in the next (McNaughton 1959, with a cost for every pack).
     """
 
     def ends(sizes: Sizes) -> float:
-        return makespan([work(key, size) for key, run in sizes.items() for size in run], workers, begun)
+        return makespan([work(key, size) for key, run in sizes.items() for size in run], workers, running_work)
 
     members = {key: sum(run) for key, run in sizes.items()}
     current_end = ends(sizes) if sizes else 0.0
@@ -42,7 +42,7 @@ def end_together(
     low, high, best = 0.0, current_end, sizes
     for _ in range(20):
         middle = (low + high) / 2
-        packs = _fill_room(members, largest, work, [middle - load for load in _remaining_work(begun, workers)])
+        packs = _fill_room(members, largest, work, [middle - load for load in _remaining_work(running_work, workers)])
         if packs is None:
             low = middle
         else:
@@ -74,12 +74,12 @@ def _fill_room(
     return sizes
 
 
-def makespan(costs: Iterable[float], workers: int, begun: Iterable[float] = ()) -> float:
+def makespan(costs: Iterable[float], workers: int, running_work: Iterable[float] = ()) -> float:
     """Return when the last of these packs ends if each free worker gets the costliest remaining one.
 
-    `begun` is the remaining work of packs that workers have begun.
+    `running_work` is the remaining work of packs that workers have running_work.
     """
-    ends, last = _remaining_work(begun, workers), 0.0
+    ends, last = _remaining_work(running_work, workers), 0.0
     heapq.heapify(ends)
     for cost in sorted(costs, reverse=True):
         last = max(last, ends[0] + cost)
@@ -87,10 +87,10 @@ def makespan(costs: Iterable[float], workers: int, begun: Iterable[float] = ()) 
     return last
 
 
-def _remaining_work(begun: Iterable[float], workers: int) -> list[float]:
+def _remaining_work(running_work: Iterable[float], workers: int) -> list[float]:
     """Return the remaining work of every worker in its running packs, in ascending order."""
     loads = [0.0] * workers
-    for remaining in sorted(begun, reverse=True):
+    for remaining in sorted(running_work, reverse=True):
         heapq.heapreplace(loads, loads[0] + remaining)
     return sorted(loads)
 

@@ -72,7 +72,7 @@ class Packer:
     def recut(
         self,
         packs: Sequence[Pack],
-        begun: Sequence[tuple[Pack, float]],
+        kept_packs: Sequence[tuple[Pack, float]],
         configurations: Mapping[str, Configuration],
         room: tuple[int, float | None],
     ) -> list[Pack]:
@@ -81,7 +81,7 @@ class Packer:
         self._cluster = replace(
             self._cluster, workers=workers, bytes_per_worker=memory or self._cluster.bytes_per_worker
         )
-        return recut_packs(packs, begun, configurations, workers, self._capacity, self._work, even=self._even)
+        return recut_packs(packs, kept_packs, configurations, workers, self._capacity, self._work, even=self._even)
 
     def halve(self, pack: Pack) -> Shortage:
         """Return the shortage of a pack that ran out of memory; from now on packs like it are half as large."""
@@ -141,7 +141,7 @@ def make_packs(
 
 def recut_packs(
     packs: Sequence[Pack],
-    begun: Sequence[tuple[Pack, float]],
+    kept_packs: Sequence[tuple[Pack, float]],
     configurations: Mapping[str, Configuration],
     workers: int,
     capacity: Capacity,
@@ -152,8 +152,8 @@ def recut_packs(
     """Cut packs anew for this many workers; return them, the longest first.
 
     A pack is cut if it holds more members than its capacity, and with `even` also if all packs then end sooner
-    (`cutting.WORTHWHILE`); if none is cut, the result is empty. `begun` are the packs that stay as they are, each with
-    the share of its steps that is left; `configurations` has the configurations of all members, by config_id.
+    (`cutting.WORTHWHILE`); if none is cut, the result is empty. `kept_packs` are the packs that stay as they are,
+    each with the share of its steps that is left; `configurations` has the configurations of all members, by config_id.
     """
     if not packs:
         return []
@@ -162,7 +162,7 @@ def recut_packs(
     groups: Groups = {}
     sizes: Sizes = {}
     examples: dict[str, Member] = {}
-    for pack in (*packs, *(pack for pack, _ in begun)):
+    for pack in (*packs, *(pack for pack, _ in kept_packs)):
         if pack.structural_key not in examples:
             config_id, seed = pack.members[0]
             examples[pack.structural_key] = configurations[config_id].member(seed)
@@ -176,7 +176,7 @@ def recut_packs(
         key: run if max(run) <= largest[key] else split_evenly(sum(run), math.ceil(sum(run) / largest[key]))
         for key, run in sizes.items()
     }
-    work_left = [share * work(examples[pack.structural_key], len(pack.members)) for pack, share in begun]
+    work_left = [share * work(examples[pack.structural_key], len(pack.members)) for pack, share in kept_packs]
     if even:
         fitting = end_together(
             fitting, largest, lambda key, count: work(examples[key], count), max(1, workers), work_left

@@ -193,6 +193,6 @@ def _refuse_leading_out(folder: Path, path: Path) -> None:
         inside = False
     if not inside:
         raise OddEntry(
-            f"{path} points out of the sweep folder, to {path.readlink()}; put its target in its place, or move "
-            "the whole sweep folder and link that"
+            f"{path} is a link to {path.readlink()}, outside the sweep folder; replace the link by its target, or "
+            "move the whole folder and link to that"
         )

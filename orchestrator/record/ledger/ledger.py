@@ -155,8 +155,8 @@ class Ledger:
         if (on_disk.st_dev, on_disk.st_ino, on_disk.st_size) != (opened.st_dev, opened.st_ino, self._size):
             self._broken = "another driver writes this ledger"
             raise TakenLedger(
-                f"{self.path}: it was changed by {self._lock.describe_other_holder()}; one driver is enough, so this "
-                "one stops and has written nothing after that"
+                f"{self.path}: another driver wrote to it ({self._lock.describe_other_holder()}); this driver "
+                "stops and has written nothing since"
             )
 
     def _undo(self, error: OSError) -> None:

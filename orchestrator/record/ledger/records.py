@@ -142,7 +142,7 @@ def parsed(path: Path, content: bytes) -> tuple[list[Record], int]:
         except ValueError as error:
             raise DamagedLedger(path, number, str(error)) from None
         if record.seq != number - 1:
-            raise DamagedLedger(path, number, f"record {record.seq} is in the place of record {number - 1}")
+            raise DamagedLedger(path, number, f"expected record {number - 1}, got record {record.seq}")
         if number == 1:
             _check_schema(path, record)
         records.append(record)

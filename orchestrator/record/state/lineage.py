@@ -32,8 +32,8 @@ class Identity:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Relative:
-    """A sweep beside another one: the one it confirms, None for a search, and where its chain of confirmations began.
+class SweepLineage:
+    """The sweep that a sweep confirms, None for a search, and the root of its chain of confirmations.
 
     `confirms` is what its first record has of that; a search is its own root. `continues` is the name of the folder of
     the sweep whose members it trains further, None without one.
@@ -47,39 +47,41 @@ class Relative:
     continues: str | None
 
 
-def relative(folder: Path) -> Relative:
-    """Return the sweep in `folder`; raises what reading its ledger raises."""
+def read_lineage(folder: Path) -> SweepLineage:
+    """Return the lineage of the sweep in `folder`; raises what reading its ledger raises."""
     first = read_first_record(folder)
     if problem := find_problem(first.kind, first.fields):
         raise DamagedLedger(folder / LEDGER_FILE, 1, problem)
     identity, origin = Identity(first.fields["name"], first.fields["spec_hash"]), first.fields["provenance"]
     confirms, continues = origin.get(CONFIRMS), (origin.get(CONTINUES) or {}).get("folder")
     parent, root = (_identity(confirms), _identity(confirms["root"])) if confirms else (None, identity)
-    return Relative(folder=folder, identity=identity, confirms=confirms, parent=parent, root=root, continues=continues)
+    return SweepLineage(
+        folder=folder, identity=identity, confirms=confirms, parent=parent, root=root, continues=continues
+    )
 
 
 def _identity(reference: dict[str, Any]) -> Identity:
     return Identity(reference["sweep"], reference["spec_hash"])
 
 
-def read_relatives(storage: Path, *, strict: bool) -> Iterator[Relative]:
+def read_lineages(storage: Path, *, strict: bool) -> Iterator[SweepLineage]:
     """Yield the sweeps of a storage folder by name. Unreadable ledgers are an error if `strict`, else left out."""
     for ledger in sorted(storage.glob(f"*/{LEDGER_FILE}")):
         with nullcontext() if strict else suppress(LedgerError):
-            yield relative(ledger.parent)
+            yield read_lineage(ledger.parent)
 
 
-def confirmations_of(state: SweepState) -> list[Relative]:
+def confirmations_of(state: SweepState) -> list[SweepLineage]:
     """Return the sweeps beside `state` that confirm it, by name."""
     identity = Identity(state.name, state.spec_hash)
-    siblings = read_relatives(state.folder.resolve().parent, strict=False)
+    siblings = read_lineages(state.folder.resolve().parent, strict=False)
     return [sweep for sweep in siblings if sweep.parent == identity]
 
 
-def searches_of(state: SweepState) -> list[Relative]:
+def searches_of(state: SweepState) -> list[SweepLineage]:
     """Return the sweep that a confirmation confirms, if it is still beside it."""
-    parent = relative(state.folder).parent
-    siblings = read_relatives(state.folder.resolve().parent, strict=False)
+    parent = read_lineage(state.folder).parent
+    siblings = read_lineages(state.folder.resolve().parent, strict=False)
     return [sweep for sweep in siblings if sweep.identity == parent]
 
 
@@ -118,8 +120,8 @@ def seeds_of_others(state: SweepState, *, strict: bool) -> dict[int, str]:
     Ledgers in the storage folder that cannot be read are an error if `strict`, else left out.
     """
     used: dict[int, str] = {}
-    this_sweep, here = relative(state.folder), state.folder.resolve()
-    for sweep in read_relatives(here.parent, strict=strict):
+    this_sweep, here = read_lineage(state.folder), state.folder.resolve()
+    for sweep in read_lineages(here.parent, strict=strict):
         if sweep.root == this_sweep.root and sweep.folder.resolve() != here:
             with nullcontext() if strict else suppress(LedgerError):
                 seeds = sorted(planned_seeds(SweepState.load(sweep.folder)))

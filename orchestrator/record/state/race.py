@@ -147,7 +147,7 @@ def _add(decisions: list[_Kind], index: int, decision: _Kind, name: str) -> None
     if index == len(decisions):
         decisions.append(decision)
     if decisions[index] != decision:
-        raise ValueError(f"{name} is decided twice and differently")
+        raise ValueError(f"two records decide {name} differently")
 
 
 def retract_empty_decision(

@@ -165,7 +165,7 @@ class SweepState:
         name = record.fields.get("environment")
         if name is not None:
             if name not in self.environments:
-                raise self._damage(record, f"pack {pack.pack_id} ran under {name}, and no record says what that is")
+                raise self._damage(record, f"pack {pack.pack_id} refers to the unknown environment {name}")
             under = (self.codes[-1]["name"] if self.codes else None, name)
             pack.ran_under += [under] if under not in pack.ran_under else []
 
@@ -174,7 +174,7 @@ class SweepState:
         number, name, measured = fields["number"], fields["config_id"], fields["measured"]
         self.measured |= fields.get("measured_in_full", {})
         if measured not in self.measured:
-            raise self._damage(record, f"configuration {number} measures {measured}, and no record says what that is")
+            raise self._damage(record, f"configuration {number} refers to unknown metrics, {measured}")
         if (known := self.draws.get(number)) is not None:
             if known.config_id != name:
                 raise self._damage(record, f"configuration {number} is {known.config_id} and {name}")
@@ -191,7 +191,7 @@ class SweepState:
         members = [(name, seed) for name, seed in fields["members"]]
         if (known := self.packs.get(pack_id)) is not None:
             if known.members != members or known.steps != fields["steps"]:
-                raise self._damage(record, f"pack {known.pack_id} is planned twice and differently")
+                raise self._damage(record, f"two records plan pack {known.pack_id} differently")
             return
         states = [MemberState(seed, pack_id) for _, seed in members]
         for (name, seed), member in zip(members, states, strict=True):

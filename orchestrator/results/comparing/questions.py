@@ -61,8 +61,8 @@ def _allowed(kind: str, asked: str | None, judged: str, allowed: Sequence[Iterab
         raise UserError(f"the configurations have no {kind} in common, so they cannot be compared: {lists}")
     if asked is None:
         raise UserError(
-            f"not all of them have the {kind} {judged}, which the first is judged by; choose another by "
-            f"--{kind}: {', '.join(common)}"
+            f"not every configuration has the {kind} {judged}, by which the first is ranked; choose a common one: "
+            f"--{kind} {', '.join(common)}"
         )
     hint = nearest(name, common)
     raise UserError(f"--{kind} {name}: {f'did you mean {hint}? ' if hint else ''}allowed: {', '.join(common)}")

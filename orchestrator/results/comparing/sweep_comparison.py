@@ -116,7 +116,7 @@ def compare_sweeps(
     pairs = matching.pairs
     groups = make_questions(pairs, metric, average, lengths)
     if not groups:
-        raise UserError(f"{first.folder} and {second.folder}: the configurations that both have share no lengths")
+        raise UserError(f"{first.folder} and {second.folder}: the common configurations have no common lengths")
     shared = [find_shared(*pair) for pair in pairs]
 
     # Each pair by itself, corrected for their number, and all pairs together at common lengths.
@@ -182,9 +182,8 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     if not matched:
         nearest = [line for key in all_keys if (line := _nearest_numbers(first, second, key))]
         raise UserError(
-            f"{first.folder} and {second.folder}: no configuration of one has the searched values "
-            f"({', '.join(all_keys) or 'none'}) of a configuration of the other, so there is nothing to compare"
-            + (f"; nearest: {', '.join(nearest)}" if nearest else "")
+            f"{first.folder} and {second.folder}: no configurations of the two have equal searched values "
+            f"({', '.join(all_keys) or 'none'})" + (f"; nearest: {', '.join(nearest)}" if nearest else "")
         )
     pruned = sum(
         in_first[values].pruned_at is not None or in_second[values].pruned_at is not None for values in matched
@@ -192,8 +191,7 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     ended = [values for values in matched if in_first[values].complete and in_second[values].complete]
     if not ended:
         raise UserError(
-            f"{first.folder} and {second.folder}: none of the {len(matched)} configurations that both have has ended "
-            "in both"
+            f"{first.folder} and {second.folder}: none of the {len(matched)} common configurations has ended in both"
         )
     return Matching(
         keys=keys,

@@ -65,7 +65,9 @@ class SweepBudget:
         begun = [pack for pack in self._state.packs.values() if pack.step and not pack.has_ended]
         later = self._forecast()(begun, ())
         return [
-            replace(now, option=then.option) for now, then in zip(limits, later, strict=True) if now.used >= now.most
+            replace(limit, option=after.option)
+            for limit, after in zip(limits, later, strict=True)
+            if limit.used >= limit.most
         ]
 
     def _forecast(self) -> Callable[[Sequence[PackState], Sequence[PackState]], Iterator[Limit]]:
@@ -75,10 +77,10 @@ class SweepBudget:
         rate, steps_left = self._seconds_per_step(), partial(_steps_left, pause_at)
 
         def limits(own: Sequence[PackState], others: Sequence[PackState]) -> Iterator[Limit]:
-            ahead = [*own, *others]
-            seconds = [rate(pack) * steps_left(pack) for pack in ahead]
+            packs = [*own, *others]
+            seconds = [rate(pack) * steps_left(pack) for pack in packs]
             longest = max(seconds[: len(own)], default=0.0)
-            return self._limits_after(longest, sum(seconds), sum(map(steps_left, ahead)))
+            return self._limits_after(longest, sum(seconds), sum(map(steps_left, packs)))
 
         return limits
 
@@ -117,7 +119,7 @@ class SweepBudget:
 
 
 def _option(key: str, used: float, most: float) -> str:
-    """Return the option of `resume` with twice the limit, or twice of what is used where that is more."""
+    """Return the option of `resume` that sets twice the limit, or twice the used amount if that is larger."""
     return f" --set budget.{key}={2 * max(used, most):g}"
 
 

@@ -31,7 +31,7 @@ from orchestrator.running.driving.racing import (
     race_fields,
     rung_fields,
 )
-from orchestrator.running.driving.recutting import Room, recut_fields, shortage_fields
+from orchestrator.running.driving.recutting import WorkerCapacity, recut_fields, shortage_fields
 from orchestrator.running.driving.sampler import ConfigurationSampler, lacking_members
 from orchestrator.running.driving.scores import Scores
 from orchestrator.running.driving.work import Running, describe_work
@@ -50,9 +50,9 @@ class SweepDriver:
 
     `packer` cuts configurations with the seeds they lack into packs for the available `workers`;
     `max_seconds` is how long this driver may run, within the sweep's budget; `built` are the configurations of the
-    first generation if `spec` has just been checked against today's code, which spares building them again; `held`
-    keeps signals away while a record is written; `say` is called with every sentence for the user, `tick` ten times a
-    second.
+    first generation if `spec` has just been checked against today's code, which spares building them again;
+    `hold_signals` keeps signals away while a record is written; `say` is called with every sentence for the user,
+    `tick` ten times a second.
     """
 
     def __init__(
@@ -65,15 +65,15 @@ class SweepDriver:
         workers: int = 1,
         max_seconds: float | None = None,
         built: Iterable[Configuration] = (),
-        held: Callable[[], AbstractContextManager[None]] = nullcontext,
+        hold_signals: Callable[[], AbstractContextManager[None]] = nullcontext,
         say: Callable[[str], None] = lambda text: None,
         tick: Callable[["SweepDriver"], None] = lambda driver: None,
     ) -> None:
         self.spec, self.ledger, self.state = spec, ledger, state
         self.running: dict[str, Running] = {}
         self._seconds, self._environments = dict[str, float](), Environments()
-        self._packer, self._held, self._say, self._tick = packer, held, say, tick
-        self._room: Room = (workers, None)
+        self._packer, self._hold_signals, self._say, self._tick = packer, hold_signals, say, tick
+        self._capacity = WorkerCapacity(workers)
         self.queue: deque[str] = deque()
         self.stopped_by: Sequence[Limit] = ()  # the limits of the budget because of which no more packs are handed out
         self._budget = SweepBudget(spec, state, max_seconds)
@@ -125,7 +125,7 @@ class SweepDriver:
 
     def resized(self, workers: int, memory: float | None = None) -> None:
         """Cut waiting packs again if the workers then end much sooner, or now lack memory."""
-        self._room = (workers, memory)
+        self._capacity = WorkerCapacity(workers, memory)
         self.queue = deque(self._cut_again(self.queue))
 
     def started(self, pack_id: str) -> None:
@@ -183,7 +183,7 @@ class SweepDriver:
         """Record why the pack died; it is tried again from its checkpoint."""
         error = self._attempt(pack_id, error, trace)
         self.started(pack_id)  # a rung must wait for it
-        self._say(f"{self._describe(pack_id)}: {error}; it is tried again, from its newest checkpoint if there is one")
+        self._say(f"{self._describe(pack_id)}: {error}; retrying, from its newest checkpoint if it has one")
 
     def completed(self, pack_id: str) -> None:
         """Close the pack and score the configurations that are finished by it; one that was stopped stays open."""
@@ -198,7 +198,7 @@ class SweepDriver:
         """Record that the pack and its members have failed for good; the sweep continues."""
         error = self._attempt(pack_id, error, trace)
         attempts = counted(len(self.state.packs[pack_id].attempts), "attempt")
-        self._say(f"{self._describe(pack_id)}: {error}; it is given up after {attempts}")
+        self._say(f"{self._describe(pack_id)}: {error}; failed after {attempts}")
         self._end(pack_id, "failed", error)
         refuse_equal_failures(self.state, trainer_of(self.spec.sections).equal_failures)
 
@@ -217,7 +217,7 @@ class SweepDriver:
     def record_all(self, kind: str, entries: Sequence[Mapping[str, Any]]) -> None:
         """Write records of a kind, RECORDS_AT_ONCE of them between two waits for the disk."""
         for first in range(0, len(entries), RECORDS_AT_ONCE):
-            with self._held():
+            with self._hold_signals():
                 for record in self.ledger.append_all(kind, entries[first : first + RECORDS_AT_ONCE]):
                     self.state.apply(record)
 
@@ -274,7 +274,7 @@ class SweepDriver:
 
     def _cut_again(self, waiting: Collection[str], shortage: Mapping[str, Any] | None = None) -> Collection[str]:
         """Cut waiting packs again if that is worth it, or after a shortage; return which packs wait then."""
-        recut = recut_fields(self.state, waiting, self.running, self._packer, self._room, shortage)
+        recut = recut_fields(self.state, waiting, self.running, self._packer, self._capacity, shortage)
         if not recut:
             return waiting
         fields, order = recut

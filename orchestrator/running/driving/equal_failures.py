@@ -30,9 +30,9 @@ def refuse_equal_failures(state: SweepState, most: int | None) -> None:
     log = next((pack.traces[-1] for pack in ended if pack.traces and pack.traces[-1]), None) or "(its log is empty)"
     lines = log.strip().splitlines()[-_SHOWN_LINES:]
     raise EqualFailures(
-        (f"the first {len(ended)} members failed alike" if len(ended) > 1 else "the first member failed")
+        (f"the first {len(ended)} members failed with the same error" if len(ended) > 1 else "the first member failed")
         + f", so the sweep stops: {ended[-1].error}\n"
         + "\n".join(f"  {line}" for line in lines)
-        + f"\nonce it works: {command('resume', state.folder)} --retry-failed --accept-code-change"
+        + f"\nafter mending it: {command('resume', state.folder)} --retry-failed --accept-code-change"
         + f"\nto change the sweep file as well: {command('delete', state.folder)}, then run it again"
     )

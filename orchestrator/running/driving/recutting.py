@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator.plan.packing.packs import Pack, Packer
 from orchestrator.record.state.lineage import continues_member
@@ -14,8 +14,12 @@ from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.running.driving.work import Running
 from orchestrator.running.pack.train_pack import checkpoint_folder
 
-Room = tuple[int, float | None]
-"""How many workers there are, and the bytes of each; None while it is the amount packs were first planned for."""
+
+class WorkerCapacity(NamedTuple):
+    """How many workers there are, and the bytes of each; None while it is the amount packs were first planned for."""
+
+    workers: int
+    memory: float | None = None
 
 
 def recut_fields(
@@ -23,7 +27,7 @@ def recut_fields(
     waiting: Collection[str],
     running: Mapping[str, Running],
     packer: Packer,
-    room: Room,
+    capacity: WorkerCapacity,
     shortage: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[str]] | None:
     """Return the fields of the record that cuts waiting packs again, and which packs wait then, begun ones first.
@@ -61,7 +65,7 @@ def recut_fields(
     ]
     config_ids = {config_id for pack in unfinished for config_id, _ in pack.members}
     configurations = {name: as_configuration(state.configurations[name]) for name in config_ids}
-    packs = packer.recut(list(unbegun.values()), begun, configurations, room)
+    packs = packer.recut(list(unbegun.values()), begun, configurations, capacity)
     if not packs:
         return None
     names = {pack.pack_id for pack in packs}
@@ -70,7 +74,7 @@ def recut_fields(
         "packs": [
             asdict(pack) | ({"earlier": earlier} if earlier else {}) for pack in packs if pack.pack_id not in unbegun
         ],
-        "workers": room[0],
+        "workers": capacity.workers,
         **({"shortage": dict(shortage)} if shortage else {}),
     }
     return fields, [*(name for name in waiting if name not in unbegun), *(pack.pack_id for pack in packs)]

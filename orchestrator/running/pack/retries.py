@@ -16,8 +16,8 @@ class Retries:
         self._most = most
         self._deaths, self._limits = Counter[str](), dict[str, int]()
 
-    def settle(self, driver: Driver, pack_id: str, death: Death) -> bool:
-        """Tell the driver of a death, and return whether the pack is to be tried again now.
+    def report_death(self, driver: Driver, pack_id: str, death: Death) -> bool:
+        """Report a death to the driver, and return whether the pack is to be tried again now.
 
         It is not if it has died too often, or if smaller packs take its place because memory ran out.
         """

@@ -99,17 +99,19 @@ def run_pack(config: Mapping[str, Any]) -> None:
     use_inductor_cache()
     from ray import tune
 
+    # Each report is a round trip through Tune, so small messages wait for the next one.
     messages = list[tuple[str, Any]]()
 
     def send(name: str, content: Any) -> None:
         messages.append((name, content))
-        if name not in ("began", "noticed"):  # they wait for the next one: each report is a round through Tune
+        if name not in ("began", "noticed"):
             send_waiting()
 
     def send_waiting() -> None:
         tune.report({"messages": messages.copy()})
         messages.clear()
 
+    # Train; a death is reported, and raised if Tune may try the pack again.
     folder = Path(work["folder"])
     with raising_out_of_space(folder), Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog:
         try:
@@ -209,7 +211,7 @@ def read_silence(path: Path, seconds: float) -> tuple[str, str] | None:
     if not path.exists() or not path.stat().st_size:
         return None
     trace = path.read_text(encoding="utf-8", errors="replace")[-LONGEST_TRACE:]
-    return f"the watchdog ended it after {seconds:g} s of silence; stack traces in {path}", trace
+    return f"watchdog: no heartbeat for {seconds:g} s; stack traces in {path}", trace
 
 
 def make_stuck_file(work: Mapping[str, Any]) -> Path:

@@ -69,7 +69,7 @@ def run_packs(driver: Driver, *, retries: int) -> None:
             if death.out_of_memory:
                 free_memory()
             call_driver(driver.tick)  # raises KeyboardInterrupt for a signal that a library swallowed
-            if rule.settle(driver, pack_id, death):
+            if rule.report_death(driver, pack_id, death):
                 retried = pack
     except DriverStopped as stopped:
         raise stopped.args[0] from stopped.args[0].__cause__

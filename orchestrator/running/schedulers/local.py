@@ -165,5 +165,5 @@ class _Run:
 
     def handle_death(self, pack_id: str, work: str, death: Death) -> None:
         """Queue a pack that died if it is to be tried again."""
-        if self.retries.settle(self.driver, pack_id, death):
+        if self.retries.report_death(self.driver, pack_id, death):
             self.retry_queue.append((pack_id, work))

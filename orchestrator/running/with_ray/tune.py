@@ -233,5 +233,5 @@ def explain(error: BaseException | None) -> Death:
     if isinstance(error, PackRaised):
         return Death(message=error.message, trace=error.trace, killed=error.killed)
     if error is None:
-        return Death(message="the worker gave no reason", killed=True)
+        return Death(message="the worker died without an error message", killed=True)
     return Death(message=describe_exception(error, places), trace=trace, killed=was_killed)

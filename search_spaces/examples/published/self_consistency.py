@@ -25,9 +25,10 @@ class OfDraws(Metric):
     draws: int = setting(16, low=1, high=4096, help="answers that are sampled to each question")
     temperature: float = setting(0.7, above=0.0, help="temperature of the softmax that tokens are sampled from")
 
-    def answers(self, seen):
+    def answers(self, evaluated):
         """Return the sampled answers, (M, B, D, A), and the right ones, (M, B, 1, A)."""
-        return seen.sample_answers(draws=self.draws, temperature=self.temperature), seen.true_answers[:, :, None]
+        answers = evaluated.sample_answers(draws=self.draws, temperature=self.temperature)
+        return answers, evaluated.true_answers[:, :, None]
 
 
 @register("metric", "pass_at_k")
@@ -42,9 +43,9 @@ class PassAtK(OfDraws):
             message = f"needs at least {self.k} answers, and draws is {self.draws}"
             yield Problem(key="k", given=self.k, message=message, allowed=f"1 to {self.draws}")
 
-    def score_rows(self, seen):
+    def score_rows(self, evaluated):
         """Return the estimate for each row, (M, B, 1)."""
-        answers, right = self.answers(seen)
+        answers, right = self.answers(evaluated)
         wrong = self.draws - (answers == right).all(dim=-1).sum(dim=-1)
         none_right = torch.ones_like(wrong, dtype=torch.float64)
         for taken in range(self.k):  # the chance that the next of k answers is wrong, too
@@ -56,9 +57,9 @@ class PassAtK(OfDraws):
 class Majority(OfDraws):
     """Whether the most frequent answer is right. Of answers that are equally frequent, the first drawn counts."""
 
-    def score_rows(self, seen):
+    def score_rows(self, evaluated):
         """Return 1 or 0 for each row, (M, B, 1)."""
-        answers, right = self.answers(seen)
+        answers, right = self.answers(evaluated)
         votes = (answers[:, :, :, None] == answers[:, :, None]).all(dim=-1).sum(dim=-1)  # of each draw, (M, B, D)
         is_right = (answers == right).all(dim=-1)
         return is_right.gather(-1, votes.argmax(dim=-1, keepdim=True)).float()

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.claims.members import Members
+from orchestrator.claims.members import SweepCurves
 from orchestrator.claims.questions import ask
 from orchestrator.claims.values import by_seed, read_arms
 from orchestrator.claims.verdicts import Judgement
@@ -64,7 +64,7 @@ def test_seeds_that_only_some_configurations_of_an_arm_have_are_left_out(put: Pu
     for seed in range(4, 9):
         del state.configurations[first].members[seed]
     curves = members.curves[(members.curves["config_id"] != first) | (members.curves["seed"] < 4)]
-    arms = read_arms(asked.claim, Members(members.folder, state, curves, {}))
+    arms = read_arms(asked.claim, SweepCurves(members.folder, state, curves, {}))
     assert (arms["pre"].seeds, arms["none"].seeds) == (4, 9)
     assert by_seed(arms["pre"].values).tolist() == pytest.approx([0.0, 0.1, 0.2, 0.3])
     assert ask(asked.claim, members, list(arms.values()), learned_only=False).n == 4

@@ -11,7 +11,7 @@ from scipy import stats
 
 from orchestrator.claims.askings import changed_keys
 from orchestrator.claims.judgement import Judgement
-from orchestrator.claims.members import Members
+from orchestrator.claims.members import SweepCurves
 from orchestrator.claims.questions import Answer, ask, mean_answer
 from orchestrator.claims.values import ArmValues
 from orchestrator.claims.verdicts import judge, read_sweeps, read_verdict, settle
@@ -145,17 +145,17 @@ def test_an_asking_that_changed_more_than_the_seeds_is_judged_by_itself(tmp_path
 
 def an_arm(name: str, values: np.ndarray, learned: np.ndarray | None = None) -> ArmValues:
     """An arm with one value for each seed, of a metric from 0 to 1 of which more is better, within 0.01 of its ends."""
-    index = pd.MultiIndex.from_product([[""], range(len(values))], names=["rest", "seed"])
+    index = pd.MultiIndex.from_product([[""], range(len(values))], names=["context", "seed"])
     series = pd.Series(values, index=index)
     return ArmValues(
-        name=name, rests={name: ""}, average="raw", lengths=series.to_frame(), values=series,
+        name=name, contexts={name: ""}, average="raw", lengths=series.to_frame(), values=series,
         learned=pd.Series(True if learned is None else learned, index=index), direction="maximize",
         floor=series <= 0.01, ceiling=series >= 0.99,
     )  # fmt: skip
 
 
 def verdict_of(asked: Claim, arms: list[ArmValues], *, learned_only: bool = False) -> str:
-    answer = ask(asked, cast(Members, None), arms, learned_only=learned_only)
+    answer = ask(asked, cast(SweepCurves, None), arms, learned_only=learned_only)
     verdict = read_verdict(asked, answer)
     return verdict if answer.p <= 0.05 else "undecided"
 

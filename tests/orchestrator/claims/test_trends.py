@@ -59,7 +59,7 @@ def test_a_trend_with_the_others_held_fixed_is_least_squares_on_ranks(put: Put) 
     values = [one.values for one in judged.members.state.configurations.values()]
     post = np.array([one["model.norm"] == "post" for one in values], dtype=float)
     arm = judged.arms["search"] if judged.arms else None
-    scores = [np.median(arm.values.xs(rest, level="rest")) for rest in arm.rests.values()]
+    scores = [np.median(arm.values.xs(context, level="context")) for context in arm.contexts.values()]
 
     def ranks(numbers: list[float]) -> np.ndarray:
         return stats.zscore(stats.rankdata(numbers), ddof=1)
@@ -140,7 +140,7 @@ def test_p_with_the_others_held_fixed_is_that_of_least_squares(put: Put) -> None
     judged = put(noisy, asked, seeds=3, sweep=sweep)["pre_norm"]
     values = [one.values for one in judged.members.state.configurations.values()]
     arm = judged.arms["search"] if judged.arms else None
-    scores = stats.rankdata([np.median(arm.values.xs(rest, level="rest")) for rest in arm.rests.values()])
+    scores = stats.rankdata([np.median(arm.values.xs(context, level="context")) for context in arm.contexts.values()])
     columns = [stats.rankdata([one[key] for one in values]) for key in ("model.dropout", "training.learning_rate")]
     post = [one["model.norm"] == "post" for one in values]
     fit = OLS(scores, np.column_stack([np.ones(12), *columns, post])).fit()

@@ -100,7 +100,7 @@ def test_other_content_under_the_same_name_is_refused(written, tmp_path: Path) -
     folder = written(own_averages=AVERAGE.format(name="own_average"))
     load_module(find_module("own_averages", [folder]))
     written(other__in__own_averages="x = 1\n")
-    with pytest.raises(OwnCodeError, match="use another process"):
+    with pytest.raises(OwnCodeError, match="use a new process"):
         load_module(find_module("own_averages", [tmp_path / "other"]))
 
 
@@ -223,7 +223,7 @@ def test_a_helper_of_the_same_name_in_another_folder_is_refused(written, tmp_pat
     folder = written(own_a="import own_helper\n", own_helper="V = 1\n")
     load_module(find_module("own_a", [folder]))
     other = written(other__in__own_b="import own_helper\n", other__in__own_helper="V = 2\n") / "other"
-    with pytest.raises(OwnCodeError, match=r"own_helper\.py of .* use another process"):
+    with pytest.raises(OwnCodeError, match=r"another own_helper\.py, of .* use a new process"):
         load_module(find_module("own_b", [other]))
     (other / "own_helper.py").write_text("V = 1\n")
     load_module(find_module("own_b", [other]))

@@ -12,7 +12,7 @@ from orchestrator.errors import SweepExists
 from orchestrator.record.kept.code import find_program
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
-from orchestrator.sweep.beside import make_listed_spec
+from orchestrator.sweep.derived import make_listed_spec
 from tests.orchestrator.program.studies import Study, assert_equal_curves, script
 
 

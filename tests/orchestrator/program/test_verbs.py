@@ -8,7 +8,7 @@ import pytest
 
 import lengthwise as package
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.sentences import selection_sentence, which_is_best
+from orchestrator.report.sentences import describe_best, selection_sentence
 from orchestrator.results.summarise import summary
 from tests.command_line import CommandLine
 from tests.orchestrator.program.studies import Study, assert_equal_curves, script
@@ -165,7 +165,7 @@ def test_lengths_and_averages_of_which_there_is_one(study: Study) -> None:
     """They are singular, and an average without another is not named."""
     study.write()
     result = summary(study.run())
-    said = [selection_sentence(result), which_is_best(result)]
+    said = [selection_sentence(result), describe_best(result)]
     assert "length 10" in said[0] and "length 20" in said[0] and "raw" not in said[0]
     assert "selection length 10" in said[1] and "test length 20" in said[1]
     assert "lengths" not in "".join(said)

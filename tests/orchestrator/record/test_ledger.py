@@ -154,10 +154,10 @@ def test_every_flipped_bit_of_a_line_breaks_its_checksum() -> None:
 @pytest.mark.parametrize(
     ("damage", "line", "problem"),
     [
-        (lambda a: a[:1] + a[2:], 2, "record 2 is in the place of record 1"),
-        (lambda a: a[:3] + a[2:], 4, "record 2 is in the place of record 3"),
-        (lambda a: [a[0], a[2], a[1], *a[3:]], 2, "record 2 is in the place of record 1"),
-        (lambda a: a[1:], 1, "record 1 is in the place of record 0"),
+        (lambda a: a[:1] + a[2:], 2, "expected record 1, got record 2"),
+        (lambda a: a[:3] + a[2:], 4, "expected record 3, got record 2"),
+        (lambda a: [a[0], a[2], a[1], *a[3:]], 2, "expected record 1, got record 2"),
+        (lambda a: a[1:], 1, "expected record 0, got record 1"),
         (lambda a: [*a[:2], b"\n", *a[2:]], 3, "does not match its checksum"),
         (lambda a: [*a[:2], a[2][:20] + b"\n", *a[3:]], 3, "does not match its checksum"),
         (lambda a: [*a[:-1], a[-1].replace(b"died", b"lied")], 5, "does not match its checksum"),

@@ -288,7 +288,7 @@ def test_publishing_is_remembered() -> None:
         (evaluation("p1", 100, [-1]), "1 members reported for the 2 of p1"),
         (pack("p2", ("c9", 0)), "pack p2 has a member of unknown configuration c9"),
         (pack("p2", ("c0", 1)), "seed 1 of c0 is in pack p0 and in p2"),
-        (pack("p0", ("c0", 0)), "pack p0 is planned twice and differently"),
+        (pack("p0", ("c0", 0)), "two records plan pack p0 differently"),
         (recut(["p0"], *HALVES), "pack p0 is cut again after a worker has begun it"),
         (recut(["p9"], *HALVES), "unknown pack p9 is cut again"),
         (configuration(1, "c7"), "configuration 1 is c1 and c7"),

@@ -15,7 +15,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import read_summary, write_report
 from orchestrator.report.page import data as page_data_module
 from orchestrator.report.page.data import page_data
-from orchestrator.report.sentences import which_is_best
+from orchestrator.report.sentences import describe_best
 from orchestrator.results.summarise import summary
 
 
@@ -166,15 +166,15 @@ def test_best_is_said_once_with_its_selection_lengths_and_its_test_number(small_
     first = result.rows[0]
     assert claim.startswith(f"Best by the selection lengths 6-7 is #{first.number} (") and claim in shown
     assert f"on the test lengths 8-11 it reaches {first.test.median:#.3g} (quartiles {first.test.q25:#.3g} to" in claim
-    assert " so far is #" in which_is_best(replace(result, status="running"))
+    assert " so far is #" in describe_best(replace(result, status="running"))
 
 
 def test_without_test_lengths_and_without_a_score_nothing_is_claimed(tmp_path, synthetic_sweep, simple_curve):
     spec = {"objective.lengths": [6, 7, 8], "task.vocabulary": 9}
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
     untested = summary(synthetic_sweep(tmp_path / "t", values, 2, simple_curve, spec=spec))
-    assert "no test lengths were evaluated" in which_is_best(untested)
+    assert "no test lengths were evaluated" in describe_best(untested)
     failed = {(n, seed): 10 for n in range(2) for seed in range(2)}
     nothing = summary(synthetic_sweep(tmp_path / "f", values, 2, simple_curve, failed))
-    assert "Best" not in which_is_best(nothing)
+    assert "Best" not in describe_best(nothing)
     write_report(SweepState.load(nothing.folder).folder)

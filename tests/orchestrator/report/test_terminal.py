@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orchestrator.report.sentences import what_mattered
+from orchestrator.report.sentences import describe_effects
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.summarise import summary
 from orchestrator.text.wording import three_digits
@@ -74,30 +74,30 @@ def test_values_that_have_no_room_are_named(twelve, short_text, width, absent):
 
 def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synthetic_sweep):
     effect = next(one for one in effects_on_score(twelve) if one.key == "training.learning_rate")
-    assert f"lr (higher is worse, rank correlation {effect.correlation:+.3g} [{effect.low:+.3g}, " in what_mattered(
+    assert f"lr (higher is worse, rank correlation {effect.correlation:+.3g} [{effect.low:+.3g}, " in describe_effects(
         twelve
     )
-    assert "inconclusive: dropout" in what_mattered(twelve)  # it is drawn without regard to the score
+    assert "inconclusive: dropout" in describe_effects(twelve)  # it is drawn without regard to the score
 
     def unmoved(number, seed, average, metric, lengths, step):
         return 0.1 + 0.01 * (number * 5 % 7) + 0.001 * lengths
 
     values = [{"training.learning_rate": 0.001 * (1 + n % 4), "model.dropout": 0.1 * (n % 3)} for n in range(9)]
     result = summary(synthetic_sweep(tmp_path / "none", values, 2, unmoved))
-    assert what_mattered(result).startswith("No hyperparameter has a clear effect")
+    assert describe_effects(result).startswith("No hyperparameter has a clear effect")
 
 
 def test_where_nothing_can_be_said_it_says_why(tmp_path, synthetic_sweep, simple_curve):
     two = summary(synthetic_sweep(tmp_path / "two", draws(2), 2, noisy))
-    assert "2 configurations are too few for an interval (at least 8)" in what_mattered(two)
+    assert "2 configurations are too few for an interval (at least 8)" in describe_effects(two)
     spec = {"search.sampler": "listed", "search.listed": draws(4), "space": {}}
     listed = summary(synthetic_sweep(tmp_path / "listed", draws(4), 8, noisy, spec=spec))
     assert any(effect.differences for effect in effects_on_score(listed))
-    assert what_mattered(listed).endswith("change along with one another, and none can be judged by itself.")
+    assert describe_effects(listed).endswith("change along with one another, and none can be judged by itself.")
     one = summary(synthetic_sweep(tmp_path / "one", [{}], 3, simple_curve))
-    assert "No hyperparameter was compared" in what_mattered(one)
+    assert "No hyperparameter was compared" in describe_effects(one)
     running = replace(two, status="running")
-    assert "too few" not in what_mattered(running)
+    assert "too few" not in describe_effects(running)
 
 
 def test_the_best_value_of_a_grid_is_named(tmp_path, synthetic_sweep):
@@ -110,7 +110,7 @@ def test_the_best_value_of_a_grid_is_named(tmp_path, synthetic_sweep):
     spec = {"search.sampler": "grid", "space": {"training.learning_rate": {"grid": rates}}}
     values = [{"training.learning_rate": rate} for rate in rates]
     result = summary(synthetic_sweep(tmp_path / "rates", values, 8, by_rate, spec=spec))
-    assert "lr (0.01 is better than 0.001, by -0.3" in what_mattered(result)
+    assert "lr (0.01 is better than 0.001, by -0.3" in describe_effects(result)
 
 
 def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, short_text):

@@ -31,7 +31,7 @@ from orchestrator.results.summarise import summary
 from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import recutting, scores
 from orchestrator.running.driving.driver import SweepDriver
-from orchestrator.running.driving.recutting import Room
+from orchestrator.running.driving.recutting import WorkerCapacity
 from orchestrator.running.pack.train_pack import checkpoint_folder
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.running.with_ray import nodes
@@ -96,7 +96,7 @@ class Pool:
         self._examples |= {one.member(0).structural_key: one.member(0) for one, _ in waiting}
         return make_packs(waiting, self._told, lambda member: CAPACITY, work)
 
-    def recut(self, packs: Any, begun: Any, configurations: Any, room: Room) -> list[Pack]:
+    def recut(self, packs: Any, begun: Any, configurations: Any, room: WorkerCapacity) -> list[Pack]:
         return recut_packs(packs, begun, configurations, room[0], lambda member: CAPACITY, work)
 
     def at(self, time: float, event: Callable[[], None]) -> None:
@@ -260,7 +260,7 @@ def test_packs_are_not_cut_again_where_little_is_gained(spec, tmp_path: Path) ->
 def play(stage: Any, capacity: Callable[[int], int], workers: int, **more: Any) -> SweepState:
     """Run a sweep to its end; its packs are cut again to `capacity(workers)` members."""
 
-    def recut(packs: Any, begun: Any, configurations: Any, room: Room) -> list[Pack]:
+    def recut(packs: Any, begun: Any, configurations: Any, room: WorkerCapacity) -> list[Pack]:
         workers, _ = room
         most = capacity(workers)
         return recut_packs(packs, begun, configurations, workers, lambda member: most, lambda member, count: count)

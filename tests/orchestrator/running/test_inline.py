@@ -108,7 +108,7 @@ def test_a_pack_that_falls_silent_is_ended_and_given_up_and_the_driver_lives(sta
     ((pack_id, error),) = state.deaths
     assert len(state.packs[pack_id].attempts) == 3
     path = one.folder / "checkpoints" / f"{pack_id}.stuck.txt"
-    assert error == f"the watchdog ended it after 7 s of silence; stack traces in {path}"
+    assert error == f"watchdog: no heartbeat for 7 s; stack traces in {path}"
     assert "in hang" in path.read_text()
     in_packs(lambda pack_id, step: None)
     assert stage("after", *ONE).play().configurations  # the process can train on
@@ -156,7 +156,7 @@ def test_a_signal_inside_torch_leaves_a_resumable_sweep(stage, played, monkeypat
 
     monkeypatch.setattr(task, "loss", loss)
     with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts:
-        one.play(held=interrupts.held)
+        one.play(hold_signals=interrupts.held)
     assert steps["seen"] == 50 and torch.is_grad_enabled()
     assert len([record for record in read_records(one.folder) if record.kind == "evaluation"]) == 2
     assert read_curves(one.play()).equals(read_curves(whole))

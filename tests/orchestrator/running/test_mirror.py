@@ -21,7 +21,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import decode, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.schedulers import inline
-from orchestrator.storage import Store
+from orchestrator.storage import ObjectStore
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from orchestrator.upkeep.listing import list_sweeps
 from search_spaces import dump_yaml
@@ -198,12 +198,12 @@ def test_a_living_owner_is_not_taken_over_and_a_dead_one_is(machine, monkeypatch
         with open_ledger(other) as second:
             second.append("publish", uri=None, ok=True, message="b")
     ledger._driver.beat = beat
-    with pytest.raises(TakenLedger, match="one driver is enough"):
+    with pytest.raises(TakenLedger, match="this driver stops"):
         for _ in range(1000):
             ledger.append("publish", uri=None, ok=True, message="a")
             time.sleep(0.01)
     ledger.close()
-    assert "is continued by" in ledger.problem
+    assert "has taken over" in ledger.problem
     with machine("b"):
         fetch_sweep(other)
     assert [record.fields.get("message") for record in read_records(other)] == [None, "b"]
@@ -213,13 +213,13 @@ def test_a_living_owner_is_not_taken_over_and_a_dead_one_is(machine, monkeypatch
 def test_of_two_that_take_over_at_once_one_is_refused(machine, others):
     with machine("a") as folder:
         folder.mkdir(parents=True)
-        store = Store.for_copy(folder)
+        store = ObjectStore.for_copy(folder)
         late = DriverLock(store, folder)
         store_create, taken = store.create, []
 
         def create(name: str, content: bytes) -> bytes:
             for _ in range(0 if taken else others):  # a second one frees the number of the first
-                taken.append(DriverLock(Store.for_copy(folder), folder))
+                taken.append(DriverLock(ObjectStore.for_copy(folder), folder))
                 taken[-1].acquire()
                 taken[-1].release()
             return store_create(name, content)
@@ -233,13 +233,13 @@ def test_a_driver_that_waits_for_a_heartbeat_continues_when_the_other_one_ends(m
     with machine("a") as folder:
         folder.mkdir(parents=True)
         (tmp_path / "elsewhere").mkdir()
-        first = DriverLock(Store.for_copy(folder), tmp_path / "elsewhere")
+        first = DriverLock(ObjectStore.for_copy(folder), tmp_path / "elsewhere")
         first.acquire()
         monkeypatch.setattr(driver_lock, "_LOOK", 0.05)
-        ended = partial(Store.for_copy(folder).write, "drivers/000001.json", b"ended")
+        ended = partial(ObjectStore.for_copy(folder).write, "drivers/000001.json", b"ended")
         began, ending = time.monotonic(), threading.Timer(0.2, ended)
         ending.start()
-        second = DriverLock(Store.for_copy(folder), folder)
+        second = DriverLock(ObjectStore.for_copy(folder), folder)
         second.acquire()
         second.release()
         ending.join()
@@ -275,7 +275,7 @@ def test_a_sweep_is_deleted_at_its_address_and_here(machine, monkeypatch):
     with machine("a"):
         (bucket / "curves").mkdir()
         (bucket / "curves/late.parquet").write_text("of another machine, after the user was asked")
-        remove = Store.delete
+        remove = ObjectStore.delete
 
         def interrupted(store, names):
             for name in names:
@@ -284,11 +284,11 @@ def test_a_sweep_is_deleted_at_its_address_and_here(machine, monkeypatch):
                 remove(store, [name])
                 deleted.append(name)
 
-        monkeypatch.setattr(Store, "delete", interrupted)
+        monkeypatch.setattr(ObjectStore, "delete", interrupted)
         with pytest.raises(KeyboardInterrupt):
             delete_sweep(planned)
         assert list((bucket / "ledger").iterdir())
-        monkeypatch.setattr(Store, "delete", remove)
+        monkeypatch.setattr(ObjectStore, "delete", remove)
         delete_sweep(plan_deletion(find_sweep(folder)))
         assert [path.name for path in bucket.rglob("*") if path.is_file()] == ["notes.txt"] and not folder.exists()
 
@@ -374,7 +374,7 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
     words = sets(*settings)
     lengthwise.succeeds("run", file, "--storage", tmp_path / "alone", *words)
     monkeypatch.setattr(inline, "train_pack", elsewhere)
-    write, early = Store.write, []
+    write, early = ObjectStore.write, []
 
     def write_late(store, name, content):
         fields = [decode(line).fields for line in content.splitlines()] if name.startswith("ledger/") else []
@@ -383,7 +383,7 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
         early.extend(name for name in named if not (storage / "trained" / name).exists())
         write(store, name, content)
 
-    monkeypatch.setattr(Store, "write", write_late)
+    monkeypatch.setattr(ObjectStore, "write", write_late)
     lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "driver")
     lengthwise.succeeds("run", file, "--storage", f"file://{storage}", *words)
     assert len(attempts) == 6 and len(set(attempts)) == 3
@@ -400,7 +400,7 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
 KILLED = """
 import os, signal, time
 from orchestrator.mirror.worker import MirroredCheckpoints
-from orchestrator.storage import Store
+from orchestrator.storage import ObjectStore
 
 save = MirroredCheckpoints.save
 
@@ -408,7 +408,7 @@ def save_and_die(self, snapshot, members):
     path = save(self, snapshot, members)
     if snapshot.step == 6:
         self.finish()
-        there = Store.for_copy(self.folder.parents[1])
+        there = ObjectStore.for_copy(self.folder.parents[1])
         while b'"kind":"pack"' not in b"".join(there.read(list(there.sizes("ledger"))[-1:]).values()):
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -469,14 +469,14 @@ def test_the_second_of_two_that_wait_for_a_dead_owner_is_told_who_took_over(mach
     with machine("a") as folder:
         folder.mkdir(parents=True)
         (tmp_path / "elsewhere").mkdir()
-        store = Store.for_copy(folder)
+        store = ObjectStore.for_copy(folder)
         dead = DriverLock(store, tmp_path / "elsewhere")
         dead.acquire()
         monkeypatch.setattr(driver_lock, "SILENCE", 0.5)
         taken = threading.Timer(0.2, lambda: store.create("drivers/000002.json", b"{}"))
         taken.start()
         with pytest.raises(SweepLocked, match="is being run by"):
-            DriverLock(Store.for_copy(folder), folder).acquire()
+            DriverLock(ObjectStore.for_copy(folder), folder).acquire()
         taken.join()
 
 

@@ -14,8 +14,8 @@ from rich.console import Console
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.figures import drawing
 from orchestrator.record.state.state import SweepState
-from orchestrator.sweep.beside import SweepBeside
 from orchestrator.sweep.confirm import plan_confirmation
+from orchestrator.sweep.derived import DerivedSweep
 from orchestrator.sweep.extend import extend_sweep
 from orchestrator.sweep.more_steps import extend_steps, plan_more_steps
 from orchestrator.sweep.sweep import resume_sweep, run_sweep
@@ -58,7 +58,7 @@ def run(storage: Path, *overrides: str, name: str = "few") -> Path:
     return storage / name
 
 
-def plan(**options: Any) -> partial[SweepBeside]:
+def plan(**options: Any) -> partial[DerivedSweep]:
     return partial(plan_more_steps, steps=11, **options)
 
 
@@ -194,7 +194,7 @@ def test_members_that_a_race_left_out_start_from_step_0_in_packs_of_their_own(
     assert same_curves(state, SweepState.load(long))
 
 
-@pytest.mark.parametrize(("lost", "steps", "said"), [(True, 11, "kept no states"), (False, 6, "has 6 steps already")])
+@pytest.mark.parametrize(("lost", "steps", "said"), [(True, 11, "has no checkpoints"), (False, 6, "has 6 steps already")])
 def test_what_cannot_be_continued_is_refused(tmp_path: Path, done: Path, lost: bool, steps: int, said: str) -> None:
     shutil.copytree(done, tmp_path / "few", ignore=shutil.ignore_patterns("*.ckpt") if lost else None)
     with pytest.raises(UserError, match=said):
@@ -222,10 +222,10 @@ def test_configurations_that_differ_in_their_steps_alone_are_refused_together(tm
 
 def test_seeds_that_not_all_configurations_have_are_named(done: Path) -> None:
     state = SweepState.load(done)
-    assert not [line for line in plan_more_steps(state, 11).lines if "stay behind" in line]
+    assert not [line for line in plan_more_steps(state, 11).lines if "skipping seeds" in line]
     one = next(iter(state.configurations.values()))
     one.members[7] = one.members[0]
-    assert f"note: seeds 7 of #{one.number} stay behind: not all have them" in plan_more_steps(state, 11).lines
+    assert f"note: skipping seeds 7 of #{one.number}: not every configuration has them" in plan_more_steps(state, 11).lines
 
 
 def test_a_sweep_in_which_nothing_succeeded_is_refused(done: Path) -> None:

@@ -17,7 +17,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import effect_lines
-from orchestrator.report.sentences import what_mattered
+from orchestrator.report.sentences import describe_effects
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.scoring.objective import recorded_objective
 from orchestrator.results.scoring.rung_decision import decide_rung, scores_at_step
@@ -181,7 +181,7 @@ def test_seeds_that_fail_before_a_rung_count_as_the_objective_says(stage):
     (difference,) = effect.differences
     assert result.design.survivors and effect.reason == SURVIVORS
     assert [math.isnan(one) for one in (difference.difference, difference.low, difference.p)] == [False, True, True]
-    assert SURVIVORS in what_mattered(result)
+    assert SURVIVORS in describe_effects(result)
     ends = ("low", "high", "p", "difference_low", "difference_high")
     assert all(math.isnan(line[end]) for line in effect_lines(result) for end in ends)
 
@@ -361,7 +361,7 @@ def test_the_command_line_plans_runs_and_reports_rungs(lengthwise, tiny):
         ("extend", folder, "--seeds", "+1", "--configuration", first),
     ):
         lengthwise.refuses(*words, said="was pruned at step")
-    lengthwise.refuses("extend", folder, "--configurations", "9", said="decided without further configurations")
+    lengthwise.refuses("extend", folder, "--configurations", "9", said="only seeds can be added")
 
 
 @pytest.mark.slow

@@ -86,7 +86,7 @@ def test_a_configuration_whose_description_is_nowhere_is_damage(tmp_path):
     first = {"name": "s", "study": "t", "spec": {}, "spec_hash": "", "provenance": {}}
     with Ledger.create(tmp_path / "s", first) as ledger:
         ledger.append("configuration", **fields)
-    with pytest.raises(DamagedLedger, match="no record says what that is"):
+    with pytest.raises(DamagedLedger, match="refers to unknown metrics"):
         SweepState.load(tmp_path / "s")
 
 

@@ -11,7 +11,7 @@ from mlflow.tracking import MlflowClient
 from orchestrator.tracking import pages
 from orchestrator.tracking.errors import TrackingError
 from orchestrator.tracking.pages import COLOR_TAG, NOTE_TAG
-from orchestrator.tracking.store import Store
+from orchestrator.tracking.store import MlflowExperiment
 from tests.mlflow_points import assert_complete, children
 
 
@@ -135,7 +135,7 @@ def test_a_deleted_experiment_is_named(sweep, publish):
 def test_the_command_that_opens_a_store_can_be_pasted(tmp_path):
     (folder := tmp_path / "läng e").mkdir()
     uri = f"sqlite:///{folder / 'mlflow.db'}"
-    ((_, command),) = Store(uri, "mine", tmp_path).links("")
+    ((_, command),) = MlflowExperiment(uri, "mine", tmp_path).links("")
     assert shlex.split(command) == ["lengthwise", "ui", "--tracking-uri", uri]
 
 
@@ -151,12 +151,12 @@ def test_the_artifacts_of_a_database_are_beside_the_sweeps(tmp_path, monkeypatch
 
     monkeypatch.setattr("orchestrator.tracking.store.MlflowClient", Client)
     uri = "postgresql://ada@db.example.org/mlflow"
-    ((_, command),) = Store(uri, "mine", tmp_path).links("")
+    ((_, command),) = MlflowExperiment(uri, "mine", tmp_path).links("")
     assert shlex.split(command)[2:] == [
         *("--backend-store-uri", "postgresql://ada@db.example.org/mlflow"),
         *("--default-artifact-root", str(tmp_path / "mlartifacts")),
     ]
-    Store("databricks", "mine", tmp_path)
+    MlflowExperiment("databricks", "mine", tmp_path)
     assert created[0].startswith(f"{(tmp_path / 'mlartifacts').as_uri()}/mine-") and created[1] is None
 
 

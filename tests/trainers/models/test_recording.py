@@ -81,8 +81,8 @@ class FromTheLast(Metric):
     direction: ClassVar[str] = "none"
     value: ClassVar[str] = "logits"
 
-    def score_rows(self, seen: EvaluatedBatch) -> Tensor:
-        (logits,) = seen.recorded(self.value)
+    def score_rows(self, evaluated: EvaluatedBatch) -> Tensor:
+        (logits,) = evaluated.recorded(self.value)
         return logits[:, :, -1].amax(dim=-1)[..., None]
 
     def defined_lengths(self, task: Task, lengths: tuple[int, ...]) -> tuple[int, ...]:

@@ -50,31 +50,31 @@ class Sparse(Loss):
     factor: float = setting(0.01, low=0.0, member=True, help="factor of the weights")
     activity: float = setting(0.0, low=0.0, member=True, help="factor of the recorded values")
 
-    def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:
+    def compute(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
         recorded: dict[str, list[Tensor]] = {}
-        loss, weight = now.task_loss(now.logits(recorded=recorded))
-        size = sum(value.abs().flatten(1).sum(dim=1) for value in now.weights.values())
-        penalty = now.h["factor"] * (now.step / now.steps) * size
+        loss, weight = inputs.task_loss(inputs.logits(recorded=recorded))
+        size = sum(value.abs().flatten(1).sum(dim=1) for value in inputs.weights.values())
+        penalty = inputs.h["factor"] * (inputs.step / inputs.steps) * size
         for hidden in recorded.get("hidden", ()):
-            penalty = penalty + now.h["activity"] * hidden.square().flatten(1).mean(dim=1)
+            penalty = penalty + inputs.h["activity"] * hidden.square().flatten(1).mean(dim=1)
         return loss + penalty * weight, weight
 
 
 class Follows(Loss):
     """The loss of the task, and how far the distribution is from that of the weight average `slow`."""
 
-    def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:
-        logits, goal = now.logits(), now.logits(1, weights=now.average("slow"))
-        loss, weight = now.task_loss(logits)
+    def compute(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
+        logits, goal = inputs.logits(), inputs.logits(1, weights=inputs.average("slow"))
+        loss, weight = inputs.task_loss(logits)
         apart = (goal.softmax(-1) * (goal.log_softmax(-1) - logits.log_softmax(-1))).sum(-1)
-        return loss + (apart * now.target_weights).sum(dim=(1, 2)), weight
+        return loss + (apart * inputs.target_weights).sum(dim=(1, 2)), weight
 
 
 class Mixing(Loss):
     """Averages over members, which no loss may."""
 
-    def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:
-        loss, weight = now.task_loss(now.logits())
+    def compute(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
+        loss, weight = inputs.task_loss(inputs.logits())
         return loss + loss.mean(), weight
 
 
@@ -83,16 +83,16 @@ class Returning(Loss):
 
     result: ClassVar[Any] = None
 
-    def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:
-        now.task_loss(now.logits())
+    def compute(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
+        inputs.task_loss(inputs.logits())
         return cast(tuple[Tensor, Tensor], self.result)
 
 
 class Scalar(Loss):
     """A mean instead of a value for each member."""
 
-    def compute(self, now: LossInputs) -> tuple[Tensor, Tensor]:
-        loss, weight = now.task_loss(now.logits())
+    def compute(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
+        loss, weight = inputs.task_loss(inputs.logits())
         return (loss / weight).mean(), weight.mean()
 
 
@@ -315,4 +315,4 @@ def test_members_that_are_left_keep_their_options(member: Make) -> None:
     known = {id(tensor) for tensor in few.tensors()}
     assert few.loss_h and all(id(column) in known for column in few.loss_h.values())
     left = compute_gradients(few, theta[[2, 1]], sample_batches(few, step, 4), step)
-    assert all(torch.equal(now, before[[2, 1]]) for now, before in zip(left, whole, strict=True))
+    assert all(torch.equal(inputs, before[[2, 1]]) for inputs, before in zip(left, whole, strict=True))

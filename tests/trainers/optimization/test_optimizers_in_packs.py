@@ -43,10 +43,10 @@ class Sam(AdamW):
 
     radius: float = setting(0.05, low=0.0, member=True, help="distance of the worst weights")
 
-    def update(self, now: Update) -> tuple[Tensor, dict[str, Tensor]]:
-        norm = torch.linalg.vector_norm(now.gradient, dim=1, keepdim=True)
-        worst = now.theta + (now.h["radius"] * now.gradient / (norm + 1e-12)).to(now.theta.dtype)
-        return super().update(replace(now, gradient=now.compute_gradient(worst)))
+    def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
+        norm = torch.linalg.vector_norm(inputs.gradient, dim=1, keepdim=True)
+        worst = inputs.theta + (inputs.h["radius"] * inputs.gradient / (norm + 1e-12)).to(inputs.theta.dtype)
+        return super().update(replace(inputs, gradient=inputs.compute_gradient(worst)))
 
     def operations(self, gradient: float, parameters: Any) -> float:
         return 2 * gradient
@@ -60,9 +60,9 @@ class Noisy(Optimizer):
     def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
         return {"before": theta}
 
-    def update(self, now: Update) -> tuple[Tensor, dict[str, Tensor]]:
-        noise = now.stream.normal(0, tuple(now.theta.shape[1:]))
-        return now.theta - now.rate * (now.gradient + now.h["noise"] * noise), {"before": now.theta}
+    def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
+        noise = inputs.stream.normal(0, tuple(inputs.theta.shape[1:]))
+        return inputs.theta - inputs.rate * (inputs.gradient + inputs.h["noise"] * noise), {"before": inputs.theta}
 
 
 @pytest.fixture(autouse=True)
@@ -206,8 +206,9 @@ def test_estimates_know_the_size_of_the_state(member: Make) -> None:
 class Mixing(AdamW):
     """The mean gradient of the pack for everybody."""
 
-    def update(self, now: Update) -> tuple[Tensor, dict[str, Tensor]]:
-        return super().update(replace(now, gradient=now.gradient.mean(dim=0, keepdim=True).expand_as(now.theta)))
+    def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
+        mean = inputs.gradient.mean(dim=0, keepdim=True)
+        return super().update(replace(inputs, gradient=mean.expand_as(inputs.theta)))
 
 
 class Flat(AdamW):
@@ -227,8 +228,8 @@ class Taken(AdamW):
 class Lost(AdamW):
     """A state that is not returned."""
 
-    def update(self, now: Update) -> tuple[Tensor, dict[str, Tensor]]:
-        return super().update(now)[0], {}
+    def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
+        return super().update(inputs)[0], {}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from trainers.positions.alibi import Alibi
 from trainers.positions.cope import Cope
 from trainers.positions.tra import ThresholdRelative
 from trainers.tasks.decoding import Decoding
-from trainers.tensors.precision import computing, product, sigmoid, wide
+from trainers.tensors.precision import autocast, matmul, sigmoid, upcast
 from trainers.training.step import sample_batches, training_noise
 
 CPU = torch.device("cpu")
@@ -48,7 +48,7 @@ def test_what_is_kept_and_the_loss_are_float32_and_near_those_of_float32(member)
     torch.testing.assert_close(one.loss_sum, other.loss_sum, rtol=2e-3, atol=0)
     step = torch.tensor(1)
     (batch,) = sample_batches(narrow, step, 16)
-    with computing("bfloat16", "cpu"):
+    with autocast("bfloat16", "cpu"):
         logits = narrow.model.logits(narrow.layout.views(one.theta), batch, training_noise(narrow, step), narrow.form)
     assert logits.dtype == torch.bfloat16
 
@@ -114,7 +114,7 @@ def test_keys_are_kept_and_counted_in_float32() -> None:
     k = torch.tensor([512.0, 0.5, -512.0, 0.0]).expand(1, 1, 1, 600, 4)
     context = layer_of(q, {"block0.gate_bias": torch.zeros(1, 1)}, True, k=k, v=k)
     position = ThresholdRelative(gate="head", qk_norm=False)
-    with computing("bfloat16", "cpu"):
+    with autocast("bfloat16", "cpu"):
         bits = (q.bfloat16()[..., :2] * k.bfloat16()[..., :2]).sum(dim=-1) + (q * k).bfloat16()[..., 2]
         assert not (bits > 0).any()
         scores = position.score(context)
@@ -129,7 +129,7 @@ def test_distances_beyond_256_are_told_apart(position) -> None:
     q = torch.ones(1, 1, 1, 400, 4)
     vectors = torch.arange(1024.0)[None, :, None].expand(1, 1024, 4) / 4
     context = layer_of(q.bfloat16(), {"block0.cope": vectors}, True, v=q)
-    with computing("bfloat16", "cpu"):
+    with autocast("bfloat16", "cpu"):
         scores = position.score(context)
     found = scores.bias if scores.bias is not None else scores.logits
     steps = found.expand(1, 1, 1, 400, 400)[0, 0, 0, -1].float().diff().abs()
@@ -138,10 +138,10 @@ def test_distances_beyond_256_are_told_apart(position) -> None:
 
 def test_products_are_those_of_rounded_factors_whose_sums_are_rounded() -> None:
     one, other = torch.randn(2, 3, 5, 5, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(product(one, other), torch.bmm(one, other)) and wide(torch.float64) == torch.float64
+    assert torch.equal(matmul(one, other), torch.bmm(one, other)) and upcast(torch.float64) == torch.float64
     exact = torch.bmm(one.bfloat16().double(), other.bfloat16().double())
-    with computing("bfloat16", "cpu"):
-        found = product(one, other)
+    with autocast("bfloat16", "cpu"):
+        found = matmul(one, other)
     assert found.dtype == torch.bfloat16 and torch.equal(found, exact.float().bfloat16())
 
 
@@ -150,9 +150,9 @@ def test_a_product_does_not_depend_on_its_place_in_a_batch() -> None:
     generator = torch.Generator().manual_seed(0)
     for _ in range(40):
         one, other = (torch.randn(64, *shape, generator=generator) for shape in ((8, 60), (60, 8)))
-        with computing("bfloat16", "cpu"):
-            together = product(one, other)
-            assert all(torch.equal(product(one[i : i + 1], other[i : i + 1])[0], together[i]) for i in range(64))
+        with autocast("bfloat16", "cpu"):
+            together = matmul(one, other)
+            assert all(torch.equal(matmul(one[i : i + 1], other[i : i + 1])[0], together[i]) for i in range(64))
 
 
 @pytest.mark.parametrize("shape", [(64, 5, 81), (64, 2, 32)])
@@ -166,7 +166,7 @@ def test_a_sigmoid_does_not_depend_on_its_place_in_a_pack(shape: tuple[int, ...]
 def test_the_softmax_and_the_fused_kernel_sum_in_float32() -> None:
     q, k, v = torch.randn(3, 2, 3, 2, 40, 4, generator=torch.Generator().manual_seed(1)).bfloat16()
     context = layer_of(q, {}, True, k=k, v=v)
-    with computing("bfloat16", "cpu"):
+    with autocast("bfloat16", "cpu"):
         weights, fused = attention_weights(context, None), _fused(context)
     assert weights.dtype == torch.float32 and fused.dtype == torch.bfloat16
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 3, 2, 40), rtol=1e-6, atol=0)

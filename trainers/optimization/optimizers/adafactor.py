@@ -27,33 +27,33 @@ class Adafactor(Optimizer):
             state |= {f"{part}.{name}": torch.zeros_like(shape) for part, shape in parts.items()}
         return state
 
-    def update(self, now: Update) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the new weights and second moments."""
-        theta, gradients, decayed = map(now.layout.views, (now.theta, now.gradient, now.decayed_theta()))
+        theta, gradients, decayed = map(inputs.layout.views, (inputs.theta, inputs.gradient, inputs.decayed_theta()))
         weights: dict[str, Tensor] = {}
         state: dict[str, Tensor] = {}
-        dtype, least = now.theta.dtype, torch.finfo(now.theta.dtype).eps
-        new_share = now.step.double() ** now.h["beta2_decay"]
-        rate = torch.minimum(now.rate, now.step.double() ** -0.5)
+        dtype, least = inputs.theta.dtype, torch.finfo(inputs.theta.dtype).eps
+        new_share = inputs.step.double() ** inputs.h["beta2_decay"]
+        rate = torch.minimum(inputs.rate, inputs.step.double() ** -0.5)
         for name, gradient in gradients.items():
             share = new_share.to(dtype).reshape(-1, *[1] * (gradient.dim() - 1))
             # Second moments: an outer product of rows and columns, divided by their common mean.
             squares = gradient * gradient
             if gradient.dim() > 2:
-                rows, columns = now.state[f"rows.{name}"], now.state[f"columns.{name}"]
+                rows, columns = inputs.state[f"rows.{name}"], inputs.state[f"columns.{name}"]
                 rows = rows + share * (squares.mean(dim=-1, keepdim=True) - rows)
                 columns = columns + share * (squares.mean(dim=-2, keepdim=True) - columns)
                 state |= {f"rows.{name}": rows, f"columns.{name}": columns}
                 variance = rows * columns / rows.mean(dim=-2, keepdim=True).clamp(min=least)
             else:
-                entries = now.state[f"entries.{name}"]
+                entries = inputs.state[f"entries.{name}"]
                 variance = state[f"entries.{name}"] = entries + share * (squares - entries)
             change = gradient * torch.rsqrt(variance.clamp(min=least * least))
             # The step is relative to the parameter, and the update's root mean square at most the threshold.
-            size = torch.maximum(_root_mean_square(theta[name]), now.h["least_scale"].to(dtype)) * rate.to(dtype)
-            factor = size / (_root_mean_square(change) / now.h["threshold"].to(dtype)).clamp(min=1.0)
+            size = torch.maximum(_root_mean_square(theta[name]), inputs.h["least_scale"].to(dtype)) * rate.to(dtype)
+            factor = size / (_root_mean_square(change) / inputs.h["threshold"].to(dtype)).clamp(min=1.0)
             weights[name] = decayed[name] - change * factor.reshape(share.shape)
-        return now.layout.flat(weights), state
+        return inputs.layout.flat(weights), state
 
 
 def _root_mean_square(value: Tensor) -> Tensor:

@@ -21,18 +21,18 @@ class AdamW(Optimizer):
         """Return the first and second moments, (M, P) each."""
         return {"m": torch.zeros_like(theta), "v": torch.zeros_like(theta)}
 
-    def update(self, now: Update) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return theta (1 - rate weight_decay) - rate m' / (sqrt(v') + epsilon), with bias-corrected moments."""
-        dtype, gradient, m, v = now.theta.dtype, now.gradient, now.state["m"], now.state["v"]
-        beta1, beta2, t = now.h["beta1"], now.h["beta2"], now.step.double()
+        dtype, gradient, m, v = inputs.theta.dtype, inputs.gradient, inputs.state["m"], inputs.state["v"]
+        beta1, beta2, t = inputs.h["beta1"], inputs.h["beta2"], inputs.step.double()
         correction1 = 1.0 - beta1**t
         correction2 = torch.sqrt(1.0 - beta2**t)
         # In-place operations on new tensors: the same bits as m + (1 - beta1) (gradient - m) etc. with less memory.
         m = (gradient - m).mul_((1.0 - beta1).to(dtype)).add_(m)
         v = (v * beta2.to(dtype)).add_(((1.0 - beta2).to(dtype) * gradient).mul_(gradient))
-        scale = torch.sqrt(v).div_(correction2.to(dtype)).add_(now.h["epsilon"].to(dtype))
-        change = (m / scale).mul_((now.rate / correction1).to(dtype))
-        return now.decayed_theta().sub_(change), {"m": m, "v": v}
+        scale = torch.sqrt(v).div_(correction2.to(dtype)).add_(inputs.h["epsilon"].to(dtype))
+        change = (m / scale).mul_((inputs.rate / correction1).to(dtype))
+        return inputs.decayed_theta().sub_(change), {"m": m, "v": v}
 
     def checked(self, state: Mapping[str, Tensor]) -> list[Tensor]:
         """Return all but m, which is finite if v is."""

@@ -17,9 +17,9 @@ class GradientDescent(Optimizer):
         """Return no state."""
         return {}
 
-    def update(self, now: Update) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return theta - rate (gradient + weight_decay theta)."""
-        return now.decayed_theta().sub_(now.rate.to(now.theta.dtype) * now.gradient), {}
+        return inputs.decayed_theta().sub_(inputs.rate.to(inputs.theta.dtype) * inputs.gradient), {}
 
 
 @register("optimizer", "sgd")
@@ -33,12 +33,12 @@ class Sgd(Optimizer):
         """Return the sum of gradients, (M, P)."""
         return {"momentum": torch.zeros_like(theta)}
 
-    def update(self, now: Update) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return theta - rate b with b = momentum b + gradient; with Nesterov's, rate (gradient + momentum b)."""
-        dtype = now.theta.dtype
-        decay, momentum = now.h["weight_decay"].to(dtype), now.h["momentum"].to(dtype)
-        pull = now.theta * (decay if now.decay_mask is None else decay * now.decay_mask.to(dtype))
-        gradient = pull.add_(now.gradient)
-        buffer = now.state["momentum"] * momentum + gradient
+        dtype = inputs.theta.dtype
+        decay, momentum = inputs.h["weight_decay"].to(dtype), inputs.h["momentum"].to(dtype)
+        pull = inputs.theta * (decay if inputs.decay_mask is None else decay * inputs.decay_mask.to(dtype))
+        gradient = pull.add_(inputs.gradient)
+        buffer = inputs.state["momentum"] * momentum + gradient
         change = gradient + momentum * buffer if self.nesterov else buffer
-        return now.theta - now.rate.to(dtype) * change, {"momentum": buffer}
+        return inputs.theta - inputs.rate.to(dtype) * change, {"momentum": buffer}

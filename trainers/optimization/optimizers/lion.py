@@ -20,11 +20,11 @@ class Lion(Optimizer):
         """Return the momentum, (M, P)."""
         return {"momentum": torch.zeros_like(theta)}
 
-    def update(self, now: Update) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return theta (1 - rate weight_decay) - rate sign(beta1 m + (1 - beta1) gradient); m decays with beta2."""
-        dtype, momentum = now.theta.dtype, now.state["momentum"]
+        dtype, momentum = inputs.theta.dtype, inputs.state["momentum"]
         direction, momentum_after = (
-            momentum * beta.to(dtype) + now.gradient * (1.0 - beta).to(dtype)
-            for beta in (now.h["beta1"], now.h["beta2"])
+            momentum * beta.to(dtype) + inputs.gradient * (1.0 - beta).to(dtype)
+            for beta in (inputs.h["beta1"], inputs.h["beta2"])
         )
-        return now.decayed_theta().sub_(now.rate.to(dtype) * torch.sign(direction)), {"momentum": momentum_after}
+        return inputs.decayed_theta().sub_(inputs.rate.to(dtype) * torch.sign(direction)), {"momentum": momentum_after}

@@ -31,20 +31,21 @@ class Muon(AdamW):
         None, help="names of the matrices that Muon updates; null: all but those of inputs, outputs and positions"
     )
 
-    def update(self, now: Update) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return AdamW's update, with the columns of matrices replaced by Muon's."""
-        theta, state = super().update(now)
-        dtype, momentum = theta.dtype, now.h["momentum"].to(theta.dtype)[:, :, None]
-        weights, m = now.layout.views(theta), now.layout.views(state["m"])
-        decayed, gradients, old_m = map(now.layout.views, (now.decayed_theta(), now.gradient, now.state["m"]))
-        for name in [p.name for p in now.layout.parameters if self.takes(p)]:
+        theta, state = super().update(inputs)
+        dtype, momentum = theta.dtype, inputs.h["momentum"].to(theta.dtype)[:, :, None]
+        weights, m = inputs.layout.views(theta), inputs.layout.views(state["m"])
+        arrays = (inputs.decayed_theta(), inputs.gradient, inputs.state["m"])
+        decayed, gradients, old_m = map(inputs.layout.views, arrays)
+        for name in [p.name for p in inputs.layout.parameters if self.takes(p)]:
             gradient = gradients[name]
             m[name] = old_m[name] * momentum + gradient * (1.0 - momentum)
             direction = gradient * (1.0 - momentum) + m[name] * momentum if self.nesterov else m[name]
             scale = 0.2 * math.sqrt(max(gradient.shape[1:]))
-            change = orthogonalize(direction, self.iterations) * (now.rate * scale).to(dtype)[:, :, None]
+            change = orthogonalize(direction, self.iterations) * (inputs.rate * scale).to(dtype)[:, :, None]
             weights[name] = decayed[name] - change
-        return now.layout.flat(weights), {"m": now.layout.flat(m), "v": state["v"]}
+        return inputs.layout.flat(weights), {"m": inputs.layout.flat(m), "v": state["v"]}
 
     def takes(self, parameter: Parameter) -> bool:
         """Return whether Muon updates this parameter."""

@@ -27,24 +27,26 @@ def draw_at_distance(draws: Draws, site: int, wanted_SB: Tensor, nodes: int, edg
     Raises the ValueError of `planted_graph`.
     """
     rows = wanted_SB.shape[1]
+    # Draw TRIES graphs, and find the first pair at this distance in each.
     number = draw_distinct(draws, site, (rows, TRIES, edges), nodes * (nodes - 1))
     tails = number // (nodes - 1)
     heads = number % (nodes - 1)
     heads = heads + (heads >= tails)  # no node leads to itself
     pair = find_first_pair(tails, heads, wanted_SB[..., None], nodes, farthest)
-    none = nodes * nodes
-    places = torch.arange(TRIES, device=pair.device)
-    first = torch.where(pair < none, places, TRIES).amin(dim=-1)
-    spare = planted_graph(nodes, edges, farthest)
-    graph = first.clamp(max=TRIES - 1)[..., None]
-    fits = (first < TRIES)[..., None]
-    every = graph[..., None].expand(*graph.shape, edges)
+
+    # Take the first graph with such a pair, else the planted one.
+    no_pair = nodes * nodes
+    first_match = torch.where(pair < no_pair, torch.arange(TRIES, device=pair.device), TRIES).amin(dim=-1)
+    planted = planted_graph(nodes, edges, farthest)
+    graph = first_match.clamp(max=TRIES - 1)[..., None]
+    has_match = (first_match < TRIES)[..., None]
+    edge_index = graph[..., None].expand(*graph.shape, edges)
     tails, heads = (
-        torch.where(fits, drawn.gather(-2, every)[..., 0, :], constant(fallback, pair.device))
-        for drawn, fallback in zip((tails, heads), zip(*spare, strict=True), strict=True)
+        torch.where(has_match, drawn.gather(-2, edge_index)[..., 0, :], constant(fallback, pair.device))
+        for drawn, fallback in zip((tails, heads), zip(*planted, strict=True), strict=True)
     )
-    stand_in = torch.where(wanted_SB > 0, wanted_SB, nodes - 1)  # from node 0
-    chosen = torch.where(fits[..., 0], pair.gather(-1, graph)[..., 0], stand_in)
+    planted_pair = torch.where(wanted_SB > 0, wanted_SB, nodes - 1)  # from node 0
+    chosen = torch.where(has_match[..., 0], pair.gather(-1, graph)[..., 0], planted_pair)
     return Graph(tails, heads, torch.full_like(wanted_SB, edges), chosen // nodes, chosen % nodes)
 
 

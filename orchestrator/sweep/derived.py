@@ -29,7 +29,7 @@ from search_spaces import SweepSpec, differences, dump_yaml, parse_sweep
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepBeside:
+class DerivedSweep:
     """A sweep to run beside another: its specification, the origin for its ledger, and lines for the user."""
 
     spec: SweepSpec
@@ -37,10 +37,10 @@ class SweepBeside:
     lines: tuple[str, ...] = ()
 
 
-def run_beside(
+def run_derived(
     folder: Path,
     console: Console,
-    plan: Callable[[SweepState], SweepBeside],
+    plan: Callable[[SweepState], DerivedSweep],
     *,
     max_seconds: float | None = None,
 ) -> Outcome:
