@@ -64,7 +64,9 @@ def test_first_failures_alike_stop_the_sweep(at: str, study: Study) -> None:
             assert "--retry-failed" in study.said and ("no such data" in study.said or "'ac'" in study.said)
             assert (state.ended, str(state.message).count("members failed with the same error")) == ("interrupted", 1)
             study.resume(state)
-            assert study.said.count("members failed with the same error") == 2  # why it stopped, and that it stops again
+            assert (
+                study.said.count("members failed with the same error") == 2
+            )  # why it stopped, and that it stops again
             study.write(seeds=5)
             state = study.resume(state, retry_failed=True, accept_code_change=True)
             assert (state.ended, state.deaths) == ("complete", []), study.said

@@ -124,9 +124,7 @@ def test_configurations_are_matched_by_their_values_whatever_their_numbers(build
     found = compare_sweeps(first, build("second", values=values))
     assert [(one.row.number, other.row.number) for one, other in found.matching.pairs] == [(0, 2), (2, 0)]
     assert (found.matching.only_first, found.matching.only_second) == (1, 1)
-    with pytest.raises(
-        UserError, match=r"equal searched values \(training.learning_rate\)"
-    ) as none:
+    with pytest.raises(UserError, match=r"equal searched values \(training.learning_rate\)") as none:
         compare_sweeps(first, build("other", values=[{"training.learning_rate": 0.7}]))
     assert str(none.value).endswith("training.learning_rate 0.1 / 0.7")  # the nearest two
 

@@ -194,7 +194,9 @@ def test_members_that_a_race_left_out_start_from_step_0_in_packs_of_their_own(
     assert same_curves(state, SweepState.load(long))
 
 
-@pytest.mark.parametrize(("lost", "steps", "said"), [(True, 11, "has no checkpoints"), (False, 6, "has 6 steps already")])
+@pytest.mark.parametrize(
+    ("lost", "steps", "said"), [(True, 11, "has no checkpoints"), (False, 6, "has 6 steps already")]
+)
 def test_what_cannot_be_continued_is_refused(tmp_path: Path, done: Path, lost: bool, steps: int, said: str) -> None:
     shutil.copytree(done, tmp_path / "few", ignore=shutil.ignore_patterns("*.ckpt") if lost else None)
     with pytest.raises(UserError, match=said):
@@ -225,7 +227,9 @@ def test_seeds_that_not_all_configurations_have_are_named(done: Path) -> None:
     assert not [line for line in plan_more_steps(state, 11).lines if "skipping seeds" in line]
     one = next(iter(state.configurations.values()))
     one.members[7] = one.members[0]
-    assert f"note: skipping seeds 7 of #{one.number}: not every configuration has them" in plan_more_steps(state, 11).lines
+    assert (
+        f"note: skipping seeds 7 of #{one.number}: not every configuration has them" in plan_more_steps(state, 11).lines
+    )
 
 
 def test_a_sweep_in_which_nothing_succeeded_is_refused(done: Path) -> None:
