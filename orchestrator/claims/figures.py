@@ -74,18 +74,24 @@ def write_small_png(figure: Figure, path: Path) -> None:
 def _draw_lengths(axes: Axes, claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> int:
     """Draw the paired values against length, with trained lengths shaded; return the number of seeds."""
     tables = [_read_lengths(claim, members, arm) for arm in arms]
+
+    # Pair the arms at the lengths that both have.
     curves = tables[0]
     if len(tables) > 1:
         combine = divide if claim.question == "ratio" else subtract
         shared = [length for length in tables[0] if length in tables[1]]
         paired = [table.loc[tables[0].index.intersection(tables[1].index), shared] for table in tables]
         curves = pd.DataFrame({length: combine(paired[0][length], paired[1][length]) for length in shared})
+
+    # One thin line for each seed; the median with its band.
     seeds = curves.groupby(level="seed").median()
     lengths = [int(length) for length in seeds.columns]
     axes.plot(lengths, seeds.T, color=PALETTE[0], linewidth=0.6, alpha=0.3)
     medians = [median(seeds[length].dropna()) for length in lengths]
     axes.fill_between(lengths, [m.low for m in medians], [m.high for m in medians], color=PALETTE[0], alpha=0.25, lw=0)
     axes.plot(lengths, [m.value for m in medians], color=PALETTE[0], linewidth=2)
+
+    # Shade the trained and the selection lengths.
     trained, selection = members.groups["trained"], members.groups["selection"]
     inside = ", selection among them" if set(selection) <= set(trained) else ""
     for name, shaded, colour in (

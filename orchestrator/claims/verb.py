@@ -30,6 +30,8 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
         check_page(file, page)
     sweeps = read_sweeps(file, storage)
     judgements = judge(file, sweeps)
+
+    # Every claim, claims that were asked again or removed, and the counts of verdicts.
     yield f"{file.title}: claims of {file.paper}" if file.paper else file.title
     for judgement in judgements:
         yield f"{judgement.claim.id}: {judgement.words}"
@@ -45,6 +47,8 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
         if words := count_words(count_verdicts(judgements, source), source):
             yield words
     yield f"{sum(judgement.is_decided for judgement in judgements)} of {len(judgements)} claims are decided"
+
+    # Files: the packed results, and the page.
     for members in sweeps.values() if keep else ():
         if not isinstance(members, str) and members.folder == storage / members.name:
             packed = packed_path(file, members.name)

@@ -69,6 +69,7 @@ def extend(
 
     Runs them. --set: space, resources ...
     """
+    # More steps make a new sweep beside this one.
     if steps is not None:
         if seeds is not None or configurations is not None or accept_code_change:
             raise UserError(
@@ -86,6 +87,8 @@ def extend(
         )
         outcome = extend_steps(folder, console, plan, max_seconds=options.in_seconds(max_time))
         raise typer.Exit(outcome.exit_code)
+
+    # Everything else is added to the sweep itself.
     if name is not None:
         raise UserError(
             "--name names the new sweep of --steps; without --steps the sweep is extended under its own name"

@@ -154,6 +154,7 @@ class Engine:
 
     def warnings(self, members: Iterable[MemberConfig], folder: Path | None) -> list[tuple[str, str]]:
         """Warn of members trained one after another, unused settings, averages that barely moved, drawn parameters."""
+        # Models whose members are trained one after another.
         members = list(members)
         both = dict.fromkeys((member.model, member.task) for member in members)
         reasons = ((model, model.explain_loop(task)) for model, task in both)
@@ -167,6 +168,8 @@ class Engine:
             for model, reason in reasons
             if reason is not None
         ]
+
+        # Settings without an effect.
         keys = [set(member.training.unused_keys()) for member in members]
         unused = [
             (f"training.{key}", f"training.{key} has no effect with the optimizers of this sweep")
@@ -179,6 +182,8 @@ class Engine:
         ]
         if len(idle) == len(members) and all(idle):
             unused.append(("training.loss", idle[0]))
+
+        # Averages that stay near their start, and parameters that no file has.
         moved = ((f"training.averages.{label}", sentence) for label, sentence in shares.items())
         partial = filter(None, (member.describe_partial_start() for member in members))
         return [*looped, *unused, *moved, *(("training.initial", text) for text in partial)]

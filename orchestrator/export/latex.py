@@ -25,11 +25,14 @@ def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
     searched keys, configurations ("#3") and the columns trained, selection, test and seeds. The document needs
     \\usepackage{booktabs}.
     """
+    # Columns: searched values, groups of lengths, and counts of seeds.
     keys = [key for key in result.searched if any(key in row.values for row in result.rows)]
     short = short_keys(keys)
     groups = [name for name in ("trained", "selection", "test") if any(getattr(row, name) for row in result.rows)]
     head = ["", *(labels.get(key, short[key]) for key in keys), *(labels.get(name, name) for name in groups)]
     head.append(labels.get("seeds", "seeds failed"))
+
+    # A line for each configuration.
     lines = []
     for row in named_rows(result, labels) or result.rows:
         values = [compact_value(searched_value(result, row, key, "")) for key in keys]
@@ -41,6 +44,8 @@ def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
         unfinished = "unfinished" if row.pruned_at is None else row.unranked
         cells.append(f"{row.seeds_failed} of {row.seeds_run}" + ("" if row.complete else f", {unfinished}"))
         lines.append(" & ".join(cells) + r" \\")
+
+    # The table, below comments on what it shows.
     about = [
         "% Needs \\usepackage{booktabs} in the preamble.",
         f"% Sweep {result.name}: {' '.join(result.score_label.split())}; ranked by the selection lengths.",

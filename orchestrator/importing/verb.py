@@ -228,6 +228,8 @@ def _sections(results: Results, members: ImportedMembers, judging: Judging, numb
     """Return the open sections of a configuration, or those that all share."""
     configuration = results.configurations[number] if number is not None else {}
     curves = members.curves[number or 0]
+
+    # Settings, nested at the dots of their names.
     config: dict[str, Any] = {}
     for key, value in {**results.fixed, **configuration}.items():
         *above, last = key.split(".")
@@ -235,6 +237,8 @@ def _sections(results: Results, members: ImportedMembers, judging: Judging, numb
         for step in above:
             tree = tree.setdefault(step, {})
         tree[last] = value
+
+    # Metrics; those that lack lengths of others list their own.
     lengths = sorted({length for of_metric in curves.lengths.values() for length in of_metric})
     metrics: dict[str, Any] = {}
     for metric, own_lengths in curves.lengths.items():

@@ -142,6 +142,8 @@ def unmeasured(
         for key, name, allowed, kind in measured
         if name not in allowed
     ]
+
+    # Lengths; a metric may have fewer than the others.
     where_measured = metrics[objective.metric].lengths if objective.metric in metrics else tuple(lengths)
     absent = [length for length in objective.lengths if length not in where_measured]
     if absent:

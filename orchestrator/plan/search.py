@@ -171,6 +171,8 @@ def _draw_tpe(
         n_startup_trials=spec.search.results_needed,
         constant_liar=True,
     )
+
+    # Tell Optuna the earlier results; failed configurations have the worst score or none.
     worst = inf if spec.objective.direction == "minimize" else -inf
     failed = worst if spec.search.failed_configurations == "worst" else None
     study = _study(sampler, direction=spec.objective.direction)
@@ -185,6 +187,8 @@ def _draw_tpe(
                 distributions={key: make_distribution(domains[key]) for key in keys},
             )
         )
+
+    # Ask for the next ones.
     drawn = []
     for _ in range(count):
         trial = study.ask()

@@ -66,6 +66,8 @@ def prepare(name: str) -> str:
         import tokenizers
     except ImportError as error:
         raise UserError(f"texts are prepared with {error.name}: install `lengthwise[data]`") from error
+
+    # Download the text and its tokenizer.
     with tempfile.TemporaryDirectory(prefix="lengthwise-") as scratch:
         try:
             tokenizer = tokenizers.Tokenizer.from_pretrained(recipe.tokenizer)
@@ -77,6 +79,8 @@ def prepare(name: str) -> str:
                 f"hub, or copy {path.name} from a machine with a network into {path.parent}"
             ) from error
         splits = {split: _tokens(tokenizer, (row["text"] for row in text[split])) for split in SPLITS}
+
+    # Write the tokens.
     words = [tokenizer.id_to_token(number) or f"<{number}>" for number in range(tokenizer.get_vocab_size())]
     with refuse_unwritable(path, LengthwiseError):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -83,6 +83,8 @@ class Screen:
                     textwrap.wrap(sentence, width, max_lines=math.ceil(SENTENCE / width), placeholder=" ...")
                 )
             yield prose(sentence, console, result)
+
+        # The table of the first configurations, as wide as the terminal.
         rows = [row for row in result.rows if row.complete]
         if rows:
             yield ""
@@ -98,6 +100,8 @@ class Screen:
             yield prose(columns_sentence(result, quartiles=has_quartiles), console, result, "dim")
         else:
             yield ""
+
+        # The first note, and where everything else is.
         if result.notes:
             first_note = f"{counted(len(result.notes), 'note')} on the page, the first: {result.notes[0]}"
             yield Text(textwrap.shorten(first_note, width, placeholder=" ..."), "dim")

@@ -97,6 +97,8 @@ class _Finder:
         for name in written:
             if name not in SWEEP_KEYS:
                 self.findings.add(f"{address}.{name}", "unknown key", given=written[name], names=SWEEP_KEYS, meant=name)
+
+        # The configuration and the seeds.
         state = SweepState.load(self._find_sweep(str(written["sweep"])))
         configuration = _choose(state, written.get("configuration", "best"))
         average, seeds = written.get("average", "raw"), written.get("seeds", "same")
@@ -107,6 +109,8 @@ class _Finder:
             chosen = [seeds]
         else:
             raise UserError(f"seeds: {seeds!r} is not allowed; allowed: same, or the number of a seed")
+
+        # Their files, read once so that a damaged one is refused now.
         files = {}
         for seed in chosen:
             stored = stored_weights(state, configuration, seed, average)
@@ -115,6 +119,8 @@ class _Finder:
             except WeightsError as error:
                 raise UserError(str(error)) from error
             files[str(seed)] = str(stored.path.resolve())
+
+        # The settings that the sweep file could have had in their place.
         source = f"{state.name} {label(configuration.number)}"
         settings: dict[str, Any] = {"file": files, "source": source}
         if seeds != "same":

@@ -104,6 +104,8 @@ class SweepRuns:
         if commit := next((folder["commit"] for folder in folders if folder["commit"]), None):
             tags["mlflow.source.git.commit"] = commit
         sections = (*sections_of(state.spec), "space", "search", "objective")
+
+        # Points of a finished sweep: its counts, and the score of the first configuration.
         ends = [_milliseconds(record.time) for record in self.records if record.kind == "end"]
         end_ms, points = ends[-1] if state.ended else None, []
         if summary.finished and end_ms is not None:

@@ -94,6 +94,8 @@ def running_server(
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # it would start four more processes that are not needed
     }
+
+    # Run it until the block ends.
     with Interrupts() as interrupts, log.open("ab") as sink:
         server = None
         try:

@@ -130,6 +130,8 @@ def _request(
     evaluation = dict(resolved.get("evaluation", {}))
     evaluation |= {} if lengths is None else {"lengths": "all"}
     resolved["evaluation"] = evaluation | ({} if samples is None else {"samples": samples})
+
+    # The members with these settings; failed ones have no weights.
     kept = {
         seed: file for (config_id, seed), file in kept_weights(state).items() if config_id == configuration.config_id
     }
@@ -146,6 +148,8 @@ def _request(
     first = alive[0]
     if problems := [*first.task.data_problems()]:
         raise _refused(configuration, ConfigError(problem.under("task") for problem in problems))
+
+    # The fields by which an evaluation that was made already is recognized.
     fields = {
         "config_id": configuration.config_id,
         "seeds": list(members),

@@ -93,6 +93,8 @@ def replay(folder: Path, configuration: str, seed: int) -> Replay:
     recorded = _recorded(state, pack, of_sweep.config_id, seed)
     if not recorded:
         raise UserError(f"{state.folder}: {member} has no recorded curves yet; there is nothing to compare with")
+
+    # Refuse what cannot have the same results here.
     import_recorded(state)
     refuse_corrected([of_sweep], f"{member} cannot be trained again")
     refuse_without_data([of_sweep], f"{member} cannot be trained again")
@@ -101,6 +103,8 @@ def replay(folder: Path, configuration: str, seed: int) -> Replay:
     if short := count_lacking(cpus, gpus):
         have = " and ".join(f"{count} {name}" for name, count in short.items())
         raise UserError(f"{member} was trained with {cpus} CPUs and {gpus:g} GPUs; this machine has {have}")
+
+    # Train it, and compare as evaluations come.
     trainer, again = trainer_of(of_sweep.resolved), Replay(member, recorded)
     with as_in_a_worker(cpus), TemporaryDirectory(prefix="lengthwise-") as name:
         work = solo_work(recorded_spec(state).resources, Path(name), of_sweep, seed, state.modules)

@@ -259,6 +259,8 @@ def load_claims(path: str | Path) -> ClaimsFile:
         )
         findings.add("", f"is a sweep file, not a claims file; {where}", place=Place(findings.source))
     findings.raise_any()
+
+    # The types and names of keys, then how claims refer to one another.
     try:
         file = ClaimsFile.model_validate(data)
     except ValidationError as error:

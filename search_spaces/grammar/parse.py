@@ -181,6 +181,8 @@ class _Reader:
                 self.findings.unreadable(address, "holds half a character (a lone surrogate escape)", place=place)
                 return ABSENT
             return text
+
+        # Words and numbers.
         if text in _WORDS:
             return _WORDS[text]
         if _INT.fullmatch(text):
@@ -198,6 +200,8 @@ class _Reader:
                 self.findings.unreadable(address, "is too small a number: it would be zero", given=text, place=place)
                 return ABSENT
             return value
+
+        # Texts that another YAML reader would take for a number.
         if _NOT_FINITE.fullmatch(text):
             self.findings.unreadable(address, "must be a finite number", given=text, place=place)
             return ABSENT

@@ -311,6 +311,8 @@ def check_racing(data: dict[str, Any], findings: Findings) -> None:
             "tpe learns from scores, and scores over different numbers of seeds cannot be compared",
             allowed="the samplers random, qmc, grid and listed",
         )
+
+    # A race needs a second round, or rungs in its first one.
     if has_one_round and steps is None:
         message = f"there is no round after the first: all {count} seeds are in it"
         findings.add(

@@ -142,6 +142,8 @@ def _decode(path: Path) -> tuple[Snapshot, list[str]]:
     header, arrays = decode(path.read_bytes())
     if not is_count(header["schema"]) or header["schema"] != _SCHEMA:
         raise ValueError(f"its schema is {header['schema']!r}; this version reads {_SCHEMA}")
+
+    # Evaluations: their sizes must add up.
     data, ends = arrays.pop(_EVALUATIONS).tobytes(), [0]
     for size in header["evaluations"]:
         if not is_count(size):
@@ -149,6 +151,8 @@ def _decode(path: Path) -> tuple[Snapshot, list[str]]:
         ends.append(ends[-1] + size)
     if ends[-1] != len(data):
         raise ValueError(f"its header lists evaluations of {ends[-1]} bytes, and the file has {len(data)}")
+
+    # Parameters, and the other fields.
     members, parameters = header["members"], header["parameters"]
     if type(parameters) is not list or not all(
         type(entry) is list and type(entry[0]) is str and all(map(is_count, entry[1:])) for entry in parameters

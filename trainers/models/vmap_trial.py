@@ -184,6 +184,8 @@ def try_module(
 def _try_calls(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int], causal: bool) -> Trial:
     if problems := tuple(_declaration_problems(module, other)):
         return Trial(problems)
+
+    # Call it under vmap; if that fails, one member after another.
     inputs, _, positions = sizes
     length = min(positions, _FEW)
     tokens = torch.randint(0, inputs, (_MEMBERS, _ROWS, length), generator=torch.Generator().manual_seed(0))
@@ -203,6 +205,8 @@ def _try_calls(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int],
     if not torch.equal(before, torch.random.get_rng_state()):
         torch.random.set_rng_state(before)
         return Trial((_DRAWS,))
+
+    # Check what it returned: in training, and in evaluation if it differs there.
     stacked = gap is None
     problems = tuple(_state_problems(module, tokens, logits, stacked=stacked))
     problems = problems or tuple(_output_problems(module, tokens, logits, sizes, causal, stacked=stacked))

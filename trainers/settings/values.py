@@ -14,6 +14,7 @@ from typing import Any, Literal
 def convert_value(hint: Any, value: Any) -> Any:
     """Return a plain value converted to the type `hint`. Raises ValueError with the reason if it does not fit."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    # The first fitting type of a union; null.
     if origin in (types.UnionType, typing.Union):
         for option in arguments:
             try:
@@ -25,6 +26,8 @@ def convert_value(hint: Any, value: Any) -> Any:
         if value is not None:
             raise ValueError("is not null")
         return None
+
+    # Lists, choices and mappings.
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise ValueError("is not a list")
@@ -44,6 +47,8 @@ def convert_value(hint: Any, value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise ValueError("is not a mapping of keys to values")
         return {str(key): convert_value(arguments[1], entry) for key, entry in value.items()}
+
+    # Numbers, texts and flags.
     if hint is Any:
         return value
     if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):

@@ -137,6 +137,8 @@ def compile_once(key: str, waiting: Callable[[], None]) -> Iterator[None]:
     except (ImportError, OSError):  # without file locks every process compiles
         yield
         return
+
+    # Wait for the lock, or until another process has compiled.
     with file:
         while not done.exists():
             try:

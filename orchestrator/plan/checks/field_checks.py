@@ -49,6 +49,8 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
         *(problem for section in spec.sections for problem in _section_problems(spec, section, names, example)),
         *unused,
     ]
+
+    # Report problems, but none of a key that is drawn or that an earlier problem leaves unclear.
     incomplete = findings.doubts("space") or findings.doubts("search")
     for problem in problems:
         given: Any = lookup(fixed, problem.key)

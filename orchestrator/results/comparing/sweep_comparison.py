@@ -241,6 +241,7 @@ def _compare_together(
     `first_seeds` and the like count members: seeds of all configurations. `unmatched` counts the seeds that not all
     configurations have.
     """
+    # Seeds that every configuration of a side has; with shared randomness, those of both sides.
     first_values, second_values = ([values_by_seed(pair[side], question) for pair in pairs] for side in (0, 1))
     seeds = [sorted(set.intersection(*map(set, values))) for values in (first_values, second_values)]
     all_seeds = {seed for values in (*first_values, *second_values) for seed in values}
@@ -250,6 +251,8 @@ def _compare_together(
         np.array([[of_seed[seed] for seed in (common if paired else own_seeds)] for of_seed in values])
         for values, own_seeds in zip((first_values, second_values), seeds, strict=True)
     )
+
+    # The difference, and the medians of each side over the seeds that it is made of.
     outcome = _outcome(x_CS, y_CS, question, paired, band_level(lengths))
     same = [name for name in shared[0].same if all(name in streams.same for streams in shared)]
     first_CS, second_CS = (count_failed(table, question) for table in (x_CS, y_CS))

@@ -136,6 +136,8 @@ class _Run:
         """Handle one message of a worker, or its death."""
         pack_id = worker.pack_id
         assert pack_id is not None
+
+        # A closed connection is a dead worker.
         try:
             message = worker.connection.recv_bytes()
         except (EOFError, OSError):
@@ -147,6 +149,8 @@ class _Run:
             else:
                 self.handle_death(pack_id, worker.work, Death(message=DIED, killed=True))
             return
+
+        # A message; an evaluation is answered once it is recorded.
         name, content = decode_message(message)
         if name == "completed":
             worker.pack_id = None

@@ -46,12 +46,16 @@ def importances(values_by_config: Values, scores: Scores, design: Design | None 
     scored = [config for config in values_by_config if config in scores and not is_failed(scores[config])]
     values = {name: [values_by_config[c][name] for c in scored if name in values_by_config[c]] for name in names}
     labels = {name: [value_label(value) for value in values[name]] for name in names}
+
+    # Hyperparameters that cannot be judged.
     reasons: dict[str, str] = {}
     for name in names:
         if len(values[name]) < len(scored):
             reasons[name] = "some configurations do not have it"
         elif len(set(labels[name])) < 2:
             reasons[name] = "it is the same everywhere"
+
+    # Refuse an importance for too few configurations, or without a difference to explain.
     used = [name for name in names if name not in reasons]
     by_draw = design is not None and design.kind == "grid_by_random"
     n = len({design.draw[config] for config in scored}) if design and by_draw else len(scored)
@@ -65,6 +69,8 @@ def importances(values_by_config: Values, scores: Scores, design: Design | None 
         problem = "it is the only one that varies"
     elif len(np.unique(response)) < 2:
         problem = "the score is the same everywhere"
+
+    # Fit the forest to ranks.
     columns = {
         name: (stats.rankdata(values[name]) / len(scored)).tolist() if is_numeric(values[name]) else labels[name]
         for name in used

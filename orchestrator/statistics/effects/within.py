@@ -72,12 +72,16 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool,
     matched = any(len(by_value) == len(labels) for cells in units for by_value in cells.values())
     if not matched:
         units = [_pooled(cells) for cells in units]
+
+    # Differences from the first value, and the tables of units with every value.
     first = labels[0]
     differences = [_differences(units, value, first, unit) for value in labels[1:]]
     tables = [table for cells in units if (table := _table(cells, labels)) is not None]
     blocks = np.array(tables, dtype=np.float64).reshape(len(tables), len(labels))
     n = max((difference.n for difference in differences), default=len(units))
     incomplete = f"none of the {unit} has a score at every value" if not len(blocks) else None
+
+    # The rank correlation of numbers, and a test that any value differs.
     correlation, correlation_p = Estimate(n=0), math.nan
     if numeric and len(labels) > 2:
         by_unit, n = _correlations(blocks), len(blocks)

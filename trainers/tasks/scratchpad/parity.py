@@ -95,6 +95,8 @@ class Parity(ScratchpadTask):
         parity, places = bits.cumsum(dim=-1) % 2, torch.where(used, places, self.canvas)
         canvas = torch.full_like(places[..., :1], NUMBER["_"]).expand(*places.shape[:-1], self.canvas + 1)
         canvas = canvas.scatter(-1, places, torch.where(used, ZERO + bits, NUMBER["="]))
+
+        # States: one for each bit, or the answer alone.
         length = torch.where(number <= count, STATE_WIDTH, 0)
         last = number == count
         if self.scratchpad == NONE:

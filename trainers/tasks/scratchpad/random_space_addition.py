@@ -131,6 +131,8 @@ def make_states(numbers: Operands, place_SBC: Tensor, initial_SBA: Tensor, longe
     """
     question = make_question(numbers, place_SBC)
     shared = torch.cat([question, initial_SBA], dim=-1)
+
+    # Digits, places and carry of every state.
     total, count = longest + 1, numbers.count[..., None]
     state = torch.arange(total, device=count.device)
     over = state >= count  # the carry has become a digit: `[-1]_[place of +]_`
@@ -142,6 +144,8 @@ def make_states(numbers: Operands, place_SBC: Tensor, initial_SBA: Tensor, longe
     place_a, place_b = (TOKEN["0"] + torch.stack([position // 10, position % 10], dim=-1) for position in places)
     place_a = torch.where(over[..., None], written("-1", place_a), place_a)
     carry = TOKEN["0"] + numbers.carry[..., :total, None]
+
+    # The tokens of a state, joined.
     opening, closing, c, r = (written(mark, first) for mark in "[]cr")
     window = windows(numbers.total, initial_SBA, total)
     last = state == count + numbers.longer[..., None] - 1

@@ -95,6 +95,8 @@ def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
     canvas, total = numbers.canvas, longest + 2
     count, third = numbers.count[..., None], filler_SBF[..., 2 * canvas :]
     first, second = _padded(numbers, filler_SBF)
+
+    # States: the numbers rotated on, the window of the sum, and the carry.
     initial = torch.cat([written(STOP, third), third], dim=-1)
     window = torch.cat([initial[..., None, :], windows(numbers.total, initial, longest + 1)], dim=-2)
     carry = TOKEN["0"] + torch.nn.functional.pad(numbers.carry[..., : longest + 1], (1, 0))[..., None]
@@ -110,6 +112,8 @@ def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
     )
     states = torch.cat(parts, dim=-1)
     width = states.shape[-1]
+
+    # The last state ends the text with the carry and the window of the one before.
     tail = torch.cat([carry, window, written(END, carry)], dim=-1).roll(1, dims=-2)  # of the previous state
     tail = torch.nn.functional.pad(tail, (0, width - tail.shape[-1]), value=TOKEN[PAD])
     state = torch.arange(total, device=count.device)
