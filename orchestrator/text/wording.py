@@ -44,8 +44,11 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
 
 
 def first_few(names: Sequence[str], most: int = 3) -> str:
-    """Return the first `most` names in a line: first_few(["a", "b", "c"], 2) -> "a, b and 1 more"."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    """Return the first `most` names in a line, and one more rather than "and 1 more".
+
+    first_few(["a", "b", "c"], 2) -> "a, b, c"; first_few(["a", "b", "c", "d"], 2) -> "a, b and 2 more"
+    """
+    return ", ".join(names) if len(names) <= most + 1 else f"{', '.join(names[:most])} and {len(names) - most} more"
 
 
 def differing_keys(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
