@@ -45,7 +45,7 @@ def import_table(
 
     Raises UserError for anything in the results that cannot be used, SweepExists when the folder holds a sweep already.
     """
-    from orchestrator.importing.table import Rows, reset_index
+    from orchestrator.importing.table import ImportedRows, reset_index
     from orchestrator.importing.verb import Judging, import_rows, read_rows  # brings pandas
 
     if isinstance(table, str | Path):
@@ -53,7 +53,7 @@ def import_table(
     else:
         frame = reset_index(table)
         digest = hashlib.sha256(frame.to_csv(index=False).encode()).hexdigest()
-        rows = Rows(frame=frame, source="a data frame", sha256=digest, place=lambda row: f"row {row + 1}")
+        rows = ImportedRows(frame=frame, source="a data frame", sha256=digest, place=lambda row: f"row {row + 1}")
     selection = None if lengths is None else tuple(lengths)
     outcome = import_rows(
         rows,

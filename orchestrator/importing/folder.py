@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.importing.members import Group, ImportedMembers
+from orchestrator.importing.members import ImportedMembers, ImportedPack
 from orchestrator.importing.table import Results
 from orchestrator.record.kept.curves import write_rows
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
-from orchestrator.running.driving.scores import Scores
+from orchestrator.running.driving.scores import RecordedScores
 from search_spaces import Objective
 
 FORM = "imported"  # where other sweeps say in which form a trainer computed a member
@@ -59,13 +59,13 @@ class ImportedSweep:
         ]
         ledger.append_all("pack_end", ends)
         state = SweepState.load(ledger.folder)
-        scores = Scores(self._objective, state)
+        scores = RecordedScores(self._objective, state)
         scores.score_recorded({pack_id for pack_id, group in packs.items() if group.is_complete})
         for record in ledger.append_all("score", map(scores.score_fields, state.configurations.values())):
             state.apply(record)
         return state
 
-    def _pack(self, pack_id: str, group: Group) -> dict[str, Any]:
+    def _pack(self, pack_id: str, group: ImportedPack) -> dict[str, Any]:
         return {
             "pack_id": pack_id,
             "structural_key": hashlib.sha256(repr(group.curves).encode()).hexdigest()[:12],
@@ -73,10 +73,10 @@ class ImportedSweep:
             "steps": group.steps,
         }
 
-    def _names(self, group: Group) -> list[tuple[str, int]]:
+    def _names(self, group: ImportedPack) -> list[tuple[str, int]]:
         return [(self._configurations[number]["config_id"], seed) for number, seed in group.members]
 
-    def _evaluations(self, folder: Path, pack_id: str, group: Group) -> Iterator[dict[str, Any]]:
+    def _evaluations(self, folder: Path, pack_id: str, group: ImportedPack) -> Iterator[dict[str, Any]]:
         """Write the curves of a pack, a file for each step, and yield the record of each."""
         names, failed_at = self._names(group), self._failed_at(group)
         for step, rows in ((int(str(step)), rows) for step, rows in group.rows.groupby("step", sort=True)):
@@ -98,7 +98,7 @@ class ImportedSweep:
                 "compiled": None,
             }
 
-    def _failed_at(self, group: Group) -> np.ndarray[Any, Any]:
+    def _failed_at(self, group: ImportedPack) -> np.ndarray[Any, Any]:
         """Return for each member the first step with a NaN that is judged, if it has one at its last step; else -1."""
         rows, objective = group.rows, self._objective
         judged = rows[

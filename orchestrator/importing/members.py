@@ -31,7 +31,7 @@ class Curves:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class ImportedPack:
     """Members of one pack, as (configuration, seed): all complete, or all without a value at their last step.
 
     `rows` are sorted by step, then member; their column `member` is the place in `members`.
@@ -48,7 +48,7 @@ class Group:
 class ImportedMembers:
     """The packs of a table. `curves`, `last_steps`: of each configuration. `notes`: omissions, in words."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[ImportedPack, ...]
     curves: tuple[Curves, ...]
     last_steps: tuple[int, ...]
     seeds: tuple[int, ...]
@@ -96,7 +96,7 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
             members = tuple((index // len(seeds), int(seeds[index % len(seeds)])) for index in of_pack)
             pack_rows = _rows_of(rows, np.array(of_pack))
             groups.append(
-                Group(members=members, curves=curves[kind], steps=steps, is_complete=is_complete, rows=pack_rows)
+                ImportedPack(members=members, curves=curves[kind], steps=steps, is_complete=is_complete, rows=pack_rows)
             )
     return ImportedMembers(
         groups=tuple(groups),

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.errors import UserError
-from orchestrator.importing.table import NO_LENGTH, VALUES, Rows, plain, read_table
+from orchestrator.importing.table import NO_LENGTH, VALUES, ImportedRows, plain, read_table
 from search_spaces.grammar.values import has_password, store_problem
 from trainers.errors import nearest
 
@@ -58,7 +58,7 @@ class Naming:
 
 def read_source(
     kind: str, place: str, naming: Naming, *, experiment: str | None = None, step_column: str | None = None
-) -> Rows:
+) -> ImportedRows:
     """Return the rows of a tool's results: of the kind mlflow, wandb or tune, at an address or path.
 
     Raises UserError for results that cannot be read, or have no name that the pattern describes.
@@ -75,7 +75,7 @@ def read_source(
     return (read_wandb if kind == "wandb" else read_tune)(path, naming, step_column)
 
 
-def read_wandb(path: Path, naming: Naming, step_column: str | None = None) -> Rows:
+def read_wandb(path: Path, naming: Naming, step_column: str | None = None) -> ImportedRows:
     """Return the rows of an exported history, a CSV or Parquet file or a folder of them.
 
     Its columns are `_step`, the settings as `config.NAME`, and the metrics; an empty field was not logged.
@@ -102,7 +102,7 @@ def read_wandb(path: Path, naming: Naming, step_column: str | None = None) -> Ro
     return replace(tidy(log, naming, list(frame.columns)), notes=())  # a row that lacks metrics logged something else
 
 
-def read_tune(path: Path, naming: Naming, step_column: str | None = None) -> Rows:
+def read_tune(path: Path, naming: Naming, step_column: str | None = None) -> ImportedRows:
     """Return the rows of the trials in a folder of Ray Tune: lines of result.json, settings of params.json."""
     settings, points, places = list[dict[str, Any]](), list[tuple[Any, ...]](), list[str]()
     step = step_column or TUNE_STEP
@@ -121,7 +121,7 @@ def read_tune(path: Path, naming: Naming, step_column: str | None = None) -> Row
     return tidy(Log(points=frame, settings=pd.DataFrame(settings), source=str(path), place=places.__getitem__), naming)
 
 
-def read_mlflow(uri: str, experiment: str, naming: Naming) -> Rows:
+def read_mlflow(uri: str, experiment: str, naming: Naming) -> ImportedRows:
     """Return the rows of the runs of an MLflow experiment: parameters are settings."""
     from orchestrator.tracking.runs import read_runs
 
@@ -140,7 +140,7 @@ def read_mlflow(uri: str, experiment: str, naming: Naming) -> Rows:
     return tidy(log, naming, sorted(names))
 
 
-def tidy(log: Log, naming: Naming, known: list[str] | None = None) -> Rows:
+def tidy(log: Log, naming: Naming, known: list[str] | None = None) -> ImportedRows:
     """Return logged values as rows of a tidy table; values with other names are left out.
 
     Without a group `length` and with a step of its own, a value was logged at its length; with neither, a metric has no
@@ -180,7 +180,7 @@ def tidy(log: Log, naming: Naming, known: list[str] | None = None) -> Rows:
         frame["length"] = NO_LENGTH
     frame["value"] = points["value"].replace("null", float("nan"))
     without = sorted(set(range(len(log.settings))) - set(runs.tolist()))
-    return Rows(
+    return ImportedRows(
         frame=frame,
         source=log.source,
         sha256=hashlib.sha256(pd.util.hash_pandas_object(frame).to_numpy().tobytes()).hexdigest(),

@@ -37,7 +37,7 @@ Codes = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class ImportedRows:
     """Rows as they were read: a frame with an index from 0, where it came from, and its SHA-256.
 
     `place` returns where a row is, as text. `blank_is_nan`: whether a missing value is a NaN that was written. `notes`
@@ -74,7 +74,7 @@ class Results:
         return ", ".join(f"{key}={value}" for key, value in values) or "the only configuration"
 
 
-def read_table(path: Path) -> Rows:
+def read_table(path: Path) -> ImportedRows:
     """Return the rows of a CSV or Parquet file. Raises UserError for any other file."""
     try:
         content = path.read_bytes()
@@ -89,7 +89,7 @@ def read_table(path: Path) -> Rows:
     except (ValueError, pa.ArrowException) as error:  # pandas' own errors are ValueErrors
         raise UserError(f"{path}: is not such a table: {str(error).splitlines()[0]}") from None
     is_csv = path.suffix.lower() == ".csv"
-    return Rows(
+    return ImportedRows(
         frame=frame,
         source=str(path),
         sha256=hashlib.sha256(content).hexdigest(),
@@ -114,7 +114,7 @@ def _read_csv(path: Path, content: bytes) -> pd.DataFrame:
 
 
 def check_rows(
-    raw: Rows, *, columns: Sequence[str] | None = None, seed_column: str = "seed", step: int | None = None
+    raw: ImportedRows, *, columns: Sequence[str] | None = None, seed_column: str = "seed", step: int | None = None
 ) -> Results:
     """Return the results in a table.
 
@@ -163,7 +163,7 @@ def check_rows(
     return results
 
 
-def _settings(raw: Rows, frame: pd.DataFrame, columns: Sequence[str] | None, seed_column: str) -> list[str]:
+def _settings(raw: ImportedRows, frame: pd.DataFrame, columns: Sequence[str] | None, seed_column: str) -> list[str]:
     """Return the columns with settings. Raises UserError for columns that are missing."""
     known = [str(name) for name in frame.columns]
     for name in (*REQUIRED, *(columns or ())):
@@ -195,7 +195,7 @@ def _keys(source: str, names: Sequence[str]) -> list[str]:
     return keys
 
 
-def _refuse(raw: Rows, wrong: npt.NDArray[np.bool_], column: str, values: Any, allowed: str) -> None:
+def _refuse(raw: ImportedRows, wrong: npt.NDArray[np.bool_], column: str, values: Any, allowed: str) -> None:
     """Raise UserError for the first row that is wrong, if any."""
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -212,14 +212,14 @@ def _to_numbers(values: pd.Series[Any]) -> npt.NDArray[np.float64]:
     return pd.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _integers(raw: Rows, frame: pd.DataFrame, column: str, most: int = LARGEST, least: int = 0) -> Codes:
+def _integers(raw: ImportedRows, frame: pd.DataFrame, column: str, most: int = LARGEST, least: int = 0) -> Codes:
     numbers = _to_numbers(frame[column])
     wrong = ~((numbers >= least) & (numbers <= most) & (numbers == np.floor(numbers)))
     _refuse(raw, wrong, column, frame[column], f"a whole number from {least} to {most}")
     return numbers.astype(np.int64)
 
 
-def _lengths(raw: Rows, frame: pd.DataFrame, metric: Codes) -> Codes:
+def _lengths(raw: ImportedRows, frame: pd.DataFrame, metric: Codes) -> Codes:
     """Return the length of each row; a metric whose lengths are all empty is a curve of one point."""
     if "length" not in frame:
         return np.full(len(frame), NO_LENGTH, dtype=np.int64)
@@ -229,7 +229,7 @@ def _lengths(raw: Rows, frame: pd.DataFrame, metric: Codes) -> Codes:
     return _integers(raw, frame if filled is None else frame.assign(length=filled), "length", least=1)
 
 
-def _numbers(raw: Rows, frame: pd.DataFrame, column: str, *, blank: bool = False) -> npt.NDArray[np.float32]:
+def _numbers(raw: ImportedRows, frame: pd.DataFrame, column: str, *, blank: bool = False) -> npt.NDArray[np.float32]:
     """Return the values of a column; NaN where it was written, and where a field is empty if `blank`."""
     values = frame[column]
     numbers = _to_numbers(values)
@@ -247,7 +247,7 @@ def _numbers(raw: Rows, frame: pd.DataFrame, column: str, *, blank: bool = False
     return single
 
 
-def _names(raw: Rows, frame: pd.DataFrame, column: str) -> tuple[Codes, tuple[str, ...]]:
+def _names(raw: ImportedRows, frame: pd.DataFrame, column: str) -> tuple[Codes, tuple[str, ...]]:
     codes, names = pd.factorize(frame[column])
     _refuse(raw, codes < 0, column, frame[column], "a name")
     return codes.astype(np.int64), tuple(str(name) for name in names)
@@ -296,7 +296,7 @@ def _same(value: Any, other: Any) -> bool:
     return type(value) is type(other) and bool(value == other)
 
 
-def _refuse_repeated(raw: Rows, results: Results) -> None:
+def _refuse_repeated(raw: ImportedRows, results: Results) -> None:
     """Raise UserError if two rows have the same configuration, seed, step, average, metric and length."""
     columns = ["configuration", "seed", "step", "average", "metric", "length"]
     code = np.zeros(len(results.rows), dtype=np.int64)

@@ -20,7 +20,7 @@ from orchestrator.errors import UserError
 from orchestrator.importing.folder import ImportedSweep
 from orchestrator.importing.members import ImportedMembers, Missing, group_members
 from orchestrator.importing.sources import KINDS, Naming, read_source
-from orchestrator.importing.table import Results, Rows, check_rows, read_table
+from orchestrator.importing.table import ImportedRows, Results, check_rows, read_table
 from orchestrator.interface.measured import measured_fields
 from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored import create_ledger
@@ -77,7 +77,7 @@ def read_rows(
     step_column: str | None = None,
     seed_column: str = "seed",
     step: int | None = None,
-) -> Rows:
+) -> ImportedRows:
     """Return the rows of a tidy table, or of "mlflow:URI", "wandb:PATH" or "tune:FOLDER" with a pattern of names."""
     kind, mark, place = table.partition(":")
     if not mark or kind not in KINDS:
@@ -93,7 +93,7 @@ def read_rows(
 
 
 def import_rows(
-    rows: Rows,
+    rows: ImportedRows,
     storage: Path,
     name: str,
     console: Console,

@@ -47,7 +47,7 @@ def run_member(work: Mapping[str, Any], member: ProgramMember, reporter: Reporte
 
     Raises ProgramEnded, and what a function raises.
     """
-    run = _Run(work, member, reporter)
+    run = _MemberRun(work, member, reporter)
     run.take_over()
     unchanged = 0
     while not (run.is_done or run.is_stopped):
@@ -59,7 +59,7 @@ def run_member(work: Mapping[str, Any], member: ProgramMember, reporter: Reporte
             raise ProgramEnded(f"asked {unchanged} times to be started again without a new step", None, again=False)
 
 
-class _Run:
+class _MemberRun:
     """The attempts of one member in this process."""
 
     def __init__(self, work: Mapping[str, Any], member: ProgramMember, reporter: Reporter) -> None:

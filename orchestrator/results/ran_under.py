@@ -27,7 +27,7 @@ class RecordedConfiguration:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class PackGroup:
     """Packs that ran with the same code (None if not recorded) and in the same environment.
 
     A pack that was resumed elsewhere is in both groups.
@@ -42,7 +42,7 @@ class Group:
 class RanUnder:
     """All groups of a sweep, the largest first, and the records of its code by name, the latest last."""
 
-    groups: tuple[Group, ...] = ()
+    groups: tuple[PackGroup, ...] = ()
     codes: Mapping[str, Mapping[str, Any]]
 
     @classmethod
@@ -53,7 +53,7 @@ class RanUnder:
             for under in pack.ran_under:
                 packs.setdefault(under, []).append(pack.pack_id)
         groups = [
-            Group(code=code, environment=state.environments[name], packs=tuple(ids))
+            PackGroup(code=code, environment=state.environments[name], packs=tuple(ids))
             for (code, name), ids in packs.items()
         ]
         groups.sort(key=lambda group: -len(group.packs))
@@ -149,7 +149,7 @@ def differing_environment(first: SweepState, second: SweepState) -> dict[str, tu
     return {key: (before.get(key, "-"), after.get(key, "-")) for key in differing_keys(before, after)}
 
 
-def _environment_values(groups: Iterable[Group]) -> dict[str, str]:
+def _environment_values(groups: Iterable[PackGroup]) -> dict[str, str]:
     """Return the values of every key over all packs, sorted, as one text."""
     values: dict[str, set[str]] = {}
     for group in groups:

@@ -16,7 +16,7 @@ from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.sampler import is_finished
 from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, open_scheduler
 from orchestrator.running.watching.meter import Meter
-from orchestrator.running.watching.progress import Progress
+from orchestrator.running.watching.progress import ProgressDisplay
 from orchestrator.sweep.children import SweepChildren
 from orchestrator.sweep.specification import with_tracking_uri
 from orchestrator.text.wording import counted
@@ -36,7 +36,7 @@ class _Display:
     """Shows on the console how far a sweep is, and why MLflow rejects the user."""
 
     def __init__(self, session: Session, name: str, state: SweepState, publisher: Publisher | None) -> None:
-        self.progress, self._meter = Progress(session.console, name), Meter(state)
+        self.progress, self._meter = ProgressDisplay(session.console, name), Meter(state)
         self._session, self._publisher = session, publisher
 
     def tick(self, driver: SweepDriver) -> None:

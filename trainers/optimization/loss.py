@@ -14,7 +14,7 @@ from trainers.settings.fields import Settings
 from trainers.tensors.batch import Batch
 
 
-class Forward(Protocol):
+class RunForward(Protocol):
     """A forward pass: `draw` is its dropout, `record` gets recorded values, `weights` None are those trained."""
 
     def __call__(  # noqa: D102
@@ -34,7 +34,7 @@ class LossInputs:
     target_weights: Tensor  # weight of every target in the loss of the task, 0 where nothing is predicted, (M, B, T)
     task_loss: Callable[[Tensor], tuple[Tensor, Tensor]]  # logits -> sum and weight of the loss without this one, (M,)
     average: Callable[[str], Mapping[str, Tensor]]  # label -> a weight average before this step, without a gradient
-    forward: Forward
+    forward: RunForward
 
     def logits(
         self,

@@ -73,7 +73,7 @@ def train(
     if should_fuse_draws(members[0], pack.device.type):
         fuse()
     start = State.initial(pack, reads_files=stored is None)
-    run = _Run(pack, names, compiled, reporter, checkpoints, weights, prune_at, start)
+    run = _TrainingRun(pack, names, compiled, reporter, checkpoints, weights, prune_at, start)
     del start  # it is as large as the state
     for notice in (*notices, *filter(None, [mkl_order_problem(), pop_warning()])):
         reporter.notice(notice)
@@ -100,7 +100,7 @@ def train(
     return member_results(pack.members, last) if last.final else []
 
 
-class _Run:
+class _TrainingRun:
     """A pack while it trains: its active members, evaluations and clocks, and the parts of the loop."""
 
     def __init__(

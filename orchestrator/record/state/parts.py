@@ -78,7 +78,7 @@ class ConfigurationState:
 
 
 @dataclass
-class Draw:
+class RecordedDraw:
     """One numbered draw of the search; draws that resolve alike share a configuration, `duplicate_of` names it.
 
     `draw` counts the draws of the random domains, each of which is tried at every grid point; None in ledgers that do

@@ -17,7 +17,7 @@ from orchestrator.record.ledger.fields import find_problem
 from orchestrator.record.ledger.records import INLINE_SCHEMA, LEDGER_FILE, SCHEMA, Record, encode, read_records
 from orchestrator.record.state import race as races
 from orchestrator.record.state import recuts
-from orchestrator.record.state.parts import ConfigurationState, Draw, MemberState, PackState, Sessions, Trained
+from orchestrator.record.state.parts import ConfigurationState, MemberState, PackState, RecordedDraw, Sessions, Trained
 
 # Records that later ones refer to are replayed first, whatever order they were written in.
 _FIRST = {"sweep": 0, "configuration": 1, "pack": 2}
@@ -49,7 +49,7 @@ class SweepState:
         self.message: str | None = None
         self.configurations: dict[str, ConfigurationState] = {}
         self.measured: dict[str, dict[str, Any]] = {}
-        self.draws: dict[int, Draw] = {}
+        self.draws: dict[int, RecordedDraw] = {}
         self.packs: dict[str, PackState] = {}
         self.recuts: list[recuts.Recut] = []
         self._trained: Trained | None = None  # by all packs, kept up to date once it was asked for
@@ -179,7 +179,7 @@ class SweepState:
             if known.config_id != name:
                 raise self._damage(record, f"configuration {number} is {known.config_id} and {name}")
             return
-        self.draws[number] = Draw(number, name, fields["values"], fields["duplicate_of"], fields.get("draw"))
+        self.draws[number] = RecordedDraw(number, name, fields["values"], fields["duplicate_of"], fields.get("draw"))
         first = self.configurations.get(name)
         if first is None:
             self.configurations[name] = ConfigurationState(name, number, fields["values"], fields["resolved"], measured)

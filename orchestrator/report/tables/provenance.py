@@ -4,7 +4,7 @@ import json
 
 from orchestrator.code.code_record import copy_folder
 from orchestrator.report.tables.columns import Section
-from orchestrator.results.ran_under import Group, RanUnder, code_sentence
+from orchestrator.results.ran_under import PackGroup, RanUnder, code_sentence
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import counted, first_few
 
@@ -31,7 +31,7 @@ def provenance_section(result: Summary) -> Section:
     return Section(heading="Provenance", cells={"what": list(texts), "value": list(texts.values())}, notes=note)
 
 
-def _describe(group: Group, differing: list[str]) -> str:
+def _describe(group: PackGroup, differing: list[str]) -> str:
     """Return code and environment of packs as text."""
     values = {f"{key} (differs)": group.environment.get(key, "-") for key in differing}
     values |= {key: value for key, value in group.environment.items() if key not in differing}

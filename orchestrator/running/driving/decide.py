@@ -33,7 +33,7 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class Draw:
+class DrawGeneration:
     """Draw the configurations with these numbers, and cut their members into packs."""
 
     numbers: range
@@ -57,7 +57,7 @@ class HandOut:
 
 
 @dataclass(frozen=True)
-class Stop:
+class StopSweep:
     """Hand out no more packs, because none fits into these limits of the budget."""
 
     limits: Sequence[Limit]
@@ -68,7 +68,7 @@ class Wait:
     """Do nothing until a running pack reports or ends; if none is running, nothing is left to do."""
 
 
-Action = Draw | DecideRung | DecideRound | HandOut | Stop | Wait
+Action = DrawGeneration | DecideRung | DecideRound | HandOut | StopSweep | Wait
 
 
 def decide(situation: Situation) -> Action:
@@ -83,9 +83,9 @@ def decide(situation: Situation) -> Action:
         pack_id, limits = situation.fit()
         if pack_id is not None:
             return HandOut(pack_id)
-        return Wait() if situation.running else Stop(limits)  # a running pack may end sooner than estimated
+        return Wait() if situation.running else StopSweep(limits)  # a running pack may end sooner than estimated
     if situation.generation is not None:
-        return Draw(situation.generation) if situation.is_scored else Wait()
+        return DrawGeneration(situation.generation) if situation.is_scored else Wait()
     if situation.is_rung_due and not situation.running:
         return DecideRung()
     return DecideRound() if situation.is_round_due else Wait()

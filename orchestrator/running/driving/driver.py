@@ -20,7 +20,16 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.recuts import describe_recut
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.budget import Limit, SweepBudget
-from orchestrator.running.driving.decide import DecideRound, DecideRung, Draw, HandOut, Situation, Stop, Wait, decide
+from orchestrator.running.driving.decide import (
+    DecideRound,
+    DecideRung,
+    DrawGeneration,
+    HandOut,
+    Situation,
+    StopSweep,
+    Wait,
+    decide,
+)
 from orchestrator.running.driving.equal_failures import refuse_equal_failures
 from orchestrator.running.driving.evaluation_record import evaluation_fields
 from orchestrator.running.driving.racing import (
@@ -33,7 +42,7 @@ from orchestrator.running.driving.racing import (
 )
 from orchestrator.running.driving.recutting import WorkerCapacity, recut_fields, shortage_fields
 from orchestrator.running.driving.sampler import ConfigurationSampler, lacking_members
-from orchestrator.running.driving.scores import Scores
+from orchestrator.running.driving.scores import RecordedScores
 from orchestrator.running.driving.work import Running, describe_work
 from orchestrator.running.pack.environment import Environments
 from orchestrator.running.pack.train_pack import read_silence, stuck_file
@@ -80,7 +89,7 @@ class SweepDriver:
         self._stop_file = state.folder / STOP_FILE
         self.remove_stop_file()  # of a driver that was killed
         self._generations = deque(search.generations(spec))
-        self._scores = Scores(spec.objective, state)
+        self._scores = RecordedScores(spec.objective, state)
         self._sampler = ConfigurationSampler(spec, state, built)
         self._resume_recorded()
 
@@ -96,7 +105,7 @@ class SweepDriver:
                 case HandOut(pack_id):
                     self.queue.remove(pack_id)
                     return pack_id, describe_work(self.spec.resources, self.state, pack_id)
-                case Draw(numbers):
+                case DrawGeneration(numbers):
                     self._generations.popleft()
                     self._plan(numbers)
                 case DecideRung():
@@ -109,7 +118,7 @@ class SweepDriver:
                     self.record("race", **fields)
                     self._plan_packs(set(fields["survivors"]), queue=True)
                     self._score(set(fields["survivors"]))  # that had these seeds already
-                case Stop(limits):
+                case StopSweep(limits):
                     self.stopped_by = limits
                     return None
                 case Wait():

@@ -11,7 +11,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.objective import is_judged
 from orchestrator.results.scoring.race_decision import decide_round
 from orchestrator.results.scoring.rung_decision import decide_rung, scores_at_step
-from orchestrator.running.driving.scores import Scores
+from orchestrator.running.driving.scores import RecordedScores
 from search_spaces import SweepSpec
 
 
@@ -57,7 +57,7 @@ def rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any]:
     return {"rung": len(race.rungs), "step": rung.step, "since": rung.since, "seeds": seeds, **asdict(outcome)}
 
 
-def race_fields(spec: SweepSpec, state: SweepState, scores: Scores) -> dict[str, Any]:
+def race_fields(spec: SweepSpec, state: SweepState, scores: RecordedScores) -> dict[str, Any]:
     """Return the fields of the record that ends the round that is due and begins the next one.
 
     The decision depends only on the scores of the seeds of this round and the earlier ones.

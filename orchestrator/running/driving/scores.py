@@ -16,7 +16,7 @@ from search_spaces import Objective
 from trainers.evaluation.results import Evaluation
 
 
-class Scores:
+class RecordedScores:
     """The scores of members that have reached their last evaluation, until their configuration takes them.
 
     In a race they are kept, because rounds are decided by them and survivors are scored again.

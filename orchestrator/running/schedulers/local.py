@@ -64,12 +64,12 @@ def run_packs(
     `gpus` has CUDA_VISIBLE_DEVICES for each worker, if packs need GPUs.
     """
     try:
-        _Run(driver, start_worker, workers, Retries(retries), gpus).run()
+        _LocalRun(driver, start_worker, workers, Retries(retries), gpus).run()
     except DriverStopped as stopped:
         raise stopped.args[0] from stopped.args[0].__cause__
 
 
-class _Run:
+class _LocalRun:
     def __init__(
         self,
         driver: Driver,

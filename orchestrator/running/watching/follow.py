@@ -11,7 +11,7 @@ from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.work import Running
 from orchestrator.running.watching.meter import progress_rows, steps_done
-from orchestrator.running.watching.progress import Progress
+from orchestrator.running.watching.progress import ProgressDisplay
 
 PAUSE = 1.0  # seconds between two looks
 SILENCE = 6 * HEARTBEAT_SECONDS  # without a heartbeat; then the lock says whether there is a driver
@@ -43,7 +43,7 @@ def follow(folder: Path, console: Console, *, pause: float = PAUSE, silence: flo
     Nothing is written. Raises what `SweepState.load` raises.
     """
     state, size = SweepState.load(folder), _size(folder)
-    meter, progress, driver = LedgerMeter(state), Progress(console, state.name), _Driver(folder, silence)
+    meter, progress, driver = LedgerMeter(state), ProgressDisplay(console, state.name), _Driver(folder, silence)
     with progress.showing():
         while state.ended is None and driver.lives():
             if progress.due:

@@ -27,7 +27,7 @@ PLAIN = {
 """How the rows of the table are written in a line, the most important one first."""
 
 
-class Progress:
+class ProgressDisplay:
     """Shows how far a sweep is on a console."""
 
     def __init__(self, console: Console, name: str) -> None:

@@ -3,7 +3,16 @@
 import pytest
 
 from orchestrator.running.driving.budget import Limit
-from orchestrator.running.driving.decide import DecideRound, DecideRung, Draw, HandOut, Situation, Stop, Wait, decide
+from orchestrator.running.driving.decide import (
+    DecideRound,
+    DecideRung,
+    DrawGeneration,
+    HandOut,
+    Situation,
+    StopSweep,
+    Wait,
+    decide,
+)
 
 HOURS = (Limit(used=2.0, most=1.0, words="2 of 1 hours"),)
 FITS, TOO_LONG = lambda: ("b", ()), lambda: (None, HOURS)
@@ -18,11 +27,11 @@ RACE = {"is_rung_due": True, "is_round_due": True, "is_race_over": False}
         ({"queue": ["b"], "fit": FITS}, HandOut("b"), False),
         ({"queue": ["b"], "fit": FITS, "running": ["a"], "generation": range(4, 8), **RACE}, HandOut("b"), False),
         ({"queue": ["b"], "fit": TOO_LONG, "running": ["a"]}, Wait(), False),
-        ({"queue": ["b"], "fit": TOO_LONG}, Stop(HOURS), False),
+        ({"queue": ["b"], "fit": TOO_LONG}, StopSweep(HOURS), False),
         ({"queue": ["b"], "fit": FITS, "stopped": True, "generation": range(4, 8), **RACE}, Wait(), True),
-        ({"generation": range(4, 8), "running": ["a"]}, Draw(range(4, 8)), False),
+        ({"generation": range(4, 8), "running": ["a"]}, DrawGeneration(range(4, 8)), False),
         ({"generation": range(4, 8), "is_scored": False}, Wait(), False),
-        ({"generation": range(4, 8), **RACE}, Draw(range(4, 8)), False),
+        ({"generation": range(4, 8), **RACE}, DrawGeneration(range(4, 8)), False),
         ({"generation": range(4, 8), "is_scored": False, **RACE}, Wait(), False),
         (RACE, DecideRung(), False),
         ({**RACE, "is_round_due": False, "running": ["a"]}, Wait(), False),

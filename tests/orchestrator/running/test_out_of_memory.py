@@ -147,7 +147,7 @@ def test_a_local_worker_that_ran_out_of_memory_gets_the_next_pack() -> None:
 
     death = asdict(Death(message="MemoryError", out_of_memory=True))
     connection = SimpleNamespace(recv_bytes=lambda: local_worker.encode_message("died", death))
-    run = local._Run(SimpleNamespace(ran_out_of_memory=ran_out_of_memory), None, 1, Retries(2))  # type: ignore[arg-type]
+    run = local._LocalRun(SimpleNamespace(ran_out_of_memory=ran_out_of_memory), None, 1, Retries(2))  # type: ignore[arg-type]
     worker = local._Worker(connection, pack_id="large", work="")  # type: ignore[arg-type]
     run.receive(worker)
     assert asked == [("large", "MemoryError")] and worker.pack_id is None and not run.retry_queue

@@ -3,11 +3,11 @@
 import pytest
 from rich.console import Console
 
-from orchestrator.running.watching.progress import Progress
+from orchestrator.running.watching.progress import ProgressDisplay
 
 
 def test_progress_in_a_log_is_a_line_that_says_something_new(capsys):
-    progress = Progress(Console(), "plain")
+    progress = ProgressDisplay(Console(), "plain")
     with progress.showing():
         for failed in ("3", "3", "4"):
             progress.show([("configurations", "1/6"), ("seeds failed", failed)])
@@ -19,7 +19,7 @@ def test_progress_in_a_log_is_a_line_that_says_something_new(capsys):
 def test_progress_in_a_log_is_one_short_line_a_minute(capsys, monkeypatch, large):
     now = 1000.0
     monkeypatch.setattr("orchestrator.running.watching.progress.time.monotonic", lambda: now)
-    progress, shown = Progress(Console(), "plain"), []
+    progress, shown = ProgressDisplay(Console(), "plain"), []
     for second in range(180):
         now += 1.0
         if progress.due:

@@ -106,7 +106,7 @@ class Tokens:
         return replace(self, **{name: change(value) for name, value in vars(self).items()})
 
 
-class Rows:
+class TokenRows:
     """Concatenated tokens without the unused ones, (S, B, width)."""
 
     def __init__(self, parts: Sequence[Tokens], width: int) -> None:
@@ -125,14 +125,14 @@ class Rows:
         return torch.cat([getattr(part, name).flatten(2) for part in self._parts], dim=-1)
 
 
-def full_rows(text: Text, start: int | None, width: int, shift_SB: Tensor | None = None) -> Rows:
+def full_rows(text: Text, start: int | None, width: int, shift_SB: Tensor | None = None) -> TokenRows:
     """Return full rows in reading order; the ids of states are increased by `shift` if it is given."""
     before = text.state_length.cumsum(dim=-1) - text.state_length
     begin = _begin(text, start) + (0 if shift_SB is None else shift_SB)
-    return Rows([*_shared(text, start), _states(text, begin[..., None] + before)], width)
+    return TokenRows([*_shared(text, start), _states(text, begin[..., None] + before)], width)
 
 
-def masked_rows(text: Text, start: int | None, width: int, *, fix_first_state: bool = True) -> Rows:
+def masked_rows(text: Text, start: int | None, width: int, *, fix_first_state: bool = True) -> TokenRows:
     """Return rows with a copy of each state before the next one.
 
     If the question is the first state it has no copy, and the second state sees it only with `fix_first_state`; in the
@@ -151,10 +151,10 @@ def masked_rows(text: Text, start: int | None, width: int, *, fix_first_state: b
     copy = replace(copy, used=copied, use=torch.full_like(copy.use, COPY), group=after.group)
     after = replace(after, id=after.id + length[..., :-1, None])
     pairs = Tokens(*(torch.stack([getattr(copy, name), getattr(after, name)], dim=3) for name in vars(copy)))
-    return Rows([*_shared(text, start), first, pairs], width)
+    return TokenRows([*_shared(text, start), first, pairs], width)
 
 
-def transition_rows(text: Text, start: int | None, width: int, index_SB: Tensor) -> Rows:
+def transition_rows(text: Text, start: int | None, width: int, index_SB: Tensor) -> TokenRows:
     """Return rows of one transition each: the state of the given number, after the previous state if there is one.
 
     The question and the start mark are trained only with the first state. A row without such a state is empty.
@@ -168,10 +168,10 @@ def transition_rows(text: Text, start: int | None, width: int, index_SB: Tensor)
     shared = [
         replace(part, used=part.used & exists, use=torch.where(begins, part.use, COPY)) for part in _shared(text, start)
     ]
-    return Rows([*shared, before, after], width)
+    return TokenRows([*shared, before, after], width)
 
 
-def make_batch(rows: Rows, *, loss_on_question: bool, ids: bool = False, groups: bool = False) -> Batch:
+def make_batch(rows: TokenRows, *, loss_on_question: bool, ids: bool = False, groups: bool = False) -> Batch:
     """Return the batch of rows: inputs are all tokens but the last, targets all but the first.
 
     ids, groups: whether the batch has them. Targets of copies are masked; those of the question have weight only with
