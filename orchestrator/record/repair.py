@@ -57,8 +57,8 @@ def repair(folder: Path) -> list[str]:
         # the damaged file is on disk under another name before anything is cut
         names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
         backup = next(name for name in names if not os.path.lexists(name))
-        mended = b"".join(map(encode, kept)) if lost else intact
-        for target, text in ((backup, content), (path, mended)):
+        repaired = b"".join(map(encode, kept)) if lost else intact
+        for target, text in ((backup, content), (path, repaired)):
             with refuse_unwritable(target, LedgerError):
                 write_atomic(target, [text])
 

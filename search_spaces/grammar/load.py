@@ -184,7 +184,7 @@ def _parse(
     written = data.get("space", ABSENT)
     space = parse_space(written, sections, findings)
     unused: dict[str, Any] = {section: {} for section in ENGINE_SECTIONS if section not in sections}
-    spec, mended = build_spec({**unused, **data, "space": space}, findings)
+    spec, corrected = build_spec({**unused, **data, "space": space}, findings)
     check_across(data, space, [key for key in overridden if key], findings)
     note_random_search(spec.search, findings)
     note_unread_search(spec.search, findings)
@@ -192,7 +192,7 @@ def _parse(
     # Values that were replaced are doubtful: no later check reports them.
     lost = [key for key in written if key not in space] if isinstance(written, dict) else []
     wholly = ["space"] if written is not ABSENT and not isinstance(written, dict) else []
-    for address in [*mended, *wholly, *lost, *(child("space", key) for key in lost)]:
+    for address in [*corrected, *wholly, *lost, *(child("space", key) for key in lost)]:
         findings.doubt(address)
     spec._findings, spec._direction_is_assumed = findings, assumed
     return Reading(spec, findings)

@@ -33,6 +33,6 @@ def refuse_equal_failures(state: SweepState, most: int | None) -> None:
         (f"the first {len(ended)} members failed with the same error" if len(ended) > 1 else "the first member failed")
         + f", so the sweep stops: {ended[-1].error}\n"
         + "\n".join(f"  {line}" for line in lines)
-        + f"\nafter mending it: {command('resume', state.folder)} --retry-failed --accept-code-change"
+        + f"\nafter fixing it: {command('resume', state.folder)} --retry-failed --accept-code-change"
         + f"\nto change the sweep file as well: {command('delete', state.folder)}, then run it again"
     )
