@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 from rich.console import Console
@@ -29,7 +30,10 @@ def pytest_configure() -> None:
     that of a version manager is a script, which takes longer than a program of three steps. Nothing waits for the disk:
     no sweep of a test need outlive a power cut, and a tiny one would wait for as long as it trains. Torch has one
     thread, as in a worker: a second one would take the core of another process and wait there for the next product.
+    No property test has a deadline, because a busy machine may take any time for an example.
     """
+    hypothesis.settings.register_profile("lengthwise", deadline=None)
+    hypothesis.settings.load_profile("lengthwise")
     gc.disable()
     torch.set_num_threads(1)
     os.fsync = lambda descriptor: None

@@ -121,14 +121,14 @@ def test_the_specification_is_one_that_a_file_could_hold(searched, tmp_path):
     assert search.draw_sample(spec, 1) == search.draw(spec, range(2))
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=200, derandomize=True)
 @given(st.sets(st.integers(0, 60)), st.integers(1, 40))
 def test_fresh_seeds_are_fresh_for_any_history(used, count):
     found = fresh_seeds(str(count), dict.fromkeys(used, "a"))
     assert len(set(found)) == count and not used & set(found)
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=200, derandomize=True)
 @given(st.sets(st.integers(0, 20), min_size=1), st.lists(st.integers(0, 20), min_size=2, unique=True))
 def test_listed_seeds_are_taken_whole_or_refused(used, asked):
     text = ",".join(map(str, asked))
@@ -158,7 +158,6 @@ def test_more_seeds_than_a_sweep_file_may_ask_for_are_refused(asked):
 @settings(
     max_examples=8,
     derandomize=True,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

@@ -20,7 +20,6 @@ def examples(number: int) -> settings:
     return settings(
         max_examples=number,
         derandomize=True,
-        deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
 

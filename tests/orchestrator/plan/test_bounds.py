@@ -166,13 +166,13 @@ def built(where: Slot, value: Any) -> bool:
     return True
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=300, derandomize=True)
 @given(domains(), slots())
 def test_the_verdict_is_that_of_drawing_everything(domain: Domain, where: Slot) -> None:
     assert (not list(misfits(domain, where))) == all(built(where, value) for value in everything(domain))
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=200, derandomize=True)
 @given(domains(), slots())
 def test_a_nearest_number_fits_and_the_given_one_does_not(domain: Domain, where: Slot) -> None:
     for misfit in misfits(domain, where):
@@ -183,7 +183,7 @@ def test_a_nearest_number_fits_and_the_given_one_does_not(domain: Domain, where:
             assert not built(where, misfit.given)
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=100, derandomize=True)
 @given(domains())
 def test_the_value_range_of_a_domain_holds_everything_drawn(domain: Domain) -> None:
     if not isinstance(domain, (Choice, Grid)):

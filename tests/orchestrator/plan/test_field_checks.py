@@ -119,8 +119,8 @@ def test_a_list_of_wrong_values_is_counted(said: Said) -> None:
 
 def test_a_fixed_value_that_is_always_drawn_is_looked_at(said: Said) -> None:
     assert said("model.width: {choice: [4, 8]}", change=("width: 8", "width: -8")) == [
-        "a.yaml:6: model.width: -8 is out of bounds; the space draws model.width, so this value is never used: "
-        "mend it, or leave it out; allowed: an integer >= 1"
+        "a.yaml:6: model.width: -8 is out of bounds; the space draws model.width, so this value is never used; "
+        "correct or remove it; allowed: an integer >= 1"
     ]
     assert said("model.width: {choice: [4, 8]}", change=("  width: 8\n", "")) == []
 

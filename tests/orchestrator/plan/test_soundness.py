@@ -229,7 +229,6 @@ KEYS = [
 @settings(
     max_examples=100,
     derandomize=True,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.lists(st.tuples(st.sampled_from(KEYS), odd), min_size=1, max_size=3))
@@ -268,7 +267,7 @@ fields = [
 ]
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=60, derandomize=True)
 @given(st.dictionaries(st.sampled_from(fields), conditional, min_size=1, max_size=3))
 def test_what_is_let_pass_is_built_whatever_is_drawn(space: dict[str, Any]) -> None:
     """And what is refused here has a draw, or an end of a domain, that cannot be built."""

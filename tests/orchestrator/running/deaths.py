@@ -87,7 +87,7 @@ def killed_as_often_as_it_may_and_once_more(scheduler: str, worker_with: Find, l
     state = SweepState.load(folder)
     assert {pack.pack_id for pack in state.packs.values() if pack.status == "failed"} == {doomed}
     assert [len(state.packs[one].attempts) for one in (unlucky, doomed)] == [1, 2]
-    assert f"pack {unlucky}: the worker process died: " in out and "given up after 2 attempts" in out
+    assert f"pack {unlucky}: the worker process died: " in out and "failed after 2 attempts" in out
     again = lengthwise("resume", folder, "--retry-failed", *INLINE)
     assert again.returncode == 0, again.stderr
     long_sweep.ended_as_if_left_alone(folder, ends=5)

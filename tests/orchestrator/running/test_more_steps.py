@@ -185,7 +185,7 @@ def test_members_that_a_race_left_out_start_from_step_0_in_packs_of_their_own(
     lost = [one for one in SweepState.load(folder).configurations.values() if 2 not in one.members]
     assert not [line for line in plan(top=1)(SweepState.load(folder)).lines if line.startswith("note:")]
     assert extend_steps(folder, said := Console(file=io.StringIO(), record=True, width=300), plan()).exit_code == 0
-    note = f"note: 1 of 6 members start from step 0, because #{lost[0].number} left the race before it had all seeds"
+    note = f"note: 1 of 6 members start from step 0: #{lost[0].number} left the race before it had all seeds"
     assert len(lost) == 1 and note in said.export_text()
     state = SweepState.load(tmp_path / "few-steps-11")
     packs = [sorted({seed for _, seed in pack.members}) for pack in state.packs.values()]
@@ -254,5 +254,5 @@ def test_a_confirmation_uses_no_seed_of_the_sweep_that_was_continued(tmp_path):
     assert plan_confirmation(longer, top=1, seeds="2").spec.seeds == (5, 6)
     with pytest.raises(UserError, match="3"):
         plan_confirmation(longer, top=1, seeds="3,9")
-    told = "what few-steps-11 has not begun to train further would start from step 0 there"
+    told = "members that few-steps-11 has not begun to train further would start from step 0"
     assert told in plan_deletion(folder).sentence and told in plan_deletion(folder, checkpoints_only=True).sentence

@@ -176,8 +176,8 @@ def test_a_pack_that_is_given_up_fails_its_members_only(stage, in_packs):
         assert re.fullmatch(r"AttributeError: no such thing \(.*test_sweep\.py:\d+\)", error)
     failed = {config_id for config_id, _ in given_up.members}
     assert {name for name, found in state.configurations.items() if found.score is None} == failed
-    assert any("tried again" in text for text in one.said)
-    assert any("given up after 2 attempts" in text for text in one.said)
+    assert any("retrying" in text for text in one.said)
+    assert any("failed after 2 attempts" in text for text in one.said)
 
 
 def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_died(stage, played, in_packs):

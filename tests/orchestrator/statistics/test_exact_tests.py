@@ -36,7 +36,7 @@ def by_every_deal(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.mean([abs(ranks[list(deal)].sum() - mean) >= seen - 1e-9 for deal in deals]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(FEW_VALUES, min_size=0, max_size=8))
 def test_a_signed_rank_test_counts_every_assignment(values: list[float]) -> None:
     found = signed_rank_test(np.array(values))
@@ -45,7 +45,7 @@ def test_a_signed_rank_test_counts_every_assignment(values: list[float]) -> None
     assert found.smallest == min(1.0, 2.0 ** (1 - moved)) <= found.p
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(FEW_VALUES, min_size=1, max_size=5), st.lists(FEW_VALUES, min_size=1, max_size=5))
 def test_a_rank_sum_test_counts_every_deal(first: list[float], second: list[float]) -> None:
     x, y = np.array(first), np.array(second)

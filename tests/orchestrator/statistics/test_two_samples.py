@@ -32,7 +32,7 @@ def test_a_comparison_of_pairs_by_hand() -> None:
     assert found.reason is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(-2, 5), min_size=6, max_size=40))
 def test_p_and_interval_never_contradict_each_other(differences: list[int]) -> None:
     found = compare_pairs(np.array(differences, dtype=float), np.zeros(len(differences)))
@@ -47,7 +47,7 @@ def same(one: TwoSamples, other: TwoSamples) -> bool:
     return numbers[0] == pytest.approx(numbers[1], nan_ok=True) and one.reason == other.reason
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(PAIRS, st.integers(-50, 50), st.randoms())
 def test_swapping_flips_signs_and_neither_order_nor_a_common_shift_matters(pairs, shift, random) -> None:  # type: ignore[no-untyped-def]
     x, y = np.array(pairs, dtype=float).T
@@ -68,7 +68,7 @@ def test_swapping_flips_signs_and_neither_order_nor_a_common_shift_matters(pairs
     assert same(compare_pairs(*np.array(shuffled, dtype=float).T), compare_pairs(x, y))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(WITH_INFINITE, WITH_INFINITE), min_size=1, max_size=9))
 def test_infinite_differences_rank_and_never_become_nan(pairs: list[tuple[float, float]]) -> None:
     x, y = np.array(pairs).T

@@ -273,7 +273,7 @@ def test_the_address_that_a_foreign_folder_names_is_not_sent_to_unasked(
         shutil.copy(fresh_store, tmp_path / f"{store}.db")
     before = (tmp_path / "named.db").read_bytes()
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    with pytest.raises(UserError, match=rf"written on lab3.*{named}.*--tracking-uri") as refused:
+    with pytest.raises(UserError, match=rf"comes from lab3.*{named}.*--tracking-uri") as refused:
         publish(sweep.folder)
     assert refused.value.exit_code == 2 and (tmp_path / "named.db").read_bytes() == before
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'own.db'}")

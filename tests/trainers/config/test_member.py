@@ -85,7 +85,7 @@ def test_the_training_weights_alone_are_called_raw(sections, member) -> None:
     assert member(training__averages={"raw": {"kind": "raw"}, "also": {"kind": "raw"}})
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.integers(0, 2**63 - 1),
     st.floats(0, 0.99),

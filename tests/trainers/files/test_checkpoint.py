@@ -76,7 +76,7 @@ def test_an_unwritable_folder_is_named(members, recorder, tmp_path) -> None:
         train(members, recorder, checkpoints=Checkpoints(folder=blocked / "pack", every_steps=10))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(position=st.integers(0, 10_000), bit=st.integers(0, 7))
 def test_any_flipped_bit_is_noticed(tmp_path, position, bit) -> None:
     store = Checkpoints(folder=tmp_path)

@@ -25,7 +25,7 @@ def without_kernels(monkeypatch):
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seeds=st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=4),
     step=st.integers(0, 2**31),

@@ -51,13 +51,13 @@ def test_published_known_answer_vectors(counter, key, expected) -> None:
 word = st.integers(0, 2**32 - 1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.tuples(word, word, word, word), st.tuples(word, word))
 def test_equals_the_algorithm_in_python_integers(counter, key) -> None:
     assert tuple(int(value) for value in philox4x32(words(counter), words(key))) == reference_philox(counter, key)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.integers(0, 2**63 - 1),
     st.sampled_from(sorted(STREAMS)),

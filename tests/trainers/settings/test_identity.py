@@ -61,7 +61,7 @@ def values_of(draw: st.DrawFn, fields: dict[str, tuple[type, dict[str, Any]]]) -
     }
 
 
-@checked(max_examples=100, deadline=None)
+@checked(max_examples=100)
 @given(declared(), declared(), st.data())
 def test_a_field_that_is_added_with_a_default_changes_no_name(before, more, data) -> None:
     more = {name.upper(): field for name, field in more.items() if "default" in field[1]}
@@ -71,7 +71,7 @@ def test_a_field_that_is_added_with_a_default_changes_no_name(before, more, data
     assert digest(structure(old)) == digest(structure(new))
 
 
-@checked(max_examples=100, deadline=None)
+@checked(max_examples=100)
 @given(declared(), st.data())
 def test_another_value_is_another_name(fields, data) -> None:
     cls = made(fields)
@@ -80,7 +80,7 @@ def test_another_value_is_another_name(fields, data) -> None:
     assert (digest(identity(one)) == digest(identity(other))) is same
 
 
-@checked(max_examples=100, deadline=None)
+@checked(max_examples=100)
 @given(declared(), st.data())
 def test_member_hyperparameters_do_not_enter_the_structure_but_their_variants_do(fields, data) -> None:
     cls, values = made(fields), values_of(data.draw, fields)
@@ -102,7 +102,7 @@ def test_member_hyperparameters_do_not_enter_the_structure_but_their_variants_do
     assert (digest(structure(one)) == digest(structure(other))) is same
 
 
-@checked(max_examples=50, deadline=None)
+@checked(max_examples=50)
 @given(st.randoms())
 def test_the_order_of_keys_does_not_matter(sections, random) -> None:
     def shuffled(value: Any) -> Any:

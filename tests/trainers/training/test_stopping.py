@@ -250,7 +250,7 @@ def test_an_evaluation_round_trips(unstopped, eight) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_whenever_members_stop_what_is_repeated_is_right(member, eight, unstopped, data) -> None:
     """Random times of stopping: later evaluations repeat the values at the stop, and packs have who is left."""

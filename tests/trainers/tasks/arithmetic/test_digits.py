@@ -50,7 +50,7 @@ def slow_cascade(a: int, b: int, width: int) -> tuple[int, int]:
 @given(NUMBERS, NUMBERS)
 @example(4578, 5425)  # of the paper: a cascade of 4
 @example(10**50 - 1, 1)  # a carry through all digits
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_sums_carries_and_measures_are_those_of_python_integers(a: int, b: int) -> None:
     first, second = digits_of_integers([a], 50), digits_of_integers([b], 50)
     assert to_integers(add(first, second)) == [a + b]
@@ -63,20 +63,20 @@ def test_sums_carries_and_measures_are_those_of_python_integers(a: int, b: int) 
 
 
 @given(NUMBERS, NUMBERS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_products_are_those_of_python_integers(a: int, b: int) -> None:
     assert to_integers(multiply(digits_of_integers([a], 50), digits_of_integers([b], 50))) == [a * b]
 
 
 @given(st.integers(0, 10**17 - 1), NUMBERS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_parallel_multiplication_is_that_of_python_integers(x: int, a: int) -> None:
     digits, _ = parallel_multiplication(torch.tensor([x]), digits_of_integers([a], 50), 67)
     assert to_integers(digits) == [x * a]
 
 
 @given(NUMBERS, st.integers(0, 60))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_numbers_are_written_as_python_writes_them(a: int, by: int) -> None:
     digits = digits_of_integers([a], 50)
     text = [int(digit) for digit in str(a)]
