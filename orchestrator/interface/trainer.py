@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 WITHOUT_LAST = "its last report"  # part of the error of a member that ended by itself before its last report
+MEMBERS_FOLDER = "members"  # of a sweep of programs: reports, logs and checkpoints
 
 
 class Member(Protocol):

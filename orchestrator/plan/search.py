@@ -21,6 +21,7 @@ from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState, create_trial
 
 from orchestrator.plan.domains import any_inner, make_distribution, suggest, to_inner, to_value
+from orchestrator.text.wording import counted
 from search_spaces import SweepSpec, active_values, grid_points
 from search_spaces.grammar.domains import Grid, plain, value_key
 
@@ -50,6 +51,13 @@ def total(spec: SweepSpec) -> int:
     if spec.search.sampler == "listed":
         return len(spec.search.listed or ())
     return _count_draws(spec) * len(grid_points(spec))
+
+
+def describe_size(spec: SweepSpec) -> str:
+    """Return how many configurations and seeds a sweep has: "24 configurations (8 draws x 3 grid points) x 3 seeds"."""
+    count, points = total(spec), len(grid_points(spec))
+    parts = f" ({count // points} draws x {points} grid points)" if 1 < points < count else ""
+    return f"{counted(count, 'configuration')}{parts} x {counted(len(spec.seeds), 'seed')}"
 
 
 def generations(spec: SweepSpec) -> list[range]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from orchestrator.errors import OutOfSpace
 from orchestrator.program.reports import MergedReports
 
+USAGE_ERROR = 2
 AGAIN = 75  # EX_TEMPFAIL: the exit code by which a program asks to be started again, which does not count as a death
 _FIRST_LINES, _LAST_LINES = 10, 40  # of a log that are shown
 _SHOWN_BYTES = 10_000  # of the first and of the last lines: a line may be as long as the log
@@ -51,8 +52,9 @@ def judge_end(code: int, reason: str | None, log: Path, reports: MergedReports, 
         raise ProgramEnded(f"it ended {where}, without {reports.describe_missing()}", trace, again=False)
     if code < 0:
         raise ProgramEnded(f"killed by signal {-code}, {where}", trace, again=True)
-    # Before its first report it may have met other members, such as at a file that all of them create.
-    message, is_new = f"exit code {code}, {where}: {line}", completed == 0
+    # Before its first report it may have met other members, such as at a file that all of them create; but a command
+    # line that it does not understand stays the same (exit code 2, as of argparse).
+    message, is_new = f"exit code {code}, {where}: {line}", completed == 0 and code != USAGE_ERROR
     raise ProgramEnded(message, trace, again=advanced or is_new, once=is_new)
 
 

@@ -107,7 +107,7 @@ class ProgramEvaluation(Settings):
             direction = metric.get("direction") if isinstance(metric, Mapping) else metric
             if direction not in DIRECTIONS:
                 close, allowed = nearest(direction, DIRECTIONS), ", ".join(DIRECTIONS)
-                message = f"the better direction of {name} is {direction!r}"
+                message = f"{direction!r} is no direction"
                 yield Problem(key=f"metrics.{name}", given=metric, message=message, allowed=allowed, nearest=close)
             if isinstance(metric, Mapping):
                 yield from _metric_problems(name, metric)

@@ -56,7 +56,11 @@ class Declared:
         metric = self.judged["metric"]
         if missing := [length for length in self.judged["lengths"] if length not in curves.get(metric, {})]:
             lengths = ", ".join(map(str, missing))
-            raise ValueError(f"{metric}: missing at objective.lengths {lengths}; null is allowed where it is undefined")
+            reported = ", ".join(map(str, curves.get(metric, {}))) or "none"
+            raise ValueError(
+                f"{metric}: the report lacks objective.lengths {lengths}, its lengths are {reported}; null is allowed "
+                "where a value is undefined"
+            )
 
     def lacks_judged(self, averages: Collection[str]) -> bool:
         """Return whether the judged average is not among those that were reported."""
@@ -183,7 +187,7 @@ class MergedReports:
         if step > (due := self.declared.next_due(last)):
             every = "" if self.declared.every is None else f" (evaluation.every: {self.declared.every})"
             late = f"step {step} was reported before step {due}, which was due{every}"
-            raise ValueError(f"{late}; report each due step before saving a checkpoint")
+            raise ValueError(f"{late}; report when run.due(step) says so, or change evaluation.every")
         is_new = report.stopped or step > last
         if is_new and self._is_open(last) and self.declared.lacks_judged(self._reported(last)):
             raise ValueError(self._describe_lacking(last))
@@ -266,7 +270,7 @@ def _check_name(kind: str, name: Any, allowed: Collection[str]) -> None:
     if name not in allowed:
         meant = nearest(name, allowed)
         hint = f"; did you mean {meant!r}?" if meant else ""
-        raise ValueError(f"unknown {kind} {name!r}; allowed: {', '.join(allowed)}{hint}")
+        raise ValueError(f"unknown {kind} {name!r} in a report; allowed: {', '.join(allowed)}{hint}")
 
 
 def _curves_array(curves: Mapping[str, Mapping[int, float]], declared: Declared) -> NDArray[np.float32]:

@@ -23,7 +23,7 @@ import numpy as np
 
 import lengthwise
 from orchestrator.code.own_code import PROGRAM
-from orchestrator.interface.trainer import Reporter
+from orchestrator.interface.trainer import MEMBERS_FOLDER, Reporter
 from orchestrator.program.command import Values, fill_words
 from orchestrator.program.ends import ProgramEnded, judge_end, shown_log
 from orchestrator.program.member import ProgramMember
@@ -32,7 +32,6 @@ from orchestrator.program.reports import Declared, MergedReports, ReportedStep, 
 from trainers.evaluation.results import Evaluation, Progress
 from trainers.files.atomic_file import write_atomic
 
-MEMBERS_FOLDER = "members"
 _MOST_UNCHANGED = 20  # such starts in a row without a new step
 _POLL_SECONDS = 0.05
 

@@ -190,7 +190,7 @@ def _describe_missing(name: str, root: Path) -> str:
     beside = (root / name).parent
     close = nearest(Path(name).name, sorted(path.name for path in beside.glob("*") if path.suffix == Path(name).suffix))
     hint = f"; did you mean {Path(name).with_name(close).as_posix()}?" if close else ""
-    return f"there is no file {name} in {root}{hint}"
+    return f"there is no file {name} in {root}, the folder of the sweep file{hint}"
 
 
 def _function_problems(function: str) -> list[tuple[str, str]]:

@@ -97,6 +97,7 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
         f"Best by the {lengths_in_words(result.objective.lengths, 'selection ')}{so_far} is {name}"
         + (f" ({shown})" if shown else "")
         + f", with {_score_words(result, row.score)}"
+        + (f" though {row.seeds_failed} of its {row.seeds_run} seeds failed" if row.seeds_failed else "")
         + (f", tied with {counted(tied, 'other')}" if tied else "")
     )
     if row.test is None or not row.groups.test:

@@ -79,6 +79,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         rows=tuple(_rank_rows(rows, curves, state, objective)),
         bands=bands,
         notes=(
+            *_describe_identical_curves(curves[is_judged(curves, objective)]),
             *describe_undefined_values(state, curves, objective),
             *_describe_averages(state),
             *_describe_extension(state),
@@ -89,6 +90,21 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
             *RanUnder.from_state(state).sentences,
         ),
     )
+
+
+def _describe_identical_curves(judged: pd.DataFrame) -> list[str]:
+    """Return a warning if seeds or configurations make no difference; curves of zeros and ones alone may be equal."""
+    if judged["value"].isin([0.0, 1.0]).all():
+        return []
+    notes = []
+    for column, where, used in (
+        ("seed", "for all seeds", "its seed"),
+        ("config_id", "in all configurations", "the searched values"),
+    ):
+        others = [key for key in ("config_id", "seed", "step", "length") if key != column]
+        if judged[column].nunique() > 1 and judged.groupby(others, observed=True)["value"].nunique().max() == 1:
+            notes.append(f"Curves are identical {where}; check that training uses {used}")
+    return notes
 
 
 def _describe_import(state: SweepState) -> list[str]:

@@ -51,7 +51,7 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
             way_on += " --retry-failed"
         elif state.ended == "complete":
             way_on = f"it is complete, so show it with: {command('report', folder)}"
-        raise SweepExists(f"{folder} holds this sweep{since}; {way_on}")
+        raise SweepExists(f"{folder} holds this sweep{since}; {way_on}; to run it once more, add --name NAME")
 
 
 def refuse_changed(spec: SweepSpec, state: SweepState) -> None:

@@ -30,6 +30,7 @@ from orchestrator.plan.recorded import (
     refuse_without_start,
 )
 from orchestrator.plan.rounds import SMALL_WEIGHTS, planned_bytes
+from orchestrator.plan.search import describe_size
 from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.ledger.records import INLINE_SCHEMA
 from orchestrator.record.state.lineage import has_checkpoint, refuse_imported
@@ -118,7 +119,7 @@ def run_sweep(
             write_atomic(folder / KEPT, [registered[1]])
             session.say(f"{counted(len(registered[0]), 'claim')} registered")
         code.write_copies(folder)
-        session.say(f"sweep {spec.name} in {folder.resolve()}")
+        session.say(f"sweep {spec.name} in {folder.resolve()}: {describe_size(spec)}")
         trust_sweep(state)
         session.outcome = train_missing(session, spec, state, configurations, children, max_seconds=max_seconds)
     return session.outcome

@@ -11,6 +11,7 @@ from orchestrator.addresses import address_of
 from orchestrator.claims.registration import KEPT
 from orchestrator.code.code_record import CODE_FOLDER
 from orchestrator.errors import LengthwiseError, UserError
+from orchestrator.interface.trainer import MEMBERS_FOLDER
 from orchestrator.mirror.driver_lock import DRIVERS, NUMBER_FILE, DriverLock
 from orchestrator.mirror.fetch import LEDGERS
 from orchestrator.record.kept.curves import CURVES_FILE, CURVES_FOLDER
@@ -34,7 +35,14 @@ from orchestrator.upkeep.listing import readable_size
 
 _DERIVED = (SPEC_FILE, CURVES_FILE, REPORT_HTML, KEPT, *TABLES, *EARLIER)
 _OF_ADDRESSES = (LEDGERS, DRIVERS, NUMBER_FILE)
-_WHOLE = {*FILES, *_DERIVED, *_OF_ADDRESSES, CHECKPOINTS_FOLDER, CODE_FOLDER}  # with everything below them
+_WHOLE = {
+    *FILES,
+    *_DERIVED,
+    *_OF_ADDRESSES,
+    CHECKPOINTS_FOLDER,
+    CODE_FOLDER,
+    MEMBERS_FOLDER,
+}  # with everything below them
 _OTHERS = (
     *(f"{CURVES_FOLDER}/*.parquet", "figures/*.png", f"{WEIGHTS_FOLDER}/*.safetensors"),
     *(f"{LEDGER_FILE}.damaged-*", ".*.tmp"),  # a ledger before its repair; what a killed process left

@@ -30,11 +30,14 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
         findings.add("space", "must be a mapping of dotted keys to domains", given=raw)
         return {}
     domains = {}
+    is_random = any(
+        isinstance(written, dict) and written.keys() & (KINDS.keys() - {"grid"}) for written in raw.values()
+    )
     for key, written in raw.items():
         usable = check_key("space", key, raw, sections, findings)
         if not usable and not (isinstance(written, dict) and written.keys() & KINDS.keys()):
             continue  # neither a key nor a domain
-        domain = _parse_domain(child("space", key), written, findings)
+        domain = _parse_domain(child("space", key), written, findings, "choice" if is_random else "grid")
         if usable and domain is not None:
             domains[key] = domain
     for key, domain in domains.items():
@@ -56,6 +59,8 @@ def check_key(above: str, key: str, raw: dict[str, Any], sections: dict[str, Any
         tail = {name.rpartition(".")[2]: name for name in names}
         nearest = nearest_name(key, names) or tail.get(nearest_name(key.rpartition(".")[2], tail) or "")
         example = "config.lr" if "program" in sections else "model.width"
+        if nearest is None and "program" in sections and SECTION_KEY.fullmatch(f"config.{key}"):
+            nearest = f"config.{key}"
         starts = f"a section ({', '.join(sections)}) or a dotted key inside one, such as {example}"
         findings.add(address, f"a {place} key is {starts}", nearest=nearest)
         return False
@@ -76,22 +81,22 @@ def check_key(above: str, key: str, raw: dict[str, Any], sections: dict[str, Any
     return True
 
 
-def _parse_domain(address: str, raw: Any, findings: Findings) -> Domain | None:
-    """Return the domain of a key, None if it is wrong, with a problem."""
+def _parse_domain(address: str, raw: Any, findings: Findings, of_list: str) -> Domain | None:
+    """Return the domain of a key, None if it is wrong, with a problem; `of_list` is the domain that a list may mean."""
 
     def fault(below: str, message: str, **details: Any) -> None:
         findings.add(address + below, message, **details)
 
     if not isinstance(raw, dict):
         message = "must be a domain; a fixed value belongs in its own section"
-        fault("", message, given=raw, allowed=SYNTAX, nearest=_guess_domain(raw))
+        fault("", message, given=raw, allowed=SYNTAX, nearest=_guess_domain(raw, of_list))
         return None
     kinds = [name for name in raw if name in KINDS]
     if len(kinds) != 1:
         nested = next((name for name, inner in raw.items() if isinstance(inner, dict)), None)
         dotted = f"{address.removeprefix('space.')}.{nested}, with dots" if nested and not kinds else None
         similar = [nearest_name(name, KINDS, cutoff=0.85) for name in raw]
-        nearest = None if kinds else next(filter(None, [*similar, _guess_domain(raw)]), dotted)
+        nearest = None if kinds else next(filter(None, [*similar, _guess_domain(raw, of_list)]), dotted)
         message = f"has {len(kinds)} domains ({', '.join(kinds)}); keep one" if kinds else "needs a domain"
         fault("", message, given=raw, allowed=SYNTAX, nearest=nearest)
         return None
@@ -105,18 +110,20 @@ def _parse_domain(address: str, raw: Any, findings: Findings) -> Domain | None:
     return None if unknown or when is None else domain
 
 
-def _guess_domain(raw: Any) -> str | None:
+def _guess_domain(raw: Any, of_list: str) -> str | None:
     """Return the domain that a list, a value, a call such as "uniform(0, 1)", or a parameter of a W&B sweep means."""
     if isinstance(raw, dict):
         ends = [raw.get("min"), raw.get("max")]
         if isinstance(raw.get("values"), list):
-            return _guess_domain(raw["values"])
+            return _guess_domain(raw["values"], of_list)
         kind = "log_uniform" if "log" in str(raw.get("distribution")) else "uniform"
         return f"{{{kind}: {shown(ends)}}}" if all(map(is_number, ends)) else None
     name, bracket, values = str(raw).rstrip(") ").partition("(")
     if bracket and (called := nearest_name(name.strip(), KINDS, cutoff=0.85)):
         return f"{{{called}: [{values}]}}"
-    return f"{{grid: {shown(raw if isinstance(raw, list) else [raw], 40)}}}" if raw not in (None, []) else None
+    if isinstance(raw, list) and raw:
+        return f"{{{of_list}: {shown(raw, 40)}}}"
+    return f"{{grid: {shown([raw], 40)}}}" if raw not in (None, []) else None
 
 
 def _parse_when(raw: dict[str, Any], fault: Any) -> When | None:

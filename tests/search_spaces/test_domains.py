@@ -72,9 +72,9 @@ def test_domains_are_read(with_space: Callable[[str], Path], written: str, domai
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
-        ("[0.1, 0.01]", Grid((0.1, 0.01))),
+        ("[0.1, 0.01]", Choice((0.1, 0.01))),
         ("pre", Grid(("pre",))),
-        ("{values: [0.1, 0.01]}", Grid((0.1, 0.01))),
+        ("{values: [0.1, 0.01]}", Choice((0.1, 0.01))),
         ("{min: 0.1, max: 0.2}", Uniform(0.1, 0.2)),
         ("{distribution: log_uniform_values, min: 0.1, max: 0.2}", LogUniform(0.1, 0.2)),
         ("loguniform(1.0e-4, 0.1)", LogUniform(1e-4, 0.1)),
@@ -87,6 +87,11 @@ def test_what_is_no_domain_is_answered_by_the_one_that_is_meant(
     [problem] = problems(with_space(f"{drawn} {written}"))
     assert load_sweep(with_space(f"{drawn} {problem.nearest}")).space["model.width"] == meant
     assert problem.allowed is not None and all(f"{{{kind}: [" in problem.allowed for kind in KINDS)
+
+
+def test_a_list_without_random_domains_beside_it_means_a_grid(with_space, problems) -> None:
+    [problem] = problems(with_space("  model.dropout: {grid: [0.0, 0.1]}\n  model.width: [8, 16]"))
+    assert problem.nearest == "{grid: [8, 16]}"
 
 
 def test_bounds_become_floats(with_space: Callable[[str], Path]) -> None:

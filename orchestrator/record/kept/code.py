@@ -25,7 +25,7 @@ from orchestrator.code.own_code import (
 from orchestrator.code.trust import refuse_untrusted
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.state.state import SweepState
-from orchestrator.text.wording import command, differing_keys, first_few
+from orchestrator.text.wording import differing_keys, first_few
 from search_spaces import SweepSpec
 
 
@@ -58,8 +58,7 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[S
     the copy in the sweep folder of a missing module; UntrustedCode for a sweep that is not trusted.
     """
     sources, notes, problems = list[Source](), list[str](), list[str]()
-    again = f"{command('resume', state.folder)}{' --retry-failed' if state.deaths else ''} --accept-code-change"
-    accept = f"accept it, which is recorded: {again}"
+    accept = "accept it, which is recorded, by adding --accept-code-change"
 
     # Find every module again; one that is missing or changed is a problem, unless changes are accepted.
     for fields in state.modules:

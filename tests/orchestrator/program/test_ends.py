@@ -47,6 +47,9 @@ ENDS = {
     "exit code without a new step": End(
         step="step == 25 and sys.exit(7)", status="failed", deaths=2, steps=(10, 20), error=("exit code 7", "step 20")
     ),
+    "a command line that it does not understand": End(
+        step="step == 5 and sys.exit(2)", status="failed", deaths=1, steps=(), error=("exit code 2",)
+    ),
     "exception": End(
         step="step == 5 and 1 / 0", status="failed", deaths=2, steps=(), error=("exit code 1", "ZeroDivisionError")
     ),

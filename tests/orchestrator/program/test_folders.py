@@ -70,15 +70,14 @@ def test_the_recorded_sweep_file_finds_the_program(
     assert_equal_curves(SweepState.load(again.folder), state)
 
 
-def test_a_change_of_code_is_answered_with_the_whole_command(study: Study) -> None:
+def test_a_change_of_code_names_the_option_of_every_command_that_accepts_it(study: Study) -> None:
     study.write(script(end="sys.exit(3)", step="step == 5 and sys.exit(3)"))
     state = study.run()
     assert state.deaths
     study.write()
     with pytest.raises(OwnCodeError) as refused:
         study.resume(state, retry_failed=True)
-    words = f"lengthwise resume {state.folder} --retry-failed --accept-code-change"
-    assert words in str(refused.value)
+    assert "--accept-code-change" in str(refused.value) and "lengthwise resume" not in str(refused.value)
     with pytest.raises(SweepExists) as exists:
         study.run()
     assert "--retry-failed" in str(exists.value)

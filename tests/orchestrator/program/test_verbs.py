@@ -10,6 +10,7 @@ import lengthwise as package
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.sentences import describe_best, selection_sentence
 from orchestrator.results.summarise import summary
+from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from tests.command_line import CommandLine
 from tests.orchestrator.program.studies import Study, assert_equal_curves, script
 from tests.orchestrator.running.ledgers import same_curves
@@ -173,6 +174,14 @@ def test_lengths_and_averages_of_which_there_is_one(study: Study) -> None:
     study.write(code, evaluation__averages=["raw", "ema"], objective__lengths=[5, 10], objective__average="raw")
     said_of_two = selection_sentence(summary(study.run(name="two")))
     assert "raw" in said_of_two and "lengths 5" in said_of_two
+
+
+def test_deleting_leaves_nothing_of_a_program(study: Study) -> None:
+    study.write()
+    folder = study.run().folder
+    assert list(folder.glob("members/*/*.log"))
+    delete_sweep(plan_deletion(folder))
+    assert not folder.exists()
 
 
 def test_python(study: Study, tmp_path: Path) -> None:

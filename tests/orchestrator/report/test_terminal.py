@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orchestrator.report.sentences import describe_effects
+from orchestrator.report.sentences import describe_best, describe_effects
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.summarise import summary
 from orchestrator.text.wording import three_digits
@@ -47,6 +47,42 @@ def test_it_says_what_ran_and_what_failed(tmp_path, synthetic_sweep, twelve, sho
     text = short_text(result, 1000)
     assert "4 failed (2 diverged, 2 crashed; a failed seed counts as the worst value)" in text
     assert [line[0] for line in table_of(text)[1]] == ["1", "2", "failed", "failed"]
+
+
+def test_the_best_configuration_names_its_failed_seeds(tmp_path, synthetic_sweep):
+    built = [
+        synthetic_sweep(tmp_path / name, draws(4), 3, noisy, lost)
+        for name, lost in (("all", {}), ("two", {(0, 1): 10}))
+    ]
+    whole, lost = map(summary, built)
+    assert whole.rows[0].number == lost.rows[0].number == 0, "the median of three has two good ones"
+    assert "seeds failed" not in describe_best(whole) and "though 1 of its 3 seeds failed" in describe_best(lost)
+
+
+@pytest.mark.parametrize("same", ["", "seed", "configuration", "both"])
+def test_identical_curves_are_noted(same, tmp_path, synthetic_sweep):
+    def curve(number, seed, average, metric, lengths, step):
+        number, seed = (0 if same in ("configuration", "both") else number), (0 if same in ("seed", "both") else seed)
+        return noisy(number, seed, average, metric, lengths, step)
+
+    notes = summary(synthetic_sweep(tmp_path / "one", draws(3), 2, curve)).notes
+    found = {
+        part for part in ("its seed", "searched values") if any("identical" in note and part in note for note in notes)
+    }
+    assert (
+        found
+        == {
+            "": set(),
+            "seed": {"its seed"},
+            "configuration": {"searched values"},
+            "both": {"its seed", "searched values"},
+        }[same]
+    )
+
+
+def test_perfect_curves_may_be_identical(tmp_path, synthetic_sweep):
+    result = summary(synthetic_sweep(tmp_path / "one", draws(3), 2, lambda *_: 1.0))
+    assert not [note for note in result.notes if "identical" in note]
 
 
 @pytest.mark.parametrize("width", [80, 160])
