@@ -100,7 +100,8 @@ def _translate(details: ErrorDetails, data: dict[str, Any], findings: Findings, 
         address = child(address, step)
     given, context, kind = details["input"], details.get("ctx", {}), details["type"]
     if kind == "missing":
-        findings.add(address, "is missing")
+        allowed = "task and model, or program for a script of your own" if address in ("task", "model") else None
+        findings.add(address, "is missing", allowed=allowed)
     elif kind == "extra_forbidden" and findings.holds_anchor(address):
         return  # it only holds an anchor, which is reported already
     elif kind == "extra_forbidden":
