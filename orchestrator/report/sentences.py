@@ -73,6 +73,7 @@ def describe_runs(result: Summary) -> str:
             if result.status == "interrupted" and result.state.message
             else ""
         )
+        + "".join(f" {warning}." for warning in result.warnings)
     )
 
 

@@ -79,7 +79,6 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         rows=tuple(_rank_rows(rows, curves, state, objective)),
         bands=bands,
         notes=(
-            *_describe_identical_curves(curves[is_judged(curves, objective)]),
             *describe_undefined_values(state, curves, objective),
             *_describe_averages(state),
             *_describe_extension(state),
@@ -89,6 +88,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
             *_describe_repeated(state),
             *RanUnder.from_state(state).sentences,
         ),
+        warnings=tuple(_describe_identical_curves(curves[is_judged(curves, objective)])),
     )
 
 

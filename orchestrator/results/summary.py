@@ -92,7 +92,8 @@ class Summary:
     `state` is the state of its ledger, which has everything that is not computed. `status` is how it ended, running
     while a driver trains it, or interrupted. By config_id: `measured` is what a configuration measures, `recorded` the
     rest of its record. `searched` has the kind of domain of every searched key, `design` how configurations were drawn.
-    `bands` are at the judged evaluation of each seed. `notes` are sentences about what limits these results.
+    `bands` are at the judged evaluation of each seed. `notes` are sentences about what limits these results,
+    `warnings` those that make all of them doubtful.
     """
 
     state: SweepState
@@ -105,6 +106,7 @@ class Summary:
     rows: tuple[Row, ...]
     bands: dict[CurveKey, Band]
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
