@@ -226,7 +226,7 @@ def _fisher(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer
 
     def ask_seeds(*successful: NDArray[np.bool_]) -> Answer:
         (a, n), (b, m) = ((int(arm.sum()), len(arm)) for arm in successful)
-        p = stats.fisher_snap_to_bounds([[a, n - a], [b, m - b]]).pvalue
+        p = stats.fisher_exact([[a, n - a], [b, m - b]]).pvalue
         (low_1, high_1), (low_2, high_2) = (
             stats.binomtest(k, total).proportion_ci(0.95, method="wilson") for k, total in ((a, n), (b, m))
         )
