@@ -40,6 +40,7 @@ def test_every_study_has_claims() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @EACH
 def test_every_claim_can_be_asked_of_its_sweep(file: Path, tmp_path: Path) -> None:
     """All arms, metrics, averages and lengths are there, and nothing but the numbers leaves a claim undecided."""
