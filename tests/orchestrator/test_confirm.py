@@ -27,7 +27,7 @@ from orchestrator.results import confirmations
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summarise import summary
 from orchestrator.running.watching.meter import status_rows
-from orchestrator.sweep import beside
+from orchestrator.sweep import derived
 from orchestrator.sweep import confirm as confirm_module
 from orchestrator.sweep.confirm import fresh_seeds, plan_confirmation
 from orchestrator.upkeep.listing import list_sweeps
@@ -371,7 +371,7 @@ def test_the_confirmation_runs_by_the_path_of_every_sweep(searched, monkeypatch)
         seen.update(spec=spec, storage=storage, origin=origin)
         return Outcome(folder=storage / spec.name, status="failed", exit_code=1)
 
-    monkeypatch.setattr(beside.sweep, "run_sweep", run)
+    monkeypatch.setattr(derived.sweep, "run_sweep", run)
     plan = partial(plan_confirmation, top=1, seeds="2", name="other")
     outcome = confirm_module.confirm(state.folder, Console(file=io.StringIO()), plan)
     assert outcome.exit_code == 1 and seen["storage"] == state.folder.parent

@@ -250,20 +250,23 @@ def test_a_model_that_does_not_fit_is_refused_or_starts_in_part(lengthwise, stor
     assert all(np.array_equal(wanted[name], start[name]) for name, is_taken in fits.items() if is_taken)
 
 
-def test_the_shipped_study_of_two_phases_runs(lengthwise, tmp_path: Path) -> None:
-    """With the options of the commands in its header, in the order of the file, at a small size."""
-    file = shipped_sweeps()["fine_tuning"]
+@pytest.mark.parametrize(
+    ("name", "sources"),
+    [("fine_tuning", [None, "pretrained #0"]), ("modular_arithmetic_long", ["modular_arithmetic #0"])],
+)
+def test_the_shipped_studies_of_two_phases_run(name: str, sources: list, lengthwise, tmp_path: Path) -> None:
+    """With the options of the commands in their headers, in the order of the file, at a small size."""
+    file = shipped_sweeps()[name]
     first, second = (
         shlex.split(line.removeprefix("#")) for line in file.read_text().splitlines() if "lengthwise run" in line
     )
     small = ["--storage", tmp_path, "--set", "seeds=2", "--set", "evaluation={every: 5, samples: 10}"]
     small += ["--set", "resources.scheduler=inline", "--set", "tracking.enabled=false", "--set", "training.steps=10"]
     for words in (first, second):
-        assert words[1:3] == ["run", "fine_tuning"]
-        lengthwise.succeeds("run", file, *words[3:], *small)
-    state = SweepState.load(tmp_path / "fine_tuning")
+        lengthwise.succeeds(*words[1:], *small)
+    state = SweepState.load(tmp_path / name)
     started = [configuration.resolved["training"].get("initial") for configuration in state.configurations.values()]
-    assert started[0] is None and started[1]["source"] == "pretrained #0"
+    assert [initial and initial["source"] for initial in started] == sources
     assert len(file.read_text().splitlines()) < 60
 
 

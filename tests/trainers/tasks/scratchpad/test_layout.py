@@ -10,7 +10,7 @@ from trainers.tasks.scratchpad.layout import (
     ANSWER,
     COPY,
     GIVEN,
-    Rows,
+    TokenRows,
     Widths,
     full_rows,
     make_batch,
@@ -103,7 +103,7 @@ def text_of(rows: list[Row], spare: int = 0) -> Text:
     )
 
 
-def read(rows: Rows, row: int, count: int) -> list[Token]:
+def read(rows: TokenRows, row: int, count: int) -> list[Token]:
     """The first tokens of a row; what follows is pads."""
     names = ("token", "id", "group", "use", "state")
     found = {name: rows.fill(name, -7)[0, row].tolist() for name in names}
