@@ -11,7 +11,7 @@ import numpy as np
 
 from orchestrator.claims.askings import changed_keys, group_askings
 from orchestrator.claims.figures import draw_claim, is_drawable, write_small_png
-from orchestrator.claims.judgement import HELD, NOT_TESTED, Judgement
+from orchestrator.claims.judgement import HELD, NOT_LEARNED, NOT_TESTED, Judgement
 from orchestrator.claims.members import SweepCurves
 from orchestrator.claims.registration import changes_since, describe_registration
 from orchestrator.claims.values import ArmValues, by_seed
@@ -273,6 +273,9 @@ def describe(judgement: Judgement, file: ClaimsFile, askings: Sequence[Judgement
             sentences.append(f"Over its own seeds alone: {effect_words(claim, judgement.alone)}.")
         if judgement.learned_only is not None:
             sentences.append(f"{_learned_words(claim)}: {effect_words(claim, judgement.learned_only)}.")
+        if judgement.measured is not None:
+            measured = effect_words(claim, judgement.measured)
+            sentences.append(f"With the values of unlearned seeds as measured, which decides nothing: {measured}.")
         if judgement.other is not None:
             name = "Median" if claim.statistic == "mean" else "Mean"
             sentences.append(f"{name} over all seeds: {effect_words(claim, judgement.other)}.")
@@ -398,7 +401,7 @@ def what_would_decide(judgement: Judgement) -> str:
 
 
 def _p_words(judgement: Judgement) -> str:
-    if judgement.answer is None or math.isnan(judgement.answer.p):
+    if judgement.answer is None or math.isnan(judgement.answer.p) or judgement.reason.startswith(NOT_LEARNED):
         return ""
     after = "" if math.isnan(judgement.holm) else f", {judgement.holm:.2g} after Holm's correction"
     return f"; p = {judgement.answer.p:.2g}{after}"

@@ -11,6 +11,7 @@ from orchestrator.claims.judgement import (
     HELD,
     LEVEL,
     NO_EFFECT,
+    NOT_LEARNED,
     NOT_TESTED,
     SEEDS,
     UNDECIDED,
@@ -135,7 +136,7 @@ def _answer(claim: Claim, members: SweepCurves, arms: Mapping[str, ArmValues]) -
     reason = ""
     if learned_answer is not None and learned_answer.n < learned_answer.needed <= answer.n:
         counts = ", ".join(f"{arm.name} {arm.seeds_learned} of {arm.seeds}" for arm in compared)
-        reason, answer = f"not learned ({counts} seeds)", replace(answer, effect=math.nan)
+        reason, answer = f"{NOT_LEARNED} ({counts} seeds)", replace(answer, effect=math.nan)
     elif answer.n < answer.needed or math.isnan(answer.low):
         few = f"{answer.n} of {max(answer.ran, answer.needed)} {answer.unit}"
         reason = answer.reason if answer.reason and answer.n >= answer.needed else few
@@ -147,8 +148,21 @@ def _answer(claim: Claim, members: SweepCurves, arms: Mapping[str, ArmValues]) -
         arms=arms,
         answer=answer,
         learned_only=learned_answer,
-        other=_other_estimand(claim, members, compared),
+        measured=_ask_as_measured(claim, members, compared, answer),
+        other=None if reason.startswith(NOT_LEARNED) else _other_estimand(claim, members, compared),
     )
+
+
+def _ask_as_measured(claim: Claim, members: SweepCurves, arms: list[ArmValues], answer: Answer) -> Answer | None:
+    """Return the answer with the values of unlearned seeds as measured; None if it is `answer`, or of no difference.
+
+    Seeds that failed still count as the worst value.
+    """
+    if claim.question != "difference" or not claim.learned:
+        return None
+    every = [replace(arm, learned=arm.learned | arm.values.notna()) for arm in arms]
+    measured = ask(claim, members, every, learned_only=False)
+    return measured if (measured.effect, measured.low) != (answer.effect, answer.low) else None
 
 
 def _other_estimand(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer | None:

@@ -27,8 +27,8 @@ from orchestrator.results import confirmations
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.summarise import summary
 from orchestrator.running.watching.meter import status_rows
-from orchestrator.sweep import derived
 from orchestrator.sweep import confirm as confirm_module
+from orchestrator.sweep import derived
 from orchestrator.sweep.confirm import fresh_seeds, plan_confirmation
 from orchestrator.upkeep.listing import list_sweeps
 from search_spaces import SweepFileError, dump_yaml, load_sweep

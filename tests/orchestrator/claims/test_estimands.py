@@ -36,7 +36,19 @@ def test_a_median_has_the_mean_over_all_seeds_beside_it(put: Put) -> None:
     found = put(few_differ, asked)["pre_norm"]
     assert (found.answer.n, found.answer.effect) == (9, 0.0) and found.learned_only.n == 7
     assert found.other.n == 9 and found.other.effect == pytest.approx(0.0, abs=1e-6), "two count as the worst, 0.5"
-    assert put(few_differ, claim())["pre_norm"].other.effect == pytest.approx(np.mean(DIFFERENCES), abs=1e-6)
+    plain = put(few_differ, claim())["pre_norm"]
+    assert plain.other.effect == pytest.approx(np.mean(DIFFERENCES), abs=1e-6) and plain.measured is None
+
+
+def test_unlearned_seeds_as_measured_stand_beside_the_verdict_and_decide_nothing(put: Put) -> None:
+    def clear(member: MemberConfig, *_: object) -> float:
+        return 0.5 - is_pre(member) * (0.1 + 0.01 * member.seed)
+
+    whole = put(clear, claim())["pre_norm"]
+    found = put(clear, claim(learned={"metric": "total_variation", "least": 0.45}))["pre_norm"]
+    assert whole.verdict == "held" and found.words.startswith("not tested: not learned")
+    assert (found.measured.effect, found.measured.low, found.measured.n) == (whole.answer.effect, whole.answer.low, 9)
+    assert found.other is None, "a mean over values of which half are made up"
 
 
 def test_a_mean_that_lies_on_one_side_decides(put: Put) -> None:
