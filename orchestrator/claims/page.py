@@ -114,8 +114,11 @@ def headlines_table(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
         judgement = judged[headline.claim]
         effect = effect_words(judgement.claim, judgement.answer)
         metric = "" if effect == "-" else f" ({axis_words(judgement.claim, judgement.claim.compare)})"
+        measured = effect_words(judgement.claim, judgement.measured)
+        metric += f"; unlearned seeds as measured: {measured}" if judgement.measured is not None else ""
         fresh = _fresh_words(file, [by_id[name] for name in judgement.pooled] or [judgement])
-        rows.append((headline.says, f"**{judgement.words}**", effect + metric, fresh, headline.size or ""))
+        says = headline.says + (" (ours)" if judgement.claim.source == "ours" else "")
+        rows.append((says, f"**{judgement.words}**", effect + metric, fresh, headline.size or ""))
     return markdown_table(HEADLINES, rows) if rows else ""
 
 
