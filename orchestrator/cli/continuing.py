@@ -67,7 +67,7 @@ def extend(
 ) -> None:
     """Add seeds, configurations, values or steps to a sweep.
 
-    Runs them. --set: space, resources ...
+    Trains what was added. --set may also change space, resources ...
     """
     # More steps make a new sweep beside this one.
     if steps is not None:
@@ -128,7 +128,7 @@ def confirm(
 ) -> None:
     """Train the best configurations again, on fresh seeds.
 
-    --set only changes resources, budget, tracking, notify.
+    --set may only change resources, budget, tracking, notify.
     """
     from orchestrator.sweep.confirm import confirm as confirm_sweep
     from orchestrator.sweep.confirm import plan_confirmation

@@ -1,4 +1,4 @@
-"""Whether code of a sweep folder may run: this user has begun the sweep, or has said so by --trust.
+"""Whether code of a sweep folder may run: this user has begun the sweep, or has trusted it with --trust.
 
 A sweep is known by the checksum of its ledger's first record, so copies of its folder are trusted as well. Trusted ones
 are remembered in `$XDG_STATE_HOME/lengthwise/trusted`, by default in `~/.local/state`, one in a line.
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from orchestrator.errors import UntrustedCode
 
-_trusted_here = set[str]()  # by this process, in case that the file cannot be written
+_trusted_here = set[str]()  # by this process, in case the file cannot be written
 
 
 class Begun(Protocol):

@@ -39,7 +39,7 @@ def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
         text = labels.get(label(row.number), label(row.number))
         cells = [escape(cell) for cell in (text, *values)]
         if cells[0].startswith(("[", "*")):
-            cells[0] = f"{{}}{cells[0]}"  # else it is an argument of the end of the row before it
+            cells[0] = f"{{}}{cells[0]}"  # which the \\ before it would take as its argument
         cells += [_quartiles(getattr(row, name)) for name in groups]
         unfinished = "unfinished" if row.pruned_at is None else row.unranked
         cells.append(f"{row.seeds_failed} of {row.seeds_run}" + ("" if row.complete else f", {unfinished}"))

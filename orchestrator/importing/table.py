@@ -119,7 +119,7 @@ def check_rows(
     """Return the results in a table.
 
     columns: those with settings, by default all that have no other meaning. step: that of every row, for a table
-    without this column. Raises UserError, with the row, for what is missing, no number, or there twice.
+    without this column. Raises UserError, with the row, for a value that is missing, not a number, or given twice.
     """
     frame = raw.frame.rename(columns={seed_column: "seed"}) if seed_column in raw.frame else raw.frame
     if step is not None:

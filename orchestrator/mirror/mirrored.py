@@ -68,7 +68,7 @@ def copy_now(ledger: Ledger) -> str | None:
     """Copy a sweep to its address before training begins; return a sentence if that failed for seconds."""
     if not isinstance(ledger, MirroredLedger) or ledger.try_to_copy():
         return None
-    return f"nothing is at {ledger.address} yet; until the first records are, only this machine can resume the sweep"
+    return f"nothing has been copied to {ledger.address} yet; until then only this machine can resume the sweep"
 
 
 class MirroredLedger(Ledger):

@@ -23,7 +23,7 @@ from orchestrator.text.wording import command, counted, spans
 from trainers.files.atomic_file import write_atomic
 
 CURVES = ("evaluation", "later_evaluation")  # kinds of records that name a file of curves
-SHOWN = 3  # of them, with damaged curves
+MOST_SHOWN = 3  # records with damaged curves that are listed
 
 
 def repair(folder: Path) -> list[str]:
@@ -37,7 +37,7 @@ def repair(folder: Path) -> list[str]:
     path = folder / LEDGER_FILE
     ledger_bytes(folder)  # raises for a folder without a ledger, before a lock file is made in it
     with SweepLock(folder):
-        # what is damaged: lines, or curves that good lines name
+        # What is damaged: lines, or curves that good lines name.
         content = ledger_bytes(folder)
         intact, damage = _split_at_damage(path, content)
         records = parsed(path, intact)[0]
@@ -47,14 +47,14 @@ def repair(folder: Path) -> list[str]:
         if damage is None and not damaged:
             return [f"{path} is sound, and so are its curves: {counted(len(records), 'record')}; nothing was changed"]
 
-        # the records that can stay
+        # The records that can stay.
         kept, lost = _take_out(SweepState.replay(folder, records), records, damaged)
         try:
             SweepState.replay(folder, kept)
         except DamagedLedger:  # others rest on them, too
             kept, lost = records[: damaged[0].seq], records[damaged[0].seq :]
 
-        # the damaged file is on disk under another name before anything is cut
+        # The damaged file is on disk under another name before anything is cut.
         names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
         backup = next(name for name in names if not os.path.lexists(name))
         repaired = b"".join(map(encode, kept)) if lost else intact
@@ -65,9 +65,9 @@ def repair(folder: Path) -> list[str]:
     sentences = [damage] if damage else []
     sentences += [
         f"{path}:{record.seq + 1}: the curves that it names are missing or damaged: {folder / record.fields['file']}"
-        for record in damaged[:SHOWN]
+        for record in damaged[:MOST_SHOWN]
     ]
-    sentences += [f"... and those of {len(damaged) - SHOWN} more records"] if len(damaged) > SHOWN else []
+    sentences += [f"... and those of {len(damaged) - MOST_SHOWN} more records"] if len(damaged) > MOST_SHOWN else []
     sentences.append(f"the damaged file is kept as {backup}; {counted(len(kept), 'good record')} stay")
     sentences += _describe_loss(lost, content[len(intact) :])
     if any(record.kind == "later_evaluation" for record in lost):

@@ -27,10 +27,8 @@ UNBUILT = "whether the values fit together is checked once this is fixed"
 def checked(reading: Reading) -> SweepSpec:
     """Return the specification of a sweep file that was read, after importing the user's modules that it names.
 
-    A file with grammar problems is checked to its end before it is refused.
-
-    Raises SweepFileError with the problems of the grammar and those that `trainers` finds, in the order of lines. A
-    file without grammar problems is returned: `configurations_of` checks the rest.
+    Raises SweepFileError for a file with problems of the grammar, with those that `trainers` finds in single values, in
+    the order of lines. Otherwise `configurations_of` checks the values.
     """
     spec, findings, unchecked = reading.spec, reading.findings, reading.unchecked
     if spec is not None and not _imported(spec, findings):

@@ -77,7 +77,7 @@ def _fill_room(
 def makespan(costs: Iterable[float], workers: int, running_work: Iterable[float] = ()) -> float:
     """Return when the last of these packs ends if each free worker gets the costliest remaining one.
 
-    `running_work` is the remaining work of packs that workers have running_work.
+    `running_work` is the remaining work of packs that workers are running.
     """
     ends, last = _remaining_work(running_work, workers), 0.0
     heapq.heapify(ends)

@@ -186,7 +186,7 @@ def test_what_could_not_be_copied_is_said_at_the_end_and_copied_by_resume(machin
     s3.fault = lambda method, path: (500, "InternalError") if method == "PUT" and "/drivers/" not in path else None
     failed = machine(*words(long_sweep, "late", "resources.keep_weights=false"))
     assert failed.returncode == 1
-    assert f"nothing is at {STORAGE}/late yet" in failed.stdout
+    assert f"nothing has been copied to {STORAGE}/late yet" in failed.stdout
     assert " is incomplete: " in failed.stdout and f"lengthwise resume {STORAGE}/late" in failed.stdout
     s3.fault = lambda method, path: None
     other.refuses("resume", f"{STORAGE}/late", said="holds no sweep")

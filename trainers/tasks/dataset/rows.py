@@ -98,7 +98,7 @@ def _read_cells(folder: Path, key: str, file: str, form: Form) -> dict[str, Cell
         columns = open_columns(folder / file)
         for role, name in roles.items():
             if name not in columns:
-                close, message = nearest(name, columns), f"{name!r} is no column of {file}"
+                close, message = nearest(name, columns), f"{name!r} is not a column of {file}"
                 raise ConfigError([
                     Problem(key=role, given=name, message=message, allowed=", ".join(columns), nearest=close)
                 ])  # fmt: skip
