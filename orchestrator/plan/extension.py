@@ -39,16 +39,16 @@ def format_seeds(seeds: Sequence[int]) -> str:
 
 
 def extension_of(before: SweepSpec, after: SweepSpec) -> Extension | None:
-    """Return the additions of `now` to `before`; None if they compute the same, or differ otherwise."""
+    """Return the additions of `after` to `before`; None if they compute the same, or differ otherwise."""
     changes = differences(before, after)
     return None if not changes or _changes_not_added(changes) else _extension(changes, after)
 
 
 def refuse_extension(before: SweepSpec, after: SweepSpec, sweep: str) -> Extension:
-    """Return the additions of `now` to `before`, perhaps none.
+    """Return the additions of `after` to `before`, perhaps none.
 
-    Raises UserError where `now` takes something away or computes something else, and where the sampler would have drawn
-    other configurations; `sweep` is its folder, for messages.
+    Raises UserError where `after` takes something away or computes something else, and where the sampler would have
+    drawn other configurations; `sweep` is its folder, for messages.
     """
     changes = differences(before, after)
     if refused := _changes_not_added(changes):

@@ -187,7 +187,7 @@ class MergedReports:
         if step > (due := self.declared.next_due(last)):
             every = "" if self.declared.every is None else f" (evaluation.every: {self.declared.every})"
             late = f"step {step} was reported before step {due}, which was due{every}"
-            raise ValueError(f"{late}; report when run.due(step) says so, or change evaluation.every")
+            raise ValueError(f"{late}; report at every step with run.due(step), or change evaluation.every")
         is_new = report.stopped or step > last
         if is_new and self._is_open(last) and self.declared.lacks_judged(self._reported(last)):
             raise ValueError(self._describe_lacking(last))

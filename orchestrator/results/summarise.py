@@ -93,7 +93,10 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
 
 
 def _describe_identical_curves(judged: pd.DataFrame) -> list[str]:
-    """Return a warning if seeds or configurations make no difference; curves of zeros and ones alone may be equal."""
+    """Return a warning if seeds or configurations make no difference; curves of zeros and ones alone may be equal.
+
+    Seeds are compared within a configuration, and configurations at a seed: every value needs another one beside it.
+    """
     if judged["value"].isin([0.0, 1.0]).all():
         return []
     notes = []
@@ -102,7 +105,8 @@ def _describe_identical_curves(judged: pd.DataFrame) -> list[str]:
         ("config_id", "in all configurations", "the searched values"),
     ):
         others = [key for key in ("config_id", "seed", "step", "length") if key != column]
-        if judged[column].nunique() > 1 and judged.groupby(others, observed=True)["value"].nunique().max() == 1:
+        values = judged.groupby(others, observed=True)["value"]
+        if values.count().min() > 1 and values.nunique().max() == 1:
             notes.append(f"Curves are identical {where}; check that training uses {used}")
     return notes
 

@@ -15,7 +15,7 @@ def dropout_rate(default: float = 0.0) -> Any:
 
 
 def dropout_sites(default: tuple[str, ...], further: tuple[str, ...] = ()) -> Any:
-    """Return the field `dropout_sites`; `more` are additional sites of a model."""
+    """Return the field `dropout_sites`; `further` are additional sites of a model."""
     return setting(default, choices=(*SITES, *further), help="where dropout acts")
 
 

@@ -28,8 +28,8 @@ def end_together(
     """Cut structures so that all workers end about together, if the last pack then ends sooner by WORTHWHILE.
 
     `running_work` is the remaining work of packs that stay as they are. Workers are filled one after the other up to
-    the earliest common end at which everything has a place; a structure that does not fit into the rest of one goes on
-    in the next (McNaughton 1959, with a cost for every pack).
+    the earliest common end at which everything has a place; a structure too large for the rest of one continues in
+    the next (McNaughton 1959, with a cost for every pack).
     """
 
     def ends(sizes: Sizes) -> float:

@@ -5,9 +5,11 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from orchestrator.report.sentences import describe_best, describe_effects, describe_runs
+from orchestrator.results import summarise
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.summarise import summary
 from orchestrator.text.wording import three_digits
@@ -66,16 +68,29 @@ def test_identical_curves_are_noted(same, tmp_path, synthetic_sweep):
         return noisy(number, seed, average, metric, lengths, step)
 
     text = describe_runs(summary(synthetic_sweep(tmp_path / "one", draws(3), 2, curve)))
-    found = {part for part in ("its seed", "searched values") if "identical" in text and part in text}
-    assert (
-        found
-        == {
-            "": set(),
-            "seed": {"its seed"},
-            "configuration": {"searched values"},
-            "both": {"its seed", "searched values"},
-        }[same]
-    )
+    unused = {part for part in ("its seed", "searched values") if "identical" in text and part in text}
+    expected = {
+        "": [],
+        "seed": ["its seed"],
+        "configuration": ["searched values"],
+        "both": ["its seed", "searched values"],
+    }
+    assert unused == {*expected[same]}
+
+
+@pytest.mark.parametrize(
+    ("members", "steps"),
+    [([("a", 0), ("b", 1)], (10, 10)), ([("a", 0), ("b", 0)], (10, 20)), ([("a", 0)], (10,))],
+    ids=["a seed each", "a longer training", "one member"],
+)
+def test_curves_with_nothing_to_compare_are_not_called_identical(members, steps):
+    rows = [
+        (name, seed, step, 5, 0.3)
+        for (name, seed), last in zip(members, steps, strict=True)
+        for step in range(10, last + 1, 10)
+    ]
+    judged = pd.DataFrame(rows, columns=["config_id", "seed", "step", "length", "value"])
+    assert summarise._describe_identical_curves(judged) == []
 
 
 def test_perfect_curves_may_be_identical(tmp_path, synthetic_sweep):
