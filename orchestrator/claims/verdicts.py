@@ -100,7 +100,7 @@ def count_enough(judgement: Judgement, page: Sequence[Judgement], family: int) -
         return read_verdict(judgement.claim, answer) != UNDECIDED and holm([answer.p, *tested, *untested])[0] <= LEVEL
 
     enough = next(filter(decide, larger_counts), 0)
-    never = "" if enough else f"; {SEEDS[-1]} seeds like these would not decide it either"
+    never = "" if enough else f"; {SEEDS[-1]} like these would not decide it"
     return replace(judgement, enough=enough, reason=f"{judgement.reason}{never}")
 
 

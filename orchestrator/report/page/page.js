@@ -571,6 +571,10 @@ on("outcome", "change", box => { state.outcome = box.value; });
 on("evaluation", "input", box => { state.e = +box.value === page.steps.length ? 0 : +box.value + 1; });
 on("every", "click", () => { state.every = 1 - state.every; });
 on("clear", "click", () => { state.filters = {}; });
+document.querySelectorAll('a[href^="#"]').forEach(link => link.addEventListener("click", event => { // the address keeps what is chosen
+  event.preventDefault();
+  document.querySelector(link.getAttribute("href")).scrollIntoView();
+}));
 document.querySelectorAll("form").forEach(form => form.addEventListener("submit", event => event.preventDefault()));
 
 const y = load();

@@ -37,6 +37,7 @@ from orchestrator.text.wording import (
 )
 
 MOST_FAILURES, MOST_NAMED = 20, 12  # reasons that are listed, configurations that are named with one
+_FAILED = re.compile(r"\d[\d,]* failed")  # in the first sentence; what failed and why is far below it
 _INTERVAL = re.compile(r"\[[^\[\]]{,40}\]")
 
 
@@ -58,7 +59,7 @@ def render_page(result: Summary, curves: pd.DataFrame) -> str:
         name=escape(result.name),
         meta=escape(_meta(result)),
         columns=escape(columns_sentence(result, quartiles=True)) if result.rows else "",
-        answers="".join(_paragraphs(answers(result))),
+        answers=_FAILED.sub(r"<a href=#what-failed>\g<0></a>", "".join(_paragraphs(answers(result))), count=1),
         sections="\n".join(_sections(result)),
         data=data.replace("<", "\\u003c"),  # no text in it can end the element
         style=style,
@@ -132,7 +133,8 @@ def _failures(result: Summary) -> Iterator[str]:
     note = [f"{len(lines) - MOST_FAILURES} more reasons are in the ledger."] if len(lines) > MOST_FAILURES else []
     deaths = counted(len(result.state.deaths), "pack")
     died = [f"{deaths} died; {retry_advice(result.folder)}"] if result.state.deaths else []
-    yield _section(Section(heading="What failed", cells=cells, paragraphs=died, notes=note))
+    section = Section(heading="What failed", cells=cells, paragraphs=died, notes=note)
+    yield f"<section id=what-failed>{_section(section)}</section>"
 
 
 def _describe_seeds(failed: Sequence[tuple[Row, int]]) -> str:

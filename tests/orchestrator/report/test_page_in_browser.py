@@ -65,6 +65,18 @@ def page(written, tab):
     assert tab.problems == []
 
 
+def test_the_first_sentence_leads_to_what_failed_and_keeps_the_choices(page):
+    page.set("#scale", "log")
+    chosen = page.read("location.hash")
+    link = ".answers p:first-child a"
+    assert page.read(f"document.querySelector('{link}').textContent") == "3 failed"
+    page.click(link)
+    top = page.read("document.getElementById('what-failed').getBoundingClientRect().top")
+    at_the_end = page.read("Math.abs(scrollY + innerHeight - document.documentElement.scrollHeight) < 2")
+    assert page.read("scrollY") > 300 and (abs(top) < 60 or at_the_end)
+    assert page.read("location.hash") == chosen
+
+
 def test_pointing_at_a_row_a_point_or_a_curve_shows_the_same_configuration_everywhere(page):
     for selector in ('#table tr[data-c="4"]', '#points circle[data-c="4"]'):
         page.point("h1")
