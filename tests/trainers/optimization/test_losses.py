@@ -17,6 +17,7 @@ from trainers.config.member import MemberConfig
 from trainers.config.slots import slot_of
 from trainers.errors import ConfigError
 from trainers.models.vmapped import Vmapped
+from trainers.optimization.averaging import Raw
 from trainers.optimization.loss import Loss, LossInputs
 from trainers.packs.pack import Pack, State
 from trainers.settings.fields import setting
@@ -94,6 +95,19 @@ class Scalar(Loss):
     def compute(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
         loss, weight = inputs.task_loss(inputs.logits())
         return (loss / weight).mean(), weight.mean()
+
+
+class Frozen(Raw):
+    """The weights that training started from: with `training.initial`, those of a teacher."""
+
+    def start(self, theta: Tensor) -> tuple[Tensor, ...]:
+        return (theta.clone(),)
+
+    def update(self, buffers: tuple[Tensor, ...], *_: object) -> tuple[Tensor, ...]:
+        return buffers
+
+    def weights(self, buffers: tuple[Tensor, ...], *_: object) -> Tensor:
+        return buffers[0]
 
 
 @pytest.fixture(autouse=True)
@@ -229,6 +243,28 @@ def test_a_loss_without_gradient_is_refused(member: Make, monkeypatch: pytest.Mo
     pack = Pack([built(member, "returning", 0)], CPU)
     with pytest.raises(ValueError, match="detached"):
         step_once(pack, State.initial(pack))
+
+
+def test_an_average_that_never_changes_is_a_frozen_teacher(
+    member: Make, registered: Callable[[str, str, type[Any]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered("average", "frozen", Frozen)
+    teachers = []
+
+    def compute(self: Follows, inputs: LossInputs) -> tuple[Tensor, Tensor]:
+        teachers.append(torch.cat([value.flatten(1) for value in inputs.average("slow").values()], dim=1))
+        return following(self, inputs)
+
+    following = Follows.compute
+    monkeypatch.setattr(Follows, "compute", compute)
+    averages = {"training__averages": {"raw": {}, "slow": {"kind": "frozen"}}}
+    pack = Pack([built(member, "follows", seed, **averages) for seed in (0, 1)], CPU)
+    state = State.initial(pack)
+    start = state.theta.sort(dim=1).values
+    for _ in range(3):
+        step_once(pack, state)
+    assert not state.theta.sort(dim=1).values.equal(start) and len(teachers) == 3
+    assert all(teacher.sort(dim=1).values.equal(start) for teacher in teachers)
 
 
 @pytest.mark.parametrize("name", ["r_drop", "sparse", "follows"])
