@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from orchestrator.api.sweep import Sweep
-from orchestrator.record.ledger.folders import default_storage, find_storage
+from orchestrator.record.ledger.folders import find_default_storage, find_storage
 from orchestrator.text.consoles import make_console
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def import_table(
     selection = None if lengths is None else tuple(lengths)
     outcome = import_rows(
         rows,
-        find_storage(storage) if storage is not None else default_storage(),
+        find_storage(storage) if storage is not None else find_default_storage(),
         name,
         console or make_console(),
         Judging(directions=metrics, lengths=selection, trained=tuple(trained), average=average, axis=axis),

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from orchestrator.api.plain import to_json
 from orchestrator.api.sweep import Sweep
-from orchestrator.record.ledger.folders import default_storage, find_storage
+from orchestrator.record.ledger.folders import find_default_storage, find_storage
 from orchestrator.text.consoles import make_console, say
 from search_spaces import SweepSpec
 from search_spaces.grammar.load import read_sections, read_sweep
@@ -37,7 +37,7 @@ def run(
     Raises SweepFileError for anything in the file, dictionary or overrides that cannot be run here, SweepExists or
     SpecChanged when the folder holds a sweep already, LedgerError when the folder cannot be written.
     """
-    folder = find_storage(storage) if storage is not None else default_storage()
+    folder = find_storage(storage) if storage is not None else find_default_storage()
     spec = _spec(file, [f"{key}={to_json(key, value)}" for key, value in overrides.items()], name, imports, folder)
     console = console or make_console()
     for note in spec.notes:

@@ -28,7 +28,7 @@ from orchestrator.claims.words import (
 )
 from orchestrator.errors import UserError
 from orchestrator.record.state.lineage import IMPORTED
-from orchestrator.record.state.recuts import total_seconds
+from orchestrator.record.state.recuts import sum_seconds
 from orchestrator.text.redaction import remove_controls
 from orchestrator.text.wording import NOT_REACHED, compact_value, counted, duration, spans, three_digits
 from search_spaces.grammar.claims import SOURCES, Claim, ClaimsFile
@@ -244,7 +244,7 @@ def describe_sweep(name: str, members: SweepCurves | None, file: ClaimsFile) -> 
     """Return the size and cost of a sweep, and how it differs from its file today, as a paragraph."""
     if members is None:
         return f"**`{name}`** is not run yet or not finished."
-    minutes = f"{duration(total_seconds(members.state.packs, members.state.recuts))} of one core"
+    minutes = f"{duration(sum_seconds(members.state.packs, members.state.recuts))} of one core"
     cost = "imported" if IMPORTED in members.state.provenance else minutes
     lost = f", {members.failed} members failed" if members.failed else ""
     fewest, most = min(members.steps.values()), max(members.steps.values())

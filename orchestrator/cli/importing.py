@@ -8,7 +8,7 @@ import typer
 
 from orchestrator.cli import options
 from orchestrator.errors import UserError
-from orchestrator.record.ledger.folders import default_storage
+from orchestrator.record.ledger.folders import find_default_storage
 from orchestrator.text.consoles import make_console
 from orchestrator.text.wording import read_numbers
 
@@ -79,7 +79,7 @@ def import_results(
     )
     outcome = import_rows(
         rows,
-        storage or default_storage(),
+        storage or find_default_storage(),
         name,
         console,
         Judging(

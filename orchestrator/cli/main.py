@@ -22,7 +22,7 @@ from orchestrator.cli import continuing, importing, options, results, upkeep
 from orchestrator.code.provenance import PACKAGES, version
 from orchestrator.errors import LengthwiseError, SpecChanged, UserError
 from orchestrator.machine.shortages import out_of_memory
-from orchestrator.record.ledger.folders import default_storage, has_ledger
+from orchestrator.record.ledger.folders import find_default_storage, has_ledger
 from orchestrator.running.with_ray import start as ray_start
 from orchestrator.sweep.children import SweepChildren
 from orchestrator.text.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
@@ -113,7 +113,7 @@ def list_names(
             raise UserError("--import adds names that a sweep file can use; `lengthwise list sweeps` lists none")
         from orchestrator.upkeep.listing import list_sweeps
 
-        lines = list_sweeps(storage or default_storage())
+        lines = list_sweeps(storage or find_default_storage())
     else:
         if storage is not None:
             raise UserError("--storage holds sweeps; only `lengthwise list sweeps` lists them")
@@ -178,7 +178,7 @@ def plan(
     spec = _load(file, overrides, name, imports, storage)
     plan = forecast(spec, workers, measured=measure)
     register(spec)
-    _say(f"{spec.name} would be kept in {place_of((storage or default_storage()) / spec.name)}")
+    _say(f"{spec.name} would be kept in {place_of((storage or find_default_storage()) / spec.name)}")
     _say(align_rows(plan.rows))
     for warning in plan.warnings:
         _say(f"warning: {warning}")
@@ -226,7 +226,7 @@ def run(
     overrides = [*(overrides or ()), *([f"resources.workers={workers}"] if workers is not None else [])]
     replaced = options.with_uri(overrides, tracking_uri, notify)
     reading = read_sweep(file, replaced, name, imports or ())
-    storage = storage or default_storage()
+    storage = storage or find_default_storage()
 
     # A folder that holds another sweep is refused before torch is imported.
     early = None if reading.findings.problems else reading.spec

@@ -8,7 +8,13 @@ from typing import Annotated
 import typer
 
 from orchestrator.errors import UserError
-from orchestrator.record.ledger.folders import chosen_storage, default_storage, find_storage, is_name, resolve_place
+from orchestrator.record.ledger.folders import (
+    find_default_storage,
+    find_storage,
+    is_bare_name,
+    resolve_place,
+    use_storage,
+)
 from orchestrator.text.redaction import URI_VARIABLE
 from search_spaces.grammar.parse import quote_text
 from search_spaces.grammar.shipped import find_sweep_file
@@ -26,7 +32,7 @@ BEGIN, LOOK, CONTINUE, EXPORT, MAINTENANCE = PANELS = ("begin", "look", "continu
 def _choose_storage(ctx: typer.Context, storage: str | None) -> str | None:
     """Set the storage folder for the rest of the command."""
     if storage is not None:
-        ctx.with_resource(chosen_storage(storage))
+        ctx.with_resource(use_storage(storage))
     return storage
 
 
@@ -38,7 +44,7 @@ def _find_sweep(ctx: typer.Context, sweep: str) -> Path:
     from orchestrator.mirror.fetch import find_sweep
 
     storage, path = ctx.params.get("storage"), resolve_place(sweep)
-    if storage and not is_name(sweep) and path.absolute().parent.resolve() != default_storage().resolve():
+    if storage and not is_bare_name(sweep) and path.absolute().parent.resolve() != find_default_storage().resolve():
         raise UserError(
             f"{sweep} is not in --storage {storage}; leave out --storage, or give the name of a sweep there, such as "
             f"{path.resolve().name}"

@@ -8,7 +8,7 @@ import typer
 
 from orchestrator.cli import options
 from orchestrator.errors import UserError
-from orchestrator.record.ledger.folders import check_storage, default_storage
+from orchestrator.record.ledger.folders import check_storage, find_default_storage
 from orchestrator.running.driving.interrupts import EXIT_CODE as INTERRUPTED
 from orchestrator.text.consoles import align_rows, make_console, say
 from orchestrator.text.wording import command
@@ -34,7 +34,7 @@ def status(
             raise UserError(f"{'--trace' if trace else '--follow'} is about one sweep: give DIR, its folder or name")
         from orchestrator.upkeep.listing import list_sweeps
 
-        _say("\n".join(list_sweeps(default_storage())))
+        _say("\n".join(list_sweeps(find_default_storage())))
         return
     from orchestrator.record.state.state import SweepState
     from orchestrator.running.watching.follow import follow as follow_sweep
@@ -115,7 +115,7 @@ def claims(
     from orchestrator.claims.verb import judge_claims, run_missing
     from orchestrator.mirror.fetch import fetch_storage
 
-    storage = storage or default_storage()
+    storage = storage or find_default_storage()
     fetch_storage(storage)
     if run and (code := run_missing(file, storage, _say, page)):
         raise typer.Exit(code)
@@ -176,7 +176,7 @@ def ui(
     """Open MLflow on the store of the storage folder and print links to the charts of every sweep."""
     from orchestrator.mirror.fetch import fetch_storage
 
-    storage = storage or default_storage()
+    storage = storage or find_default_storage()
     fetch_storage(storage)
     if tracking_uri is None:
         from orchestrator.tracking.address import uri_of_variable

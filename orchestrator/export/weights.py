@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.record.kept.weights import kept_weights
+from orchestrator.record.kept.weights import list_kept_weights
 from orchestrator.record.state.state import SweepState
 from trainers.errors import WeightsError
 
@@ -22,7 +22,7 @@ def weights_files(state: SweepState, folder: Path) -> dict[Path, Callable[[], by
     A tensor is called `<average>/<parameter>`. Raises UserError if the sweep has kept none, and DamagedWeights for a
     file that differs from its checksum.
     """
-    files_of_state = kept_weights(state)
+    files_of_state = list_kept_weights(state)
     if not files_of_state:
         members = [
             member for configuration in state.configurations.values() for member in configuration.members.values()

@@ -13,7 +13,7 @@ from orchestrator.record.ledger.folders import (
     LEDGER_FILE,
     LOCK_FILE,
     OWNER_FILE,
-    default_storage,
+    find_default_storage,
     find_in_storage,
     has_ledger,
     resolve_place,
@@ -33,7 +33,7 @@ def find_sweep(sweep: str | Path) -> Path:
     """
     folder = resolve_place(sweep)
     if len(folder.parts) == 1:
-        fetch_sweep(default_storage() / folder)
+        fetch_sweep(find_default_storage() / folder)
     fetch_sweep(folder)
     if is_address(sweep) and not has_ledger(folder):
         storage = shlex.quote(str(address_of(folder.parent)))

@@ -18,7 +18,7 @@ from orchestrator.errors import LengthwiseError
 from orchestrator.plan.checks.soundness import build_sample, configurations_of, drawn_configurations
 from orchestrator.plan.configurations import Configuration
 from orchestrator.program.ends import ProgramEnded
-from orchestrator.record.kept.code import modules_for_worker
+from orchestrator.record.kept.code import make_worker_modules
 from orchestrator.running.driving.work import solo_work
 from orchestrator.running.pack.protocol import describe_exception
 from orchestrator.running.schedulers.choice import find_missing_resources
@@ -132,7 +132,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
         folder = Path(temporary)
         sources = [*import_for(spec), *trainer.sources([member], spec.folder)]
         modules = [source.recorded() for source in sources]
-        for source, fields in zip(sources, modules_for_worker(folder, modules), strict=True):
+        for source, fields in zip(sources, make_worker_modules(folder, modules), strict=True):
             for file in source.files if not source.installed else ():
                 target = Path(fields["root"]) / file
                 target.parent.mkdir(parents=True, exist_ok=True)

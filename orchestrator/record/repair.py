@@ -17,7 +17,14 @@ from orchestrator.addresses import address_of
 from orchestrator.errors import DamagedLedger, LedgerError, refuse_unwritable
 from orchestrator.record.kept.curves import make_damage_error
 from orchestrator.record.ledger.lock import SweepLock
-from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode, encode, ledger_bytes, parsed
+from orchestrator.record.ledger.records import (
+    LEDGER_FILE,
+    Record,
+    decode_record,
+    encode_record,
+    parse_records,
+    read_ledger_bytes,
+)
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import command, counted, spans
 from trainers.files.atomic_file import write_atomic
@@ -35,12 +42,12 @@ def repair(folder: Path) -> list[str]:
     LedgerError where nothing can be written.
     """
     path = folder / LEDGER_FILE
-    ledger_bytes(folder)  # raises for a folder without a ledger, before a lock file is made in it
+    read_ledger_bytes(folder)  # raises for a folder without a ledger, before a lock file is made in it
     with SweepLock(folder):
         # What is damaged: lines, or curves that good lines name.
-        content = ledger_bytes(folder)
+        content = read_ledger_bytes(folder)
         intact, damage = _split_at_damage(path, content)
-        records = parsed(path, intact)[0]
+        records = parse_records(path, intact)[0]
         damaged = [record for record in records if record.kind in CURVES and not _has_sound_curves(folder, record)]
         if damaged and address_of(folder):  # the ledger there is not rewritten
             raise make_damage_error(folder / damaged[0].fields["file"], "is missing or damaged")
@@ -48,7 +55,7 @@ def repair(folder: Path) -> list[str]:
             return [f"{path} is sound, and so are its curves: {counted(len(records), 'record')}; nothing was changed"]
 
         # The records that can stay.
-        kept, lost = _take_out(SweepState.replay(folder, records), records, damaged)
+        kept, lost = _split_by_dependence(SweepState.replay(folder, records), records, damaged)
         try:
             SweepState.replay(folder, kept)
         except DamagedLedger:  # others rest on them, too
@@ -57,7 +64,7 @@ def repair(folder: Path) -> list[str]:
         # The damaged file is on disk under another name before anything is cut.
         names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
         backup = next(name for name in names if not os.path.lexists(name))
-        repaired = b"".join(map(encode, kept)) if lost else intact
+        repaired = b"".join(map(encode_record, kept)) if lost else intact
         for target, text in ((backup, content), (path, repaired)):
             with refuse_unwritable(target, LedgerError):
                 write_atomic(target, [text])
@@ -82,7 +89,7 @@ def _split_at_damage(path: Path, content: bytes) -> tuple[bytes, str | None]:
     intact, damage = content, None
     while True:
         try:
-            SweepState.replay(path.parent, parsed(path, intact)[0])
+            SweepState.replay(path.parent, parse_records(path, intact)[0])
             return intact, damage
         except DamagedLedger as error:
             if error.line == 1:
@@ -98,7 +105,7 @@ def _has_sound_curves(folder: Path, record: Record) -> bool:
     return part.is_file() and hashlib.sha256(part.read_bytes()).hexdigest() == record.fields["sha256"]
 
 
-def _take_out(
+def _split_by_dependence(
     state: SweepState, records: Sequence[Record], damaged: Sequence[Record]
 ) -> tuple[list[Record], list[Record]]:
     """Return the records that do not depend on damaged ones, numbered anew, and those that do.
@@ -138,7 +145,7 @@ def _describe_loss(taken_out: Sequence[Record], cut: bytes) -> list[str]:
     lost, unreadable = list(taken_out), 0
     for line in filter(None, cut.split(b"\n")):
         try:
-            lost.append(decode(line))
+            lost.append(decode_record(line))
         except ValueError:
             unreadable += 1
     kinds = [

@@ -2,7 +2,7 @@
 
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.record.kept.code import import_recorded
-from orchestrator.record.kept.weights import stored_weights
+from orchestrator.record.kept.weights import open_weights
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
 from orchestrator.trainer import refuse_program
@@ -23,7 +23,7 @@ def read_attention(
 ) -> InputAttention:
     """Return the attention weights of one evaluated input; see `Sweep.attention`."""
     refuse_program(state.spec, "attention")
-    weights = stored_weights(state, find_configuration(state, configuration), seed, average)
+    weights = open_weights(state, find_configuration(state, configuration), seed, average)
     import_recorded(state)
     try:
         member = recorded_member(weights.member, seed)

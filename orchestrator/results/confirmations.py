@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.record.state.lineage import CONFIRMS, confirmations_of, planned_seeds, searches_of
+from orchestrator.record.state.lineage import CONFIRMS, find_confirmations, find_confirmed_sweeps, list_planned_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmed import Confirmed, ConfirmedRow, match_search
 from orchestrator.results.ran_under import differing_code, record_configurations
@@ -22,9 +22,9 @@ def read_confirmations(result: Summary) -> tuple[Confirmed, ...]:
     """
     state, confirmations = result.state, list[Confirmed]()
     if CONFIRMS in state.provenance:
-        searches = [search.folder for search in searches_of(state)]
+        searches = [search.folder for search in find_confirmed_sweeps(state)]
         confirmations.append(_confirmed(result, SweepState.load(searches[0]) if searches else None))
-    for confirmation in confirmations_of(state):
+    for confirmation in find_confirmations(state):
         try:
             confirmations.append(_confirmed(summary(SweepState.load(confirmation.folder)), state))
         except LengthwiseError:
@@ -34,14 +34,14 @@ def read_confirmations(result: Summary) -> tuple[Confirmed, ...]:
 
 def _confirmed(result: Summary, search: SweepState | None) -> Confirmed:
     """Return a confirmation from its own summary; `search` is the state of its search, if it is found."""
-    confirms, seeds = result.state.provenance[CONFIRMS], tuple(sorted(planned_seeds(result.state)))
+    confirms, seeds = result.state.provenance[CONFIRMS], tuple(sorted(list_planned_seeds(result.state)))
     rows = result.by_config_id
     return Confirmed(
         name=result.name,
         folder=result.folder,
         parent=confirms["sweep"],
         seeds=seeds,
-        again_used=tuple(sorted(set(seeds) & planned_seeds(search))) if search else (),
+        again_used=tuple(sorted(set(seeds) & list_planned_seeds(search))) if search else (),
         other_code=_other_code(result, search) if search else (),
         unfinished="" if result.finished else result.status,
         searched=confirms["of"],

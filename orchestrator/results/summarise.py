@@ -11,8 +11,8 @@ from orchestrator.errors import LedgerError
 from orchestrator.interface.measured import Measured, read_measured
 from orchestrator.record.kept.curve_tables import COLUMNS
 from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.kept.searched_values import searched_keys
-from orchestrator.record.ledger.lock import running
+from orchestrator.record.kept.searched_values import list_searched_keys
+from orchestrator.record.ledger.lock import describe_running_driver
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.parts import ConfigurationState, MemberState
@@ -70,11 +70,11 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     ]
     return Summary(
         state=state,
-        status=state.ended or ("running" if running(state.folder) else "interrupted"),
+        status=state.ended or ("running" if describe_running_driver(state.folder) else "interrupted"),
         objective=objective,
         measured=measured,
         recorded=record_configurations(state),
-        searched={key: domain_kind(state.spec.get("space", {}).get(key)) for key in searched_keys(state)},
+        searched={key: domain_kind(state.spec.get("space", {}).get(key)) for key in list_searched_keys(state)},
         design=read_design(state),
         rows=tuple(_rank_rows(rows, curves, state, objective)),
         bands=bands,

@@ -16,7 +16,7 @@ from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.plan.recorded import refuse_without_start
 from orchestrator.record.kept.code import import_recorded
-from orchestrator.record.state.lineage import CONFIRMS, read_lineage, refuse_imported, used_seeds
+from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage, refuse_imported
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
@@ -72,7 +72,7 @@ def plan_confirmation(
         refuse_unfinished(result, str(state.folder), "--allow-unfinished confirms the best of those that are")
     usual = min(TOP, max(1, sum(map(is_good, result.rows))))
     chosen = choose_rows(result, state, usual if top is None else top, configurations)
-    used = used_seeds(state)
+    used = find_used_seeds(state)
     which = ", ".join(label(row.number) for row in chosen) if configurations else f"its first {len(chosen)}"
     header = {
         "name": name or f"{state.name}-confirm",

@@ -26,7 +26,7 @@ from orchestrator.plan.recorded import refuse_changed as refuse_changed_defaults
 from orchestrator.plan.recorded import refuse_without_start, with_recorded_defaults
 from orchestrator.record.kept.code import find_program
 from orchestrator.record.state.labels import find_configuration
-from orchestrator.record.state.lineage import CONFIRMS, refuse_imported, seeds_of_others
+from orchestrator.record.state.lineage import CONFIRMS, find_seeds_of_others, refuse_imported
 from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
@@ -156,7 +156,7 @@ def plan_extension(
         refuse_configurations(recorded, configurations, sweep)
 
     # The wanted seeds and configurations, as changes of the recorded specification.
-    used_elsewhere = seeds_of_others(state, strict=CONFIRMS in state.provenance)
+    used_elsewhere = find_seeds_of_others(state, strict=CONFIRMS in state.provenance)
     changes, seeds_of = list(overrides), dict[str, tuple[int, ...]]()
     if configurations is not None:
         changes.append(f"search.configurations={configurations}")

@@ -12,8 +12,14 @@ from typing import Any
 from orchestrator.addresses import is_absolute
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.fetch import fetch_sweep
-from orchestrator.record.kept.weights import kept_weights, stored_weights
-from orchestrator.record.ledger.folders import default_storage, has_ledger, is_name, make_no_sweep_error, resolve_place
+from orchestrator.record.kept.weights import list_kept_weights, open_weights
+from orchestrator.record.ledger.folders import (
+    find_default_storage,
+    has_ledger,
+    is_bare_name,
+    make_no_sweep_error,
+    resolve_place,
+)
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
@@ -103,7 +109,7 @@ class _Finder:
         configuration = _choose(state, written.get("configuration", "best"))
         average, seeds = written.get("average", "raw"), written.get("seeds", "same")
         if seeds == "same":
-            chosen = sorted(seed for name, seed in kept_weights(state) if name == configuration.config_id)
+            chosen = sorted(seed for name, seed in list_kept_weights(state) if name == configuration.config_id)
             chosen = chosen or sorted(configuration.members)[:1]  # whose weights are missing, which is reported
         elif isinstance(seeds, int) and not isinstance(seeds, bool):
             chosen = [seeds]
@@ -113,7 +119,7 @@ class _Finder:
         # Their files, read once so that a damaged one is refused now.
         files = {}
         for seed in chosen:
-            stored = stored_weights(state, configuration, seed, average)
+            stored = open_weights(state, configuration, seed, average)
             try:
                 dict(stored)  # reads every tensor, and compares its checksum
             except WeightsError as error:
@@ -149,7 +155,10 @@ class _Finder:
         candidates = [resolve_place(sweep)]
         if not is_absolute(sweep):
             candidates = [(self.spec.folder or Path()) / sweep, Path(sweep)]
-            candidates = [*([(self.storage or default_storage()) / sweep] if is_name(sweep) else []), *candidates]
+            candidates = [
+                *([(self.storage or find_default_storage()) / sweep] if is_bare_name(sweep) else []),
+                *candidates,
+            ]
         for candidate in candidates:
             fetch_sweep(candidate)
         if (folder := next(filter(has_ledger, candidates), None)) is None:

@@ -21,7 +21,7 @@ from orchestrator.text.wording import command
 from orchestrator.tracking.publisher import Attempt
 
 PAUSE = 5.0  # seconds between two looks at the ledger; after publishing at least four times its duration
-_SCORE = b'"kind":"score"'  # as `records.encode` writes it
+_SCORE = b'"kind":"score"'  # as `records.encode_record` writes it
 
 _log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from orchestrator.record.ledger.folders import (
     make_no_sweep_error,
 )
 from orchestrator.record.ledger.lock import SweepLock
-from orchestrator.record.state.lineage import confirmations_of, read_lineage, read_lineages, searches_of
+from orchestrator.record.state.lineage import find_confirmations, find_confirmed_sweeps, read_lineage, read_lineages
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import EARLIER, TABLES
 from orchestrator.storage import ObjectStore
@@ -127,9 +127,11 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
     ]
     copies = [sibling.folder.name for sibling in alike if sibling.folder.resolve() != folder.resolve()]
     relations = [f"{name} is the same sweep, with the same MLflow runs, and stays with them" for name in copies]
-    relations += [f"its confirmation {sibling.folder.name} stays" for sibling in confirmations_of(state)]
+    relations += [f"its confirmation {sibling.folder.name} stays" for sibling in find_confirmations(state)]
     relations += _describe_continuing(folder)
-    relations += [f"the report of {sibling.folder.name} loses these confirmed scores" for sibling in searches_of(state)]
+    relations += [
+        f"the report of {sibling.folder.name} loses these confirmed scores" for sibling in find_confirmed_sweeps(state)
+    ]
     return replace(planned, relations=tuple(relations), copies=tuple(copies), published_at=tuple(state.published_at))
 
 

@@ -16,8 +16,8 @@ from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.plan.recorded import refuse_corrected
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.kept.curves import read_part, write_part
-from orchestrator.record.kept.weights import Kept, kept_weights, stored_weights
-from orchestrator.record.ledger.lock import running
+from orchestrator.record.kept.weights import WeightsLocation, list_kept_weights, open_weights
+from orchestrator.record.ledger.lock import describe_running_driver
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.parts import ConfigurationState
@@ -52,7 +52,7 @@ class Request:
 
     configuration: ConfigurationState
     members: Mapping[int, MemberConfig | None]
-    kept: Mapping[int, Kept]
+    kept: Mapping[int, WeightsLocation]
     fields: Mapping[str, Any]
 
 
@@ -71,7 +71,7 @@ def evaluate_later(
     of them are possible. Raises UserError for what the sweep lacks, for weights that were not kept and for settings
     that task or model refuse, SweepLocked while the sweep runs, and DamagedWeights naming a file.
     """
-    if owner := running(folder):
+    if owner := describe_running_driver(folder):
         raise SweepLocked(f"the sweep in {folder} is being run by {owner}; evaluate it when it has ended")
     state = SweepState.load(folder)
     refuse_imported(state)
@@ -133,14 +133,16 @@ def _request(
 
     # The members with these settings; failed ones have no weights.
     kept = {
-        seed: file for (config_id, seed), file in kept_weights(state).items() if config_id == configuration.config_id
+        seed: file
+        for (config_id, seed), file in list_kept_weights(state).items()
+        if config_id == configuration.config_id
     }
     members: dict[int, MemberConfig | None] = {}
     for seed, member in sorted(configuration.members.items()):
         if member.status == "failed":
             members[seed] = None
             continue
-        stored_weights(state, configuration, seed, "raw")  # raises what is wrong with them
+        open_weights(state, configuration, seed, "raw")  # raises what is wrong with them
         members[seed] = _build_member(configuration, resolved, seed, lengths)
     alive = [member for member in members.values() if member is not None]
     if not alive:

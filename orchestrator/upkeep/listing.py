@@ -7,8 +7,8 @@ from pathlib import Path
 from orchestrator.addresses import address_of, place_of
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.fetch import fetch_storage
-from orchestrator.record.ledger.folders import sweep_folders
-from orchestrator.record.ledger.lock import running
+from orchestrator.record.ledger.folders import list_sweep_folders
+from orchestrator.record.ledger.lock import describe_running_driver
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
@@ -27,7 +27,7 @@ def list_sweeps(storage: Path) -> list[str]:
     unread = fetch_storage(storage, strict=False)
     if not storage.is_dir() and address_of(storage) is None:
         raise UserError(f"{storage}: there is no such folder; --storage names the folder that holds the sweeps")
-    folders = sweep_folders(storage)
+    folders = list_sweep_folders(storage)
     if not folders:
         return [f"there are no sweeps in {place_of(storage)}"]
     rows: list[tuple[str, ...]] = [HEAD]
@@ -43,7 +43,7 @@ def list_sweeps(storage: Path) -> list[str]:
 
 def state_word(state: SweepState) -> str:
     """Return running, finished, failed (no configuration succeeded), interrupted, or how else its ledger ends."""
-    if running(state.folder):
+    if describe_running_driver(state.folder):
         return "running"
     return _STATES.get(state.ended) or str(state.ended)
 

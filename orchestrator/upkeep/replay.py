@@ -9,7 +9,7 @@ import pandas as pd
 
 from orchestrator.errors import UserError
 from orchestrator.plan.recorded import refuse_corrected, refuse_without_data
-from orchestrator.record.kept.code import import_recorded, modules_for_worker
+from orchestrator.record.kept.code import import_recorded, make_worker_modules
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import refuse_imported
@@ -108,7 +108,7 @@ def replay(folder: Path, configuration: str, seed: int) -> Replay:
     trainer, again = trainer_of(of_sweep.resolved), Replay(member, recorded)
     with as_in_a_worker(cpus), TemporaryDirectory(prefix="lengthwise-") as name:
         work = solo_work(recorded_spec(state).resources, Path(name), of_sweep, seed, state.modules)
-        work["code"] = modules_for_worker(state.folder, state.modules)
+        work["code"] = make_worker_modules(state.folder, state.modules)
         if under := [state.environments[name] for _, name in pack.ran_under]:
             again.environment += differing_keys(under[-1], trainer.environment(work))
         with suppress(_EndedEarly):

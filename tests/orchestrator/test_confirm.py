@@ -16,7 +16,7 @@ from orchestrator.errors import DamagedLedger, SweepExists, UserError
 from orchestrator.plan import search
 from orchestrator.plan.configurations import configure
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record, read_records
-from orchestrator.record.state.lineage import CONFIRMS, read_lineage, used_seeds
+from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.report.sentences import describe_best
@@ -174,7 +174,7 @@ def test_no_chain_of_confirmations_uses_a_seed_twice(tmp_path, synthetic_sweep, 
         parent = states[which % len(states)]
         planned = plan_confirmation(parent, top=1, seeds=str(number), name=f"c{count}") if parent is states[0] else None
         if planned is None:  # a confirmation that has begun has no scores yet: only its seeds matter here
-            fresh = fresh_seeds(str(number), used_seeds(parent))
+            fresh = fresh_seeds(str(number), find_used_seeds(parent))
         else:
             fresh = planned.spec.seeds
             states.append(begin(planned, storage))
@@ -188,9 +188,9 @@ def test_a_confirmation_of_a_confirmation_knows_the_seeds_of_both(searched, synt
     planned = plan_confirmation(state, top=1, seeds="2")
     child = begin(planned, tmp_path)
     assert read_lineage(child.folder).root == read_lineage(state.folder).identity
-    assert set(used_seeds(child)) == {0, 1, 2, 3, 4} == set(used_seeds(state))
+    assert set(find_used_seeds(child)) == {0, 1, 2, 3, 4} == set(find_used_seeds(state))
     shutil.rmtree(state.folder)
-    assert set(used_seeds(child)) == {0, 1, 2, 3, 4}, "the search is gone; its seeds are remembered"
+    assert set(find_used_seeds(child)) == {0, 1, 2, 3, 4}, "the search is gone; its seeds are remembered"
 
 
 @pytest.mark.slow
@@ -346,7 +346,7 @@ def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searc
 @pytest.mark.slow
 def test_confirmations_are_read_once_for_everything_that_is_written_and_printed(searched, monkeypatch):
     read = []
-    monkeypatch.setattr(confirmations, "confirmations_of", lambda state: read.append(state.name) or [])
+    monkeypatch.setattr(confirmations, "find_confirmations", lambda state: read.append(state.name) or [])
     result = summary(searched())
     assert read == []  # what nobody looks at is not read
     write_report(result.folder, result)

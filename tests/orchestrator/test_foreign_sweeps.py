@@ -24,7 +24,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.fields import KINDS
 from orchestrator.record.ledger.folders import FILES, FOLDERS, find_in_storage
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode, encode, read_records
+from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode_record, encode_record, read_records
 from orchestrator.record.repair import repair
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import present
@@ -69,7 +69,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def rewrite(folder: Path, original: Path, change: Callable[[Record], Any]) -> None:
     """Write the ledger with the fields of every record as `change` gives them, checksums and all."""
     records = read_records(original)
-    lines = [encode(Record(one.seq, one.time, one.kind, change(one))) for one in records]
+    lines = [encode_record(Record(one.seq, one.time, one.kind, change(one))) for one in records]
     (folder / LEDGER_FILE).write_bytes(b"".join(lines))
 
 
@@ -294,4 +294,4 @@ def test_curves_that_are_no_curves_are_named(folder: Path, original: Path, conte
 def test_a_line_that_is_no_record_is_damage(body: bytes) -> None:
     checksum = hashlib.sha256(body).hexdigest()[:16].encode()
     with pytest.raises(ValueError, match=r"record|nested|number|float"):
-        decode(body[:-1] + b',"sha":"' + checksum + b'"}')
+        decode_record(body[:-1] + b',"sha":"' + checksum + b'"}')

@@ -16,7 +16,7 @@ from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.recorded import names_today
 from orchestrator.record.kept.curve_tables import COLUMNS
 from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.kept.weights import kept_weights, load
+from orchestrator.record.kept.weights import list_kept_weights, load
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
@@ -105,7 +105,7 @@ def test_resume_of_one_that_has_ended_changes_nothing(name: str, tmp_path: Path)
 def test_weights_are_found_under_the_names_of_the_ledger(tmp_path: Path) -> None:
     folder = copied("kept_weights", tmp_path)
     state = SweepState.load(folder)
-    assert len(kept_weights(state)) == 4
+    assert len(list_kept_weights(state)) == 4
     for config_id, found in state.configurations.items():
         for seed in found.members:
             assert load(folder, config_id, seed, "ema")["embedding"].shape == (6, 8)

@@ -129,7 +129,7 @@ def read_program(state: SweepState) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in names} if folder else {}
 
 
-def modules_for_worker(folder: Path, modules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def make_worker_modules(folder: Path, modules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the recorded modules with the root that workers import from: the sweep folder, unless installed."""
     sources = [Source.from_recorded(fields) for fields in modules]
     return [
@@ -139,7 +139,7 @@ def modules_for_worker(folder: Path, modules: Sequence[Mapping[str, Any]]) -> li
 
 
 def import_on_worker(code: Iterable[Mapping[str, Any]]) -> None:
-    """Import `modules_for_worker`. Raises OwnCodeError if this machine does not have the same files."""
+    """Import `make_worker_modules`. Raises OwnCodeError if this machine does not have the same files."""
     for fields in code:
         recorded = Source.from_recorded(fields)
         if recorded.module == DATA:  # its tasks compare the hash when they read it
@@ -154,8 +154,8 @@ def import_on_worker(code: Iterable[Mapping[str, Any]]) -> None:
         load_module(_check_same(known, recorded))
 
 
-def own_files(code: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Return the files that this process has imported of `modules_for_worker`."""
+def list_imported_files(code: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the files that this process has imported of `make_worker_modules`."""
     sources = [loaded_module(fields["module"]) for fields in code]
     return frozenset(str(source.root / name) for source in sources if source for name in source.files)
 

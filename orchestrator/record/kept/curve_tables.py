@@ -38,18 +38,18 @@ def make_table_of_rows(
     config_M = np.array([index_of[name] for name, _ in members], dtype=np.int32)
     seed_M = np.array([seed for _, seed in members], dtype=np.int64)
     columns = [
-        _named(config_M[member_R], configurations),
-        _plain(pa.int64(), seed_M[member_R]),
-        _named(average_R.astype(np.int32), averages),
-        _named(metric_R.astype(np.int32), metrics),
-        _plain(pa.int64(), length_R),
-        _plain(pa.int64(), np.array(steps_M, dtype=np.int64)[member_R]),
-        _plain(pa.float32(), value_R),
+        _make_name_array(config_M[member_R], configurations),
+        _make_array(pa.int64(), seed_M[member_R]),
+        _make_name_array(average_R.astype(np.int32), averages),
+        _make_name_array(metric_R.astype(np.int32), metrics),
+        _make_array(pa.int64(), length_R),
+        _make_array(pa.int64(), np.array(steps_M, dtype=np.int64)[member_R]),
+        _make_array(pa.float32(), value_R),
     ]
     return pa.Table.from_arrays(columns, schema=make_schema())
 
 
-def _plain(kind: Any, values: npt.NDArray[Any]) -> Any:
+def _make_array(kind: Any, values: npt.NDArray[Any]) -> Any:
     """Return the values as Arrow has them, NaN as null; without pa.array, which imports pandas."""
     is_present, bits = ~np.isnan(values), None
     if not is_present.all():
@@ -57,12 +57,12 @@ def _plain(kind: Any, values: npt.NDArray[Any]) -> Any:
     return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def _named(codes: npt.NDArray[np.int32], names: Sequence[str]) -> Any:
+def _make_name_array(codes: npt.NDArray[np.int32], names: Sequence[str]) -> Any:
     """Return the names that the codes stand for."""
     texts = [name.encode() for name in names]
     ends = pa.py_buffer(np.cumsum([0, *map(len, texts)], dtype=np.int32))
     dictionary = pa.Array.from_buffers(pa.string(), len(texts), [None, ends, pa.py_buffer(b"".join(texts))])
-    return pa.DictionaryArray.from_arrays(_plain(pa.int32(), codes), dictionary)
+    return pa.DictionaryArray.from_arrays(_make_array(pa.int32(), codes), dictionary)
 
 
 def make_schema() -> Any:

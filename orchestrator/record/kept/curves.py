@@ -26,7 +26,13 @@ from orchestrator.addresses import address_of
 from orchestrator.errors import DamagedCurves, LedgerError, refuse_unwritable
 from orchestrator.interface.measured import measured_lengths
 from orchestrator.record.kept.curve_tables import COLUMNS, make_schema, make_table, make_table_of_rows
-from orchestrator.record.kept.inline_curves import SHAPE, LostCurves, count_values, inline_fields, inline_table
+from orchestrator.record.kept.inline_curves import (
+    SHAPE,
+    LostCurves,
+    count_values,
+    make_inline_fields,
+    make_inline_table,
+)
 from orchestrator.record.kept.searched_values import add_searched_values
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
@@ -57,7 +63,7 @@ def write_part(
     `folder` and the SHA-256 of the file; the same input gives the same bytes. Raises LedgerError when the file cannot
     be written, ValueError when the shapes disagree.
     """
-    values = _checked_values(pack_id, members, evaluation)
+    values = _check_shape(pack_id, members, evaluation)
     steps = [evaluation.step] * len(members)
     table = make_table(members, evaluation.averages, evaluation.metrics, evaluation.lengths, steps, values)
     return _write_part(folder, pack_id, evaluation.step, table)
@@ -78,7 +84,7 @@ def write_rows(
 
 
 def _write_part(folder: Path, pack_id: str, step: int, table: Any) -> tuple[str, str]:
-    content = _parquet(table)
+    content = _encode_parquet(table)
     sha256 = hashlib.sha256(content).hexdigest()
     relative = f"{CURVES_FOLDER}/{pack_id}-{step:08d}-{sha256[:12]}.parquet"
     _write(folder / relative, content)
@@ -87,14 +93,14 @@ def _write_part(folder: Path, pack_id: str, step: int, table: Any) -> tuple[str,
 
 def record_curves(state: SweepState, pack: PackState, evaluation: Evaluation) -> dict[str, Any]:
     """Return the curves of an evaluation as fields of its record; larger ones are written as `write_part` does."""
-    values = _checked_values(pack.pack_id, pack.members, evaluation)
+    values = _check_shape(pack.pack_id, pack.members, evaluation)
     if state.inline_curves and values.size <= INLINE_VALUES:
-        return {"curves": inline_fields(evaluation.averages, evaluation.metrics, evaluation.lengths, values)}
+        return {"curves": make_inline_fields(evaluation.averages, evaluation.metrics, evaluation.lengths, values)}
     file, sha256 = write_part(state.folder, pack.pack_id, pack.members, evaluation)
     return {"file": file, "sha256": sha256}
 
 
-def _checked_values(
+def _check_shape(
     pack_id: str, members: Sequence[tuple[str, int]], evaluation: Evaluation | StoredCurves
 ) -> npt.NDArray[np.float32]:
     values = np.asarray(evaluation.values_MAKL, dtype=np.float32)
@@ -112,7 +118,7 @@ def write_curves(state: SweepState, curves: pd.DataFrame | None = None) -> Path:
     """
     path = state.folder / CURVES_FILE
     curves = read_curves(state) if curves is None else curves
-    _write(path, _parquet(pa.Table.from_pandas(curves, _schema_of(curves), preserve_index=False)))
+    _write(path, _encode_parquet(pa.Table.from_pandas(curves, _choose_schema(curves), preserve_index=False)))
     return path
 
 
@@ -121,7 +127,7 @@ def read_curves(
 ) -> pd.DataFrame:
     """Return every curve of the sweep as a tidy table: config_id, number, searched values, then the columns of a part.
 
-    A searched value has the column of its dotted key, such as `training.learning_rate` (see `searched_columns`).
+    A searched value has the column of its dotted key, such as `training.learning_rate` (see `make_searched_columns`).
     Rows of failed members are NaN. A pack that died before its end has NaN rows at its last step, so that its members
     are not missing. A metric has no rows at lengths that it does not have, and a pruned configuration none after its
     rung. `final_only` keeps only the last step of each pack, `packs` only the packs with these ids; `keep` chooses
@@ -142,8 +148,8 @@ def read_curves(
         parts = [fields for _, fields in sorted(pack.evaluations.items()) if fields["final"] or not final_only]
         for fields in [*parts, *lost.fields(pack)]:
             if (curves := fields.get("curves")) is None:
-                table = _unpruned(pack, read_part(state.folder, fields["file"], fields["sha256"]))
-                waiting[fields["file"]] = table = _measured(state, digests, table)
+                table = _drop_pruned_rows(pack, read_part(state.folder, fields["file"], fields["sha256"]))
+                waiting[fields["file"]] = table = _drop_unmeasured_rows(state, digests, table)
                 rows += table.num_rows
             else:
                 shape = tuple(tuple(curves[name]) for name in SHAPE)
@@ -173,7 +179,7 @@ def _filter_rows(tables: list[Any], keep: Keep | None) -> list[Any]:
     return [table.filter(pa.array(keep(table.to_pandas())))]
 
 
-def _unpruned(pack: PackState, table: Any) -> Any:
+def _drop_pruned_rows(pack: PackState, table: Any) -> Any:
     """Return the rows up to the steps at which members were pruned: later ones repeat their last values."""
     if not pack.pruned_at:
         return table
@@ -185,12 +191,12 @@ def _unpruned(pack: PackState, table: Any) -> Any:
 def _make_tables(state: SweepState, waiting: Mapping[Any, Any]) -> list[Any]:
     """Return the tables of files as they are, and one table for all inline curves of one shape."""
     return [
-        _measured(state, key[1], inline_table(part)) if isinstance(part, list) else part
+        _drop_unmeasured_rows(state, key[1], make_inline_table(part)) if isinstance(part, list) else part
         for key, part in waiting.items()
     ]
 
 
-def _measured(state: SweepState, digests: Collection[str], table: Any) -> Any:
+def _drop_unmeasured_rows(state: SweepState, digests: Collection[str], table: Any) -> Any:
     """Return the rows at lengths that their metric has: a pack reports NaN at the others, and no seed failed there."""
     lengths_of = measured_lengths(state.measured[digest] for digest in digests)
     if not lengths_of:
@@ -209,14 +215,14 @@ def _read_shape(state: SweepState, fields: Mapping[str, Any]) -> tuple[list[Any]
     return tuple(table.column(name).unique().to_pylist() for name in ("average", "metric", "length"))
 
 
-def _schema_of(curves: pd.DataFrame) -> Any:
+def _choose_schema(curves: pd.DataFrame) -> Any:
     """Return the schema of a table of `read_curves`: that of a part, and columns of numbers, truth values or texts."""
     known = {field.name: field.type for field in make_schema()}
     kinds = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.dictionary(pa.int32(), pa.string())}
     return pa.schema([(name, known.get(name, kinds[dtype.kind])) for name, dtype in curves.dtypes.items()])
 
 
-def _parquet(table: Any) -> bytes:
+def _encode_parquet(table: Any) -> bytes:
     table = table.replace_schema_metadata(None)
     sink = io.BytesIO()
     encoded = [column for column in table.column_names if column != "value"]

@@ -21,7 +21,7 @@ from orchestrator.record.state.state import SweepState
 SHAPE = ("averages", "metrics", "lengths")
 
 
-def inline_fields(
+def make_inline_fields(
     averages: Sequence[str], metrics: Sequence[str], lengths: Sequence[int], values_MAKL: npt.NDArray[np.float32]
 ) -> dict[str, Any]:
     """Return curves as the ledger has them: 9 digits give every float32 back, and None stands for NaN."""
@@ -35,7 +35,7 @@ def count_values(curves: Mapping[str, Any]) -> int:
     return sum(map(len, curves["values"]))
 
 
-def inline_table(evaluations: Sequence[tuple[PackState, Mapping[str, Any]]]) -> Any:
+def make_inline_table(evaluations: Sequence[tuple[PackState, Mapping[str, Any]]]) -> Any:
     """Return the curves of evaluations of one shape as one Arrow table, up to the steps at which members were pruned.
 
     `evaluations` are packs with the fields of one of their evaluations.

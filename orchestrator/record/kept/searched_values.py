@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def searched_keys(state: SweepState) -> list[str]:
+def list_searched_keys(state: SweepState) -> list[str]:
     """Return the dotted keys that were drawn or listed and change numbers, in alphabetical order."""
     technical = {key for measured in state.measured.values() for key in measured.get("technical", ())}
     return sorted({key for configuration in state.configurations.values() for key in configuration.values} - technical)
 
 
-def searched_columns(state: SweepState) -> dict[str, pd.Series[Any]]:
+def make_searched_columns(state: SweepState) -> dict[str, pd.Series[Any]]:
     """Return a column for each searched key, with a row for each configuration in the order of their numbers.
 
     Numbers are int64, or float64 where one is missing; true and false are bool. All else is a category of text, lists
@@ -30,8 +30,8 @@ def searched_columns(state: SweepState) -> dict[str, pd.Series[Any]]:
     """
     configurations = list(state.configurations.values())
     return {
-        key: _column([_value(state, configuration, key) for configuration in configurations])
-        for key in searched_keys(state)
+        key: _make_column([_find_value(state, configuration, key) for configuration in configurations])
+        for key in list_searched_keys(state)
     }
 
 
@@ -43,12 +43,12 @@ def add_searched_values(curves: pd.DataFrame, state: SweepState) -> pd.DataFrame
     index_of = {name: index for index, name in enumerate(state.configurations)}
     rows = np.array([index_of[name] for name in categories], dtype=np.int64)[curves["config_id"].cat.codes.to_numpy()]
     numbers = pd.Series([configuration.number for configuration in state.configurations.values()], dtype="int64")
-    added = {"number": numbers, **searched_columns(state)}
+    added = {"number": numbers, **make_searched_columns(state)}
     columns = {key: column.take(rows).set_axis(curves.index) for key, column in added.items()}
     return pd.DataFrame({"config_id": curves["config_id"], **columns, **curves.drop(columns="config_id")})
 
 
-def _value(state: SweepState, configuration: ConfigurationState, key: str) -> Any:
+def _find_value(state: SweepState, configuration: ConfigurationState, key: str) -> Any:
     """Return the value of a key, ABSENT if it has none; in a list a key that is left out has its fixed value."""
     listed = state.spec.get("search", {}).get("sampler") == "listed"
     if key in configuration.values:
@@ -56,7 +56,7 @@ def _value(state: SweepState, configuration: ConfigurationState, key: str) -> An
     return lookup(configuration.resolved, key) if listed else ABSENT
 
 
-def _column(values: list[Any]) -> pd.Series[Any]:
+def _make_column(values: list[Any]) -> pd.Series[Any]:
     import pandas as pd
 
     present = [value for value in values if value is not ABSENT]

@@ -21,7 +21,7 @@ from trainers.evaluation.weights import Array, StoredWeights, member_prefix
 from trainers.files.atomic_file import final_name
 
 
-class Kept(NamedTuple):
+class WeightsLocation(NamedTuple):
     """A file as the ledger names it."""
 
     path: Path
@@ -44,21 +44,21 @@ def load(folder: Path | str, configuration: str | int, seed: int, average: str =
     naming a file that is not what was written, and what reading the ledger raises.
     """
     state = SweepState.load(folder)
-    stored = stored_weights(state, find_configuration(state, configuration), seed, average)
+    stored = open_weights(state, find_configuration(state, configuration), seed, average)
     try:
         return dict(stored)
     except WeightsError as error:
         raise DamagedWeights(str(error)) from error
 
 
-def stored_weights(state: SweepState, configuration: ConfigurationState, seed: int, average: str) -> StoredWeights:
+def open_weights(state: SweepState, configuration: ConfigurationState, seed: int, average: str) -> StoredWeights:
     """Return a lazy mapping of the final weights of one member; raises what `load` does."""
     if seed not in configuration.members:
         allowed = spans([*configuration.members])
         raise UserError(f"configuration {label(configuration.number)} has no seed {seed}; allowed: {allowed}")
-    file = kept_weights(state).get((configuration.config_id, seed))
+    file = list_kept_weights(state).get((configuration.config_id, seed))
     if file is None:
-        raise UserError(_why_not(state, configuration, seed))
+        raise UserError(_explain_missing(state, configuration, seed))
     try:
         if average not in (labels := file.weights("raw").averages):
             close = nearest(average, labels)
@@ -69,25 +69,25 @@ def stored_weights(state: SweepState, configuration: ConfigurationState, seed: i
         raise DamagedWeights(str(error)) from error
 
 
-def kept_weights(state: SweepState) -> dict[tuple[str, int], Kept]:
+def list_kept_weights(state: SweepState) -> dict[tuple[str, int], WeightsLocation]:
     """Return the weights files by (config_id, seed), of the members that have one."""
     files = {}
     for pack in state.packs.values():
-        for member, file in zip(pack.members, _named(pack), strict=False):
+        for member, file in zip(pack.members, _list_recorded(pack), strict=False):
             if file is not None:
-                files[member] = Kept(state.folder / WEIGHTS_FOLDER / file["name"], file["sha256"])
+                files[member] = WeightsLocation(state.folder / WEIGHTS_FOLDER / file["name"], file["sha256"])
     return files
 
 
-def as_recorded(files: Iterable[WeightsFile | None]) -> list[dict[str, Any] | None]:
+def make_weights_fields(files: Iterable[WeightsFile | None]) -> list[dict[str, Any] | None]:
     """Return the ledger's fields for the files of a pack, in the order of its members."""
     return [{"name": file.name, "sha256": file.sha256, "bytes": file.bytes} if file else None for file in files]
 
 
-def discard_unnamed(state: SweepState, pack_id: str) -> None:
+def delete_unrecorded(state: SweepState, pack_id: str) -> None:
     """Delete weights of a pack that the ledger does not name: those of attempts that died."""
     folder, pack = state.folder / WEIGHTS_FOLDER, state.packs[pack_id]
-    named = {file["name"] for file in _named(pack) if file}
+    named = {file["name"] for file in _list_recorded(pack) if file}
     prefixes = {member_prefix(config_id, seed) for config_id, seed in pack.members}
     for path in folder.iterdir() if folder.is_dir() else ():
         prefix = final_name(path.name).rpartition("-")[0] + "-"
@@ -95,12 +95,12 @@ def discard_unnamed(state: SweepState, pack_id: str) -> None:
             path.unlink(missing_ok=True)
 
 
-def _named(pack: PackState) -> list[Mapping[str, Any] | None]:
+def _list_recorded(pack: PackState) -> list[Mapping[str, Any] | None]:
     final = [fields for fields in pack.evaluations.values() if fields["final"]]
     return final[0].get("weights", []) if final else []
 
 
-def _why_not(state: SweepState, configuration: ConfigurationState, seed: int) -> str:
+def _explain_missing(state: SweepState, configuration: ConfigurationState, seed: int) -> str:
     member = configuration.members[seed]
     named = f"configuration {label(configuration.number)}"
     if member.status == "failed":

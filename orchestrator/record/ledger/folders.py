@@ -32,13 +32,13 @@ STORAGE_VARIABLE = "LENGTHWISE_STORAGE"
 _chosen = ""  # the storage that a command was given by --storage
 
 
-def inside_ray_job() -> bool:
+def is_inside_ray_job() -> bool:
     """Return whether this process was started by `ray job submit`; its working folder is then a temporary copy."""
     return "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
 
 
 @contextmanager
-def chosen_storage(storage: str) -> Iterator[None]:
+def use_storage(storage: str) -> Iterator[None]:
     """Look for sweeps that are given by their names in this folder or at this address, and nowhere else."""
     global _chosen
     _chosen = storage
@@ -68,12 +68,12 @@ def find_storage(storage: str | Path) -> Path:
 
     Raises UserError for a relative folder inside a Ray job, and what `resolve_place` raises.
     """
-    if inside_ray_job() and not is_absolute(str(storage)):
+    if is_inside_ray_job() and not is_absolute(str(storage)):
         raise UserError(f"the storage {storage} {IN_TEMPORARY_COPY}; allowed: {LASTING_STORAGES}")
     return resolve_place(storage)
 
 
-def default_storage() -> Path:
+def find_default_storage() -> Path:
     """Return the chosen storage, LENGTHWISE_STORAGE, ~/lengthwise-sweeps inside a Ray job, otherwise ./sweeps.
 
     For an address, its local copy. Raises what `find_storage` raises.
@@ -81,10 +81,10 @@ def default_storage() -> Path:
     chosen = _chosen or os.environ.get(STORAGE_VARIABLE)
     if chosen:
         return find_storage(chosen)
-    return Path.home() / "lengthwise-sweeps" if inside_ray_job() else Path("sweeps")
+    return Path.home() / "lengthwise-sweeps" if is_inside_ray_job() else Path("sweeps")
 
 
-def sweep_folders(storage: Path) -> list[Path]:
+def list_sweep_folders(storage: Path) -> list[Path]:
     """Return the sweep directories in a storage folder, by name."""
     return sorted(ledger.parent for ledger in storage.glob(f"*/{LEDGER_FILE}"))
 
@@ -97,14 +97,14 @@ def find_in_storage(named: str | Path) -> Path:
     folder = resolve_place(named)
     if folder.is_absolute():
         return folder
-    stored = default_storage() / folder
-    if _chosen and is_name(named):
+    stored = find_default_storage() / folder
+    if _chosen and is_bare_name(named):
         return stored
-    alone = is_name(str(named).rstrip("/"))  # and not ./NAME, which is a folder here
+    alone = is_bare_name(str(named).rstrip("/"))  # and not ./NAME, which is a folder here
     return stored if alone and not has_ledger(folder) and has_ledger(stored) else folder
 
 
-def is_name(named: str | Path) -> bool:
+def is_bare_name(named: str | Path) -> bool:
     """Return whether a sweep is given by a bare name, and not by a path or an address."""
     return "/" not in str(named) and str(named) not in ("", ".", "..")
 
@@ -122,11 +122,14 @@ def make_no_sweep_error(folder: Path) -> NotASweep:
     reason = f"holds no sweep: there is no {LEDGER_FILE} in it" if folder.is_dir() else "does not exist"
     if folder.exists() and not folder.is_dir():
         reason = "is a file; a sweep is a folder"
-    nearby = [*sweep_folders(folder.parent), *(sweep_folders(default_storage()) if len(folder.parts) == 1 else [])]
+    nearby = [
+        *list_sweep_folders(folder.parent),
+        *(list_sweep_folders(find_default_storage()) if len(folder.parts) == 1 else []),
+    ]
     hint = nearest_name(folder.name, [sweep.name for sweep in nearby])
     meant = next((f"; did you mean {sweep}?" for sweep in nearby if sweep.name == hint), "")
     if not meant and not folder.exists() and not folder.is_absolute():
-        here, storage = folder.resolve().parent, default_storage().resolve()
+        here, storage = folder.resolve().parent, find_default_storage().resolve()
         default_folder = f" or {storage} ({STORAGE_VARIABLE} names another folder)"
         meant = f"; it is not in {here}{default_folder if len(folder.parts) == 1 and storage != here else ''}"
     return NotASweep(f"{folder} {reason}{meant}")
@@ -134,7 +137,7 @@ def make_no_sweep_error(folder: Path) -> NotASweep:
 
 def check_storage(storage: Path) -> None:
     """Raise UserError if `storage` holds no sweeps; creates nothing."""
-    if sweep_folders(storage):
+    if list_sweep_folders(storage):
         return
     if has_ledger(storage):
         raise UserError(

@@ -19,7 +19,15 @@ from orchestrator.errors import LedgerError, SweepExists, TakenLedger, UserError
 from orchestrator.record.ledger.fields import KINDS
 from orchestrator.record.ledger.folders import refuse_odd_files, refuse_odd_folders
 from orchestrator.record.ledger.lock import SweepLock
-from orchestrator.record.ledger.records import LEDGER_FILE, SCHEMA, Record, decode, encode, ledger_bytes, parsed
+from orchestrator.record.ledger.records import (
+    LEDGER_FILE,
+    SCHEMA,
+    Record,
+    decode_record,
+    encode_record,
+    parse_records,
+    read_ledger_bytes,
+)
 from orchestrator.text.redaction import recorded_fields
 from trainers.files.atomic_file import write_atomic
 
@@ -36,8 +44,8 @@ class Ledger:
         self.problem: str | None = None  # what `close` could not do, in words (orchestrator.mirror)
         self._lock, self._writing = lock, threading.Lock()
         self._broken: str | None = None
-        content = ledger_bytes(folder)
-        records, self._size = parsed(self.path, content)
+        content = read_ledger_bytes(folder)
+        records, self._size = parse_records(self.path, content)
         self._seq = len(records)
         with refuse_unwritable(self.path, LedgerError):
             self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -68,7 +76,7 @@ class Ledger:
             if path.exists():
                 raise SweepExists(f"{folder} already holds a sweep; resume it, or choose another name")
             first = {**first_fields, "schema": first_fields.get("schema", SCHEMA)}
-            line = encode(Record(0, time.time(), "sweep", recorded_fields(first)))
+            line = encode_record(Record(0, time.time(), "sweep", recorded_fields(first)))
             try:
                 write_atomic(path, [line])
                 _fsync_folder(folder.parent)
@@ -85,7 +93,7 @@ class Ledger:
 
         Raises NotASweep, SweepLocked, OddEntry, DamagedLedger, NewerLedger, LedgerError.
         """
-        ledger_bytes(folder)  # raises for a folder without a ledger, before a lock file is made in it
+        read_ledger_bytes(folder)  # raises for a folder without a ledger, before a lock file is made in it
         with ExitStack() as opened:
             ledger = cls(folder, opened.enter_context(SweepLock(folder)))
             opened.pop_all()  # `close` frees the lock
@@ -114,7 +122,7 @@ class Ledger:
                 raise LedgerError(f"{self.path}: {self._broken}; nothing more can be recorded")
             self._refuse_other_writers()
             lines = [
-                encode(Record(seq, time.time(), kind, recorded_fields(fields)))
+                encode_record(Record(seq, time.time(), kind, recorded_fields(fields)))
                 for seq, fields in enumerate(entries, start=self._seq)
             ]
             try:
@@ -124,7 +132,7 @@ class Ledger:
                 raise LedgerError(f"{self.path}: cannot be written: {error.strerror}") from error
             self._size += sum(map(len, lines))
             self._seq += len(lines)
-        return [decode(line[:-1]) for line in lines]
+        return [decode_record(line[:-1]) for line in lines]
 
     def close(self) -> None:
         """Close the file and free the lock; doing it twice is harmless."""

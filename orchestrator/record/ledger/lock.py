@@ -1,8 +1,8 @@
 """The lock of a sweep directory: only one driver at a time; the error for a second one names the first.
 
 The operating system holds the lock (`flock` on `.lock`), so a killed driver frees it at once. `.owner.json` names the
-holder with a heartbeat, refreshed by a thread. It is for people to read; only `running` also trusts it, where the lock
-cannot show a driver: in a folder that is read-only here, and for a sweep at an address.
+holder with a heartbeat, refreshed by a thread. It is for people to read; only `describe_running_driver` also trusts it,
+where the lock cannot show a driver: in a folder that is read-only here, and for a sweep at an address.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from orchestrator.record.ledger.folders import LOCK_FILE, OWNER_FILE, refuse_odd
 OWNER_BYTES = 512  # more than any owner takes, filled up with blanks, so that the file keeps its length
 HEARTBEAT_SECONDS = 5.0
 LAST_TIME = 2.0**40  # Unix seconds: nothing is written after it
-PATIENCE_SECONDS = 0.5  # `running` below holds the lock for an instant; a driver that starts just then is not refused
+PATIENCE_SECONDS = 0.5  # a driver that starts while `describe_running_driver` probes the lock is not refused
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ def parse_owner(content: bytes) -> Owner | None:
     return owner if is_valid else None
 
 
-def running(folder: Path) -> str | None:
+def describe_running_driver(folder: Path) -> str | None:
     """Return the description of the driver that runs the sweep right now, None when nobody does."""
     if not (folder / LOCK_FILE).exists():
         return None
@@ -99,7 +99,7 @@ def running(folder: Path) -> str | None:
     try:
         probe.acquire()
     except Timeout:
-        return _describe(folder)
+        return _describe_owner(folder)
     except OSError:  # a folder that we may only read
         return _owner_with_heartbeat(folder)
     probe.release()
@@ -108,7 +108,7 @@ def running(folder: Path) -> str | None:
 
 def refuse_running(folder: Path) -> None:
     """Raise SweepLocked if a driver of this machine or of a shared folder runs the sweep right now."""
-    if address_of(folder) is None and (owner := running(folder)) is not None:
+    if address_of(folder) is None and (owner := describe_running_driver(folder)) is not None:
         raise SweepLocked(f"the sweep in {folder} is being run by {owner}")
 
 
@@ -144,7 +144,7 @@ class SweepLock:
         try:
             self._lock.acquire()
         except Timeout:
-            raise SweepLocked(f"the sweep in {self.folder} is being run by {_describe(self.folder)}") from None
+            raise SweepLocked(f"the sweep in {self.folder} is being run by {_describe_owner(self.folder)}") from None
         except OSError as error:
             raise LedgerError(f"{self.folder / LOCK_FILE}: cannot take the lock: {error.strerror}") from error
         self._started = time.time()
@@ -195,6 +195,6 @@ class SweepLock:
             file.truncate()
 
 
-def _describe(folder: Path) -> str:
+def _describe_owner(folder: Path) -> str:
     owner = read_owner(folder)
     return f"an unknown process ({OWNER_FILE} is missing or damaged)" if owner is None else owner.describe(time.time())

@@ -44,31 +44,38 @@ def read_records(folder: Path) -> list[Record]:
     A last line without newline is left out: its writer died, or is still writing it. Raises NotASweep, LedgerError,
     DamagedLedger, NewerLedger, OlderLedger.
     """
-    return parsed(folder / LEDGER_FILE, ledger_bytes(folder))[0]
+    return parse_records(folder / LEDGER_FILE, read_ledger_bytes(folder))[0]
 
 
 def read_first_record(folder: Path) -> Record:
     """Return the record a ledger begins with, the sweep's own, reading no more than that. Raises as `read_records`."""
-    return parsed(folder / LEDGER_FILE, _read(folder, lambda file: file.readline()))[0][0]
+    return parse_records(folder / LEDGER_FILE, _read_ledger_file(folder, lambda file: file.readline()))[0][0]
 
 
-def encode(record: Record) -> bytes:
+def encode_record(record: Record) -> bytes:
     """Return the line of a record, newline included; raises TypeError for a value that JSON cannot give back."""
     body = json.dumps(
-        {"seq": record.seq, "time": record.time, "kind": record.kind, "data": _plain(record.fields, record.kind)},
+        {
+            "seq": record.seq,
+            "time": record.time,
+            "kind": record.kind,
+            "data": _to_json_value(record.fields, record.kind),
+        },
         separators=(",", ":"),
         allow_nan=False,
     ).encode("ascii")
     return body[:-1] + b',"sha":"' + _checksum(body) + b'"}\n'
 
 
-def decode(line: bytes) -> Record:
+def decode_record(line: bytes) -> Record:
     """Return the record of a line without its newline; raises ValueError with the problem."""
     body, mark, end = line[:-26] + b"}", line[-26:-18], line[-18:]
     if mark != b',"sha":"' or end != _checksum(body) + b'"}':
         raise ValueError("the line does not match its checksum")
     try:
-        value = json.loads(body, object_hook=_restore if b'"$float"' in body else None)  # a hook takes most of the time
+        value = json.loads(
+            body, object_hook=_restore_float if b'"$float"' in body else None
+        )  # a hook takes most of the time
     except RecursionError:
         raise ValueError("the line is nested too deeply") from None
     try:
@@ -85,7 +92,7 @@ def _checksum(body: bytes) -> bytes:
     return hashlib.sha256(body).hexdigest()[:16].encode("ascii")
 
 
-def _plain(value: Any, where: str) -> Any:
+def _to_json_value(value: Any, where: str) -> Any:
     """Return `value` as strict JSON can hold it and give it back."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
@@ -94,16 +101,16 @@ def _plain(value: Any, where: str) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else {"$float": repr(value)}
     if isinstance(value, list | tuple):
-        return [_plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
+        return [_to_json_value(item, f"{where}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str) or key == "$float":
                 raise TypeError(f"{where}: {key!r} cannot be a key in the ledger")
-        return {key: _plain(item, f"{where}.{key}") for key, item in value.items()}
+        return {key: _to_json_value(item, f"{where}.{key}") for key, item in value.items()}
     raise TypeError(f"{where}: a {type(value).__name__} cannot be written to the ledger")
 
 
-def _restore(value: dict[str, Any]) -> Any:
+def _restore_float(value: dict[str, Any]) -> Any:
     if value.keys() != {"$float"}:
         return value
     if not isinstance(value["$float"], str):
@@ -111,13 +118,13 @@ def _restore(value: dict[str, Any]) -> Any:
     return float(value["$float"])
 
 
-def ledger_bytes(folder: Path) -> bytes:
+def read_ledger_bytes(folder: Path) -> bytes:
     """Return the bytes of the ledger in `folder`; raises NotASweep, OddEntry, LedgerError."""
     refuse_odd_folders(folder)
-    return _read(folder, lambda file: file.read())
+    return _read_ledger_file(folder, lambda file: file.read())
 
 
-def _read(folder: Path, read: Callable[[BinaryIO], bytes]) -> bytes:
+def _read_ledger_file(folder: Path, read: Callable[[BinaryIO], bytes]) -> bytes:
     path = folder / LEDGER_FILE
     refuse_odd_files(folder)
     try:
@@ -129,7 +136,7 @@ def _read(folder: Path, read: Callable[[BinaryIO], bytes]) -> bytes:
         raise LedgerError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def parsed(path: Path, content: bytes) -> tuple[list[Record], int]:
+def parse_records(path: Path, content: bytes) -> tuple[list[Record], int]:
     """Return the records of all complete lines of a ledger, and the bytes they take.
 
     Raises DamagedLedger, NewerLedger, OlderLedger.
@@ -138,7 +145,7 @@ def parsed(path: Path, content: bytes) -> tuple[list[Record], int]:
     records: list[Record] = []
     for number, line in enumerate(lines, start=1):
         try:
-            record = decode(line)
+            record = decode_record(line)
         except ValueError as error:
             raise DamagedLedger(path, number, str(error)) from None
         if record.seq != number - 1:

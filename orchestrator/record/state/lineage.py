@@ -24,7 +24,7 @@ CONFIRMS, CONTINUES, IMPORTED = "confirms", "continues", "imported"
 
 
 @dataclass(frozen=True)
-class Identity:
+class SweepIdentity:
     """A sweep by name and specification hash; the same sweep run again has the same one."""
 
     sweep: str
@@ -40,10 +40,10 @@ class SweepLineage:
     """
 
     folder: Path
-    identity: Identity
+    identity: SweepIdentity
     confirms: dict[str, Any] | None
-    parent: Identity | None
-    root: Identity
+    parent: SweepIdentity | None
+    root: SweepIdentity
     continues: str | None
 
 
@@ -52,16 +52,16 @@ def read_lineage(folder: Path) -> SweepLineage:
     first = read_first_record(folder)
     if problem := find_problem(first.kind, first.fields):
         raise DamagedLedger(folder / LEDGER_FILE, 1, problem)
-    identity, origin = Identity(first.fields["name"], first.fields["spec_hash"]), first.fields["provenance"]
+    identity, origin = SweepIdentity(first.fields["name"], first.fields["spec_hash"]), first.fields["provenance"]
     confirms, continues = origin.get(CONFIRMS), (origin.get(CONTINUES) or {}).get("folder")
-    parent, root = (_identity(confirms), _identity(confirms["root"])) if confirms else (None, identity)
+    parent, root = (_read_identity(confirms), _read_identity(confirms["root"])) if confirms else (None, identity)
     return SweepLineage(
         folder=folder, identity=identity, confirms=confirms, parent=parent, root=root, continues=continues
     )
 
 
-def _identity(reference: dict[str, Any]) -> Identity:
-    return Identity(reference["sweep"], reference["spec_hash"])
+def _read_identity(reference: dict[str, Any]) -> SweepIdentity:
+    return SweepIdentity(reference["sweep"], reference["spec_hash"])
 
 
 def read_lineages(storage: Path, *, strict: bool) -> Iterator[SweepLineage]:
@@ -71,38 +71,38 @@ def read_lineages(storage: Path, *, strict: bool) -> Iterator[SweepLineage]:
             yield read_lineage(ledger.parent)
 
 
-def confirmations_of(state: SweepState) -> list[SweepLineage]:
+def find_confirmations(state: SweepState) -> list[SweepLineage]:
     """Return the sweeps beside `state` that confirm it, by name."""
-    identity = Identity(state.name, state.spec_hash)
+    identity = SweepIdentity(state.name, state.spec_hash)
     siblings = read_lineages(state.folder.resolve().parent, strict=False)
     return [sweep for sweep in siblings if sweep.parent == identity]
 
 
-def searches_of(state: SweepState) -> list[SweepLineage]:
+def find_confirmed_sweeps(state: SweepState) -> list[SweepLineage]:
     """Return the sweep that a confirmation confirms, if it is still beside it."""
     parent = read_lineage(state.folder).parent
     siblings = read_lineages(state.folder.resolve().parent, strict=False)
     return [sweep for sweep in siblings if sweep.identity == parent]
 
 
-def planned_seeds(state: SweepState) -> set[int]:
+def list_planned_seeds(state: SweepState) -> set[int]:
     """Return the seeds of a sweep: those of its specification, and further ones of single configurations."""
     return {*state.spec.get("seeds", ()), *(seed for name in state.more_seeds for seed in state.planned_seeds(name))}
 
 
-def used_seeds(state: SweepState) -> dict[int, str]:
+def find_used_seeds(state: SweepState) -> dict[int, str]:
     """Return the seeds used by the sweep or its chain of confirmations, each with the sweep that used it.
 
     So are those of the sweep that it continues, and of the confirmations of that one.
     A ledger in the storage folder that cannot be read is an error: whether its seeds are used cannot be known.
     """
     used: dict[int, str] = {}
-    for sweep in reversed(_continued_sweeps(state)):
-        used |= seeds_of_others(sweep, strict=True) | dict.fromkeys(sorted(planned_seeds(sweep)), sweep.name)
+    for sweep in reversed(_load_continued_sweeps(state)):
+        used |= find_seeds_of_others(sweep, strict=True) | dict.fromkeys(sorted(list_planned_seeds(sweep)), sweep.name)
     return used
 
 
-def _continued_sweeps(state: SweepState) -> list[SweepState]:
+def _load_continued_sweeps(state: SweepState) -> list[SweepState]:
     """Return the sweep, the one that it continues, the one that this continues, and so on."""
     sweeps, folders = [state], {state.folder.resolve()}
     while (continues := sweeps[-1].provenance.get(CONTINUES)) is not None:
@@ -114,7 +114,7 @@ def _continued_sweeps(state: SweepState) -> list[SweepState]:
     return sweeps
 
 
-def seeds_of_others(state: SweepState, *, strict: bool) -> dict[int, str]:
+def find_seeds_of_others(state: SweepState, *, strict: bool) -> dict[int, str]:
     """Return the seeds used by other sweeps of its chain of confirmations, each with the sweep that used it.
 
     Ledgers in the storage folder that cannot be read are an error if `strict`, else left out.
@@ -124,13 +124,13 @@ def seeds_of_others(state: SweepState, *, strict: bool) -> dict[int, str]:
     for sweep in read_lineages(here.parent, strict=strict):
         if sweep.root == this_sweep.root and sweep.folder.resolve() != here:
             with nullcontext() if strict else suppress(LedgerError):
-                seeds = sorted(planned_seeds(SweepState.load(sweep.folder)))
+                seeds = sorted(list_planned_seeds(SweepState.load(sweep.folder)))
                 used |= {seed: sweep.identity.sweep for seed in seeds if seed not in used}
     earlier = (this_sweep.confirms or {}).get("used_seeds", ())  # also of sweeps that are no longer there
     return used | {seed: this_sweep.root.sweep for seed in earlier if seed not in used}
 
 
-def earlier_states(state: SweepState, pack: PackState) -> list[list[tuple[str, str, int]]]:
+def list_earlier_states(state: SweepState, pack: PackState) -> list[list[tuple[str, str, int]]]:
     """Return where members of a pack may have checkpoints, as lists of (folder, config_id there, seed), one per member.
 
     The first list whose folders all have checkpoints is used. First come the packs that this one replaces, the newest
@@ -138,7 +138,7 @@ def earlier_states(state: SweepState, pack: PackState) -> list[list[tuple[str, s
     """
     folder = state.folder.resolve() / "checkpoints"
     states = [[(str(folder / name), config_id, seed) for config_id, seed in pack.members] for name in pack.earlier]
-    continued = _continued_states(state, pack.members)
+    continued = _list_continued_states(state, pack.members)
     return states if continued is None else [*states, continued]
 
 
@@ -147,16 +147,16 @@ def has_checkpoint(state: SweepState, pack: PackState) -> bool:
     current = [(str(state.folder / "checkpoints" / pack.pack_id), *member) for member in pack.members]
     return any(
         all(any(Path(folder).glob("step-*.ckpt")) for folder, _, _ in members)
-        for members in (current, *earlier_states(state, pack))
+        for members in (current, *list_earlier_states(state, pack))
     )
 
 
 def continues_member(state: SweepState, config_id: str, seed: int) -> bool:
     """Return whether the sweep that this one continues, if it continues one, has trained this member."""
-    return _continued_states(state, [(config_id, seed)]) is not None
+    return _list_continued_states(state, [(config_id, seed)]) is not None
 
 
-def _continued_states(state: SweepState, ids: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]] | None:
+def _list_continued_states(state: SweepState, ids: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]] | None:
     """Return the states in the sweep that this one continues.
 
     None if it continues none, or one in which a member was in no pack.

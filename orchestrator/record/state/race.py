@@ -16,7 +16,7 @@ from search_spaces import Rung, Rungs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class RoundOutcome:
     """The survivors of a round and the `values` that decided, by config_id: None for a failed configuration.
 
     Values are median scores or rank sums, as `by` says. `p` is that of the test, None without one.
@@ -29,7 +29,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision(Outcome):
+class RoundDecision(RoundOutcome):
     """The end of a round: its outcome, over which seeds it was decided, and which seeds the survivors get next."""
 
     seeds: tuple[int, ...]
@@ -66,7 +66,7 @@ class RungDecision(RungOutcome):
         return tuple(name for name in self.values if name not in self.survivors)
 
 
-_Kind = TypeVar("_Kind", Decision, RungDecision)
+_Kind = TypeVar("_Kind", RoundDecision, RungDecision)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class Round:
 
     contenders: tuple[str, ...]
     new_seeds: tuple[int, ...]
-    decision: Decision | None
+    decision: RoundDecision | None
 
     @property
     def members(self) -> int:
@@ -95,15 +95,17 @@ def read_common_seeds(specs: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
     return tuple(specs[0].get("seeds", ())[: specs[-1]["search"]["racing"]["first"]])
 
 
-def add_decision(decisions: list[Decision], specs: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -> Decision:
+def add_decision(
+    decisions: list[RoundDecision], specs: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]
+) -> RoundDecision:
     """Add the decision in the fields of a record to those before, unless it is there; return it.
 
     Raises ValueError, with what is wrong, for one that the race does not have, or that differs from the one there.
     """
-    decision, index = _read_decision(Decision, fields), fields["round"]
+    decision, index = _read_decision(RoundDecision, fields), fields["round"]
     if not is_race(specs) or index > len(decisions):
         raise ValueError(f"decision of round {index + 1}, which the race does not have")
-    _add(decisions, index, decision, f"round {index + 1} of the race")
+    _add_or_compare(decisions, index, decision, f"round {index + 1} of the race")
     return decision
 
 
@@ -131,7 +133,7 @@ def add_rung(
         raise ValueError(f"decision at step {decision.step}, which is not the next rung of the race")
     if unknown := sorted({*decision.values, *decision.survivors}.difference(configurations)):
         raise ValueError(f"decision about unknown configuration {unknown[0]}")
-    _add(rungs, index, decision, f"the rung at step {decision.step}")
+    _add_or_compare(rungs, index, decision, f"the rung at step {decision.step}")
     return decision
 
 
@@ -143,7 +145,7 @@ def _read_decision(kind: type[_Kind], fields: Mapping[str, Any]) -> _Kind:
     return kind(**values | {name: tuple(value) for name, value in values.items() if isinstance(value, list)})
 
 
-def _add(decisions: list[_Kind], index: int, decision: _Kind, name: str) -> None:
+def _add_or_compare(decisions: list[_Kind], index: int, decision: _Kind, name: str) -> None:
     if index == len(decisions):
         decisions.append(decision)
     if decisions[index] != decision:
@@ -151,7 +153,7 @@ def _add(decisions: list[_Kind], index: int, decision: _Kind, name: str) -> None
 
 
 def retract_empty_decision(
-    decisions: list[Decision],
+    decisions: list[RoundDecision],
     rungs: list[RungDecision],
     configurations: Mapping[str, ConfigurationState],
     packs: Iterable[PackState],
@@ -182,7 +184,7 @@ class Race:
         self,
         specs: Sequence[Mapping[str, Any]],
         configurations: Collection[str],
-        decisions: Sequence[Decision],
+        decisions: Sequence[RoundDecision],
         rungs: Sequence[RungDecision],
     ) -> None:
         self._all_seeds = tuple(specs[-1].get("seeds", ()))

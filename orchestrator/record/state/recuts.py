@@ -73,7 +73,7 @@ def has_begun(pack: PackState) -> bool:
     return bool(pack.evaluations or pack.attempts or pack.has_ended or pack.earlier)
 
 
-def take_recut(
+def apply_recut(
     packs: dict[str, PackState], recuts: list[Recut], fields: Mapping[str, Any]
 ) -> tuple[list[dict[str, Any]], PackState | None]:
     """Remove the packs that were cut again; return the fields of those in their place, none if this is known already.
@@ -112,6 +112,6 @@ def continue_pack(
         pack.earlier, pack.ran_under = list(earlier), list(short.ran_under)
 
 
-def total_seconds(packs: Mapping[str, PackState], recuts: Sequence[Recut]) -> float:
+def sum_seconds(packs: Mapping[str, PackState], recuts: Sequence[Recut]) -> float:
     """Return the total seconds of training of all packs, including those that ran out of memory and were replaced."""
     return sum(pack.seconds for pack in packs.values()) + sum(recut.seconds for recut in recuts)

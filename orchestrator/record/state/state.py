@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from orchestrator.errors import DamagedLedger
 from orchestrator.record.ledger.fields import find_problem
-from orchestrator.record.ledger.records import INLINE_SCHEMA, LEDGER_FILE, SCHEMA, Record, encode, read_records
+from orchestrator.record.ledger.records import INLINE_SCHEMA, LEDGER_FILE, SCHEMA, Record, encode_record, read_records
 from orchestrator.record.state import race as races
 from orchestrator.record.state import recuts
 from orchestrator.record.state.parts import ConfigurationState, MemberState, PackState, RecordedDraw, Sessions, Trained
@@ -32,7 +32,7 @@ class SweepState:
         self.checksum = ""  # of the first record: the same in copies of the folder
         self.specs: list[dict[str, Any]] = []  # the one it was begun with, then that of every extension
         self.more_seeds: dict[str, frozenset[int]] = {}  # by config_id, beside the seeds that every configuration has
-        self.decisions: list[races.Decision] = []  # those of a race over seeds, one for each round that has ended
+        self.decisions: list[races.RoundDecision] = []  # those of a race over seeds, one for each round that has ended
         self.rungs: list[races.RungDecision] = []  # those of its first round, in the course of training
         self.provenance: dict[str, Any] = {}
         self.inline_curves = False  # whether small curves are in the ledger itself
@@ -118,7 +118,7 @@ class SweepState:
         """How much all packs have trained, those included that ran out of memory and were replaced."""
         if self._trained is None:
             steps = sum(pack.member_steps(pack.step) for pack in self.packs.values())
-            self._trained = Trained(recuts.total_seconds(self.packs, self.recuts), steps)
+            self._trained = Trained(recuts.sum_seconds(self.packs, self.recuts), steps)
         return self._trained
 
     @property
@@ -146,7 +146,7 @@ class SweepState:
 
     def _sweep(self, record: Record) -> None:
         fields = record.fields
-        self.checksum = hashlib.sha256(encode(record)).hexdigest()
+        self.checksum = hashlib.sha256(encode_record(record)).hexdigest()
         self.name, self.study = fields["name"], fields["study"]
         self.specs, self.spec_hash = [fields["spec"]], fields["spec_hash"]
         self.provenance, self.started = fields["provenance"], record.time
@@ -207,7 +207,7 @@ class SweepState:
     def _recut(self, record: Record) -> None:
         """Replace packs that no worker has begun, or one that ran out of memory, by other packs."""
         try:
-            new, short = recuts.take_recut(self.packs, self.recuts, record.fields)
+            new, short = recuts.apply_recut(self.packs, self.recuts, record.fields)
         except ValueError as error:
             raise self._damage(record, str(error)) from None
         for fields in new:

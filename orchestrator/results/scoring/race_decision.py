@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from orchestrator.record.state.race import Outcome
+from orchestrator.record.state.race import RoundOutcome
 from orchestrator.results.scoring.objective import score_configuration
 from orchestrator.statistics.failed_seeds import worst_value
 from search_spaces import Objective, Racing
@@ -19,7 +19,7 @@ MEDIAN, RANK_SUM = "median", "rank sum"
 LEAST_TESTED = 2  # configurations that stay after a test, if at least this many have not failed
 
 
-def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objective: Objective) -> Outcome:
+def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objective: Objective) -> RoundOutcome:
     """Return the outcome of a round from the score of every seed, NaN for a failed one, by config_id.
 
     All configurations have the same seeds in the same order. Failed seeds count as `objective.failed_seeds` says.
@@ -33,9 +33,9 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
     if racing.test is None:
         goodness = {name: sign * median for name, median in medians.items() if median is not None}
         survivors = keep_best(goodness, racing.count_kept(len(scores)))
-        return Outcome(survivors=survivors, by=MEDIAN, values=medians)
+        return RoundOutcome(survivors=survivors, by=MEDIAN, values=medians)
     if len(alive) < LEAST_TESTED:
-        return Outcome(survivors=tuple(alive), by=RANK_SUM, values=dict.fromkeys(scores))
+        return RoundOutcome(survivors=tuple(alive), by=RANK_SUM, values=dict.fromkeys(scores))
     from orchestrator.statistics.friedman import rule_out_treatments  # scipy is slow to import
 
     worst = worst_value(objective.direction)
@@ -45,7 +45,7 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
     survivors = tuple(name for name, stay in zip(alive, stays, strict=True) if stay)
     if len(survivors) < LEAST_TESTED:
         survivors = keep_best(sums, LEAST_TESTED)
-    return Outcome(survivors=survivors, by=RANK_SUM, values=dict.fromkeys(scores) | sums, p=p)
+    return RoundOutcome(survivors=survivors, by=RANK_SUM, values=dict.fromkeys(scores) | sums, p=p)
 
 
 def keep_best(goodness: Mapping[str, float], count: int) -> tuple[str, ...]:

@@ -157,12 +157,12 @@ class SweepDriver:
                 "evaluation",
                 **evaluation_fields(pack_id, evaluated, curves),
                 **self._environments.fields(pack_id, self.state.environments),
-                **({"weights": weights.as_recorded(evaluated.weights)} if evaluated.weights else {}),
+                **({"weights": weights.make_weights_fields(evaluated.weights)} if evaluated.weights else {}),
             )
             if evaluated.final:
                 self._scores.score_final(pack_id, evaluated)
         if evaluated.weights:
-            weights.discard_unnamed(self.state, pack_id)
+            weights.delete_unrecorded(self.state, pack_id)
         self._seconds[pack_id] = evaluated.seconds
         self._stop_if_used_up()
 

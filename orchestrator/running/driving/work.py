@@ -7,9 +7,9 @@ from typing import Any
 
 from orchestrator.addresses import address_of
 from orchestrator.plan.recorded import Recorded
-from orchestrator.record.kept.code import modules_for_worker
+from orchestrator.record.kept.code import make_worker_modules
 from orchestrator.record.ledger.folders import STOP_FILE, WEIGHTS_FOLDER
-from orchestrator.record.state.lineage import earlier_states
+from orchestrator.record.state.lineage import list_earlier_states
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.pack.train_pack import encode_work
 from search_spaces import Resources
@@ -36,7 +36,7 @@ def solo_work(
         "ids": [(configuration.config_id, seed)],
         "pack_id": "alone",
         "folder": str(folder),
-        "code": modules_for_worker(folder, modules),
+        "code": make_worker_modules(folder, modules),
         "weights": None,
         "earlier": [],
         **_limits(resources),
@@ -66,14 +66,14 @@ def describe_work(resources: Resources, state: SweepState, pack_id: str) -> str:
         folder=str(folder),
         address=address_of(folder),
         weights=str(folder / WEIGHTS_FOLDER) if keeps_weights else None,
-        code=modules_for_worker(state.folder, state.modules),
+        code=make_worker_modules(state.folder, state.modules),
         checkpoint_steps=resources.checkpoint_steps,
         checkpoint_seconds=resources.checkpoint_seconds,
         **_limits(resources),
         objective=state.spec.get("objective"),
         recorded_step=pack.step,
         seconds=pack.seconds,
-        earlier=earlier_states(state, pack),
+        earlier=list_earlier_states(state, pack),
         prune_at=[pack.pruned_at.get(config_id) for config_id, _ in ids],
         pause_at=race.next_rung.step if race and race.next_rung else None,
     )

@@ -19,7 +19,7 @@ from typing import Any
 
 from orchestrator.engine.heap import keep_freed_memory
 from orchestrator.machine.shortages import out_of_space, raising_out_of_space
-from orchestrator.record.kept.code import own_files
+from orchestrator.record.kept.code import list_imported_files
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.running.pack.protocol import LONGEST_TRACE, explain
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
@@ -122,7 +122,7 @@ def run_pack(config: Mapping[str, Any]) -> None:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            death = explain(error, own_files(work.get("code", ())))
+            death = explain(error, list_imported_files(work.get("code", ())))
             if out_of_space(error, folder) is not None:
                 raise
             if death.out_of_memory or not death.again:

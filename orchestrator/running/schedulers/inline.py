@@ -19,7 +19,7 @@ from orchestrator.errors import OutOfSpace
 from orchestrator.machine.gpus import free_memory, gpus_here, smallest_share
 from orchestrator.machine.shortages import raising_out_of_space
 from orchestrator.plan.packing.packs import Cluster
-from orchestrator.record.kept.code import own_files
+from orchestrator.record.kept.code import list_imported_files
 from orchestrator.running.pack.protocol import Driver, DriverStopped, call_driver, explain, pass_on
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import (
@@ -58,7 +58,7 @@ def run_packs(driver: Driver, *, retries: int) -> None:
             except (KeyboardInterrupt, DriverStopped, OutOfSpace):
                 raise
             except BaseException as error:
-                death = explain(error, own_files(work.get("code", ())))
+                death = explain(error, list_imported_files(work.get("code", ())))
                 if isinstance(error, HeartbeatTimeout):  # the watchdog of a worker process kills it
                     death = replace(death, killed=True)
             else:

@@ -14,7 +14,7 @@ from typing import Any
 
 from orchestrator.errors import OutOfSpace
 from orchestrator.machine.shortages import raising_out_of_space
-from orchestrator.record.kept.code import own_files
+from orchestrator.record.kept.code import list_imported_files
 from orchestrator.running.pack.protocol import explain
 from orchestrator.running.pack.train_pack import PackReporter, decode_work, make_stuck_file, train_pack
 from orchestrator.running.pack.watchdog import Watchdog
@@ -59,7 +59,7 @@ def serve(descriptor: int) -> None:
             except (KeyboardInterrupt, DriverGone):
                 raise
             except BaseException as error:
-                send("died", asdict(explain(error, own_files(work.get("code", ())))))
+                send("died", asdict(explain(error, list_imported_files(work.get("code", ())))))
             else:
                 send("completed", None)
     except (DriverGone, EOFError, OSError):

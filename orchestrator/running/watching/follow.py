@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from orchestrator.mirror.fetch import fetch_sweep
-from orchestrator.record.ledger.lock import HEARTBEAT_SECONDS, read_owner, running
+from orchestrator.record.ledger.lock import HEARTBEAT_SECONDS, describe_running_driver, read_owner
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.work import Running
@@ -61,7 +61,7 @@ class _Driver:
 
     def __init__(self, folder: Path, silence: float) -> None:
         self._folder, self._silence = folder, silence
-        self.name = running(folder) or ""
+        self.name = describe_running_driver(folder) or ""
         self._beat, self._changed = self._heartbeat(), time.monotonic()
         self._gone = not self.name
 
@@ -71,7 +71,7 @@ class _Driver:
         if beat != self._beat:
             self._beat, self._changed = beat, now
         elif now - self._changed > self._silence:
-            self._changed, self._gone = now, running(self._folder) is None
+            self._changed, self._gone = now, describe_running_driver(self._folder) is None
         return not self._gone
 
     def _heartbeat(self) -> float | None:

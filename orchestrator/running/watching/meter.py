@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from orchestrator.record.ledger.lock import running
+from orchestrator.record.ledger.lock import describe_running_driver
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.parts import STOPPED, ConfigurationState
 from orchestrator.record.state.race import read_common_seeds
@@ -155,7 +155,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
     members = state.members
     ended = Counter(member.status for member in members)
     crashed = sum(member.status == "failed" and member.failed_at is None for member in members)
-    owner, total, seeds = running(state.folder), _total(state), _count_seeds(state)
+    owner, total, seeds = describe_running_driver(state.folder), _total(state), _count_seeds(state)
     standing = f"running, by {owner}" if owner else state.ended or "interrupted"
     is_over = owner or state.ended in ("complete", "failed", STOPPED)  # whose message has the command
     attempts = [text for pack in state.packs.values() for text in pack.attempts]

@@ -53,8 +53,8 @@ def test_ui_without_sweeps_creates_nothing(lengthwise, tmp_path):
 def test_default_storage(monkeypatch):
     for variable in (places.STORAGE_VARIABLE, "RAY_JOB_CONFIG_JSON_ENV_VAR"):
         monkeypatch.delenv(variable, raising=False)
-    assert places.default_storage() == Path("sweeps")
+    assert places.find_default_storage() == Path("sweeps")
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
-    assert places.default_storage() == Path.home() / "lengthwise-sweeps"
+    assert places.find_default_storage() == Path.home() / "lengthwise-sweeps"
     monkeypatch.setenv(places.STORAGE_VARIABLE, "/data/sweeps")
-    assert places.default_storage() == Path("/data/sweeps")
+    assert places.find_default_storage() == Path("/data/sweeps")

@@ -6,7 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
-from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
+from orchestrator.record.ledger.records import LEDGER_FILE, encode_record, read_records
 from orchestrator.record.state.state import SweepState
 from tests.command_line import refused
 
@@ -23,7 +23,7 @@ def test_a_ledger_with_a_model_that_no_memory_holds_is_not_resumed(lengthwise, t
         records = copy.deepcopy(begun)
         for record in records[1:]:
             record.fields["resolved"][part][key] = value
-        (folder / LEDGER_FILE).write_bytes(b"".join(map(encode, records)))
+        (folder / LEDGER_FILE).write_bytes(b"".join(map(encode_record, records)))
         refused(lengthwise("resume", folder), message)
 
 

@@ -14,9 +14,9 @@ import pytest
 from orchestrator.errors import DamagedLedger
 from orchestrator.interface.measured import Measured, measured_fields
 from orchestrator.record.kept.curves import INLINE_VALUES, read_curves, record_curves, write_curves
-from orchestrator.record.kept.inline_curves import inline_fields
+from orchestrator.record.kept.inline_curves import make_inline_fields
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import INLINE_SCHEMA, SCHEMA, Record, encode
+from orchestrator.record.ledger.records import INLINE_SCHEMA, SCHEMA, Record, encode_record
 from orchestrator.record.repair import repair
 from orchestrator.record.state.state import SweepState
 from trainers.tasks.metrics import RecordedMetric
@@ -127,7 +127,7 @@ def test_every_float32_is_given_back_from_nine_digits() -> None:
     bits = np.random.default_rng(0).integers(0, 2**32, size=20_000, dtype=np.uint32)
     values = np.append(bits.view(np.float32), np.float32([0.1, -0.0, 1.0, 3.4028235e38, 1e-45]))
     values = values[np.isfinite(values)]
-    fields = inline_fields(["raw"], ["acc"], [*range(len(values))], values.reshape(1, 1, 1, -1))
+    fields = make_inline_fields(["raw"], ["acc"], [*range(len(values))], values.reshape(1, 1, 1, -1))
     (row,) = json.loads(json.dumps(fields))["values"]
     np.testing.assert_array_equal(np.array(row).astype(np.float32), values)
     digits = [repr(value).partition("e")[0].replace(".", "").strip("-0") for value in row]
@@ -162,5 +162,5 @@ def test_ledgers_with_files_have_the_schema_they_had(tmp_path: Path) -> None:
     with Ledger.create(tmp_path / "a", FIRST):
         (line,) = (tmp_path / "a" / "events.jsonl").read_bytes().splitlines(keepends=True)
     time = json.loads(line)["time"]
-    assert line == encode(Record(0, time, "sweep", {**FIRST, "schema": 2}))
+    assert line == encode_record(Record(0, time, "sweep", {**FIRST, "schema": 2}))
     assert not SweepState.load(tmp_path / "a").inline_curves

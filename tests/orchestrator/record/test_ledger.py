@@ -22,7 +22,7 @@ from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, NotASwe
 from orchestrator.record.ledger import ledger as ledger_module
 from orchestrator.record.ledger.fields import KINDS
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, SCHEMA, Record, decode, encode, read_records
+from orchestrator.record.ledger.records import LEDGER_FILE, SCHEMA, Record, decode_record, encode_record, read_records
 
 FIRST = {"name": "s", "study": "t", "spec": {"b": 1, "a": [1.5, None]}, "spec_hash": "h", "provenance": {}}
 
@@ -43,7 +43,7 @@ def same(left: object, right: object) -> bool:
 
 def lines(several: list[tuple[str, dict[str, object]]]) -> list[bytes]:
     first = Record(0, 1.0, "sweep", {**FIRST, "schema": SCHEMA})
-    return [encode(first), *(encode(Record(seq, 2.0, *one)) for seq, one in enumerate(several, start=1))]
+    return [encode_record(first), *(encode_record(Record(seq, 2.0, *one)) for seq, one in enumerate(several, start=1))]
 
 
 def put(folder: Path, content: bytes) -> Path:
@@ -91,7 +91,7 @@ def test_a_truncated_ledger_is_a_prefix_of_its_records(
             with pytest.raises(DamagedLedger, match=r"events\.jsonl:1: the first record is missing"):
                 read_records(folder)
             return
-        assert [encode(record) for record in read_records(folder)] == whole[:complete]
+        assert [encode_record(record) for record in read_records(folder)] == whole[:complete]
         with Ledger.open(folder) as ledger:
             torn = size - sum(map(len, whole[:complete]))
             assert (ledger.notice is None) == (torn == 0)
@@ -100,7 +100,7 @@ def test_a_truncated_ledger_is_a_prefix_of_its_records(
                     f"{folder / LEDGER_FILE}:{complete + 1}: dropped a torn last line of {torn} bytes" == ledger.notice
                 )
             assert ledger.append("end", status="complete", message="").seq == complete
-        assert [encode(record) for record in read_records(folder)][:-1] == whole[:complete]
+        assert [encode_record(record) for record in read_records(folder)][:-1] == whole[:complete]
 
 
 @settings(max_examples=150)
@@ -109,14 +109,14 @@ def test_a_changed_byte_is_damage_unless_it_is_in_an_unfinished_line(
     several: list[tuple[str, dict[str, object]]], place: int, change: int, torn: int
 ) -> None:
     whole = lines([*several, ("end", {"status": "complete", "message": ""})])
-    tail = encode(Record(len(whole), 3.0, "resume", {"provenance": {"x": "y" * 40}}))[:torn]
+    tail = encode_record(Record(len(whole), 3.0, "resume", {"provenance": {"x": "y" * 40}}))[:torn]
     content = bytearray(b"".join(whole) + tail)
     place %= len(content)
     content[place] ^= change
     with tempfile.TemporaryDirectory() as root:
         folder = put(Path(root) / "s", bytes(content))
         try:
-            read = [encode(record) for record in read_records(folder)]
+            read = [encode_record(record) for record in read_records(folder)]
         except DamagedLedger as error:
             line = bytes(content[:place]).count(b"\n") + 1  # a destroyed newline damages the line it ended
             assert error.line == line
@@ -142,13 +142,13 @@ def test_a_lost_last_newline_is_damage_once_something_follows(folder: Path, inst
 
 
 def test_every_flipped_bit_of_a_line_breaks_its_checksum() -> None:
-    line = encode(Record(7, 12.5, "score", {"config_id": "é", "number": 3, "score": -math.inf}))[:-1]
+    line = encode_record(Record(7, 12.5, "score", {"config_id": "é", "number": 3, "score": -math.inf}))[:-1]
     for place in range(len(line)):
         for bit in range(8):
             flipped = bytearray(line)
             flipped[place] ^= 1 << bit
             with pytest.raises(ValueError, match="checksum"):
-                decode(bytes(flipped))
+                decode_record(bytes(flipped))
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_every_flipped_bit_of_a_line_breaks_its_checksum() -> None:
         (lambda a: [], 1, "the first record is missing"),
         (lambda a: [b"\0" * 64], 1, "the first record is missing"),
         (lambda a: [b"\xff\xfe\n", *a[1:]], 1, "does not match its checksum"),
-        (lambda a: [encode(Record(0, 1.0, "end", {"schema": 1})), *a[1:]], 1, "not that of a sweep"),
-        (lambda a: [encode(Record(0, 1.0, "sweep", {"schema": "1"})), *a[1:]], 1, "not that of a sweep"),
+        (lambda a: [encode_record(Record(0, 1.0, "end", {"schema": 1})), *a[1:]], 1, "not that of a sweep"),
+        (lambda a: [encode_record(Record(0, 1.0, "sweep", {"schema": "1"})), *a[1:]], 1, "not that of a sweep"),
     ],
 )
 def test_damage_names_the_line(folder: Path, damage, line: int, problem: str) -> None:
@@ -205,7 +205,7 @@ def test_reading_leaves_a_torn_line_to_its_writer(folder: Path) -> None:
     ],
 )
 def test_another_schema_is_refused_in_one_sentence(folder: Path, schema: int, error: type, said: str) -> None:
-    put(folder, encode(Record(0, 1.0, "sweep", {**FIRST, "schema": schema})))
+    put(folder, encode_record(Record(0, 1.0, "sweep", {**FIRST, "schema": schema})))
     with pytest.raises(error, match=rf"^\S+: {re.escape(said)}$"):
         read_records(folder)
 

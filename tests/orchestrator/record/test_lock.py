@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import LedgerError, SweepLocked, UserError
 from orchestrator.record.ledger.folders import OWNER_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.lock import Owner, SweepLock, read_owner, running
+from orchestrator.record.ledger.lock import Owner, SweepLock, describe_running_driver, read_owner
 from orchestrator.record.ledger.records import read_records
 
 HOLDER = """
@@ -107,13 +107,15 @@ def test_a_second_driver_is_refused_with_the_name_of_the_first(tmp_path: Path, h
     assert f"@{socket.gethostname()} pid {holder.pid}, last heartbeat " in message
     assert isinstance(caught.value, UserError)
     assert caught.value.exit_code == 2
-    assert (running(tmp_path) or "").split(", last")[0] == message.split(" is being run by ")[1].split(", last")[0]
+    assert (describe_running_driver(tmp_path) or "").split(", last")[0] == message.split(" is being run by ")[1].split(
+        ", last"
+    )[0]
 
 
 def test_a_killed_owner_leaves_the_lock_free_at_once(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    assert running(tmp_path) is None
+    assert describe_running_driver(tmp_path) is None
     with SweepLock(tmp_path):
         owner = read_owner(tmp_path)
         assert owner is not None
@@ -124,11 +126,11 @@ def test_a_child_of_a_killed_owner_does_not_keep_the_lock(tmp_path: Path, start:
     holder = start(FORKING_HOLDER, tmp_path)
     child = int(first_line(holder))
     try:
-        assert running(tmp_path) is not None
+        assert describe_running_driver(tmp_path) is not None
         holder.send_signal(signal.SIGKILL)
         holder.wait()
         os.kill(child, 0)  # it lives
-        assert running(tmp_path) is None
+        assert describe_running_driver(tmp_path) is None
     finally:
         os.kill(child, signal.SIGKILL)
 
@@ -163,7 +165,7 @@ def test_the_heartbeat_is_refreshed_until_release(tmp_path: Path) -> None:
         assert len({read.started for read in [read_owner(tmp_path)] if read}) == 1
         lock.release()
     assert read_owner(tmp_path) is None
-    assert running(tmp_path) is None
+    assert describe_running_driver(tmp_path) is None
 
 
 def test_exactly_one_of_many_drivers_wins(tmp_path: Path, start: Starter) -> None:
@@ -226,7 +228,7 @@ def test_any_contents_of_the_owner_file_are_an_owner_or_damaged(
     folder = tmp_path_factory.mktemp("odd")
     with SweepLock(folder, heartbeat_seconds=1000):
         (folder / OWNER_FILE).write_bytes(content)
-        said = running(folder) or ""
+        said = describe_running_driver(folder) or ""
         assert said.isprintable() and len(said) < 9000
         assert re.fullmatch(
             r".*@.* pid \d+, last heartbeat \d+ s ago|an unknown process \(\.owner\.json is .*damaged\)", said
@@ -267,7 +269,7 @@ def test_a_sweep_on_a_read_only_disk_is_judged_by_its_heartbeat(small_disk: Path
     for name, age in (("fresh", 1.0), ("old", 60.0)):
         (small_disk / OWNER_FILE).write_text(json.dumps({**owner, "heartbeat": time.time() - age}))
         subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-        described = running(small_disk)
+        described = describe_running_driver(small_disk)
         subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
         if name == "fresh":
             assert described is not None
@@ -290,5 +292,5 @@ def test_a_full_disk_refuses_the_lock_and_leaves_it_free(tmp_path: Path, monkeyp
 
 
 def test_asking_who_runs_a_sweep_leaves_no_trace(tmp_path: Path) -> None:
-    assert running(tmp_path) is None
+    assert describe_running_driver(tmp_path) is None
     assert list(tmp_path.iterdir()) == []

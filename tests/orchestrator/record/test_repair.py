@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, NotASweep, SweepLocked
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode, read_records
+from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode_record, read_records
 from orchestrator.record.repair import repair
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import command
@@ -42,7 +42,7 @@ def test_what_two_drivers_have_left(folder: Path) -> None:
     """The second begins where the first was, and both go on."""
     last = read_records(folder)[-4:]
     pack_end = next(one for one in read_records(folder) if one.kind == "pack_end")
-    second = encode(Record(last[0].seq, 1.0, "pack_end", pack_end.fields))
+    second = encode_record(Record(last[0].seq, 1.0, "pack_end", pack_end.fields))
     damaged = b"".join(LINES[:-4]) + LINES[-4] + second + b"".join(LINES[-3:]) + b"half a li"
     (folder / LEDGER_FILE).write_bytes(damaged)
     with pytest.raises(DamagedLedger, match=f"lengthwise repair {folder}"):
@@ -99,7 +99,11 @@ def test_curves_of_a_sweep_at_an_address_are_fetched_again(folder: Path, monkeyp
 def test_a_record_that_says_nonsense_is_cut_off(folder: Path) -> None:
     records = read_records(folder)
     at = next(one.seq for one in records if one.kind == "score")
-    lines = [*LINES[:at], encode(Record(at, 1.0, "score", {**records[at].fields, "number": 99})), *LINES[at + 1 :]]
+    lines = [
+        *LINES[:at],
+        encode_record(Record(at, 1.0, "score", {**records[at].fields, "number": 99})),
+        *LINES[at + 1 :],
+    ]
     (folder / LEDGER_FILE).write_bytes(b"".join(lines))
     assert "99" in repair(folder)[0]
     assert len(read_records(folder)) == at and SweepState.load(folder)
@@ -131,7 +135,7 @@ def test_whatever_is_cut_or_garbled_a_prefix_is_left(start: int, end: int, inste
         except LedgerError as error:
             assert "first record" in str(error) and (folder / LEDGER_FILE).read_bytes() == content
             return
-        left = [encode(one) for one in read_records(folder)]
+        left = [encode_record(one) for one in read_records(folder)]
         assert left == LINES[: len(left)] and SweepState.load(folder)
         assert len(left) >= len(WHOLE[:start].splitlines(keepends=True)) - 1
         kept = folder / f"{LEDGER_FILE}.damaged-1"

@@ -5,7 +5,7 @@ import pytest
 
 from orchestrator.record.kept.curve_tables import COLUMNS
 from orchestrator.record.kept.curves import read_curves, write_curves
-from orchestrator.record.kept.searched_values import searched_keys
+from orchestrator.record.kept.searched_values import list_searched_keys
 
 VALUES = (
     {"training.learning_rate": 0.01, "training.batch_size": 16, "model.norm": "pre", "task.target": "soft"},
@@ -21,7 +21,7 @@ def test_every_row_has_the_values_of_its_configuration(tmp_path, synthetic_sweep
     assert curves["training.batch_size"].dtype == "int64" and curves["training.learning_rate"].dtype == "float64"
     for name, rows in curves.groupby("config_id", observed=True):
         one = state.configurations[str(name)]
-        for key in searched_keys(state):
+        for key in list_searched_keys(state):
             (value,) = rows[key].unique().tolist()
             assert value == one.values[key] if key in one.values else pd.isna(value)
         assert rows["number"].unique().tolist() == [one.number]

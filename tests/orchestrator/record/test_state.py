@@ -14,7 +14,7 @@ from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record, read_records
-from orchestrator.record.state.recuts import describe_recuts, total_seconds
+from orchestrator.record.state.recuts import describe_recuts, sum_seconds
 from orchestrator.record.state.state import SweepState
 from tests.orchestrator.record.nothing_measured import NOTHING_MEASURED
 
@@ -216,7 +216,7 @@ def test_what_is_trained_is_kept_up_to_date(story: list[tuple[str, dict[str, Any
         state.apply(record)
         steps = sum(pack.member_steps(pack.step) for pack in state.packs.values())
         assert state.trained.member_steps == steps
-        assert state.trained.seconds == pytest.approx(total_seconds(state.packs, state.recuts))
+        assert state.trained.seconds == pytest.approx(sum_seconds(state.packs, state.recuts))
     assert steps > 0
 
 

@@ -9,7 +9,7 @@ import pytest
 from orchestrator import open_sweep
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.plan.recorded import member_of
-from orchestrator.record.kept.weights import kept_weights, load
+from orchestrator.record.kept.weights import list_kept_weights, load
 from trainers.evaluation.attention_weights import compute_input_attention
 
 FLIPS = (
@@ -67,7 +67,7 @@ def test_weights_that_were_not_kept_are_refused(played) -> None:
 def test_a_damaged_file_is_named(kept, tmp_path) -> None:
     kept = open_sweep(shutil.copytree(kept.folder, tmp_path / "flips"))
     configuration = next(one for one in kept.state.configurations.values() if one.number == 0)
-    path = kept_weights(kept.state)[configuration.config_id, 0].path
+    path = list_kept_weights(kept.state)[configuration.config_id, 0].path
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(DamagedWeights, match=str(path)):
         kept.attention(0, 0, length=4)

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.ending.ending import Outcome
 from orchestrator.export.latex import escape as escape_latex
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
+from orchestrator.record.ledger.records import LEDGER_FILE, encode_record, read_records
 from orchestrator.report.page.render import escape as escape_html
 from orchestrator.sweep import extend, sweep
 from orchestrator.text.redaction import remove_controls
@@ -33,7 +33,7 @@ def foreign(tmp_path: Path) -> Path:
         for record in records:
             if record.kind == "end":
                 record.fields["message"] = ATTACK
-        (folder / LEDGER_FILE).write_bytes(b"".join(map(encode, records)))
+        (folder / LEDGER_FILE).write_bytes(b"".join(map(encode_record, records)))
     return tmp_path
 
 

@@ -84,7 +84,7 @@ def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_ra
 
     reported: list[dict[str, Any]] = []
     monkeypatch.setattr(trainable, "train_pack", train_pack)
-    monkeypatch.setattr(trainable, "own_files", lambda code: {MINE} if own else set())
+    monkeypatch.setattr(trainable, "list_imported_files", lambda code: {MINE} if own else set())
     monkeypatch.setattr("ray.tune.report", reported.append)
     work = encode_work([], [], code=[], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p1")
     driver = Told()

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from orchestrator.engine.engine import LEAST_BYTES_GPU
 from orchestrator.errors import UserError
 from orchestrator.plan.packing.packs import Cluster, Pack, Packer, make_packs, recut_packs
-from orchestrator.record.ledger.records import Record, decode, encode
+from orchestrator.record.ledger.records import Record, decode_record, encode_record
 from orchestrator.record.state.parts import MemberState, PackState
 from orchestrator.record.state.race import RungDecision
 from orchestrator.record.state.recuts import continue_pack, describe_recuts
@@ -58,12 +58,14 @@ class InMemory:
         self.append_all("sweep", [{**first, "provenance": {}, "schema": 2}])
 
     def append_all(self, kind: str, entries: Sequence[Mapping[str, Any]]) -> list[Record]:
-        lines = [encode(Record(seq, 0.0, kind, dict(one))) for seq, one in enumerate(entries, start=len(self.lines))]
+        lines = [
+            encode_record(Record(seq, 0.0, kind, dict(one))) for seq, one in enumerate(entries, start=len(self.lines))
+        ]
         self.lines += lines
-        return [decode(line[:-1]) for line in lines]
+        return [decode_record(line[:-1]) for line in lines]
 
     def replayed(self) -> SweepState:
-        return SweepState.replay(self.folder, [decode(line[:-1]) for line in self.lines])
+        return SweepState.replay(self.folder, [decode_record(line[:-1]) for line in self.lines])
 
 
 class Pool:

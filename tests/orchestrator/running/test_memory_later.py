@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator.record.state.recuts import total_seconds
+from orchestrator.record.state.recuts import sum_seconds
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.driver import SweepDriver
 from tests.orchestrator.running.ledgers import curves, evaluated_once, keyed, records, sets, wait_for
@@ -94,7 +94,7 @@ def test_the_time_of_a_pack_that_was_replaced_counts(stage, runs_out) -> None:
     state = play(staged)
     (recut,) = state.recuts
     alone = sum(pack.seconds for pack in state.packs.values())
-    assert recut.seconds > 0 and total_seconds(state.packs, state.recuts) == alone + recut.seconds
+    assert recut.seconds > 0 and sum_seconds(state.packs, state.recuts) == alone + recut.seconds
 
 
 @pytest.mark.slow

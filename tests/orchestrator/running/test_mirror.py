@@ -18,7 +18,7 @@ from orchestrator.mirror.fetch import fetch_sweep, find_sweep
 from orchestrator.mirror.mirrored import create_ledger, open_ledger
 from orchestrator.mirror.worker import on_this_machine
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import decode, read_records
+from orchestrator.record.ledger.records import decode_record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.schedulers import inline
 from orchestrator.storage import ObjectStore
@@ -377,7 +377,7 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
     write, early = ObjectStore.write, []
 
     def write_late(store, name, content):
-        fields = [decode(line).fields for line in content.splitlines()] if name.startswith("ledger/") else []
+        fields = [decode_record(line).fields for line in content.splitlines()] if name.startswith("ledger/") else []
         named = [one["file"] for one in fields if "file" in one]
         named += [f"weights/{file['name']}" for one in fields for file in one.get("weights", ())]
         early.extend(name for name in named if not (storage / "trained" / name).exists())

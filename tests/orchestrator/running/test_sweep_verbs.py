@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from orchestrator.cli import main as cli
 from orchestrator.errors import UserError
-from orchestrator.record.ledger.folders import default_storage
+from orchestrator.record.ledger.folders import find_default_storage
 from orchestrator.record.state.state import SweepState
 
 VERBS = {
@@ -33,13 +33,13 @@ def test_all_of_them_have_a_storage():
 
 @pytest.mark.parametrize("form", ["{name} --storage={storage}", "--storage={storage} {name}", "{folder}"])
 def test_a_sweep_is_found(stored, form):
-    before = default_storage()
+    before = find_default_storage()
     words = form.format(name=stored.name, storage=stored.parent, folder=stored).split()
     done = CliRunner().invoke(cli.app, ["status", *words])
     assert done.exit_code == 0 and f"in {stored}" in done.output
     compared = CliRunner().invoke(cli.app, ["compare", *words, "0", "1"])
     assert compared.exit_code == 0 and f"First: #0 of {stored.name}" in compared.output
-    assert default_storage() == before
+    assert find_default_storage() == before
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.preview import forecast as forecasts
 from orchestrator.preview.forecast import forecast
 from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.kept.weights import kept_weights, load
+from orchestrator.record.kept.weights import list_kept_weights, load
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep import sweep as sweeps
@@ -37,16 +37,19 @@ def test_every_member_has_its_weights_and_nothing_else_differs(kept, played, tin
     plain = played()
     assert read_curves(kept).equals(read_curves(plain))
     assert load_sweep(tiny, [KEEP]).spec_hash == load_sweep(tiny).spec_hash
-    found = kept_weights(kept)
+    found = list_kept_weights(kept)
     assert set(found) == {(name, seed) for name, seeds in kept.seeds().items() for seed in seeds}
     assert sorted(file.path.name for file in found.values()) == list(files(kept)) and len(found) == 8
-    assert not kept_weights(plain) and not (plain.folder / "weights").exists()
+    assert not list_kept_weights(plain) and not (plain.folder / "weights").exists()
 
 
 def test_weights_are_loaded_by_configuration_seed_and_average(kept):
     for name, configuration in kept.configurations.items():
         member = MemberConfig.from_dict({**configuration.resolved, "seed": 1})
-        by_name, by_number = load(kept.folder, name, 1, "ema"), load(str(kept.folder), configuration.number, 1, "ema")
+        by_name, by_number = (
+            load(kept.folder, name, 1, "ema"),
+            load(str(kept.folder), configuration.number, 1, "ema"),
+        )
         wanted = [(parameter.name, parameter.shape) for parameter in member.model.parameters(member.task)]
         assert [(key, array.shape) for key, array in by_name.items()] == wanted
         raw = load(kept.folder, name, 1)
@@ -106,7 +109,7 @@ def test_a_death_after_any_record_ends_with_all_weights(played, stage, tmp_path)
             orphans += 1
         state = one.play()
         assert files(one) == wanted, f"after {count} records, {orphans} orphans"
-        assert len(kept_weights(state)) == 8
+        assert len(list_kept_weights(state)) == 8
 
 
 def test_a_sweep_that_begins_to_keep_weights_when_resumed_keeps_those_to_come(stage):
@@ -123,9 +126,9 @@ def test_a_sweep_that_begins_to_keep_weights_when_resumed_keeps_those_to_come(st
         one.play(during=die)
     one.spec = load_sweep(one.folder.parent / "tiny.yaml", [KEEP])
     state = one.play()
-    assert len(kept_weights(state)) == 6 and len(state.packs) == 4
+    assert len(list_kept_weights(state)) == 6 and len(state.packs) == 4
     (without,) = {(name, seed) for name, seeds in state.seeds().items() for seed in seeds if seed == 0} - set(
-        kept_weights(state)
+        list_kept_weights(state)
     )
     with pytest.raises(UserError, match="weights were not kept"):
         load(one.folder, *without)
@@ -134,7 +137,7 @@ def test_a_sweep_that_begins_to_keep_weights_when_resumed_keeps_those_to_come(st
 @pytest.mark.parametrize("damage", ["flip", "cut", "gone"])
 def test_a_damaged_file_is_named(kept, tmp_path, damage):
     state = SweepState.load(shutil.copytree(kept.folder, tmp_path / "damaged"))
-    (name, seed), file = next(iter(kept_weights(state).items()))
+    (name, seed), file = next(iter(list_kept_weights(state).items()))
     data = bytearray(file.path.read_bytes())
     if damage == "gone":
         file.path.unlink()
@@ -143,7 +146,7 @@ def test_a_damaged_file_is_named(kept, tmp_path, damage):
         file.path.write_bytes(data[:-1] if damage == "cut" else data)
     with pytest.raises(DamagedWeights, match=str(file.path)):
         load(state.folder, name, seed, "raw")  # the last tensors of the file
-    others = [member for member in kept_weights(state) if member != (name, seed)]
+    others = [member for member in list_kept_weights(state) if member != (name, seed)]
     assert all(load(state.folder, *member) for member in others)
 
 
@@ -151,7 +154,7 @@ def test_a_damaged_file_is_named(kept, tmp_path, damage):
 def test_the_plan_says_how_large_they_are(kept, tiny, tmp_path, monkeypatch):
     arrays = sum(
         array.nbytes
-        for name, seed in kept_weights(kept)
+        for name, seed in list_kept_weights(kept)
         for average in ("raw", "ema")
         for array in load(kept.folder, name, seed, average).values()
     )
@@ -181,12 +184,12 @@ def test_by_default_a_sweep_keeps_small_weights_also_when_it_is_extended(
     monkeypatch.setattr(sweeps, "SMALL_WEIGHTS", 2**20 if small else 0)
     folder = tmp_path / "tiny"
     assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
-    assert len(kept_weights(SweepState.load(folder))) == (8 if small else 0)
+    assert len(list_kept_weights(SweepState.load(folder))) == (8 if small else 0)
     monkeypatch.setattr(sweeps, "SMALL_WEIGHTS", 0 if small else 2**20)
     lengthwise.succeeds("extend", folder, "--seeds", "3")
-    assert len(kept_weights(SweepState.load(folder))) == (12 if small else 0)
+    assert len(list_kept_weights(SweepState.load(folder))) == (12 if small else 0)
 
 
 def test_a_sweep_of_1_0_0_keeps_nothing_by_the_new_default(played):
     """Its ledger has no decision, and its specification says false."""
-    assert not kept_weights(played("resources.keep_weights=auto"))
+    assert not list_kept_weights(played("resources.keep_weights=auto"))

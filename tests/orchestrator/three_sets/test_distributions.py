@@ -13,7 +13,7 @@ from orchestrator.plan.checks.soundness import build_sample, checked
 from orchestrator.preview.forecast import forecast
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode, read_records
+from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode_record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.report.sentences import headlines
@@ -63,7 +63,7 @@ def test_a_pack_that_died_is_lost_at_the_lengths_of_its_metrics_alone(ran):
     for record in read_records(folder):
         later = record.kind in ("score", "end") or record.fields.get("step", 0) > 30 or record.kind == "pack_end"
         if not (later and record.fields.get("pack_id", dead.pack_id) == dead.pack_id):
-            kept.append(encode(Record(len(kept), record.time, record.kind, record.fields)))
+            kept.append(encode_record(Record(len(kept), record.time, record.kind, record.fields)))
     (folder / LEDGER_FILE).write_bytes(b"".join(kept))
     with Ledger.open(folder) as ledger:
         ledger.append("pack_end", pack_id=dead.pack_id, status="failed", error="died", seconds=1.0)

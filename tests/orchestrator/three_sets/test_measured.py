@@ -15,7 +15,7 @@ from orchestrator.errors import DamagedLedger
 from orchestrator.interface.measured import Measured, measured_fields
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
+from orchestrator.record.ledger.records import LEDGER_FILE, encode_record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import csv_tables
 from orchestrator.report.files import present, write_report
@@ -120,7 +120,7 @@ def test_a_metric_that_a_task_has_got_since_is_no_part_of_a_sweep_that_is_gone_o
         for recorded in record.fields.get("measured_in_full", {}).values():
             for one in recorded["sets"]:
                 one["metrics"] = {name: of for name, of in one["metrics"].items() if "steps_to" not in name}
-        old.append(encode(record))
+        old.append(encode_record(record))
     shutil.rmtree(folder / "curves")
     (folder / LEDGER_FILE).write_bytes(b"".join(old))
     assert resume_sweep(folder, Console(quiet=True)).exit_code == 0

@@ -13,9 +13,9 @@ from orchestrator import open_sweep
 from orchestrator.cli import main as cli
 from orchestrator.errors import DamagedWeights, LedgerError, LengthwiseError, SweepLocked, UserError
 from orchestrator.record.kept.curves import read_curves, read_part
-from orchestrator.record.kept.weights import kept_weights
+from orchestrator.record.kept.weights import list_kept_weights
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import encode, read_records
+from orchestrator.record.ledger.records import encode_record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import csv_tables
 from orchestrator.report.tables.later_evaluations import later_lines, later_section
@@ -213,7 +213,7 @@ def test_failed_seeds_count_as_in_the_sweep(trained_sweep):
             record.fields["failed_at"][place] = 2
             if record.fields["final"]:
                 record.fields["weights"][place] = None
-    (trained_sweep / "events.jsonl").write_bytes(b"".join(map(encode, records)))
+    (trained_sweep / "events.jsonl").write_bytes(b"".join(map(encode_record, records)))
     evaluate_later(trained_sweep, [0])
     assert [digest is None for digest in later(trained_sweep)[0].fields["weights"]] == [False, True]
     assert values(trained_sweep).loc[3].isna().all() and values(trained_sweep).loc[0].notna().all()
@@ -246,7 +246,7 @@ def test_curves_of_other_weights_are_computed_again(trained_sweep):
     evaluate_later(trained_sweep, [0], samples=3)
     *records, last = read_records(trained_sweep)
     last.fields["weights"][0] = "0" * 64
-    (trained_sweep / "events.jsonl").write_bytes(b"".join(map(encode, [*records, last])))
+    (trained_sweep / "events.jsonl").write_bytes(b"".join(map(encode_record, [*records, last])))
     evaluate_later(trained_sweep, [0], samples=3)
     assert len(later(trained_sweep)) == 2
     (one,) = summary(SweepState.load(trained_sweep)).later_evaluations  # the last record counts
@@ -261,7 +261,7 @@ def test_a_running_sweep_is_refused(trained_sweep):
 
 @pytest.mark.parametrize("damage", ["flip", "gone"])
 def test_missing_and_damaged_weights_are_named(trained_sweep, damage):
-    file = kept_weights(SweepState.load(trained_sweep)).popitem()[1]
+    file = list_kept_weights(SweepState.load(trained_sweep)).popitem()[1]
     data = bytearray(file.path.read_bytes())
     data[-1] ^= 1
     file.path.write_bytes(data) if damage == "flip" else file.path.unlink()
@@ -281,7 +281,7 @@ def test_a_record_made_by_somebody_else_is_refused(trained_sweep, changes, messa
     evaluate_later(trained_sweep, [0], samples=3)
     *records, last = read_records(trained_sweep)
     last.fields.update(changes)
-    (trained_sweep / "events.jsonl").write_bytes(b"".join(map(encode, [*records, last])))
+    (trained_sweep / "events.jsonl").write_bytes(b"".join(map(encode_record, [*records, last])))
     with pytest.raises(LedgerError, match=message):
         csv_tables(summary(SweepState.load(trained_sweep)))
 
