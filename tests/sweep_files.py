@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.plan.checks.soundness import checked
+from orchestrator.plan.checks.soundness import check_reading
 from search_spaces import SweepSpec, read_sweep
 
 
 def load_checked(path: str | Path, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:
     """Read a sweep file and check it, as every command does."""
-    return checked(read_sweep(path, overrides, name))
+    return check_reading(read_sweep(path, overrides, name))

@@ -58,9 +58,9 @@ def _spec(
         reading = read_sections(json.loads(to_json(DICTIONARY, file)), DICTIONARY, overrides, name, imports)
     else:
         reading = read_sweep(find_sweep_file(file), overrides, name, imports)
-    from orchestrator.plan.checks.soundness import checked  # brings the registries
+    from orchestrator.plan.checks.soundness import check_reading  # brings the registries
     from orchestrator.record.kept.code import use_recorded_files
     from orchestrator.sweep.initial_weights import find_initial_weights
 
     use_recorded_files(reading.spec)
-    return checked(find_initial_weights(reading, storage))
+    return check_reading(find_initial_weights(reading, storage))

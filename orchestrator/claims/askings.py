@@ -13,7 +13,7 @@ import pandas as pd
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.registration import deciding_values
 from orchestrator.claims.values import ArmValues
-from orchestrator.plan.recorded import member_of
+from orchestrator.plan.recorded import rebuild_member
 from orchestrator.text.wording import differing_keys
 from search_spaces.grammar.problems import dotted_keys, lookup
 
@@ -58,7 +58,7 @@ def _trained_values(judgement: Judgement) -> list[dict[str, Any]]:
     for arm in judgement.arms.values():
         first = judgement.members.state.configurations[arm.config_ids[0]]
         searched = set(first.values) if len(arm.config_ids) > 1 else set()
-        settings = member_of(first).to_dict()  # an older record lacks the fields that are newer
+        settings = rebuild_member(first).to_dict()  # an older record lacks the fields that are newer
         values = {key: lookup(settings, key) for key in dotted_keys(settings) if key not in searched}
         every.append({key: value for key, value in values.items() if not isinstance(value, dict)})
     return every

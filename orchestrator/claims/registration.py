@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.code.code_record import digest
-from orchestrator.plan.extension import extension_of
+from orchestrator.plan.extension import find_extension
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, SweepSpec, differences, load_sweep, parse_recorded
@@ -104,7 +104,7 @@ def changes_since(state: SweepState, file: ClaimsFile) -> list[tuple[str, object
         return []
     recorded, written = parse_recorded(state.spec, "the specification"), load_sweep(path)
     if written.direction_is_assumed:
-        from orchestrator.plan.checks.soundness import completed  # brings the registries
+        from orchestrator.plan.checks.soundness import complete_objective  # brings the registries
 
-        written = completed(written)
-    return [] if extension_of(written, recorded) else list(differences(recorded, written))
+        written = complete_objective(written)
+    return [] if find_extension(written, recorded) else list(differences(recorded, written))

@@ -317,12 +317,12 @@ def _load(
 def _checked(reading: Reading, storage: Path | None = None) -> Any:
     if reading.spec is None:
         reading.sound()
-    from orchestrator.plan.checks.soundness import checked
+    from orchestrator.plan.checks.soundness import check_reading
     from orchestrator.record.kept.code import use_recorded_files
     from orchestrator.sweep.initial_weights import find_initial_weights
 
     use_recorded_files(reading.spec)
-    spec = checked(find_initial_weights(reading, storage))
+    spec = check_reading(find_initial_weights(reading, storage))
     for note in spec.notes:
         _say(f"note: {note}")
     return spec

@@ -1,7 +1,7 @@
 """The best configuration as a sweep file of its own, ready to run."""
 
 from orchestrator.errors import UserError
-from orchestrator.plan.recorded import member_of, refuse_corrected
+from orchestrator.plan.recorded import rebuild_member, refuse_corrected
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.state import SweepState
@@ -27,7 +27,7 @@ def best_file(state: SweepState, result: Summary) -> str:
     import_recorded(state)
     configuration = state.configurations[row.config_id]
     refuse_corrected([configuration], f"{label(row.number)} of {state.folder} cannot be exported")
-    member = member_of(configuration).to_dict()
+    member = rebuild_member(configuration).to_dict()
     score = f"score {three_digits(row.score)}, {row.seeds_run} seeds ran, {row.seeds_failed} failed"
     ranked = f"ranked 1 of {result.configurations_finished} by {result.score_label}"
     spec = {

@@ -58,7 +58,7 @@ def configure(
 
         # Build the member; problems are located in the sweep file, once for all draws.
         try:
-            member = trainer.build({**assigned(spec, values), **shared}, recorded=spec.is_recorded)
+            member = trainer.build({**assign_values(spec, values), **shared}, recorded=spec.is_recorded)
         except ConfigError as error:
             for problem in _locate_problems(spec, values, error):
                 problems.setdefault((problem.where, problem.key), problem)
@@ -66,9 +66,9 @@ def configure(
 
         # Refuse what takes too much memory, or cannot start.
         large = trainer.too_large(member)
-        too_large = [_problem(spec, excess.key, excess.message, allowed=excess.allowed) for excess in large]
-        unstarted = _start_problems(spec, member, values)
-        for problem in too_large or (*_objective_problems(spec, trainer, member), *unstarted):
+        too_large = [_make_problem(spec, excess.key, excess.message, allowed=excess.allowed) for excess in large]
+        unstarted = _find_start_problems(spec, member, values)
+        for problem in too_large or (*_find_objective_problems(spec, trainer, member), *unstarted):
             problems.setdefault((problem.where, problem.key), problem)
         if too_large:
             continue  # counting its lengths may already take minutes
@@ -92,7 +92,7 @@ def configure(
     return configurations
 
 
-def assigned(spec: SweepSpec, values: Mapping[str, Any]) -> dict[str, Any]:
+def assign_values(spec: SweepSpec, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sections of the sweep file with `values` at their dotted keys; missing mappings are created."""
     sections = {name: copy.deepcopy(getattr(spec, name)) for name in spec.sections}
     for key, value in values.items():
@@ -112,16 +112,16 @@ def _locate_problems(spec: SweepSpec, values: Mapping[str, Any], error: ConfigEr
         source = f"drawn from space.{domain}" if domain in spec.space else "given by search.listed"
         message = problem.message if domain is None else f"{problem.message} ({source})"
         details = {"given": problem.given, "allowed": problem.allowed, "nearest": problem.nearest}
-        located.append(_problem(spec, problem.key, message, **details))
+        located.append(_make_problem(spec, problem.key, message, **details))
     return located
 
 
-def _problem(spec: SweepSpec, key: str, message: str, **details: Any) -> Problem:
+def _make_problem(spec: SweepSpec, key: str, message: str, **details: Any) -> Problem:
     """Return a problem of a key, at its line of the sweep file."""
     return Problem(spec.where(key), key, message, **details)
 
 
-def unmeasured(
+def find_unmeasured(
     spec: SweepSpec, metrics: Mapping[str, RecordedMetric], averages: Iterable[str], lengths: Sequence[int]
 ) -> list[Problem]:
     """Return problems for metrics, averages and lengths of the objective that a configuration does not measure."""
@@ -131,7 +131,7 @@ def unmeasured(
         ("average", objective.average, tuple(averages), "weight average that is evaluated"),
     ]
     problems = [
-        _problem(
+        _make_problem(
             spec,
             f"objective.{key}",
             f"is not a {kind}",
@@ -152,36 +152,36 @@ def unmeasured(
         message = f"{spans(absent)} {verb} not among the lengths that are evaluated{of_metric}"
         allowed = spans(where_measured) if where_measured else "none is"
         name = list(objective.lengths)
-        problems.append(_problem(spec, "objective.lengths", message, given=name, allowed=allowed))
+        problems.append(_make_problem(spec, "objective.lengths", message, given=name, allowed=allowed))
     return problems
 
 
-def _objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) -> list[Problem]:
+def _find_objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) -> list[Problem]:
     """Return problems of names in the objective that this configuration lacks."""
     objective, measured = spec.objective, trainer.measured(member)
-    problems = unmeasured(spec, measured.metrics, measured.averages, measured.lengths)
+    problems = find_unmeasured(spec, measured.metrics, measured.averages, measured.lengths)
     every, steps = member.every, member.steps
     if objective.evaluation == "best" and (every is None or every >= steps):
         cause = "is not given" if every is None else f"is {every}"
         message = f"there is one evaluation to choose from, at step {steps}, because evaluation.every {cause}"
         allowed = f"last, or an evaluation.every below training.steps ({steps})"
-        problems.append(_problem(spec, "objective.evaluation", message, given="best", allowed=allowed))
+        problems.append(_make_problem(spec, "objective.evaluation", message, given="best", allowed=allowed))
     return problems
 
 
-def _start_problems(spec: SweepSpec, member: Member, values: Mapping[str, Any]) -> list[Problem]:
+def _find_start_problems(spec: SweepSpec, member: Member, values: Mapping[str, Any]) -> list[Problem]:
     """Return why seeds of a new sweep have no weights to start from, at the item of a grid that names the weights.
 
     A recorded sweep is checked when it is resumed.
     """
     problems = [] if spec.is_recorded else trainer_of(spec.sections).start_problems(member, spec.seeds)
     return [
-        _problem(spec, _drawn_item(spec, problem.key, values), problem.message, allowed=problem.allowed)
+        _make_problem(spec, _find_drawn_item(spec, problem.key, values), problem.message, allowed=problem.allowed)
         for problem in problems
     ]
 
 
-def _drawn_item(spec: SweepSpec, key: str, values: Mapping[str, Any]) -> str:
+def _find_drawn_item(spec: SweepSpec, key: str, values: Mapping[str, Any]) -> str:
     """Return the address of the item of a grid or choice that was drawn for a key; other keys as they are."""
     drawn = next((name for name in spec.space if within(key, name)), None)
     if drawn is None or not isinstance(domain := spec.space[drawn], Choice | Grid) or drawn not in values:
@@ -190,10 +190,10 @@ def _drawn_item(spec: SweepSpec, key: str, values: Mapping[str, Any]) -> str:
     return key if index is None else f"space.{drawn}.{domain.kind}[{index}]{key.removeprefix(drawn)}"
 
 
-def warnings_for(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
+def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
     """Return warnings of settings that are seldom meant, in members and in the objective (by the first member)."""
     objective, trainer = spec.objective, trainer_of(spec.sections)
-    warnings = trainer_warnings(spec, members)
+    warnings = list_trainer_warnings(spec, members)
     judged = trainer.measured(members[0]).metrics[objective.metric]
     trained = [length for length in objective.lengths if length in judged.trained_lengths]
     if trained:
@@ -209,7 +209,7 @@ def warnings_for(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
     return warnings
 
 
-def trainer_warnings(spec: SweepSpec, members: Iterable[Member]) -> list[str]:
+def list_trainer_warnings(spec: SweepSpec, members: Iterable[Member]) -> list[str]:
     """Return the warnings of the trainer about these members, each at its line of the sweep file."""
     warnings = trainer_of(spec.sections).warnings(members, spec.folder)
     return list(dict.fromkeys(f"{spec.where(key)}: {message}" for key, message in warnings))

@@ -31,7 +31,7 @@ def make_distribution(domain: Any) -> BaseDistribution:
         case LogUniform():
             return FloatDistribution(domain.low, domain.high, log=True)
         case OneMinusLogUniform():
-            return FloatDistribution(_one_minus(domain.high), _one_minus(domain.low), log=True)
+            return FloatDistribution(_subtract_from_one(domain.high), _subtract_from_one(domain.low), log=True)
         case IntUniform():
             return IntDistribution(domain.low, domain.high, step=domain.step)
         case Normal():
@@ -39,7 +39,7 @@ def make_distribution(domain: Any) -> BaseDistribution:
     raise TypeError(f"no distribution for {domain!r}")
 
 
-def value_range(domain: Any) -> tuple[Any, Any]:
+def find_range(domain: Any) -> tuple[Any, Any]:
     """Return the smallest and the largest number that a random domain of numbers can give."""
     distribution = make_distribution(domain)
     ends = [to_value(domain, inner) for inner in (distribution.low, distribution.high)]
@@ -56,15 +56,15 @@ def to_value(domain: Any, inner: Any) -> Any:
         case Choice():
             return domain.values[inner]
         case OneMinusLogUniform():
-            ends = _one_minus(domain.high), _one_minus(domain.low)
-            return _clamp(_one_minus(_short(inner, *ends)), domain.low, domain.high)
+            ends = _subtract_from_one(domain.high), _subtract_from_one(domain.low)
+            return _clamp(_subtract_from_one(_round(inner, *ends)), domain.low, domain.high)
         case Normal():
             mean, std = domain.mean, domain.std
             drawn = statistics.NormalDist(mean, std).inv_cdf(inner)
-            return _clamp(_short(drawn, mean - 5 * std, mean + 5 * std), domain.low, domain.high)
+            return _clamp(_round(drawn, mean - 5 * std, mean + 5 * std), domain.low, domain.high)
         case IntUniform():
             return int(inner)
-    return _clamp(_short(inner, domain.low, domain.high), domain.low, domain.high)
+    return _clamp(_round(inner, domain.low, domain.high), domain.low, domain.high)
 
 
 def to_inner(domain: Any, value: Any) -> Any:
@@ -73,7 +73,7 @@ def to_inner(domain: Any, value: Any) -> Any:
         case Choice():
             return [value_key(choice) for choice in domain.values].index(value_key(value))
         case OneMinusLogUniform():
-            return _clamp(_one_minus(value), _one_minus(domain.high), _one_minus(domain.low))
+            return _clamp(_subtract_from_one(value), _subtract_from_one(domain.high), _subtract_from_one(domain.low))
         case Normal():
             return _clamp(statistics.NormalDist(domain.mean, domain.std).cdf(value), TAIL, 1.0 - TAIL)
     return value
@@ -89,17 +89,17 @@ def suggest(trial: optuna.Trial, key: str, distribution: BaseDistribution) -> An
     return trial.suggest_float(key, distribution.low, distribution.high, log=distribution.log)
 
 
-def any_inner(distribution: BaseDistribution) -> Any:
+def choose_inner(distribution: BaseDistribution) -> Any:
     """Return some value of a distribution."""
     return distribution.choices[0] if isinstance(distribution, CategoricalDistribution) else distribution.low
 
 
-def _one_minus(value: float) -> float:
+def _subtract_from_one(value: float) -> float:
     """Return 1 - value in decimal: 1 - 0.9999 is 0.0001 and not 9.999999999998899e-05."""
     return float(1 - Decimal(repr(value)))
 
 
-def _short(value: float, low: float, high: float) -> float:
+def _round(value: float, low: float, high: float) -> float:
     """Return a value between two ends with six significant digits, or as many as tell a hundred values apart."""
     zeros = -math.log10(max(1e-17, (high - low) / max(abs(low), abs(high))))  # after which the ends differ
     return float(f"{value:.{min(17, 6 + max(0, math.ceil(zeros) - 4))}g}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.plan.search import total
+from orchestrator.plan.search import count_configurations
 from orchestrator.text.wording import spans
 from search_spaces import Grid, SweepSpec, differences
 from search_spaces.grammar.domains import value_key
@@ -38,28 +38,28 @@ def format_seeds(seeds: Sequence[int]) -> str:
     return f"{text}-{text}" if text.isdigit() else text
 
 
-def extension_of(before: SweepSpec, after: SweepSpec) -> Extension | None:
+def find_extension(before: SweepSpec, after: SweepSpec) -> Extension | None:
     """Return the additions of `after` to `before`; None if they compute the same, or differ otherwise."""
     changes = differences(before, after)
-    return None if not changes or _changes_not_added(changes) else _extension(changes, after)
+    return None if not changes or _find_refused_changes(changes) else _make_extension(changes, after)
 
 
-def refuse_extension(before: SweepSpec, after: SweepSpec, sweep: str) -> Extension:
+def require_extension(before: SweepSpec, after: SweepSpec, sweep: str) -> Extension:
     """Return the additions of `after` to `before`, perhaps none.
 
     Raises UserError where `after` takes something away or computes something else, and where the sampler would have
     drawn other configurations; `sweep` is its folder, for messages.
     """
     changes = differences(before, after)
-    if refused := _changes_not_added(changes):
+    if refused := _find_refused_changes(changes):
         raise UserError(
             f"{sweep} cannot be extended like this: only seeds, configurations and values of a grid can be added, and "
             "nothing can be taken away\n"
             + "\n".join(f"  {key}: was {as_yaml(old)}, now {as_yaml(new)}" for key, old, new in refused)
             + "\nfor another sweep: lengthwise run FILE --name NAME"
         )
-    added, search = _extension(changes, after), before.search
-    if added.configurations and search.sampler == "tpe" and (left := total(before) % search.generation):
+    added, search = _make_extension(changes, after), before.search
+    if added.configurations and search.sampler == "tpe" and (left := count_configurations(before) % search.generation):
         raise UserError(
             f"{sweep}: its last generation of tpe has only {left} of {search.generation} configurations, and a larger "
             "sweep would have drawn others in their place; allowed: more seeds"
@@ -87,7 +87,7 @@ def refuse_configurations(spec: SweepSpec, asked: int, sweep: str) -> None:
         )
 
 
-def _changes_not_added(changes: Sequence[tuple[str, object, object]]) -> list[tuple[str, object, object]]:
+def _find_refused_changes(changes: Sequence[tuple[str, object, object]]) -> list[tuple[str, object, object]]:
     return [change for change in changes if not _is_addition(*change)]
 
 
@@ -100,7 +100,7 @@ def _is_addition(key: str, old: Any, new: Any) -> bool:
     return False
 
 
-def _extension(changes: Sequence[tuple[str, object, object]], after: SweepSpec) -> Extension:
+def _make_extension(changes: Sequence[tuple[str, object, object]], after: SweepSpec) -> Extension:
     values: dict[str, tuple[Any, Any]] = {key: (old, new) for key, old, new in changes}
     old, new = values.get("seeds", ((), ()))
     longer = [key for key, (was, is_now) in values.items() if key.startswith("space.") and len(is_now) > len(was)]

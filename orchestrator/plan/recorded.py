@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from orchestrator.errors import UserError
-from orchestrator.plan.configurations import assigned
+from orchestrator.plan.configurations import assign_values
 from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems import lookup
@@ -19,7 +19,7 @@ from trainers.errors import ConfigError
 Built = TypeVar("Built")
 
 
-class Recorded(Protocol):
+class RecordedConfiguration(Protocol):
     """The part of a recorded configuration that is read here."""
 
     @property
@@ -32,18 +32,18 @@ class Recorded(Protocol):
     def resolved(self) -> Mapping[str, Any]: ...  # noqa: D102
 
 
-def names_today(recorded: Iterable[Recorded]) -> dict[str, str]:
+def map_config_ids(recorded: Iterable[RecordedConfiguration]) -> dict[str, str]:
     """Return the recorded config_ids, by the config_id that today's code gives the same configuration.
 
     Raises UserError for a configuration that today's code cannot build.
     """
     names: dict[str, str] = {}
     for configuration in recorded:
-        names.setdefault(member_of(configuration).config_id, configuration.config_id)
+        names.setdefault(rebuild_member(configuration).config_id, configuration.config_id)
     return names
 
 
-def refuse_corrected(recorded: Iterable[Recorded], subject: str) -> None:
+def refuse_corrected(recorded: Iterable[RecordedConfiguration], subject: str) -> None:
     """Raise UserError if training the configurations again would give other results.
 
     `subject` begins the message: "SWEEP cannot be resumed".
@@ -63,40 +63,40 @@ def refuse_corrected(recorded: Iterable[Recorded], subject: str) -> None:
         )
 
 
-def refuse_without_data(recorded: Iterable[Recorded], subject: str) -> None:
+def refuse_without_data(recorded: Iterable[RecordedConfiguration], subject: str) -> None:
     """Raise UserError if training data of these configurations are missing or differ; `subject` begins the message."""
     recorded = list(recorded)
-    problems = trainer_of(recorded[0].resolved).problems_here(map(member_of, recorded)) if recorded else ()
+    problems = trainer_of(recorded[0].resolved).problems_here(map(rebuild_member, recorded)) if recorded else ()
     if missing := list(dict.fromkeys(problem.message for problem in problems)):
         raise UserError(f"{subject}:\n  " + "\n  ".join(missing))
 
 
-def refuse_without_start(recorded: Iterable[tuple[Recorded, Collection[int]]], subject: str) -> None:
+def refuse_without_start(recorded: Iterable[tuple[RecordedConfiguration, Collection[int]]], subject: str) -> None:
     """Raise UserError if a configuration has no weights to start from for these seeds; `subject` begins the message."""
     problems = {
         f"{problem.key}: {problem.message}" + (f"; allowed: {problem.allowed}" if problem.allowed else "")
         for configuration, seeds in recorded
         if seeds
-        for problem in trainer_of(configuration.resolved).start_problems(member_of(configuration), seeds)
+        for problem in trainer_of(configuration.resolved).start_problems(rebuild_member(configuration), seeds)
     }
     if problems:
         raise UserError(f"{subject}:\n  " + "\n  ".join(sorted(problems)))
 
 
-def refuse_too_large(recorded: Iterable[Recorded], subject: str) -> None:
+def refuse_too_large(recorded: Iterable[RecordedConfiguration], subject: str) -> None:
     """Raise UserError if a seed takes more memory than `run` allows; `subject` begins the message."""
     for configuration in recorded:
-        for problem in trainer_of(configuration.resolved).too_large(member_of(configuration)):
+        for problem in trainer_of(configuration.resolved).too_large(rebuild_member(configuration)):
             raise UserError(f"{subject}: {problem.key}: {problem.message}; allowed: {problem.allowed}")
 
 
-def changed_defaults(spec: SweepSpec, configuration: Recorded) -> dict[str, Any]:
+def find_changed_defaults(spec: SweepSpec, configuration: RecordedConfiguration) -> dict[str, Any]:
     """Return fields that today's defaults would change in a recorded configuration: `section.field` -> recorded value.
 
     Raises UserError when today's code does not build it any more.
     """
-    then, trainer = member_of(configuration), trainer_of(configuration.resolved)
-    rebuilt = _build(configuration, lambda: trainer.build(assigned(spec, configuration.values), recorded=True))
+    then, trainer = rebuild_member(configuration), trainer_of(configuration.resolved)
+    rebuilt = _build(configuration, lambda: trainer.build(assign_values(spec, configuration.values), recorded=True))
     if rebuilt.config_id == then.config_id:
         return {}
     before, today = then.to_dict(), rebuilt.to_dict()
@@ -108,20 +108,22 @@ def changed_defaults(spec: SweepSpec, configuration: Recorded) -> dict[str, Any]
     }
 
 
-def with_recorded_defaults(spec: SweepSpec, recorded: Sequence[Recorded]) -> SweepSpec:
+def with_recorded_defaults(spec: SweepSpec, recorded: Sequence[RecordedConfiguration]) -> SweepSpec:
     """Return the specification with fixed values written out if their defaults have changed since the recording.
 
     Those are the values that are the same in all of them; where that is not enough, see `list_recorded_values`.
     """
-    changed = {key: value for configuration in recorded for key, value in changed_defaults(spec, configuration).items()}
-    then = [member_of(configuration).to_dict() for configuration in recorded] if changed else []
+    changed = {
+        key: value for configuration in recorded for key, value in find_changed_defaults(spec, configuration).items()
+    }
+    then = [rebuild_member(configuration).to_dict() for configuration in recorded] if changed else []
     shared = {key: value for key, value in changed.items() if all(lookup(member, key) == value for member in then)}
-    return spec.model_copy(update=assigned(spec, shared)) if shared else spec
+    return spec.model_copy(update=assign_values(spec, shared)) if shared else spec
 
 
-def refuse_changed(spec: SweepSpec, recorded: Iterable[Recorded], subject: str) -> None:
+def refuse_changed(spec: SweepSpec, recorded: Iterable[RecordedConfiguration], subject: str) -> None:
     """Raise UserError if a changed default makes today's code build other configurations from the recorded values."""
-    keys = dict.fromkeys(key for configuration in recorded for key in changed_defaults(spec, configuration))
+    keys = dict.fromkeys(key for configuration in recorded for key in find_changed_defaults(spec, configuration))
     if keys:
         raise UserError(
             f"{subject}: the default of {', '.join(keys)} has changed since; continue with the version of lengthwise "
@@ -129,11 +131,11 @@ def refuse_changed(spec: SweepSpec, recorded: Iterable[Recorded], subject: str) 
         )
 
 
-def list_recorded_values(spec: SweepSpec, recorded: Sequence[Recorded]) -> list[dict[str, Any]]:
+def list_recorded_values(spec: SweepSpec, recorded: Sequence[RecordedConfiguration]) -> list[dict[str, Any]]:
     """Return the values of recorded configurations, with those written out that today's defaults would change."""
     listed = []
     for configuration in recorded:
-        defaults = changed_defaults(spec, configuration)
+        defaults = find_changed_defaults(spec, configuration)
         within = tuple(f"{key}." for key in defaults)
         values = {key: value for key, value in configuration.values.items() if not key.startswith(within)}
         for key, value in defaults.items():
@@ -147,12 +149,12 @@ def list_recorded_values(spec: SweepSpec, recorded: Sequence[Recorded]) -> list[
     return listed
 
 
-def member_of(configuration: Recorded) -> Any:
+def rebuild_member(configuration: RecordedConfiguration) -> Any:
     """Return a member of a recorded configuration; raises UserError if today's code cannot build it."""
     return _build(configuration, partial(trainer_of(configuration.resolved).rebuild, configuration.resolved, 0))
 
 
-def _build(configuration: Recorded, build: Callable[[], Built]) -> Built:
+def _build(configuration: RecordedConfiguration, build: Callable[[], Built]) -> Built:
     """Return the member of a recorded configuration; raises UserError if today's code cannot build it."""
     try:
         return build()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.search import total
+from orchestrator.plan.search import count_configurations
 from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
 
@@ -63,7 +63,7 @@ def plan_rounds(spec: SweepSpec, configurations: int) -> list[PlannedRound]:
     return rounds
 
 
-def planned_bytes(spec: SweepSpec, built: Sequence[Configuration]) -> int:
+def count_weights_bytes(spec: SweepSpec, built: Sequence[Configuration]) -> int:
     """Return the bytes of the weights of all members that a sweep plans, headers of files apart.
 
     `built` is its first generation; the configurations of later ones count as the mean of these.
@@ -71,7 +71,7 @@ def planned_bytes(spec: SweepSpec, built: Sequence[Configuration]) -> int:
     members = [configuration.member(spec.seeds[0]) for configuration in built if configuration.duplicate_of is None]
     sizes = [trainer_of(spec.sections).kept_bytes(member) for member in members]
     planned = sum(len(part.seeds) * sum(sizes[: part.configurations]) for part in plan_rounds(spec, len(sizes)))
-    return round(total(spec) / len(built) * planned)
+    return round(count_configurations(spec) / len(built) * planned)
 
 
 def _plan_rungs(spec: SweepSpec, configurations: int) -> tuple[tuple[int, int], ...]:

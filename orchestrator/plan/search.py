@@ -20,7 +20,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState, create_trial
 
-from orchestrator.plan.domains import any_inner, make_distribution, suggest, to_inner, to_value
+from orchestrator.plan.domains import choose_inner, make_distribution, suggest, to_inner, to_value
 from orchestrator.text.wording import counted
 from search_spaces import SweepSpec, active_values, grid_points
 from search_spaces.grammar.domains import Grid, plain, value_key
@@ -39,14 +39,14 @@ class Draw:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class EarlierResult:
     """The result of an earlier draw. `score` may be infinite, and is None when the configuration failed."""
 
     values: Mapping[str, Any]
     score: float | None
 
 
-def total(spec: SweepSpec) -> int:
+def count_configurations(spec: SweepSpec) -> int:
     """Return the number of configurations that the sweep draws, duplicates counted."""
     if spec.search.sampler == "listed":
         return len(spec.search.listed or ())
@@ -55,14 +55,14 @@ def total(spec: SweepSpec) -> int:
 
 def describe_size(spec: SweepSpec) -> str:
     """Return how many configurations and seeds a sweep has: "24 configurations (8 draws x 3 grid points) x 3 seeds"."""
-    count, points = total(spec), len(grid_points(spec))
+    count, points = count_configurations(spec), len(grid_points(spec))
     parts = f" ({count // points} draws x {points} grid points)" if 1 < points < count else ""
     return f"{counted(count, 'configuration')}{parts} x {counted(len(spec.seeds), 'seed')}"
 
 
-def generations(spec: SweepSpec) -> list[range]:
+def list_generations(spec: SweepSpec) -> list[range]:
     """Return the configuration numbers drawn together: all at once, or `search.generation` at a time for tpe."""
-    count = total(spec)
+    count = count_configurations(spec)
     step = spec.search.generation if spec.search.sampler == "tpe" else count
     return [range(start, min(start + step, count)) for start in range(0, count, step)]
 
@@ -74,16 +74,16 @@ def draw_sample(spec: SweepSpec, count: int) -> list[Draw]:
     it is drawn at random, and has at least `count`.
     """
     if spec.search.sampler == "listed":
-        return draw(spec, range(total(spec)))
+        return draw_configurations(spec, range(count_configurations(spec)))
     if spec.search.sampler == "tpe":
         changes = {"sampler": "random", "configurations": max(count, spec.search.configurations or 1)}
         spec = spec.model_copy(update={"search": spec.search.model_copy(update=changes)})
     points = len(grid_points(spec))
-    return draw(spec, range(points * min(_count_draws(spec), -(-count // points))))
+    return draw_configurations(spec, range(points * min(_count_draws(spec), -(-count // points))))
 
 
-def draw(
-    spec: SweepSpec, numbers: range, results: Sequence[Result] = (), known: Mapping[int, Draw] | None = None
+def draw_configurations(
+    spec: SweepSpec, numbers: range, results: Sequence[EarlierResult] = (), known: Mapping[int, Draw] | None = None
 ) -> list[Draw]:
     """Draw the configurations of one generation. `results` has all earlier ones in order of number; only tpe reads it.
 
@@ -94,7 +94,11 @@ def draw(
         return [Draw(number=number, values=listed[number], draw=0) for number in numbers]
     points = grid_points(spec)
     domains = {key: domain for key, domain in spec.space.items() if not isinstance(domain, Grid)}
-    places = _draw_places(points, total(spec), known) if known else {n: divmod(n, len(points)) for n in numbers}
+    places = (
+        _place_numbers(points, count_configurations(spec), known)
+        if known
+        else {n: divmod(n, len(points)) for n in numbers}
+    )
     used = [places[number][0] for number in numbers]
     first, last = min(used, default=0), max(used, default=-1) + 1
     if spec.search.sampler == "tpe":
@@ -109,7 +113,7 @@ def draw(
     return draws
 
 
-def _draw_places(points: Sequence[Mapping[str, Any]], count: int, known: Mapping[int, Draw]) -> list[tuple[int, int]]:
+def _place_numbers(points: Sequence[Mapping[str, Any]], count: int, known: Mapping[int, Draw]) -> list[tuple[int, int]]:
     """Return draw and grid point of each configuration number: `known` numbers keep theirs, others follow in order."""
     number_at: dict[tuple[int, int], int] = {}
     for number, configuration in sorted(known.items()):
@@ -149,7 +153,7 @@ def _draw_without_results(spec: SweepSpec, domains: Mapping[str, Any], first: in
         parameters = list(_draw_sobol(spec.search.seed, distributions, last))[first:]
     else:
         seeds = (_derive_seed(spec.search.seed, index) for index in range(first, last))
-        parameters = [_study(RandomSampler(seed=seed)).ask(dict(distributions)).params for seed in seeds]
+        parameters = [_create_study(RandomSampler(seed=seed)).ask(dict(distributions)).params for seed in seeds]
     return [{key: to_value(domains[key], inner) for key, inner in params.items()} for params in parameters]
 
 
@@ -160,15 +164,15 @@ def _draw_sobol(seed: int, distributions: dict[str, BaseDistribution], count: in
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        study = _study(QMCSampler(scramble=True, seed=_derive_seed(seed, 0), warn_independent_sampling=False))
-    anywhere = {key: any_inner(distribution) for key, distribution in distributions.items()}
+        study = _create_study(QMCSampler(scramble=True, seed=_derive_seed(seed, 0), warn_independent_sampling=False))
+    anywhere = {key: choose_inner(distribution) for key, distribution in distributions.items()}
     study.add_trial(create_trial(params=anywhere, distributions=distributions, value=0.0))
     for _ in range(count):
         yield study.ask(dict(distributions)).params
 
 
 def _draw_tpe(
-    spec: SweepSpec, domains: Mapping[str, Any], count: int, results: Sequence[Result]
+    spec: SweepSpec, domains: Mapping[str, Any], count: int, results: Sequence[EarlierResult]
 ) -> list[dict[str, Any]]:
     """Draw the next `count` points of tpe after the configurations in `results`.
 
@@ -183,7 +187,7 @@ def _draw_tpe(
     # Tell Optuna the earlier results; failed configurations have the worst score or none.
     worst = inf if spec.objective.direction == "minimize" else -inf
     failed = worst if spec.search.failed_configurations == "worst" else None
-    study = _study(sampler, direction=spec.objective.direction)
+    study = _create_study(sampler, direction=spec.objective.direction)
     for earlier in results:
         keys = [key for key in domains if key in earlier.values]
         score = failed if earlier.score is None else earlier.score
@@ -201,7 +205,7 @@ def _draw_tpe(
     for _ in range(count):
         trial = study.ask()
         values: dict[str, Any] = {}
-        for key in _dependency_order(spec):
+        for key in _sort_by_condition(spec):
             if key in active_values(spec, {**values, key: None}):
                 values[key] = to_value(domains[key], suggest(trial, key, make_distribution(domains[key])))
         drawn.append(values)
@@ -211,7 +215,7 @@ def _draw_tpe(
 # Conditions -----------------------------------------------------------------------------------------------------------
 
 
-def _dependency_order(spec: SweepSpec) -> list[str]:
+def _sort_by_condition(spec: SweepSpec) -> list[str]:
     """Return the keys of the space, each after those its condition names; the loader has refused circles."""
     ordered: list[str] = []
 
@@ -230,7 +234,7 @@ def _dependency_order(spec: SweepSpec) -> list[str]:
 # Optuna ---------------------------------------------------------------------------------------------------------------
 
 
-def _study(sampler: BaseSampler, direction: str = "minimize") -> optuna.Study:
+def _create_study(sampler: BaseSampler, direction: str = "minimize") -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(sampler=sampler, direction=direction)
 

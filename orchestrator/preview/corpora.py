@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import LengthwiseError, UserError, refuse_unwritable
-from orchestrator.plan.checks.soundness import SAMPLES, configurations_of
+from orchestrator.plan.checks.soundness import SAMPLES, build_configurations
 from orchestrator.plan.search import draw_sample
 from search_spaces import SweepSpec
 from trainers.errors import CorpusError
@@ -41,7 +41,7 @@ def fetch_corpora(spec: SweepSpec) -> Iterator[str]:
     Raises UserError for an unknown text, LengthwiseError if the hub cannot be reached. Existing texts are unchanged.
     """
     drawn = [(configuration.number, configuration.values) for configuration in draw_sample(spec, SAMPLES)]
-    members = [configuration.member(spec.seeds[0]) for configuration in configurations_of(spec, drawn)]
+    members = [configuration.member(spec.seeds[0]) for configuration in build_configurations(spec, drawn)]
     names = list(dict.fromkeys(name for member in members for name in member.task.corpora))
     if not names:
         yield f"{spec.name}: its task reads no text"

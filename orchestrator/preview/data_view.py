@@ -8,8 +8,8 @@ import torch
 
 from orchestrator.engine.engine import measured_by
 from orchestrator.plan import search
-from orchestrator.plan.checks.soundness import check_data, configurations_of
-from orchestrator.plan.distributions import evaluated_sets
+from orchestrator.plan.checks.soundness import build_configurations, check_data
+from orchestrator.plan.distributions import describe_evaluated
 from orchestrator.text.wording import compact_value, spans
 from orchestrator.trainer import refuse_program
 from search_spaces import SweepSpec
@@ -29,15 +29,16 @@ def data_view(spec: SweepSpec, count: int) -> list[str]:
     """
     refuse_program(spec.sections, "data")
     first = search.draw_sample(spec, 1)[0]
-    built = configurations_of(spec, [(first.number, first.values)])
+    built = build_configurations(spec, [(first.number, first.values)])
     check_data(spec, built)
-    member, total = built[0].member(spec.seeds[0]), search.total(spec)
+    member, total = built[0].member(spec.seeds[0]), search.count_configurations(spec)
     which = f"configuration 0 of {total}" if total > 1 else "its only configuration"
     if first.values:
         which += f" ({', '.join(f'{key} {compact_value(value)}' for key, value in first.values.items())})"
     return [
         f"{spec.name}: task {member.task.name}, {which}, seed {member.seed}",
-        f"trained on lengths {spans(member.task.trained_lengths)}, evaluated at {evaluated_sets(measured_by(member))}",
+        f"trained on lengths {spans(member.task.trained_lengths)}, "
+        f"evaluated at {describe_evaluated(measured_by(member))}",
         "",
         *example_lines(examples(member, count), annotations(member)),
     ]

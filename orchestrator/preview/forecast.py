@@ -10,12 +10,12 @@ import psutil
 from orchestrator.engine.engine import LARGEST_PACK_CPU, cost_of, equivalent_steps, measured_by
 from orchestrator.machine.gpus import count_gpu_packs, gpus_here, smallest_share
 from orchestrator.plan import search
-from orchestrator.plan.checks.soundness import check
-from orchestrator.plan.configurations import Configuration, trainer_warnings
-from orchestrator.plan.distributions import evaluated_sets
-from orchestrator.plan.packing.cutting import makespan
-from orchestrator.plan.packing.packs import Cluster, Pack, Packer
-from orchestrator.plan.rounds import SMALL_WEIGHTS, PlannedRound, plan_rounds, planned_bytes
+from orchestrator.plan.checks.soundness import build_first_generation
+from orchestrator.plan.configurations import Configuration, list_trainer_warnings
+from orchestrator.plan.distributions import describe_evaluated
+from orchestrator.plan.packing.cutting import compute_makespan
+from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack
+from orchestrator.plan.rounds import SMALL_WEIGHTS, PlannedRound, count_weights_bytes, plan_rounds
 from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.smoke import run_to_first_report
 from orchestrator.running.schedulers import inline, local
@@ -54,9 +54,9 @@ def forecast(spec: SweepSpec, workers: int | None, *, measured: bool = False) ->
     configurations that the guard of rungs keeps are left out; a test may keep fewer configurations than are counted.
     Raises SweepFileError with every problem of the sweep file, UserError for too many workers.
     """
-    configurations = check(spec)
+    configurations = build_first_generation(spec)
     distinct = [configuration for configuration in configurations if configuration.duplicate_of is None]
-    rounds, later = plan_rounds(spec, len(distinct)), search.total(spec) - len(configurations)
+    rounds, later = plan_rounds(spec, len(distinct)), search.count_configurations(spec) - len(configurations)
     scheduler, why = choose_scheduler(spec, (configuration.member(spec.seeds[0]) for configuration in configurations))
     rows = [
         ("configurations", f"{len(distinct)}{f' (and {later} more, drawn when scores are known)' if later else ''}"),
@@ -66,7 +66,7 @@ def forecast(spec: SweepSpec, workers: int | None, *, measured: bool = False) ->
     warnings = []
     if repeated := len(configurations) - len(distinct):
         warnings.append(f"draws that repeat a configuration: {repeated}; each configuration runs once")
-    warnings += trainer_warnings(spec, [configuration.member(spec.seeds[0]) for configuration in distinct])
+    warnings += list_trainer_warnings(spec, [configuration.member(spec.seeds[0]) for configuration in distinct])
     warnings += warn_of_few_seeds(spec)
 
     # What a member costs: by its structure, or for a program by its first report.
@@ -104,7 +104,7 @@ def _forecast_engine(
     step_seconds = _measure_steps(packs, examples, costs)
 
     # The member-steps of every pack by round; later generations of a search are taken to cost as much as the first.
-    growth = search.total(spec) / len(configurations)
+    growth = search.count_configurations(spec) / len(configurations)
     member_steps = [
         [(pack.structural_key, planned.share * pack.steps * len(pack.members)) for pack in packs_of_round]
         for planned, packs_of_round in zip(rounds, packs_of_rounds, strict=True)
@@ -117,7 +117,9 @@ def _forecast_engine(
     gpus, time = spec.resources.gpus, "not measured: a step is too large for this machine"
     if step_seconds:
         seconds = [[step_seconds[key] * steps for key, steps in of_round] for of_round in member_steps]
-        total = START_SECONDS[scheduler] + growth * sum(makespan(of_round, here.workers) for of_round in seconds)
+        total = START_SECONDS[scheduler] + growth * sum(
+            compute_makespan(of_round, here.workers) for of_round in seconds
+        )
         uses |= {"hours": total / 3600, "gpu_hours": growth * sum(map(sum, seconds)) * gpus / 3600}
         note = ", measured on a CPU core of this machine; the GPU is not measured" if gpus else ""
         time = f"{most}about {duration(total)} with {counted(here.workers, 'pack')} at once{note}"
@@ -125,12 +127,15 @@ def _forecast_engine(
     sized = " and ".join(f"{counted(count, 'pack')} of {counted(size, 'member')}" for size, count in sizes)
     parameters = ", ".join(f"{number:,}" for number in sorted({cost.parameters for cost in costs.values()}))
     memory = max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs)
-    weights, keep = planned_bytes(spec, configurations), spec.resources.keep_weights
+    weights, keep = count_weights_bytes(spec, configurations), spec.resources.keep_weights
     is_kept = keep is True or (keep == "auto" and weights <= SMALL_WEIGHTS)
     rows = [
         ("packs", f"{sized} ({counted(len(examples), 'structure')})"),
         ("steps", spans(sorted({pack.steps for pack in packs}))),
-        ("evaluated at", "; ".join(dict.fromkeys(evaluated_sets(measured_by(member)) for member in examples.values()))),
+        (
+            "evaluated at",
+            "; ".join(dict.fromkeys(describe_evaluated(measured_by(member)) for member in examples.values())),
+        ),
         ("parameters", f"{parameters} per member"),
         ("memory", f"about {_mebibytes(memory)} for the largest pack"),
         ("weights", f"{_mebibytes(weights)} will be kept" if is_kept else f"{_mebibytes(weights)}, not kept"),
@@ -154,7 +159,7 @@ def _forecast_program(
     resources = spec.resources
     example = distinct[0].member(spec.seeds[0])
     at_once = workers or local.this_machine(resources.cpus, most=resources.workers, gpus=resources.gpus).workers
-    members = search.total(spec) / len(distinct) * sum(part.members * part.share for part in rounds)
+    members = search.count_configurations(spec) / len(distinct) * sum(part.members * part.share for part in rounds)
 
     # A member's time: measured, or as the sweep file says.
     minutes, how = example.program.member_minutes, "by program.member_minutes"
@@ -178,7 +183,7 @@ def _forecast_program(
 
 
 def _measure_steps(
-    packs: Sequence[Pack], examples: Mapping[str, MemberConfig], costs: Mapping[str, Cost]
+    packs: Sequence[PlannedPack], examples: Mapping[str, MemberConfig], costs: Mapping[str, Cost]
 ) -> dict[str, float] | None:
     """Return the seconds of a step of one member in a pack of each structure, with its share of evaluations.
 

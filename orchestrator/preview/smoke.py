@@ -15,7 +15,7 @@ from typing import Any
 
 from orchestrator.code.own_code import import_for
 from orchestrator.errors import LengthwiseError
-from orchestrator.plan.checks.soundness import build_sample, configurations_of, drawn_configurations
+from orchestrator.plan.checks.soundness import build_configurations, build_drawn, build_sample
 from orchestrator.plan.configurations import Configuration
 from orchestrator.program.ends import ProgramEnded
 from orchestrator.record.kept.code import make_worker_modules
@@ -42,7 +42,7 @@ def validate_sweep(spec: SweepSpec, *, smoked: bool) -> list[str]:
     """
     tried = ""
     if smoked and spec.program:  # the program is that of the sweep: one member tries it
-        (first,) = configurations_of(spec, [(0, drawn_configurations(spec)[0].values)])
+        (first,) = build_configurations(spec, [(0, build_drawn(spec)[0].values)])
         step, seconds = run_to_first_report(spec, first)
         tried = f"; 1 program run to the first report (step {step} after {duration(seconds)})"
     elif smoked:
@@ -64,7 +64,7 @@ def smoke(spec: SweepSpec) -> int:
     """
     structures = set[str]()
     files = frozenset(str(source.root / name) for source in import_for(spec) for name in source.files)
-    for configuration in drawn_configurations(spec):
+    for configuration in build_drawn(spec):
         first = configuration.member(spec.seeds[0])
         if first.structural_key not in structures:
             structures.add(first.structural_key)

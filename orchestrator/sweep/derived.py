@@ -16,7 +16,7 @@ from orchestrator.plan.recorded import (
     refuse_without_data,
     with_recorded_defaults,
 )
-from orchestrator.plan.search import draw, total
+from orchestrator.plan.search import count_configurations, draw_configurations
 from orchestrator.record.kept.code import find_program
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
@@ -82,6 +82,6 @@ def make_listed_spec(
             f"{target} holds a sweep already; resume it with: {command('resume', target)}\n"
             "or give another --name to the new one"
         )
-    again = zip(recorded, draw(spec, range(total(spec))), strict=True)
+    again = zip(recorded, draw_configurations(spec, range(count_configurations(spec))), strict=True)
     refuse_changed(spec, [replace(configuration, values=rebuilt.values) for configuration, rebuilt in again], subject)
     return spec.in_folder(find_program(state))

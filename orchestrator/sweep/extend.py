@@ -20,8 +20,8 @@ from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.plan import search
-from orchestrator.plan.checks.soundness import check
-from orchestrator.plan.extension import Extension, refuse_configurations, refuse_extension
+from orchestrator.plan.checks.soundness import build_first_generation
+from orchestrator.plan.extension import Extension, refuse_configurations, require_extension
 from orchestrator.plan.recorded import refuse_changed as refuse_changed_defaults
 from orchestrator.plan.recorded import refuse_without_start, with_recorded_defaults
 from orchestrator.record.kept.code import find_program
@@ -110,7 +110,7 @@ def extend_sweep(
             refuse_changed_defaults(
                 with_recorded_defaults(spec, recorded), recorded, f"{folder} cannot draw more configurations"
             )
-            check(spec)
+            build_first_generation(spec)
         for line in planned.lines:
             session.say(line)
 
@@ -172,7 +172,7 @@ def plan_extension(
     spec = parse_recorded(state.spec, f"{state.folder / SPEC_FILE} (to extend)", changes)
 
     # What is added must change nothing that is trained, and decide no race again.
-    added = refuse_extension(recorded, spec, sweep)
+    added = require_extension(recorded, spec, sweep)
     if (state.decisions or state.rungs) and (added.configurations or added.grids):
         raise UserError(
             f"{sweep}: its race has decided a round, so only seeds can be added; for more configurations: "
@@ -185,7 +185,7 @@ def plan_extension(
             raise UserError(f"--seeds: {spans(used)} were used by {names}; a score on a used seed confirms nothing")
     if added == Extension() and not seeds_of:
         raise UserError(
-            f"{sweep}: nothing to add to its {search.total(recorded)} configurations with seeds "
+            f"{sweep}: nothing to add to its {search.count_configurations(recorded)} configurations with seeds "
             f"{spans(recorded.seeds)}{_describe_own_seeds(state)}; to finish them: {command('resume', state.folder)}"
         )
 
@@ -225,12 +225,14 @@ def _describe(state: SweepState, spec: SweepSpec, added: Extension, seeds_of: di
     lines = [f"sweep {state.name} in {state.folder.resolve()} is extended"]
     if added.seeds:
         which = (
-            "the configurations that stay in the race" if state.race else counted(search.total(before), "configuration")
+            "the configurations that stay in the race"
+            if state.race
+            else counted(search.count_configurations(before), "configuration")
         )
         lines.append(f"added: seeds {spans(added.seeds)} of {which}{_describe_own_seeds(state)}")
     for name, seeds in seeds_of.items():
         lines.append(f"added: seeds {spans(seeds)} of {label(state.configurations[name].number)}")
-    if new := search.total(spec) - search.total(before):
+    if new := search.count_configurations(spec) - search.count_configurations(before):
         grids = "".join(f", {key}: {as_yaml(domain['grid'])}" for key, domain in added.grids.items())
         first = spans(read_common_seeds([*state.specs, spec.resolved()]))
         lines.append(f"added: {counted(new, 'configuration')} with seeds {first}{grids}")

@@ -14,8 +14,8 @@ from rich.console import Console
 from orchestrator.ending.ending import Outcome
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration, configure
-from orchestrator.plan.recorded import member_of
-from orchestrator.plan.search import draw, total
+from orchestrator.plan.recorded import rebuild_member
+from orchestrator.plan.search import count_configurations, draw_configurations
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.state.lineage import CONTINUES, refuse_imported
 from orchestrator.record.state.parts import ConfigurationState
@@ -81,7 +81,9 @@ def plan_more_steps(
     }
     listed = make_listed_spec(state, rows, header, overrides, "extended")
     spec = _with_steps(listed, steps, f"{state.folder}: --steps {steps}", [label(row.number) for row in rows])
-    after = configure(spec, [(drawn.number, drawn.values) for drawn in draw(spec, range(total(spec)))])
+    after = configure(
+        spec, [(drawn.number, drawn.values) for drawn in draw_configurations(spec, range(count_configurations(spec)))]
+    )
     device = "cuda" if spec.resources.gpus else "cpu"
     for old, new in zip(before, after, strict=True):
         _refuse_dependence(state, old, new, device)
@@ -157,7 +159,7 @@ def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configur
     """Raise UserError if the training of a configuration is not the beginning of that with more steps."""
     from trainers.training.earlier import step_dependence
 
-    was, steps = member_of(old), new.member(0).training.steps
+    was, steps = rebuild_member(old), new.member(0).training.steps
     subject = f"{state.folder}: --steps {steps}: {label(old.number)}"
     if steps <= was.training.steps:
         raise UserError(f"{subject} has {was.training.steps} steps already; allowed: more than that")

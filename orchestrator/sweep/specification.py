@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists, UserError, refuse_unwritable
-from orchestrator.plan.extension import Extension, extension_of
+from orchestrator.plan.extension import Extension, find_extension
 from orchestrator.record.kept.code import find_program
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
@@ -67,7 +67,7 @@ def refuse_changed_file(spec: SweepSpec, state: SweepState) -> None:
     """
     if differences(recorded_spec(state), spec) and not is_earlier(spec, state):
         had = [recorded_spec(state, version) for version in range(-1, len(state.specs) - 1)]
-        nearest = min(had, key=lambda before: (extension_of(before, spec) is None, len(differences(before, spec))))
+        nearest = min(had, key=lambda before: (find_extension(before, spec) is None, len(differences(before, spec))))
         _refuse_difference(nearest, spec, state)
 
 
@@ -75,7 +75,7 @@ def _refuse_difference(recorded: SweepSpec, spec: SweepSpec, state: SweepState) 
     """Raise SpecChanged if `spec` differs from `recorded`, with the command that adds the difference, if any."""
     if not (changes := differences(recorded, spec)):
         return
-    added, last = extension_of(recorded, spec), recorded_spec(state)
+    added, last = find_extension(recorded, spec), recorded_spec(state)
     if added and differences(recorded, last):  # the rest of an earlier specification would take away what was added
         seeds = tuple(seed for seed in added.seeds if seed not in last.seeds)
         added = Extension(seeds=seeds) if seeds and not added.grids and not added.configurations else None

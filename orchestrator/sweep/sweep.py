@@ -21,15 +21,15 @@ from orchestrator.ending.ending import Outcome, Session, open_session
 from orchestrator.errors import SpecChanged
 from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored import create_ledger, open_ledger
-from orchestrator.plan.checks.soundness import check, drawn_configurations
-from orchestrator.plan.configurations import warnings_for
+from orchestrator.plan.checks.soundness import build_drawn, build_first_generation
+from orchestrator.plan.configurations import list_warnings
 from orchestrator.plan.recorded import (
     refuse_corrected,
     refuse_too_large,
     refuse_without_data,
     refuse_without_start,
 )
-from orchestrator.plan.rounds import SMALL_WEIGHTS, planned_bytes
+from orchestrator.plan.rounds import SMALL_WEIGHTS, count_weights_bytes
 from orchestrator.plan.search import describe_size
 from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.ledger.records import INLINE_SCHEMA
@@ -90,9 +90,9 @@ def run_sweep(
     registered = register(spec)
     with begin_reading(spec.folder) as reading:  # git, beside what follows
         sources = import_for(spec)
-        configurations = check(spec)
+        configurations = build_first_generation(spec)
         members = [configuration.member(spec.seeds[0]) for configuration in configurations]
-        for warning in warnings_for(spec, members):
+        for warning in list_warnings(spec, members):
             say(console, f"warning: {warning}")
         sources = (*sources, *trainer_of(spec.sections).sources(members, spec.folder))
         code = record_code(reading.read(), sources)
@@ -104,7 +104,7 @@ def run_sweep(
         "spec": spec.resolved(),
         "spec_hash": spec.spec_hash,
         "provenance": {**provenance(), **(origin or {})},
-        "small_weights": planned_bytes(spec, configurations) <= SMALL_WEIGHTS,
+        "small_weights": count_weights_bytes(spec, configurations) <= SMALL_WEIGHTS,
         "code": code.fields,
     }
     if registered:
@@ -131,7 +131,7 @@ def _mistakes_first(spec: SweepSpec) -> Iterator[None]:
     try:
         yield
     except SpecChanged:
-        drawn_configurations(spec)
+        build_drawn(spec)
         raise
 
 

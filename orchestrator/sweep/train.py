@@ -7,10 +7,10 @@ from orchestrator.ending.ending import Outcome, Session, finish, record_end
 from orchestrator.ending.running_page import RunningPage
 from orchestrator.interface.trainer import Member
 from orchestrator.mirror.mirrored import copy_now
-from orchestrator.plan.checks.soundness import check
+from orchestrator.plan.checks.soundness import build_first_generation
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.packs import Packer
-from orchestrator.plan.recorded import member_of
+from orchestrator.plan.recorded import rebuild_member
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.sampler import is_finished
@@ -27,9 +27,9 @@ from search_spaces import SweepSpec
 def _examples(spec: SweepSpec, state: SweepState, built: Sequence[Configuration]) -> Iterator[Member]:
     """Return a member of each recorded configuration; if none is recorded yet, of each that will be drawn first."""
     if state.configurations:
-        yield from (member_of(configuration) for configuration in state.configurations.values())
+        yield from (rebuild_member(configuration) for configuration in state.configurations.values())
     else:
-        yield from (configuration.member(spec.seeds[0]) for configuration in built or check(spec))
+        yield from (configuration.member(spec.seeds[0]) for configuration in built or build_first_generation(spec))
 
 
 class _Display:

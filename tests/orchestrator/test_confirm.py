@@ -71,7 +71,7 @@ def searched_by_older_code(searched, monkeypatch):
 
 
 def built_of(planned):
-    drawn = search.draw(planned.spec, range(search.total(planned.spec)))
+    drawn = search.draw_configurations(planned.spec, range(search.count_configurations(planned.spec)))
     return configure(planned.spec, [(one.number, one.values) for one in drawn])
 
 
@@ -117,8 +117,8 @@ def test_the_specification_is_one_that_a_file_could_hold(searched, tmp_path):
     spec = plan_confirmation(searched(), top=2).spec
     (tmp_path / "again.yaml").write_text(dump_yaml(spec.resolved()))
     assert load_sweep(tmp_path / "again.yaml") == spec and len(spec.seeds) == 10
-    assert search.generations(spec) == [range(2)]
-    assert search.draw_sample(spec, 1) == search.draw(spec, range(2))
+    assert search.list_generations(spec) == [range(2)]
+    assert search.draw_sample(spec, 1) == search.draw_configurations(spec, range(2))
 
 
 @settings(max_examples=200, derandomize=True)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from orchestrator.errors import SpecChanged, SweepExists, UserError
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.recorded import names_today
+from orchestrator.plan.recorded import map_config_ids
 from orchestrator.record.kept.curve_tables import COLUMNS
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.kept.weights import list_kept_weights, load
@@ -119,7 +119,7 @@ def test_a_confirmation_trains_what_it_did_then(tmp_path: Path) -> None:
     now, then = (SweepState.load(where / "finished-confirm") for where in (tmp_path, RELEASED))
     members = [[recorded_member(one.resolved, 0) for one in state.configurations.values()] for state in (now, then)]
     assert members[0] == members[1]
-    assert list(now.configurations) == list(names_today(recorded(then))), "a new sweep names them by today's rule"
+    assert list(now.configurations) == list(map_config_ids(recorded(then))), "a new sweep names them by today's rule"
     mine, known = read_curves(now), pd.read_parquet(RELEASED / "finished-confirm" / "curves.parquet")
     mine, known = mine[list(COLUMNS)], known[list(COLUMNS)]
     known["config_id"] = known["config_id"].map(dict(zip(then.configurations, now.configurations, strict=True)))

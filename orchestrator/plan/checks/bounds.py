@@ -11,7 +11,7 @@ from math import ceil, floor
 from statistics import NormalDist
 from typing import Any
 
-from orchestrator.plan.domains import TAIL, value_range
+from orchestrator.plan.domains import TAIL, find_range
 from search_spaces.grammar.domains import Choice, Domain, Grid, IntUniform, Normal, is_number
 from trainers.config.slots import Slot
 from trainers.errors import Problem
@@ -19,22 +19,22 @@ from trainers.errors import Problem
 TAIL_DEVIATIONS = -NormalDist().inv_cdf(TAIL)
 
 
-def misfits(domain: Domain, slot: Slot) -> Iterator[Problem]:
+def find_misfits(domain: Domain, slot: Slot) -> Iterator[Problem]:
     """Yield the values that a domain can draw and its field rejects, each at its address below the domain's key."""
     if isinstance(domain, (Choice, Grid)):
         for index, value in enumerate(domain.values):
             for problem in slot.problems(value):
-                nearest = problem.nearest or _nearest_allowed(slot, value)
+                nearest = problem.nearest or _find_nearest_allowed(slot, value)
                 yield replace(problem, key=f".{domain.kind}[{index}]", given=value, nearest=nearest)
     else:
-        yield from _wrong_kind(domain, slot) or _ends_outside(domain, slot)
+        yield from _find_wrong_kind(domain, slot) or _find_ends_outside(domain, slot)
 
 
-def _misfit(slot: Slot, below: str, message: str, given: Any, nearest: str | None) -> Problem:
+def _make_misfit(slot: Slot, below: str, message: str, given: Any, nearest: str | None) -> Problem:
     return Problem(key=below, message=message, given=given, allowed=slot.allowed, nearest=nearest)
 
 
-def _wrong_kind(domain: Any, slot: Slot) -> list[Problem]:
+def _find_wrong_kind(domain: Any, slot: Slot) -> list[Problem]:
     """Return the misfit of a domain that draws values of another type than the field's, or between its choices."""
     is_whole = isinstance(domain, IntUniform)
     message, nearest = "", "choice" if slot.choices is not None else None
@@ -49,45 +49,45 @@ def _wrong_kind(domain: Any, slot: Slot) -> list[Problem]:
         message = "" if foreign is None else f"draws {foreign}"
     elif slot.choices is not None:
         message = "draws any number between its ends"
-    return [_misfit(slot, f".{domain.kind}", message, domain.written()[domain.kind], nearest)] if message else []
+    return [_make_misfit(slot, f".{domain.kind}", message, domain.written()[domain.kind], nearest)] if message else []
 
 
-def _ends_outside(domain: Any, slot: Slot) -> Iterator[Problem]:
+def _find_ends_outside(domain: Any, slot: Slot) -> Iterator[Problem]:
     """Yield the ends of a numeric domain that lie outside the bounds of the field."""
-    for index, end in enumerate(value_range(domain)):
+    for index, end in enumerate(find_range(domain)):
         if not slot.problems(end):
             continue
-        nearest = _nearest_allowed(slot, end)
+        nearest = _find_nearest_allowed(slot, end)
         excluded = end in (slot.bounds["above"], slot.bounds["below"])
         outside = "is excluded, and can be drawn" if excluded else "is out of bounds"
         if not isinstance(domain, Normal):
             given = domain.written()[domain.kind][index]
-            yield _misfit(slot, f".{domain.kind}[{index}]", outside, given, nearest)
+            yield _make_misfit(slot, f".{domain.kind}[{index}]", outside, given, nearest)
             continue
         side, way, relation = (("low", "down", "below"), ("high", "up", "above"))[index]
         if getattr(domain, side) == end:
-            yield _misfit(slot, f".{side}", outside, end, nearest)
-        elif _bound_exceeded(slot, domain.mean) == _bound_exceeded(slot, end):
-            yield _misfit(slot, ".normal[0]", "the mean is out of bounds", domain.mean, nearest)
+            yield _make_misfit(slot, f".{side}", outside, end, nearest)
+        elif _find_exceeded_bound(slot, domain.mean) == _find_exceeded_bound(slot, end):
+            yield _make_misfit(slot, ".normal[0]", "the mean is out of bounds", domain.mean, nearest)
         else:
             tail = f"{TAIL_DEVIATIONS:.3g} standard deviations {relation} the mean"
             message = f"draws {way} to {end:g}, {tail}; clip it with {side}:"
-            yield _misfit(slot, ".normal", message, [domain.mean, domain.std], nearest and f"{side}: {nearest}")
+            yield _make_misfit(slot, ".normal", message, [domain.mean, domain.std], nearest and f"{side}: {nearest}")
 
 
-def _bound_exceeded(slot: Slot, value: float) -> str | None:
+def _find_exceeded_bound(slot: Slot, value: float) -> str | None:
     """Return the bound of the field that a number exceeds, if any."""
     exceeds = {"low": operator.lt, "above": operator.le, "high": operator.gt, "below": operator.ge}
     bounds = ((name, bound) for name in exceeds if (bound := slot.bounds[name]) is not None)
     return next((name for name, bound in bounds if exceeds[name](value, bound)), None)
 
 
-def _nearest_allowed(slot: Slot, value: Any) -> str | None:
+def _find_nearest_allowed(slot: Slot, value: Any) -> str | None:
     """Return the nearest number that the field accepts, None without one.
 
     Next to an excluded bound it is rounded to six digits; next to an excluded 0 there is none.
     """
-    crossed = _bound_exceeded(slot, value) if is_number(value) else None
+    crossed = _find_exceeded_bound(slot, value) if is_number(value) else None
     bound = slot.bounds[crossed] if crossed else None
     if crossed is None or bound is None:
         return None

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from orchestrator.plan.checks.bounds import misfits
-from orchestrator.plan.configurations import assigned
-from orchestrator.plan.domains import value_range
+from orchestrator.plan.checks.bounds import find_misfits
+from orchestrator.plan.configurations import assign_values
+from orchestrator.plan.domains import find_range
 from orchestrator.trainer import trainer_of
 from search_spaces import ABSENT, SweepSpec, active_values
 from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, value_key
@@ -28,7 +28,7 @@ def check_fields(spec: SweepSpec, findings: Findings) -> set[str]:
     """Record problems of single values; return the dotted keys of their fields."""
     wrong = set(_check_listed(spec, findings) if spec.search.listed else _check_fixed(spec, findings))
     for key, domain in spec.space.items():
-        if not _uncertain(key, findings):
+        if not _is_uncertain(key, findings):
             wrong |= set(_check_domain(spec, key, domain, findings))
     return wrong
 
@@ -38,15 +38,15 @@ def check_fields(spec: SweepSpec, findings: Findings) -> set[str]:
 
 def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     """Check the sections as written, with values that the space replaces; yield the keys of problems."""
-    fixed = assigned(spec, {})
+    fixed = assign_values(spec, {})
     drawn = [key for key in spec.space if lookup(fixed, key) in (ABSENT, {}) and not findings.doubts(key)]
-    example = {key: _example(spec.space[key]) for key in drawn}
+    example = {key: _make_example(spec.space[key]) for key in drawn}
     names = [key for key in spec.space if key.rpartition(".")[2] in NAMES and not findings.doubts(key)]
     always = [key for key, domain in spec.space.items() if not domain.when]
     problems = trainer_of(spec.sections).single_problems(fixed)
     unused = [problem for problem in problems if problem.key in names and problem.key in always]
     problems = [
-        *(problem for section in spec.sections for problem in _section_problems(spec, section, names, example)),
+        *(problem for section in spec.sections for problem in _find_section_problems(spec, section, names, example)),
         *unused,
     ]
 
@@ -58,7 +58,7 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
             incomplete or any(within(key, problem.key) or within(problem.key, key) for key in drawn)
         ):
             continue
-        if _uncertain(problem.key, findings):
+        if _is_uncertain(problem.key, findings):
             continue
         cover = next((key for key in always if within(problem.key, key)), None)
         said = f"; the space draws {cover}, so this value is never used; correct or remove it" if cover else ""
@@ -79,26 +79,26 @@ def _describe_searched(problem: Problem, given: Any) -> str | None:
     return f"space: {{{problem.key}: {{{', '.join(f'{name}: {shown(value)}' for name, value in domain.items())}}}}}"
 
 
-def _section_problems(
+def _find_section_problems(
     spec: SweepSpec, section: str, names: Sequence[str], example: Mapping[str, Any]
 ) -> Iterator[Problem]:
     """Yield the problems of one section for every combination of the class names drawn in it."""
-    cases = situations(spec, [key for key in names if within(key, section)])
+    cases = list_cases(spec, [key for key in names if within(key, section)])
     trainer = trainer_of(spec.sections)
     problems = [
         {(problem.key, problem.message, problem.allowed): problem for problem in trainer.single_problems(sections)}
-        for sections in (assigned(spec, {**example, **case}) for case in cases)
+        for sections in (assign_values(spec, {**example, **case}) for case in cases)
     ]
     for problem, suffix in _join_cases(problems, cases):
         if within(problem.key, section):
             if suffix and problem.message == "unknown key":
                 suffix += (
-                    f"; values that only one class has belong in its own section: {_example_of_sections(problem.key)}"
+                    f"; values that only one class has belong in its own section: {_describe_sections(problem.key)}"
                 )
             yield replace(problem, message=problem.message + suffix)
 
 
-def _example_of_sections(key: str) -> str:
+def _describe_sections(key: str) -> str:
     name = "kind" if parent(key).startswith("training.averages.") else "name"
     return f"space: {{{parent(key)}: {{grid: [{{{name}: ..., {key.rpartition('.')[2]}: ...}}, {{{name}: ...}}]}}}}"
 
@@ -111,9 +111,9 @@ def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     for index, values in enumerate(spec.search.listed or ()):
         if findings.doubts(f"search.listed[{index}]") or any(map(findings.doubts, values)):
             continue
-        sections = assigned(spec, values)
+        sections = assign_values(spec, values)
         for problem in trainer_of(spec.sections).single_problems(sections):
-            if _uncertain(problem.key, findings):
+            if _is_uncertain(problem.key, findings):
                 continue
             listed_key = next((key for key in values if within(problem.key, key)), None)
             address = f"search.listed[{index}].{problem.key}" if listed_key else problem.key
@@ -127,9 +127,9 @@ def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
 def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings) -> Iterator[str]:
     """Check one domain for every combination of the class names along its key; yield the key for each problem."""
     names = [f"{outer}.{name}" for outer in above(key) for name in NAMES if f"{outer}.{name}" in spec.space]
-    cases = situations(spec, [name for name in names if name != key], active=key)
+    cases = list_cases(spec, [name for name in names if name != key], active=key)
     misfits = [
-        {(misfit.key, misfit.message, misfit.allowed): misfit for misfit in _misfits(spec, key, domain, case)}
+        {(misfit.key, misfit.message, misfit.allowed): misfit for misfit in _list_misfits(spec, key, domain, case)}
         for case in cases
     ]
     for misfit, suffix in _join_cases(misfits, cases):
@@ -137,17 +137,17 @@ def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings)
         yield key
 
 
-def _misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any]) -> list[Problem]:
+def _list_misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any]) -> list[Problem]:
     """Return the values of a domain that the class named by this case rejects."""
     trainer = trainer_of(spec.sections)
-    slot = trainer.slot(assigned(spec, {**case, key: _example(domain)}), key)
+    slot = trainer.slot(assign_values(spec, {**case, key: _make_example(domain)}), key)
     if slot is not None:
-        return list(misfits(domain, slot))
+        return list(find_misfits(domain, slot))
     listed = isinstance(domain, (Choice, Grid))
-    values = domain.values if isinstance(domain, (Choice, Grid)) else (_example(domain),)
+    values = domain.values if isinstance(domain, (Choice, Grid)) else (_make_example(domain),)
     problems = []
     for index, value in enumerate(values):
-        sections = assigned(spec, {**case, key: value})
+        sections = assign_values(spec, {**case, key: value})
         for problem in trainer.single_problems(sections):
             if problem.key == key and problem.message == "unknown key":
                 return [replace(problem, key="", given=ABSENT)]
@@ -156,7 +156,7 @@ def _misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any])
                 inner = "" if is_whole_value else problem.key.removeprefix(key)
                 address = f".{domain.kind}[{index}]{inner}" if listed else f".{domain.kind}"
                 problems.append(replace(problem, key=address, given=lookup(sections, key + inner)))
-            elif within(key, problem.key) and lookup(assigned(spec, case), problem.key) is ABSENT:
+            elif within(key, problem.key) and lookup(assign_values(spec, case), problem.key) is ABSENT:
                 return [replace(problem, key="", message=f"{problem.key}: {problem.message}", given=ABSENT)]
     return problems
 
@@ -164,14 +164,14 @@ def _misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any])
 # Which values keys can have together under the conditions of a space --------------------------------------------------
 
 
-def situations(spec: SweepSpec, keys: Sequence[str], *, active: str | None = None) -> list[dict[str, Any]]:
+def list_cases(spec: SweepSpec, keys: Sequence[str], *, active: str | None = None) -> list[dict[str, Any]]:
     """Return every combination of values that `keys` of the space can have; keys that are not drawn are left out.
 
     The keys are choices and grids. With `active`, only combinations in which that key is drawn, too.
     """
-    relevant = _with_conditions(spec, [*keys, *([active] if active else [])])
+    relevant = _add_conditions(spec, [*keys, *([active] if active else [])])
     drawn = [key for key in relevant if isinstance(spec.space[key], (Choice, Grid)) and key != active]
-    values = [_values(spec, key, relevant, every=key in keys) for key in drawn]
+    values = [_list_values(spec, key, relevant, every=key in keys) for key in drawn]
     distinct: dict[Any, dict[str, Any]] = {}
     for combination in itertools.islice(itertools.product(*values), MOST):
         candidate = dict(zip(drawn, combination, strict=True)) | ({active: None} if active else {})
@@ -182,7 +182,7 @@ def situations(spec: SweepSpec, keys: Sequence[str], *, active: str | None = Non
     return list(distinct.values())
 
 
-def _with_conditions(spec: SweepSpec, keys: Iterable[str]) -> list[str]:
+def _add_conditions(spec: SweepSpec, keys: Iterable[str]) -> list[str]:
     """Return the keys of the space among `keys`, and all keys that their conditions depend on."""
     closed = [key for key in dict.fromkeys(keys) if key in spec.space]
     for key in closed:  # which grows
@@ -190,7 +190,7 @@ def _with_conditions(spec: SweepSpec, keys: Iterable[str]) -> list[str]:
     return closed
 
 
-def _values(spec: SweepSpec, key: str, relevant: Iterable[str], *, every: bool) -> list[Any]:
+def _list_values(spec: SweepSpec, key: str, relevant: Iterable[str], *, every: bool) -> list[Any]:
     """Return the values of a choice or grid; unless `every`, only one of all values that no condition tells apart."""
     domain = spec.space[key]
     assert isinstance(domain, (Choice, Grid))
@@ -207,11 +207,11 @@ def _values(spec: SweepSpec, key: str, relevant: Iterable[str], *, every: bool) 
 # Keys and words -------------------------------------------------------------------------------------------------------
 
 
-def _example(domain: Domain) -> Any:
-    return domain.values[0] if isinstance(domain, (Choice, Grid)) else value_range(domain)[0]
+def _make_example(domain: Domain) -> Any:
+    return domain.values[0] if isinstance(domain, (Choice, Grid)) else find_range(domain)[0]
 
 
-def _uncertain(key: str, findings: Findings) -> bool:
+def _is_uncertain(key: str, findings: Findings) -> bool:
     """Return whether a value, or the name of the class that declares it, is unknown."""
     return findings.doubts(key) or any(findings.doubts(f"{outer}.{name}") for outer in above(key) for name in NAMES)
 

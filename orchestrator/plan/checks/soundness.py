@@ -9,9 +9,9 @@ from orchestrator.code.own_code import import_for
 from orchestrator.interface.trainer import DeclaredObjective
 from orchestrator.plan.checks.field_checks import check_fields
 from orchestrator.plan.checks.trials import try_own_code
-from orchestrator.plan.configurations import Configuration, assigned, configure, unmeasured, warnings_for
-from orchestrator.plan.distributions import evaluated_sets, further_distributions
-from orchestrator.plan.search import draw, draw_sample, generations
+from orchestrator.plan.configurations import Configuration, assign_values, configure, find_unmeasured, list_warnings
+from orchestrator.plan.distributions import describe_evaluated, list_further_distributions
+from orchestrator.plan.search import draw_configurations, draw_sample, list_generations
 from orchestrator.trainer import trainer_of
 from search_spaces import Grid, Problem, SweepFileError, SweepSpec
 from search_spaces.grammar.load import AVERAGES, Reading
@@ -24,64 +24,64 @@ UNIMPORTED = "names and values in task, model, training and evaluation are check
 UNBUILT = "whether the values fit together is checked once this is fixed"
 
 
-def checked(reading: Reading) -> SweepSpec:
+def check_reading(reading: Reading) -> SweepSpec:
     """Return the specification of a sweep file that was read, after importing the user's modules that it names.
 
     Raises SweepFileError for a file with problems of the grammar, with those that `trainers` finds in single values, in
-    the order of lines. Otherwise `configurations_of` checks the values.
+    the order of lines. Otherwise `build_configurations` checks the values.
     """
     spec, findings, unchecked = reading.spec, reading.findings, reading.unchecked
-    if spec is not None and not _imported(spec, findings):
+    if spec is not None and not _import_modules(spec, findings):
         raise SweepFileError(findings.problems, UNIMPORTED)
     if spec is not None and findings.problems:
         if _can_be_built(spec, findings):
-            _collect(completed(spec), _sample(spec), findings)
+            _build(complete_objective(spec), _draw_values(spec), findings)
         else:
             check_fields(spec, findings)
             unchecked = UNBUILT
         raise SweepFileError(findings.problems, unchecked)
-    return completed(reading.sound())
+    return complete_objective(reading.sound())
 
 
-def completed(spec: SweepSpec) -> SweepSpec:
+def complete_objective(spec: SweepSpec) -> SweepSpec:
     """Return the specification with the objective as its task declares it: the metric's plain name, its direction.
 
     The direction stays assumed if the metric has none, or not the same in all tasks; then nothing is built of it.
     """
-    spec = _plainly_named(spec)
+    spec = _remove_distribution(spec)
     if not spec.direction_is_assumed:
         return spec
     import_for(spec)
-    judged = (declared.metrics.get(spec.objective.metric) for declared in _declared(spec, _sample(spec)))
+    judged = (declared.metrics.get(spec.objective.metric) for declared in _read_declarations(spec, _draw_values(spec)))
     directions = {metric.direction for metric in judged if metric is not None}
     return spec.with_direction(directions.pop()) if directions in ({"minimize"}, {"maximize"}) else spec
 
 
-def _declared(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[DeclaredObjective]:
+def _read_declarations(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[DeclaredObjective]:
     """Yield each draw's declaration of the objective, except for draws that cannot be built far enough."""
     trainer = trainer_of(spec.sections)
-    return filter(None, (trainer.declared(assigned(spec, values)) for _, values in draws))
+    return filter(None, (trainer.declared(assign_values(spec, values)) for _, values in draws))
 
 
-def _sample(spec: SweepSpec) -> list[tuple[int, Mapping[str, Any]]]:
+def _draw_values(spec: SweepSpec) -> list[tuple[int, Mapping[str, Any]]]:
     """Draw every grid point, with as many draws as make SAMPLES configurations."""
     return [(draw.number, draw.values) for draw in draw_sample(spec, SAMPLES)]
 
 
-def _plainly_named(spec: SweepSpec) -> SweepSpec:
+def _remove_distribution(spec: SweepSpec) -> SweepSpec:
     """Return the specification with the plain metric name if the file prefixed it with the task's first distribution.
 
     accuracy.iid -> accuracy, where `iid` is the distribution that is trained on.
     """
     base, dot, distribution = spec.objective.metric.rpartition(".")
     draws = ((draw.number, draw.values) for draw in (draw_sample(spec, 1)[:1] if dot else ()))
-    for declared in _declared(spec, draws):
+    for declared in _read_declarations(spec, draws):
         if distribution == declared.distribution:
             return spec.model_copy(update={"objective": spec.objective.model_copy(update={"metric": base})})
     return spec
 
 
-def _imported(spec: SweepSpec, findings: Findings) -> bool:
+def _import_modules(spec: SweepSpec, findings: Findings) -> bool:
     """Import the modules of the user's own; problems are recorded."""
     try:
         import_for(spec)
@@ -109,50 +109,50 @@ def build_sample(spec: SweepSpec) -> Sample:
 
     Raises SweepFileError with every problem found.
     """
-    built = configurations_of(spec, _sample(spec))
+    built = build_configurations(spec, _draw_values(spec))
     member = built[0].member(spec.seeds[0])
     measured = trainer_of(spec.sections).measured(member)
-    evaluated = evaluated_sets(measured) if further_distributions(measured) else None
-    warnings = warnings_for(spec, [configuration.member(spec.seeds[0]) for configuration in built])
+    evaluated = describe_evaluated(measured) if list_further_distributions(measured) else None
+    warnings = list_warnings(spec, [configuration.member(spec.seeds[0]) for configuration in built])
     return Sample(built=len(built), warnings=warnings, evaluated=evaluated)
 
 
-def configurations_of(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Configuration]:
+def build_configurations(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Configuration]:
     """Build (number, values) draws into configurations, and check every value that the sweep can draw.
 
     Raises SweepFileError with every problem found, also of values that none of these draws has.
     """
     import_for(spec)
     findings = spec.findings()
-    built = _collect(spec, draws, findings)
+    built = _build(spec, draws, findings)
     findings.raise_any()
     try_own_code(spec, built, findings)
     findings.raise_any()
     return built
 
 
-def drawn_configurations(spec: SweepSpec) -> list[Configuration]:
+def build_drawn(spec: SweepSpec) -> list[Configuration]:
     """Draw every grid point, with as many draws as make SAMPLES configurations; the user's own code is not run yet.
 
     Raises SweepFileError with every problem found.
     """
     import_for(spec)
     findings = spec.findings()
-    built = _collect(spec, _sample(spec), findings)
+    built = _build(spec, _draw_values(spec), findings)
     findings.raise_any()
     return built
 
 
-def check(spec: SweepSpec) -> list[Configuration]:
+def build_first_generation(spec: SweepSpec) -> list[Configuration]:
     """Build every configuration of the first generation, so that nothing is left to go wrong on a worker.
 
     What tpe will draw later is not known yet, so a sample of what it can draw is built, too. Raises SweepFileError with
     every problem found, data that are not on this machine among them.
     """
     if spec.search.sampler == "tpe":
-        drawn_configurations(spec)
-    drawn = draw(spec, generations(spec)[0])
-    built = configurations_of(spec, [(draw.number, draw.values) for draw in drawn])
+        build_drawn(spec)
+    drawn = draw_configurations(spec, list_generations(spec)[0])
+    built = build_configurations(spec, [(draw.number, draw.values) for draw in drawn])
     check_data(spec, built)
     return built
 
@@ -167,9 +167,7 @@ def check_data(spec: SweepSpec, built: Iterable[Configuration]) -> None:
     findings.raise_any()
 
 
-def _collect(
-    spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], findings: Findings
-) -> list[Configuration]:
+def _build(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], findings: Findings) -> list[Configuration]:
     """Return the configurations of some draws; record problems, those of single values once and at their line."""
     draws = list(draws)
     known = {problem.key for problem in findings.problems}  # of the grammar, which has said it first
@@ -185,7 +183,7 @@ def _collect(
             )
         return built
     except SweepFileError as error:
-        problems = [*error.problems, *(_unmeasured_by_first(spec, draws) if wrong else ())]
+        problems = [*error.problems, *(_find_unmeasured(spec, draws) if wrong else ())]
     if wrong & {AVERAGES, child(AVERAGES, spec.objective.average)}:  # the label may be there, and cannot be read
         known.add("objective.average")
     for problem in problems:
@@ -194,11 +192,11 @@ def _collect(
     return []
 
 
-def _unmeasured_by_first(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Problem]:
+def _find_unmeasured(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Problem]:
     """Return problems for names of the objective that the first draw which can be built does not measure."""
-    for declared in _declared(spec, draws):
+    for declared in _read_declarations(spec, draws):
         if declared.averages is not None and declared.lengths is not None:
-            return unmeasured(spec, declared.metrics, declared.averages, declared.lengths)
+            return find_unmeasured(spec, declared.metrics, declared.averages, declared.lengths)
     return []
 
 

@@ -18,7 +18,7 @@ def split_evenly(members: int, count: int) -> list[int]:
     return [stop - start for start, stop in itertools.pairwise(cuts)]
 
 
-def end_together(
+def balance_sizes(
     sizes: Sizes,
     largest: Mapping[str, int],
     work: Callable[[str, float], float],
@@ -33,7 +33,7 @@ def end_together(
     """
 
     def ends(sizes: Sizes) -> float:
-        return makespan([work(key, size) for key, run in sizes.items() for size in run], workers, running_work)
+        return compute_makespan([work(key, size) for key, run in sizes.items() for size in run], workers, running_work)
 
     members = {key: sum(run) for key, run in sizes.items()}
     current_end = ends(sizes) if sizes else 0.0
@@ -74,7 +74,7 @@ def _fill_room(
     return sizes
 
 
-def makespan(costs: Iterable[float], workers: int, running_work: Iterable[float] = ()) -> float:
+def compute_makespan(costs: Iterable[float], workers: int, running_work: Iterable[float] = ()) -> float:
     """Return when the last of these packs ends if each free worker gets the costliest remaining one.
 
     `running_work` is the remaining work of packs that workers are running.
@@ -95,7 +95,7 @@ def _remaining_work(running_work: Iterable[float], workers: int) -> list[float]:
     return sorted(loads)
 
 
-def cut(members: Sequence[tuple[str, int]], sizes: Sequence[int], largest: int) -> list[list[tuple[str, int]]]:
+def cut_members(members: Sequence[tuple[str, int]], sizes: Sequence[int], largest: int) -> list[list[tuple[str, int]]]:
     """Cut members into runs of about these sizes, none above `largest`.
 
     A cut moves to the nearest border between two configurations if that shifts at most SNAP of the smaller run beside

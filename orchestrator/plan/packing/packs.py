@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.interface.trainer import Member, PackCost
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.packing.cutting import Sizes, cut, end_together, split_evenly
+from orchestrator.plan.packing.cutting import Sizes, balance_sizes, cut_members, split_evenly
 from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.trainer import trainer_of
 from search_spaces import SweepSpec
@@ -38,7 +38,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pack:
+class PlannedPack:
     """Members that are trained as one stacked program: (config_id, seed) pairs of one structural key."""
 
     pack_id: str
@@ -47,7 +47,7 @@ class Pack:
     steps: int
 
     @classmethod
-    def from_members(cls, structural_key: str, members: Sequence[tuple[str, int]], steps: int) -> "Pack":
+    def from_members(cls, structural_key: str, members: Sequence[tuple[str, int]], steps: int) -> "PlannedPack":
         """Return a pack named by its members."""
         names = ",".join(f"{config_id}:{seed}" for config_id, seed in members)
         pack_id = hashlib.sha256(names.encode()).hexdigest()[:12]
@@ -65,17 +65,17 @@ class Packer:
         self._trainer, self._costs = trainer_of(spec.sections), dict[str, PackCost]()
         self._even = spec.resources.pack == "auto"
 
-    def __call__(self, waiting: Sequence[Waiting]) -> list[Pack]:
+    def __call__(self, waiting: Sequence[Waiting]) -> list[PlannedPack]:
         """Return the packs of new members, the longest first."""
         return make_packs(waiting, self._cluster.workers, self._capacity, self._work, even=self._even)
 
     def recut(
         self,
-        packs: Sequence[Pack],
-        kept_packs: Sequence[tuple[Pack, float]],
+        packs: Sequence[PlannedPack],
+        kept_packs: Sequence[tuple[PlannedPack, float]],
         configurations: Mapping[str, Configuration],
         room: tuple[int, float | None],
-    ) -> list[Pack]:
+    ) -> list[PlannedPack]:
         """Return packs cut again for other workers, as `recut_packs`; later packs are cut for them, too."""
         workers, memory = room
         self._cluster = replace(
@@ -83,7 +83,7 @@ class Packer:
         )
         return recut_packs(packs, kept_packs, configurations, workers, self._capacity, self._work, even=self._even)
 
-    def halve(self, pack: Pack) -> Shortage:
+    def halve(self, pack: PlannedPack) -> Shortage:
         """Return the shortage of a pack that ran out of memory; from now on packs like it are half as large."""
         members, memory = len(pack.members), int(self._cluster.bytes_per_worker)
         self._shortages.append(Shortage(structural_key=pack.structural_key, members=members, bytes=memory))
@@ -113,7 +113,7 @@ class Packer:
 
 def make_packs(
     waiting: Iterable[Waiting], workers: int, capacity: Capacity, work: Work, *, even: bool = True
-) -> list[Pack]:
+) -> list[PlannedPack]:
     """Group all members into packs of one structural key, the longest pack first.
 
     `capacity` is the most members of that structure a pack holds; `work` is the cost of a pack of a given size. With
@@ -130,25 +130,25 @@ def make_packs(
     largest = {key: max(1, capacity(examples[key])) for key in groups}
     sizes = {key: split_evenly(len(members), math.ceil(len(members) / largest[key])) for key, members in groups.items()}
     if even:
-        sizes = end_together(sizes, largest, lambda key, members: work(examples[key], members), max(1, workers))
+        sizes = balance_sizes(sizes, largest, lambda key, members: work(examples[key], members), max(1, workers))
     packs = [
-        Pack.from_members(key, run, examples[key].steps)
+        PlannedPack.from_members(key, run, examples[key].steps)
         for key, members in groups.items()
-        for run in cut(members, sizes[key], largest[key])
+        for run in cut_members(members, sizes[key], largest[key])
     ]
-    return _longest_first(packs, examples, work)
+    return _sort_by_work(packs, examples, work)
 
 
 def recut_packs(
-    packs: Sequence[Pack],
-    kept_packs: Sequence[tuple[Pack, float]],
+    packs: Sequence[PlannedPack],
+    kept_packs: Sequence[tuple[PlannedPack, float]],
     configurations: Mapping[str, Configuration],
     workers: int,
     capacity: Capacity,
     work: Work,
     *,
     even: bool = True,
-) -> list[Pack]:
+) -> list[PlannedPack]:
     """Cut packs anew for this many workers; return them, the longest first.
 
     A pack is cut if it holds more members than its capacity, and with `even` also if all packs then end sooner
@@ -178,7 +178,7 @@ def recut_packs(
     }
     work_left = [share * work(examples[pack.structural_key], len(pack.members)) for pack, share in kept_packs]
     if even:
-        fitting = end_together(
+        fitting = balance_sizes(
             fitting, largest, lambda key, count: work(examples[key], count), max(1, workers), work_left
         )
     changed = {key for key in sizes if sorted(fitting[key]) != sorted(sizes[key])}
@@ -190,10 +190,12 @@ def recut_packs(
     for key in changed:
         members = sorted(groups[key], key=lambda member: (configurations[member[0]].number, member[1]))
         steps = next(pack.steps for pack in packs if pack.structural_key == key)
-        result += [Pack.from_members(key, run, steps) for run in cut(members, fitting[key], largest[key])]
-    return _longest_first(result, examples, work)
+        result += [
+            PlannedPack.from_members(key, run, steps) for run in cut_members(members, fitting[key], largest[key])
+        ]
+    return _sort_by_work(result, examples, work)
 
 
-def _longest_first(packs: Iterable[Pack], examples: Mapping[str, Member], work: Work) -> list[Pack]:
+def _sort_by_work(packs: Iterable[PlannedPack], examples: Mapping[str, Member], work: Work) -> list[PlannedPack]:
     """Sort packs by their work; equal ones stay in their order."""
     return sorted(packs, key=lambda pack: -work(examples[pack.structural_key], len(pack.members)))

@@ -88,7 +88,7 @@ class SweepDriver:
         self._budget = SweepBudget(spec, state, max_seconds)
         self._stop_file = state.folder / STOP_FILE
         self.remove_stop_file()  # of a driver that was killed
-        self._generations = deque(search.generations(spec))
+        self._generations = deque(search.list_generations(spec))
         self._scores = RecordedScores(spec.objective, state)
         self._sampler = ConfigurationSampler(spec, state, built)
         self._resume_recorded()

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from orchestrator.plan.packing.packs import Pack, Packer
+from orchestrator.plan.packing.packs import Packer, PlannedPack
 from orchestrator.record.state.lineage import continues_member
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.recuts import has_begun
@@ -103,6 +103,8 @@ def _continues(state: SweepState, pack: PackState) -> bool:
     return continues_member(state, *pack.members[0])
 
 
-def as_pack(pack: PackState) -> Pack:
+def as_pack(pack: PackState) -> PlannedPack:
     """Return a recorded pack as one of the plan."""
-    return Pack(pack_id=pack.pack_id, structural_key=pack.structural_key, members=tuple(pack.members), steps=pack.steps)
+    return PlannedPack(
+        pack_id=pack.pack_id, structural_key=pack.structural_key, members=tuple(pack.members), steps=pack.steps
+    )

@@ -7,7 +7,7 @@ from orchestrator.interface.measured import measured_fields
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, configure
 from orchestrator.plan.packing.packs import Waiting
-from orchestrator.plan.recorded import names_today, refuse_changed, with_recorded_defaults
+from orchestrator.plan.recorded import map_config_ids, refuse_changed, with_recorded_defaults
 from orchestrator.record.state.lineage import continues_member
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
@@ -68,15 +68,15 @@ class ConfigurationSampler:
         scored = []
         for number in range(numbers.start):
             earlier = self._state.configurations[self._state.draws[number].config_id]
-            scored.append(search.Result(values=self._state.draws[number].values, score=earlier.score))
+            scored.append(search.EarlierResult(values=self._state.draws[number].values, score=earlier.score))
         index, drawn = draws_by_number(self._state), self._state.draws
         known = {n: search.Draw(number=n, values=earlier.values, draw=index[n]) for n, earlier in drawn.items()}
-        draws = search.draw(self._spec, numbers, scored, known)
+        draws = search.draw_configurations(self._spec, numbers, scored, known)
         new = [(draw.number, draw.values) for draw in draws if draw.number not in drawn]
         self._draws |= {draw.number: draw.draw for draw in draws}
         if self._as_recorded is None:
             recorded = list(self._state.configurations.values())
-            self._as_recorded, self._names = with_recorded_defaults(self._spec, recorded), names_today(recorded)
+            self._as_recorded, self._names = with_recorded_defaults(self._spec, recorded), map_config_ids(recorded)
             refuse_changed(self._as_recorded, recorded, f"{self._state.folder} cannot draw more configurations")
         return configure(self._as_recorded, new, self._names)
 
@@ -108,7 +108,7 @@ def as_configuration(recorded: ConfigurationState) -> Configuration:
 
 def is_finished(spec: SweepSpec, state: SweepState) -> bool:
     """Return whether all configurations are drawn and scored or pruned, all packs ended, and no round follows."""
-    drawn = len(state.draws) == search.total(spec)
+    drawn = len(state.draws) == search.count_configurations(spec)
     scored = all(configuration.is_done for configuration in state.configurations.values())
     ended = all(pack.has_ended for pack in state.packs.values())  # also those of pruned configurations
     return drawn and scored and ended and is_race_over(state)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.addresses import address_of
-from orchestrator.plan.recorded import Recorded
+from orchestrator.plan.recorded import RecordedConfiguration
 from orchestrator.record.kept.code import make_worker_modules
 from orchestrator.record.ledger.folders import STOP_FILE, WEIGHTS_FOLDER
 from orchestrator.record.state.lineage import list_earlier_states
@@ -25,7 +25,11 @@ class Running:
 
 
 def solo_work(
-    resources: Resources, folder: Path, configuration: Recorded, seed: int, modules: Sequence[Mapping[str, Any]]
+    resources: Resources,
+    folder: Path,
+    configuration: RecordedConfiguration,
+    seed: int,
+    modules: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Return the work of one member that is trained in this process, below `folder`, outside of any sweep.
 

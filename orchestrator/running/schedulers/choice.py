@@ -49,7 +49,7 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, 
     if resources.gpus:
         return "ray", "packs need a GPU"
     workers = local.this_machine(resources.cpus, most=resources.workers).workers
-    members = sum(round_.members * round_.share for round_ in plan_rounds(spec, search.total(spec)))
+    members = sum(round_.members * round_.share for round_ in plan_rounds(spec, search.count_configurations(spec)))
     seconds = mean(map(trainer.rough_seconds, islice(examples, EXAMPLES))) * members / workers
     if seconds > LOCAL_UP_TO_SECONDS:
         return "ray", f"estimated training time: {duration(seconds)}, more than {_LIMIT}"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.plan.checks.bounds import misfits
-from orchestrator.plan.domains import make_distribution, to_value, value_range
+from orchestrator.plan.checks.bounds import find_misfits
+from orchestrator.plan.domains import find_range, make_distribution, to_value
 from search_spaces import Choice, Domain, Grid, IntUniform, LogUniform, Normal, OneMinusLogUniform, Uniform
 from trainers.config.slots import Slot
 from trainers.errors import ConfigError
@@ -49,7 +49,7 @@ FLAG = slot(bool | str, choices=(True, False, "auto"))
     ],
 )
 def test_a_domain_inside_its_field_is_let_pass(domain: Domain, where: Slot) -> None:
-    assert list(misfits(domain, where)) == []
+    assert list(find_misfits(domain, where)) == []
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_domain_inside_its_field_is_let_pass(domain: Domain, where: Slot) -> N
 def test_what_does_not_fit_is_named_with_what_is_allowed(
     domain: Domain, where: Slot, below: str, given: Any, nearest: str | None
 ) -> None:
-    misfit = next(misfits(domain, where))
+    misfit = next(find_misfits(domain, where))
     assert (misfit.key, misfit.given, misfit.allowed, misfit.nearest) == (below, given, where.allowed, nearest)
 
 
@@ -100,10 +100,10 @@ def test_what_a_field_allows_is_said_in_words() -> None:
 
 
 def test_both_ends_and_every_value_are_named() -> None:
-    assert [one.key for one in misfits(Uniform(-1.0, 2.0), RATE)] == [".uniform[0]", ".uniform[1]"]
-    assert [one.key for one in misfits(Normal(0.5, 1.0), RATE)] == [".normal", ".normal"]
-    assert [one.key for one in misfits(Normal(2.0, 1.0), RATE)] == [".normal", ".normal[0]"]
-    assert [one.given for one in misfits(Choice((0.5, 1.5, "x")), RATE)] == [1.5, "x"]
+    assert [one.key for one in find_misfits(Uniform(-1.0, 2.0), RATE)] == [".uniform[0]", ".uniform[1]"]
+    assert [one.key for one in find_misfits(Normal(0.5, 1.0), RATE)] == [".normal", ".normal"]
+    assert [one.key for one in find_misfits(Normal(2.0, 1.0), RATE)] == [".normal", ".normal[0]"]
+    assert [one.given for one in find_misfits(Choice((0.5, 1.5, "x")), RATE)] == [1.5, "x"]
 
 
 # Against drawing ------------------------------------------------------------------------------------------------------
@@ -169,13 +169,13 @@ def built(where: Slot, value: Any) -> bool:
 @settings(max_examples=300, derandomize=True)
 @given(domains(), slots())
 def test_the_verdict_is_that_of_drawing_everything(domain: Domain, where: Slot) -> None:
-    assert (not list(misfits(domain, where))) == all(built(where, value) for value in everything(domain))
+    assert (not list(find_misfits(domain, where))) == all(built(where, value) for value in everything(domain))
 
 
 @settings(max_examples=200, derandomize=True)
 @given(domains(), slots())
 def test_a_nearest_number_fits_and_the_given_one_does_not(domain: Domain, where: Slot) -> None:
-    for misfit in misfits(domain, where):
+    for misfit in find_misfits(domain, where):
         bare = (misfit.nearest or "").removeprefix("low: ").removeprefix("high: ")
         if bare and bare not in ("choice", "int_uniform"):
             assert built(where, int(bare) if where.takes(0) and not where.takes(0.5) else float(bare))
@@ -187,6 +187,6 @@ def test_a_nearest_number_fits_and_the_given_one_does_not(domain: Domain, where:
 @given(domains())
 def test_the_value_range_of_a_domain_holds_everything_drawn(domain: Domain) -> None:
     if not isinstance(domain, (Choice, Grid)):
-        low, high = value_range(domain)
+        low, high = find_range(domain)
         drawn = everything(domain)
         assert (min(drawn), max(drawn)) == (low, high)

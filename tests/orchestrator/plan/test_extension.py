@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import UserError
 from orchestrator.plan import search
-from orchestrator.plan.extension import Extension, extension_of, format_seeds, refuse_extension
+from orchestrator.plan.extension import Extension, find_extension, format_seeds, require_extension
 from search_spaces import SweepSpec, parse_sweep
 
 TEXT = """
@@ -51,11 +51,11 @@ def test_old_configurations_stay_and_all_of_the_larger_sweep_are_there(sampler, 
     for step, more in enumerate(steps):
         size = tuple(map(max, size, more))
         one = of_size(sampler, *size)
-        found = search.draw(one, range(search.total(one)), (), known)
+        found = search.draw_configurations(one, range(search.count_configurations(one)), (), known)
         assert {n: (found[n].values, found[n].draw) for n in known} == {n: (d.values, d.draw) for n, d in known.items()}
         assert [draw.number for draw in found] == list(range(len(found)))
         known = {draw.number: draw for draw in (found[:drawn] if step == 0 else found)}
-        whole = search.draw(one, range(search.total(one)))
+        whole = search.draw_configurations(one, range(search.count_configurations(one)))
         assert sorted(map(repr, ((d.draw, sorted(d.values.items())) for d in found))) == sorted(
             map(repr, ((d.draw, sorted(d.values.items())) for d in whole))
         )
@@ -67,8 +67,8 @@ def test_what_is_added_is_found_and_written_as_options():
     now = spec(
         "seeds=4", "search.configurations=6", "space.model.width={grid: [32, 24, 16, 8], when: {model.norm: none}}"
     )
-    added = extension_of(spec(), now)
-    assert added == refuse_extension(spec(), now, "it")
+    added = find_extension(spec(), now)
+    assert added == require_extension(spec(), now, "it")
     assert added == Extension(
         seeds=(2, 3),
         configurations=6,
@@ -78,7 +78,7 @@ def test_what_is_added_is_found_and_written_as_options():
         """--seeds 2-3 --configurations 6 --set """
         """'space.model.width={"grid": [32, 24, 16, 8], "when": {"model.norm": ["none"]}}'"""
     )
-    assert extension_of(spec(), spec()) is None
+    assert find_extension(spec(), spec()) is None
     assert [format_seeds(seeds) for seeds in ((4,), (4, 5), (1, 4, 5))] == ["4-4", "4-5", "1,4-5"]
 
 
@@ -97,20 +97,20 @@ def test_what_is_added_is_found_and_written_as_options():
 )
 def test_nothing_else_is_an_extension(override):
     now = spec("seeds=[0, 1, 2]", override)
-    assert extension_of(spec(), now) is None
+    assert find_extension(spec(), now) is None
     with pytest.raises(UserError, match="only seeds, configurations and values of a grid can be added"):
-        refuse_extension(spec(), now, "it")
+        require_extension(spec(), now, "it")
 
 
 def test_another_order_of_seeds_or_of_a_grid_adds_nothing():
     space = "space={model.norm: {grid: [none, post]}}"
     before, now = spec(space, "search={}"), spec(space.replace("none, post", "post, none"), "search={}")
-    assert refuse_extension(before, now, "it") == Extension()
+    assert require_extension(before, now, "it") == Extension()
 
 
 def test_tpe_grows_by_whole_generations():
     tpe = ("space={training.learning_rate: {log_uniform: [1.0e-4, 0.1]}}", "search.sampler=tpe", "search.generation=4")
     before = {count: spec(*tpe, f"search.configurations={count}") for count in (6, 8, 12)}
-    assert refuse_extension(before[8], before[12], "it").configurations == 12
+    assert require_extension(before[8], before[12], "it").configurations == 12
     with pytest.raises(UserError, match="only 2 of 4 configurations"):
-        refuse_extension(before[6], before[12], "it")
+        require_extension(before[6], before[12], "it")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.plan.checks.field_checks import situations
-from orchestrator.plan.checks.soundness import configurations_of
+from orchestrator.plan.checks.field_checks import list_cases
+from orchestrator.plan.checks.soundness import build_configurations
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from search_spaces import SweepFileError, SweepSpec, parse_sweep
@@ -41,7 +41,7 @@ def said() -> Said:
         try:
             spec = spec_of(*lines, change=change)
             drawn = draw_sample(spec, 1)
-            configurations_of(spec, [(one.number, one.values) for one in drawn])
+            build_configurations(spec, [(one.number, one.values) for one in drawn])
         except SweepFileError as error:
             return str(error).splitlines()
         return []
@@ -227,12 +227,12 @@ def test_situations_are_those_of_the_conditions() -> None:
         "model.layers: {choice: [1, 2], when: {training.batch_size: [16, 32]}}",
     )
     names = [{"model.name": name} for name in ("attention_only", "encoder", "decoder")]
-    assert situations(spec, ["model.name"]) == names
-    assert situations(spec, ["model.name"], active="training.batch_size") == names[1:]
-    assert situations(spec, ["model.name"], active="model.layers") == names[1:]
-    assert situations(spec, [], active="model.layers") == [{}] == situations(spec, [])
+    assert list_cases(spec, ["model.name"]) == names
+    assert list_cases(spec, ["model.name"], active="training.batch_size") == names[1:]
+    assert list_cases(spec, ["model.name"], active="model.layers") == names[1:]
+    assert list_cases(spec, [], active="model.layers") == [{}] == list_cases(spec, [])
     spec = spec_of("model.layers: {choice: [1, 2], when: {model.name: decoder}}")
-    assert situations(spec, [], active="model.layers") == []  # the name is fixed to another
+    assert list_cases(spec, [], active="model.layers") == []  # the name is fixed to another
 
 
 # Listed configurations ------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def test_a_fixed_value_that_every_listed_configuration_gives_may_be_anything(sai
     assert said(change=listed) == []
     text = FILE.replace("width: 8", "width: -8").replace(*listed)
     spec = parse_sweep(text, "a.yaml")
-    assert len(configurations_of(spec, enumerate(spec.search.listed or ()))) == 2
+    assert len(build_configurations(spec, enumerate(spec.search.listed or ()))) == 2
 
 
 # Nothing depends on the draws -----------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def test_one_good_draw_does_not_hide_what_could_be_drawn() -> None:
     spec = spec_of("model.dropout: {uniform: [0.0, 1.5]}")
     assert len(configure(spec, [(0, {"model.dropout": 0.5})])) == 1
     with pytest.raises(SweepFileError, match="is out of bounds"):
-        configurations_of(spec, [(0, {"model.dropout": 0.5})])
+        build_configurations(spec, [(0, {"model.dropout": 0.5})])
 
 
 def test_a_space_of_many_points_is_looked_through_key_by_key(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_a_space_of_many_points_is_looked_through_key_by_key(tmp_path: Path) -> 
         change=("{configurations: 1}", "{sampler: grid}"),
     )  # fmt: skip
     with pytest.raises(SweepFileError) as caught:
-        configurations_of(spec, [(0, {"training.batch_size": 1, "model.width": 1})])
+        build_configurations(spec, [(0, {"training.batch_size": 1, "model.width": 1})])
     assert [problem.key for problem in caught.value.problems] == ["space.training.batch_size.grid[399]"]
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.plan.configurations import configure, warnings_for
-from orchestrator.plan.packing.cutting import cut, end_together, makespan, split_evenly
-from orchestrator.plan.packing.packs import Cluster, Pack, Packer, make_packs
+from orchestrator.plan.configurations import configure, list_warnings
+from orchestrator.plan.packing.cutting import balance_sizes, compute_makespan, cut_members, split_evenly
+from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, make_packs
 from search_spaces import SweepFileError, load_sweep
 from trainers.settings import registry
 
@@ -143,7 +143,7 @@ def test_the_best_of_one_evaluation_is_refused(spec, every, given):
 def test_scoring_at_trained_lengths_is_warned_about(spec):
     one = spec(("lengths: [4]", "lengths: [3, 4]"), ("direction: minimize", "direction: maximize"))
     (configuration,) = configure(one, [(0, values())])
-    found = warnings_for(one, [configuration.member(0)])
+    found = list_warnings(one, [configuration.member(0)])
     assert len(found) == 2 and "planned.yaml:21" in found[0] and "trained lengths (3)" in found[0]
     assert "total_variation is better when it is minimized" in found[1]
 
@@ -153,7 +153,7 @@ def test_a_model_whose_members_are_trained_one_after_another_is_warned_about(spe
     (configuration,) = configure(one, [(0, values())])
     members = [configuration.member(0), configuration.member(1)]
     monkeypatch.setattr(type(members[0].model), "explain_loop", lambda self, task: "no vmap rule for aten::gru")
-    (found,) = warnings_for(one, members)
+    (found,) = list_warnings(one, members)
     assert "attention_only: no vmap rule for aten::gru: members of a pack are trained one after another" in found
 
 
@@ -163,7 +163,7 @@ def test_a_setting_of_adamw_that_no_optimizer_uses_is_warned_about(spec):
         plain = configuration.member(0)
         built = [registry.build("optimizer", {"name": name}) for name in optimizers]
         training = [replace(plain.training, betas=(0.8, 0.9), optimizer=optimizer) for optimizer in built]
-        return warnings_for(spec(), [replace(plain, training=each) for each in training])
+        return list_warnings(spec(), [replace(plain, training=each) for each in training])
 
     (warning,) = found("lion", "sgd")
     assert "training.betas" in warning and "no effect" in warning
@@ -177,7 +177,7 @@ def test_r_drop_is_warned_about_if_no_member_has_dropout(spec):
     def warnings_of(*rates):
         training = replace(plain.training, loss=registry.build("loss", {"name": "r_drop"}))
         models = [replace(plain.model, dropout=rate) for rate in rates]
-        return warnings_for(spec(), [replace(plain, model=model, training=training) for model in models])
+        return list_warnings(spec(), [replace(plain, model=model, training=training) for model in models])
 
     (warning,) = warnings_of(0.0)
     assert "training.loss" in warning and "r_drop" in warning
@@ -239,7 +239,7 @@ def test_workers_end_together_though_structures_differ_in_cost(spec):
     packs, _ = packs_of(spec(), [*(values(index / 10) for index in range(1, 5)), values(0.45, 16)])
     assert sorted(len(pack.members) for pack in packs) == [3, 3, 9]
     assert len({pack.structural_key for pack in packs if len(pack.members) == 3}) == 2
-    assert makespan([24, 48, 72], 2) == 72
+    assert compute_makespan([24, 48, 72], 2) == 72
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 9)), min_size=1, max_size=5), st.integers(1, 6))
@@ -250,10 +250,11 @@ def test_cutting_never_ends_later_and_loses_nothing(groups, workers):
     def work(key, members):
         return 3.0 + groups[int(key)][1] * members
 
-    found = end_together(whole, largest, work, workers)
+    found = balance_sizes(whole, largest, work, workers)
     assert {key: sum(sizes) for key, sizes in found.items()} == {key: sizes[0] for key, sizes in whole.items()}
     before, after = (
-        makespan([work(key, size) for key, run in one.items() for size in run], workers) for one in (whole, found)
+        compute_makespan([work(key, size) for key, run in one.items() for size in run], workers)
+        for one in (whole, found)
     )
     assert after <= before and all(size for sizes in found.values() for size in sizes)
 
@@ -295,7 +296,7 @@ def test_cuts_cover_everything_evenly(seeds, wanted, slack):
     members = [(f"c{index}", seed) for index, count in enumerate(seeds) for seed in range(count)]
     count = min(wanted, len(members))
     largest = -(-len(members) // count) + slack
-    runs = cut(members, split_evenly(len(members), count), largest)
+    runs = cut_members(members, split_evenly(len(members), count), largest)
     assert [member for run in runs for member in run] == members
     assert len(runs) == count and all(runs)
     assert max(map(len, runs)) <= largest
@@ -304,18 +305,18 @@ def test_cuts_cover_everything_evenly(seeds, wanted, slack):
 
 def test_a_cut_does_not_move_where_its_neighbour_would_not_fit():
     members = [(name, seed) for name, count in (("a", 2), ("b", 7), ("c", 11)) for seed in range(count)]
-    assert [len(run) for run in cut(members, split_evenly(20, 2), 11)] == [9, 11]  # between b and c
-    assert [len(run) for run in cut(members, split_evenly(20, 2), 10)] == [10, 10]
+    assert [len(run) for run in cut_members(members, split_evenly(20, 2), 11)] == [9, 11]  # between b and c
+    assert [len(run) for run in cut_members(members, split_evenly(20, 2), 10)] == [10, 10]
 
 
 @given(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12), st.integers(1, 5))
 def test_makespan_lies_between_its_bounds(costs, workers):
-    found = makespan(costs, workers)
+    found = compute_makespan(costs, workers)
     assert found >= max(max(costs), sum(costs) / workers) - 1e-9
     assert found <= sum(costs) / workers + max(costs) + 1e-9
 
 
 def test_a_pack_is_named_by_its_members():
-    one = Pack.from_members("key", [("a", 0), ("a", 1)], 10)
-    assert one == Pack.from_members("key", [("a", 0), ("a", 1)], 10)
-    assert one.pack_id != Pack.from_members("key", [("a", 0), ("a", 2)], 10).pack_id
+    one = PlannedPack.from_members("key", [("a", 0), ("a", 1)], 10)
+    assert one == PlannedPack.from_members("key", [("a", 0), ("a", 1)], 10)
+    assert one.pack_id != PlannedPack.from_members("key", [("a", 0), ("a", 2)], 10).pack_id

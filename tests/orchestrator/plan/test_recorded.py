@@ -7,14 +7,14 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration, configure
 from orchestrator.plan.recorded import (
-    changed_defaults,
+    find_changed_defaults,
     list_recorded_values,
-    names_today,
+    map_config_ids,
     refuse_changed,
     with_recorded_defaults,
 )
 from orchestrator.plan.recorded import refuse_corrected as refuse_corrected_configurations
-from orchestrator.plan.search import draw
+from orchestrator.plan.search import draw_configurations
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.specification import load_spec
 from search_spaces import SweepFileError, SweepSpec, dump_yaml, parse_recorded, parse_sweep
@@ -52,7 +52,7 @@ def changed_to(one: Configuration, section: str, **values) -> Configuration:
 def test_a_draw_that_is_recorded_has_the_name_it_has_there(spec) -> None:
     old = recorded(spec)
     again, new = configure(
-        spec, [(2, {"training.learning_rate": 0.05}), (3, {"training.learning_rate": 0.06})], names_today(old)
+        spec, [(2, {"training.learning_rate": 0.05}), (3, {"training.learning_rate": 0.06})], map_config_ids(old)
     )
     assert again.config_id == again.duplicate_of == "older1"
     assert new.duplicate_of is None and new.config_id == new.member(0).config_id
@@ -83,7 +83,7 @@ def test_a_sweep_draws_on_in_the_order_of_its_ledger(tmp_path) -> None:
     moved = {**begun.resolved(), "space": dict(reversed(begun.resolved()["space"].items()))}
     (tmp_path / "sweep.yaml").write_text(dump_yaml(moved))
     assert list(load_spec(state).space) == ["training.weight_decay", "training.learning_rate"]
-    assert draw(load_spec(state), range(1)) == draw(begun, range(1))
+    assert draw_configurations(load_spec(state), range(1)) == draw_configurations(begun, range(1))
 
 
 def test_fields_that_are_newer_than_the_record_do_not_make_another(spec) -> None:
@@ -92,14 +92,14 @@ def test_fields_that_are_newer_than_the_record_do_not_make_another(spec) -> None
         replace(one, resolved={**one.resolved, "model": {"name": "decoder", "layers": 1, "width": 8, "heads": 2,
         "position": {"name": "rope"}, "norm": one.resolved["model"]["norm"]}}) for one in old
     ]  # fmt: skip
-    assert names_today(lacking) == names_today(old) and len(names_today(old)) == 2
-    assert all(changed_defaults(spec, one) == {} for one in lacking)
+    assert map_config_ids(lacking) == map_config_ids(old) and len(map_config_ids(old)) == 2
+    assert all(find_changed_defaults(spec, one) == {} for one in lacking)
 
 
 def test_a_default_that_changed_since_is_written_out(spec) -> None:
     old = [changed_to(one, "model", norm="post", position={"name": "rope", "base": 100.0}) for one in recorded(spec)]
     old = [changed_to(one, "training", weight_decay=0.25, schedule={"name": "linear"}) for one in old]
-    assert set(changed_defaults(spec, old[0])) == {
+    assert set(find_changed_defaults(spec, old[0])) == {
         "model.norm",
         "model.position",
         "training.weight_decay",
@@ -108,9 +108,9 @@ def test_a_default_that_changed_since_is_written_out(spec) -> None:
     then = with_recorded_defaults(spec, old)
     assert then.model["norm"] == "post" and then.training["schedule"]["name"] == "linear"
     assert spec.model.get("norm") is None, "the specification itself stays as it is"
-    assert all(changed_defaults(then, one) == {} for one in old)
+    assert all(find_changed_defaults(then, one) == {} for one in old)
     refuse_changed(then, old, "it")
-    built = configure(then, [(one.number, one.values) for one in old], names_today(old))
+    built = configure(then, [(one.number, one.values) for one in old], map_config_ids(old))
     assert [one.config_id for one in built] == ["older0", "older1"]
 
 
@@ -147,7 +147,7 @@ def test_a_listed_value_within_one_that_is_written_out_gives_way(spec) -> None:
 def test_what_today_does_not_take_is_named(spec) -> None:
     (one, _) = recorded(spec)
     with pytest.raises(UserError, match=r"(?s)configuration 0 \(older0\).*model.depth: unknown key.*the version that"):
-        names_today([changed_to(one, "model", depth=2)])
+        map_config_ids([changed_to(one, "model", depth=2)])
     with pytest.raises(UserError, match=r"model.name: no model is called 'decode'.*did you mean 'decoder'"):
         refuse_corrected_configurations([changed_to(one, "model", name="decode")], "it")
 

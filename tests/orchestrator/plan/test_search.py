@@ -61,13 +61,13 @@ def test_the_size_names_draws_and_grid_points_where_both_count(spec) -> None:
 
 def every_draw(spec: SweepSpec) -> list[dict]:
     """All configurations, with a made-up score for each generation of tpe."""
-    results: list[search.Result] = []
+    results: list[search.EarlierResult] = []
     values = []
-    for numbers in search.generations(spec):
-        for drawn in search.draw(spec, numbers, results):
+    for numbers in search.list_generations(spec):
+        for drawn in search.draw_configurations(spec, numbers, results):
             values.append(drawn.values)
         if spec.search.sampler == "tpe":
-            results += [search.Result(values=values[number], score=score(values[number])) for number in numbers]
+            results += [search.EarlierResult(values=values[number], score=score(values[number])) for number in numbers]
     return values
 
 
@@ -146,8 +146,8 @@ space:
 @pytest.mark.parametrize("sampler", ["random", "qmc"])
 def test_a_part_of_the_draws_is_that_part_of_all_of_them(spec, sampler):
     one = spec(SPACE, f"search.sampler={sampler}")
-    whole = search.draw(one, range(12))
-    assert search.draw(one, range(5, 9)) == whole[5:9]
+    whole = search.draw_configurations(one, range(12))
+    assert search.draw_configurations(one, range(5, 9)) == whole[5:9]
 
 
 def test_bounds_of_a_decay_stay_what_was_written():
@@ -179,7 +179,7 @@ space:
 def test_only_grids_are_one_draw(spec):
     space = "space:\n  model.norm: {grid: [none, pre]}\n  model.width: {grid: [8, 16, 32]}\n"
     one = spec(space, search="{sampler: grid}")
-    assert search.total(one) == 6
+    assert search.count_configurations(one) == 6
     assert [tuple(values.values()) for values in every_draw(one)] == [
         (norm, width) for norm in ("none", "pre") for width in (8, 16, 32)
     ]
@@ -187,7 +187,7 @@ def test_only_grids_are_one_draw(spec):
 
 def test_no_space_is_one_configuration(spec):
     one = spec("", search="{}")
-    assert search.total(one) == 1 and every_draw(one) == [{}]
+    assert search.count_configurations(one) == 1 and every_draw(one) == [{}]
 
 
 def test_tpe_draws_a_condition_only_where_it_holds(spec):

@@ -9,7 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import search_spaces
-from orchestrator.plan.checks.soundness import UNBUILT, UNIMPORTED, build_sample, check, configurations_of
+from orchestrator.plan.checks.soundness import (
+    UNBUILT,
+    UNIMPORTED,
+    build_configurations,
+    build_first_generation,
+    build_sample,
+)
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from search_spaces import SweepFileError, dump_yaml, load_sweep, parse_sweep
@@ -52,7 +58,7 @@ def refused(tmp_path: Path) -> Refused:
         (tmp_path / "whole.yaml").write_text(text)
         with pytest.raises(SweepFileError) as caught:
             spec = load_checked(tmp_path / "whole.yaml")
-            configurations_of(spec, [(one.number, one.values) for one in draw_sample(spec, 50)])
+            build_configurations(spec, [(one.number, one.values) for one in draw_sample(spec, 50)])
         return caught.value
 
     return check
@@ -237,7 +243,7 @@ def test_any_value_anywhere_is_a_refusal_or_a_sweep(tmp_path: Path, changes: lis
     overrides = [f"{key}={dump_yaml({'x': value}).removeprefix('x:').strip()}" for key, value in changes]
     try:
         spec = load_checked(tmp_path / "sweep.yaml", overrides)
-        configurations_of(spec, [(one.number, one.values) for one in draw_sample(spec, 3)])
+        build_configurations(spec, [(one.number, one.values) for one in draw_sample(spec, 3)])
     except SweepFileError as error:
         assert error.problems and len(str(error).splitlines()) == len(error.problems)
         try:
@@ -286,7 +292,7 @@ def test_what_is_let_pass_is_built_whatever_is_drawn(space: dict[str, Any]) -> N
     except SweepFileError:
         drawn_well = False
     try:
-        configurations_of(spec, draws[:1])
+        build_configurations(spec, draws[:1])
     except SweepFileError as error:
         assert all(problem.key.startswith(("space.", "model.width")) for problem in error.problems)
     else:
@@ -343,7 +349,7 @@ def test_what_tpe_can_draw_later_is_built_before_anything_is_written(tmp_path: P
     for seed in range(8):
         search = f"search={{sampler: tpe, configurations: 8, generation: 2, seed: {seed}}}"
         with pytest.raises(SweepFileError, match="3 does not divide width 16"):
-            check(load_checked(file, [space, search]))
+            build_first_generation(load_checked(file, [space, search]))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import torch
 
 from orchestrator.code import time_limit
 from orchestrator.plan.checks import trials
-from orchestrator.plan.checks.soundness import build_sample, drawn_configurations
+from orchestrator.plan.checks.soundness import build_drawn, build_sample
 from orchestrator.sweep.sweep import run_sweep
 from orchestrator.text.consoles import make_console
 from search_spaces import Problem, SweepFileError
@@ -101,7 +101,7 @@ def test_a_field_with_a_fixed_set_of_values_is_searched_by_choice(own, style) ->
     field = f'    style: {style} = setting("plain")\n    longest: int'
     path = own(("import torch\n", imports), ('@register("task"', enum), ("    longest: int", field))
     path.write_text(SWEEP.replace("space: {", "space: {task.style: {choice: [plain, hints]}, "))
-    drawn = drawn_configurations(load_checked(path, ["search.configurations=9"]))
+    drawn = build_drawn(load_checked(path, ["search.configurations=9"]))
     assert {one.resolved["task"]["style"] for one in drawn} == {"plain", "hints"}
     assert {one.member(0).task.style for one in drawn} == {"plain", "hints"}
     (wrong,) = _problems(path, SWEEP.replace("{name: own_echo}", "{name: own_echo, style: hint}"))
@@ -116,7 +116,7 @@ def test_a_field_with_a_fixed_set_of_values_is_searched_by_choice(own, style) ->
 def _problems(path: Path, text: str) -> tuple[Problem, ...]:
     path.write_text(text)
     with pytest.raises(SweepFileError) as caught:
-        drawn_configurations(load_checked(path))
+        build_drawn(load_checked(path))
     return caught.value.problems
 
 

@@ -190,7 +190,7 @@ def test_a_sweep_that_is_refused_leaves_no_git_behind(tmp_path, monkeypatch) -> 
             time.sleep(0.01)
         raise UserError("no")
 
-    monkeypatch.setattr(sweep, "check", refused)
+    monkeypatch.setattr(sweep, "build_first_generation", refused)
     with pytest.raises(UserError, match=r"^no$"):
         sweep.run_sweep(load_sweep(QUICKSTART), tmp_path / "runs", Console(quiet=True))
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("lengthwise-git")]

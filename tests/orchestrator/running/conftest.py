@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from orchestrator.plan.packing.packs import Pack, make_packs
+from orchestrator.plan.packing.packs import PlannedPack, make_packs
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
@@ -103,7 +103,7 @@ class Stage:
         order: Callable[[list[str]], list[str]] | None = None,
         during: Callable[[str, int], None] = lambda pack_id, step: None,
         watch: Callable[[SweepDriver], None] = lambda driver: None,
-        recut: Callable[..., Sequence[Pack]] = lambda *cut: (),
+        recut: Callable[..., Sequence[PlannedPack]] = lambda *cut: (),
         **settings: Any,
     ) -> SweepState:
         """Run to the end. `order` arranges the packs at hand; `during` and `watch` follow every evaluation.
@@ -132,7 +132,7 @@ class FixedPacker:
     """A packer with given functions for packing and for recutting."""
 
     pack: Callable[[list], list]
-    recut: Callable[..., Sequence[Pack]]
+    recut: Callable[..., Sequence[PlannedPack]]
 
     def __call__(self, waiting: list) -> list:
         return self.pack(waiting)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import SpecChanged, UserError
-from orchestrator.plan.extension import refuse_extension
+from orchestrator.plan.extension import require_extension
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.results.summarise import summary
 from orchestrator.sweep.specification import refuse_changed
@@ -34,7 +34,7 @@ def test_metrics_are_those_that_the_sweep_began_with(stage, tiny) -> None:
     with pytest.raises(SpecChanged):
         refuse_changed(added, state)
     with pytest.raises(UserError):
-        refuse_extension(spec, added, "plain")
+        require_extension(spec, added, "plain")
 
 
 @pytest.mark.parametrize("key", ["evaluation.metrics", "evaluation.metrics.coarse.bins"])

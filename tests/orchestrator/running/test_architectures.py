@@ -120,5 +120,5 @@ def test_what_is_wrong_is_said_at_its_place(space: str, model: str, said: str, t
 def test_a_changed_default_is_written_into_a_listed_section(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = sweep(SECTIONS)
     recorded = configure(spec, [(one.number, one.values) for one in draw_sample(spec, 50)])
-    monkeypatch.setattr("orchestrator.plan.recorded.changed_defaults", lambda spec, one: {"model.norm": "pre"})
+    monkeypatch.setattr("orchestrator.plan.recorded.find_changed_defaults", lambda spec, one: {"model.norm": "pre"})
     assert list_recorded_values(spec, recorded)[0]["model"]["norm"] == "pre"

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator import open_sweep
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.plan.recorded import member_of
+from orchestrator.plan.recorded import rebuild_member
 from orchestrator.record.kept.weights import list_kept_weights, load
 from trainers.evaluation.attention_weights import compute_input_attention
 
@@ -33,7 +33,7 @@ def kept(played):
 def test_attention_is_computed_from_the_kept_weights_of_the_judged_average(kept) -> None:
     shown = kept.attention("#1", 1, length=8, distribution="sparse", row=2)
     configuration = next(one for one in kept.state.configurations.values() if one.number == 1)
-    member = replace(member_of(configuration), seed=1)
+    member = replace(rebuild_member(configuration), seed=1)
     for average, is_equal in (("ema", True), ("raw", False)):
         weights = load(kept.folder, 1, 1, average)
         again = compute_input_attention(member, weights, length=8, distribution="sparse", row=2)

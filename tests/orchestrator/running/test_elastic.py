@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from orchestrator.engine.engine import LEAST_BYTES_GPU
 from orchestrator.errors import UserError
-from orchestrator.plan.packing.packs import Cluster, Pack, Packer, make_packs, recut_packs
+from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, make_packs, recut_packs
 from orchestrator.record.ledger.records import Record, decode_record, encode_record
 from orchestrator.record.state.parts import MemberState, PackState
 from orchestrator.record.state.race import RungDecision
@@ -92,11 +92,11 @@ class Pool:
         given: dict[str, Any] = {"packer": self, "workers": self._told}
         self.driver = SweepDriver(self.spec, self.ledger, self.state, **given)
 
-    def __call__(self, waiting: Any) -> list[Pack]:
+    def __call__(self, waiting: Any) -> list[PlannedPack]:
         self._examples |= {one.member(0).structural_key: one.member(0) for one, _ in waiting}
         return make_packs(waiting, self._told, lambda member: CAPACITY, work)
 
-    def recut(self, packs: Any, begun: Any, configurations: Any, room: WorkerCapacity) -> list[Pack]:
+    def recut(self, packs: Any, begun: Any, configurations: Any, room: WorkerCapacity) -> list[PlannedPack]:
         return recut_packs(packs, begun, configurations, room[0], lambda member: CAPACITY, work)
 
     def at(self, time: float, event: Callable[[], None]) -> None:
@@ -260,7 +260,7 @@ def test_packs_are_not_cut_again_where_little_is_gained(spec, tmp_path: Path) ->
 def play(stage: Any, capacity: Callable[[int], int], workers: int, **more: Any) -> SweepState:
     """Run a sweep to its end; its packs are cut again to `capacity(workers)` members."""
 
-    def recut(packs: Any, begun: Any, configurations: Any, room: WorkerCapacity) -> list[Pack]:
+    def recut(packs: Any, begun: Any, configurations: Any, room: WorkerCapacity) -> list[PlannedPack]:
         workers, _ = room
         most = capacity(workers)
         return recut_packs(packs, begun, configurations, workers, lambda member: most, lambda member, count: count)

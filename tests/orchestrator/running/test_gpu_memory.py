@@ -8,7 +8,7 @@ import torch
 from orchestrator.engine.engine import LARGEST_PACK_CPU, LARGEST_PACK_GPU, cost_of
 from orchestrator.machine import gpus as gpu_memory
 from orchestrator.machine.gpus import ALLOCATED, UNKNOWN, count_gpu_packs, gpus_here, smallest_share
-from orchestrator.plan.checks.soundness import check
+from orchestrator.plan.checks.soundness import build_first_generation
 from orchestrator.plan.packing.packs import MEMORY_SHARE, Cluster, Packer
 from orchestrator.preview import forecast as forecast_module
 from orchestrator.preview.forecast import forecast
@@ -125,7 +125,9 @@ def cut(tiny, memory: float, *overrides: str, workers: int = 1) -> list[int]:
     """The sizes of the packs of a sweep of one configuration."""
     spec = load_sweep(tiny, ["space={}", "search={}", *overrides])
     cluster = Cluster(workers=workers, bytes_per_worker=memory, description="pretended")
-    return [len(pack.members) for pack in Packer(spec, cluster)([(one, spec.seeds) for one in check(spec)])]
+    return [
+        len(pack.members) for pack in Packer(spec, cluster)([(one, spec.seeds) for one in build_first_generation(spec)])
+    ]
 
 
 def test_packs_on_a_gpu_are_larger_and_fit_into_its_memory(tiny):
@@ -145,7 +147,7 @@ def test_every_gpu_has_packs(tiny, seeds, workers):
 @pytest.mark.slow
 def test_a_large_model_has_few_members_in_a_pack(tiny):
     large = ("model={name: decoder, layers: 6, width: 768, heads: 12}", "training.batch_size=64", "resources.gpus=1")
-    (configuration,) = check(load_sweep(tiny, ["space={}", "search={}", *large]))
+    (configuration,) = build_first_generation(load_sweep(tiny, ["space={}", "search={}", *large]))
     needed = cost_of(configuration.member(0)).bytes_per_member
     assert max(cut(tiny, 80 * GIB, "seeds=40", *large)) * needed <= 40 * GIB
 

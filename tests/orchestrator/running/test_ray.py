@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.plan.checks.soundness import check
+from orchestrator.plan.checks.soundness import build_first_generation
 from orchestrator.plan.packing.packs import Packer
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
@@ -36,7 +36,10 @@ def story(folder: Path) -> dict[Any, list[str]]:
 @pytest.mark.slow
 def test_ray_and_inline_leave_the_same_ledger_and_the_same_curves(lengthwise, tiny, tmp_path):
     spec = load_sweep(tiny, TWO_PACKS[1::2])
-    dying, living = (pack.pack_id for pack in Packer(spec, this_process())([(one, spec.seeds) for one in check(spec)]))
+    dying, living = (
+        pack.pack_id
+        for pack in Packer(spec, this_process())([(one, spec.seeds) for one in build_first_generation(spec)])
+    )
     folders = {name: tmp_path / name / "tiny" for name in ("ray", "inline")}
     for folder in folders.values():
         (folder / "checkpoints").mkdir(parents=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import LedgerError
-from orchestrator.plan.checks.soundness import check
+from orchestrator.plan.checks.soundness import build_first_generation
 from orchestrator.plan.packing.packs import Packer
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger import ledger as ledger_module
@@ -54,10 +54,10 @@ def test_configurations_that_were_just_built_are_planned_as_they_are(stage, monk
     with monkeypatch.context() as patch:
         patch.setattr(drawing, "configure", None)  # they are not built a second time
         patch.setattr(drawing, "as_configuration", None)
-        given.play(built=check(given.spec))
+        given.play(built=build_first_generation(given.spec))
     assert planned(given) == planned(plain) and len(planned(given)) == 11
     cut_ledger(given.folder, 3)  # two of four: what is left is drawn anew
-    given.play(built=check(given.spec)[:2])
+    given.play(built=build_first_generation(given.spec)[:2])
     assert planned(given) == planned(plain)
 
 

@@ -9,7 +9,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 from rich.console import Console
 
-from orchestrator.plan.checks.soundness import build_sample, checked
+from orchestrator.plan.checks.soundness import build_sample, check_reading
 from orchestrator.preview.forecast import forecast
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
@@ -166,7 +166,7 @@ def test_plan_and_validate_name_the_distributions(study, lengthwise_says):
 
 
 def test_the_first_distribution_may_be_called_by_its_name(study):
-    spec = checked(read_sweep(study, ["objective.metric=accuracy.iid", "objective.lengths=[4]"]))
+    spec = check_reading(read_sweep(study, ["objective.metric=accuracy.iid", "objective.lengths=[4]"]))
     assert spec.objective.metric == "accuracy"
-    assert spec == checked(read_sweep(study, ["objective.metric=accuracy", "objective.lengths=[4]"]))
-    assert checked(read_sweep(study)).objective.metric == "accuracy.hard"
+    assert spec == check_reading(read_sweep(study, ["objective.metric=accuracy", "objective.lengths=[4]"]))
+    assert check_reading(read_sweep(study)).objective.metric == "accuracy.hard"
