@@ -43,7 +43,7 @@ def address_of(folder: Path) -> str | None:
     return f"{scheme}://{'/' if scheme == 'file' else ''}{'/'.join(rest)}" if rest else None
 
 
-def place_of(folder: Path) -> str:
+def address_or_path(folder: Path) -> str:
     """Return the address of a folder if it is a local copy, otherwise its path."""
     return address_of(folder) or str(folder)
 

@@ -10,7 +10,7 @@ LengthwiseError                 printed as one message without a traceback; exit
 │   ├── DivergedLedger          a local copy and its address have different continuations of a sweep
 │   └── StorageRefused          wrong credentials, bucket or address of a storage, or a missing object
 ├── LedgerError                 the ledger cannot be read or written: full disk, read-only folder
-│   ├── OddEntry                2: a link, a pipe or a folder where a sweep has its own files
+│   ├── UnexpectedEntry         2: a link, a pipe or a folder where a sweep has its own files
 │   ├── TakenLedger             another driver writes it, without a working lock
 │   ├── DamagedLedger           2: its bytes do not match its checksums
 │   ├── NewerLedger             2: it was written by a newer version
@@ -113,7 +113,7 @@ class DamagedLedger(LedgerError):  # noqa: N818
         return type(self), (self.path, self.line, self.problem)
 
 
-class OddEntry(LedgerError):  # noqa: N818
+class UnexpectedEntry(LedgerError):  # noqa: N818
     """An entry of a sweep folder is not a plain file, or points out of the folder; it was not read."""
 
     exit_code = 2

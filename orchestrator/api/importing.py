@@ -46,7 +46,7 @@ def import_table(
     Raises UserError for anything in the results that cannot be used, SweepExists when the folder holds a sweep already.
     """
     from orchestrator.importing.table import ImportedRows, reset_index
-    from orchestrator.importing.verb import Judging, import_rows, read_rows  # brings pandas
+    from orchestrator.importing.verb import JudgingRules, import_rows, read_rows  # brings pandas
 
     if isinstance(table, str | Path):
         rows = read_rows(str(table), next(iter(metrics)), seed_column=seed_column, step=step, **source)
@@ -60,7 +60,7 @@ def import_table(
         find_storage(storage) if storage is not None else find_default_storage(),
         name,
         console or make_console(),
-        Judging(directions=metrics, lengths=selection, trained=tuple(trained), average=average, axis=axis),
+        JudgingRules(directions=metrics, lengths=selection, trained=tuple(trained), average=average, axis=axis),
         study=study,
         columns=columns,
         seed_column=seed_column,

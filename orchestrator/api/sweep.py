@@ -17,7 +17,7 @@ from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.consoles import make_console
 
@@ -74,7 +74,7 @@ class Sweep:
     @cached_property
     def summary(self) -> Summary:
         """Everything that reports and figures show."""
-        return summary(self.state)
+        return summarise(self.state)
 
     @cached_property
     def configurations(self) -> pd.DataFrame:
@@ -222,10 +222,10 @@ class Sweep:
 
     def report(self) -> Path:
         """Write report.html and its tables; return the path of the page."""
-        from orchestrator.report.files import present, refuse_read_only
+        from orchestrator.report.files import present_report, refuse_read_only
 
         refuse_read_only(self.folder)
-        present(self.folder, make_console(), quiet=True)
+        present_report(self.folder, make_console(), quiet=True)
         return self.folder / REPORT_HTML
 
     def resume(

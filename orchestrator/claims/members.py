@@ -21,7 +21,7 @@ from orchestrator.results.scoring.objective import (
     reduce_rows,
     score_configuration,
 )
-from orchestrator.statistics.failed_seeds import score_over_seeds
+from orchestrator.statistics.failed_seeds import score_seeds
 from orchestrator.text.wording import spans
 from search_spaces import ABSENT, nearest_name
 from search_spaces.grammar.problems import dotted_keys, lookup
@@ -93,7 +93,7 @@ class SweepCurves:
         seeds, direction = list(values), self.direction(metrics)
         if not seeds or direction == "none":
             return float(np.median(seeds)) if seeds else math.nan
-        score = score_over_seeds(seeds, self.objective.failed_seeds, direction)
+        score = score_seeds(seeds, self.objective.failed_seeds, direction)
         return math.nan if score.is_failed else score.median
 
     def direction(self, metrics: Sequence[str]) -> str:

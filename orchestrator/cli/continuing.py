@@ -36,10 +36,10 @@ def resume(
     outcome = resume_sweep(
         folder,
         console,
-        options.with_uri(overrides, tracking_uri, notify),
+        options.add_uris(overrides, tracking_uri, notify),
         retry_failed=retry_failed,
         accept_code_change=accept_code_change,
-        max_seconds=options.in_seconds(max_time),
+        max_seconds=options.parse_duration(max_time),
     )
     raise typer.Exit(outcome.exit_code)
 
@@ -83,9 +83,9 @@ def extend(
             top=top,
             only=configuration or (),
             name=name,
-            overrides=options.with_uri(overrides, tracking_uri, notify),
+            overrides=options.add_uris(overrides, tracking_uri, notify),
         )
-        outcome = extend_steps(folder, console, plan, max_seconds=options.in_seconds(max_time))
+        outcome = extend_steps(folder, console, plan, max_seconds=options.parse_duration(max_time))
         raise typer.Exit(outcome.exit_code)
 
     # Everything else is added to the sweep itself.
@@ -103,9 +103,9 @@ def extend(
         configurations=configurations,
         top=top,
         only=configuration or (),
-        overrides=options.with_uri(overrides, tracking_uri, notify),
+        overrides=options.add_uris(overrides, tracking_uri, notify),
         accept_code_change=accept_code_change,
-        max_seconds=options.in_seconds(max_time),
+        max_seconds=options.parse_duration(max_time),
     )
     raise typer.Exit(outcome.exit_code)
 
@@ -140,6 +140,6 @@ def confirm(
         configurations=configuration or (),
         name=name,
         allow_unfinished=allow_unfinished,
-        overrides=options.with_uri(overrides, tracking_uri, notify),
+        overrides=options.add_uris(overrides, tracking_uri, notify),
     )
     raise typer.Exit(confirm_sweep(folder, console, plan).exit_code)

@@ -65,7 +65,7 @@ def import_results(
     """
     if (table is None) == (source is None):
         raise UserError("give either TABLE or --from, which says whose results are imported")
-    from orchestrator.importing.verb import Judging, import_rows, read_directions, read_rows
+    from orchestrator.importing.verb import JudgingRules, import_rows, read_directions, read_rows
 
     directions = read_directions(metric)
     rows = read_rows(
@@ -82,7 +82,7 @@ def import_results(
         storage or find_default_storage(),
         name,
         console,
-        Judging(
+        JudgingRules(
             directions=directions,
             lengths=_read_lengths("--lengths", lengths),
             trained=_read_lengths("--trained", trained) or (),

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orchestrator.addresses import place_of
+from orchestrator.addresses import address_or_path
 from orchestrator.cli import continuing, importing, options, results, upkeep
 from orchestrator.code.provenance import PACKAGES, version
 from orchestrator.errors import LengthwiseError, SpecChanged, UserError
@@ -26,7 +26,7 @@ from orchestrator.record.ledger.folders import find_default_storage, has_ledger
 from orchestrator.running.with_ray import start as ray_start
 from orchestrator.sweep.children import SweepChildren
 from orchestrator.text.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
-from orchestrator.text.redaction import mask_log_records, printable
+from orchestrator.text.redaction import make_printable, mask_log_records
 from search_spaces import Reading, SweepFileError, read_sweep
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
@@ -178,7 +178,7 @@ def plan(
     spec = _load(file, overrides, name, imports, storage)
     plan = forecast(spec, workers, measured=measure)
     register(spec)
-    _say(f"{spec.name} would be kept in {place_of((storage or find_default_storage()) / spec.name)}")
+    _say(f"{spec.name} would be kept in {address_or_path((storage or find_default_storage()) / spec.name)}")
     _say(align_rows(plan.rows))
     for warning in plan.warnings:
         _say(f"warning: {warning}")
@@ -222,9 +222,9 @@ def run(
     workers: Annotated[int | None, typer.Option(min=1, help="Packs at once, at most (resources.workers).")] = None,
 ) -> None:
     """Run a sweep from its beginning to its report."""
-    max_seconds = options.in_seconds(max_time)
+    max_seconds = options.parse_duration(max_time)
     overrides = [*(overrides or ()), *([f"resources.workers={workers}"] if workers is not None else [])]
-    replaced = options.with_uri(overrides, tracking_uri, notify)
+    replaced = options.add_uris(overrides, tracking_uri, notify)
     reading = read_sweep(file, replaced, name, imports or ())
     storage = storage or find_default_storage()
 
@@ -285,11 +285,11 @@ def main() -> None:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException as error:  # the user's own code may raise anything
         if os.environ.get(DEBUG_VARIABLE):
-            sys.stderr.write(printable("".join(traceback.format_exception(error))))
+            sys.stderr.write(make_printable("".join(traceback.format_exception(error))))
         elif isinstance(error, LengthwiseError | SweepFileError):
             _complain(error.in_full if isinstance(error, SweepFileError) else str(error))
         elif memory := out_of_memory(error):
-            sys.stderr.write(f"{printable(memory)}\n")  # a console would need memory
+            sys.stderr.write(f"{make_printable(memory)}\n")  # a console would need memory
         elif isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
             _complain(f"{error.filename2 or error.filename}: cannot be used: {error.strerror}")
         else:

@@ -205,8 +205,8 @@ Force = Annotated[bool, typer.Option("--force", help="Replace files that exist."
 Trace = Annotated[bool, typer.Option("--trace", help="Also show the tracebacks of packs that died.")]
 
 
-def in_seconds(time: str | None) -> float | None:
-    """Return a time as seconds: in_seconds("1h30m") -> 5400.0. Raises UserError for anything else."""
+def parse_duration(time: str | None) -> float | None:
+    """Return a time as seconds: parse_duration("1h30m") -> 5400.0. Raises UserError for anything else."""
     if time is None:
         return None
     match = re.fullmatch(r"(?=\d)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", time.strip())
@@ -219,7 +219,7 @@ def in_seconds(time: str | None) -> float | None:
     return seconds
 
 
-def with_uri(overrides: list[str] | None, uri: str | None, notify: str | None = None) -> list[str]:
+def add_uris(overrides: list[str] | None, uri: str | None, notify: str | None = None) -> list[str]:
     """Return the overrides, with the values of --tracking-uri and --notify as further ones."""
     if uri == "":  # the default, whatever MLflow's variable names
         os.environ.pop(URI_VARIABLE, None)

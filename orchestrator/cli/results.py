@@ -58,10 +58,10 @@ def report(
     trust: options.Trust = False,
 ) -> None:
     """Write the page and the tables of a sweep; print its results."""
-    from orchestrator.report.files import present, refuse_read_only
+    from orchestrator.report.files import present_report, refuse_read_only
 
     refuse_read_only(folder)
-    present(folder, console, show=show)
+    present_report(folder, console, show=show)
 
 
 @app.command(
@@ -179,9 +179,9 @@ def ui(
     storage = storage or find_default_storage()
     fetch_storage(storage)
     if tracking_uri is None:
-        from orchestrator.tracking.address import uri_of_variable
+        from orchestrator.tracking.address import read_uri_variable
 
-        tracking_uri = uri_of_variable()
+        tracking_uri = read_uri_variable()
     if not tracking_uri:
         check_storage(storage)
     _say("starting MLflow ...")

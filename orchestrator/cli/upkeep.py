@@ -85,7 +85,7 @@ def evaluate(
 
     Records the curves; trains nothing.
     """
-    from orchestrator.report.files import present, show_later_evaluations
+    from orchestrator.report.files import present_report, show_later_evaluations
     from orchestrator.results.scoring.length_groups import parse_lengths
     from orchestrator.upkeep.later_evaluation import evaluate_later
 
@@ -93,7 +93,7 @@ def evaluate(
     chosen = None if lengths is None else parse_lengths(lengths, None, allowed)
     with make_console(stderr=True).status("evaluating ..."):
         keys = evaluate_later(folder, configurations, lengths=chosen, samples=samples, task=task or ())
-        present(folder, console, quiet=True)
+        present_report(folder, console, quiet=True)
     show_later_evaluations(folder, keys, console)
 
 

@@ -183,9 +183,9 @@ def finish(session: Session, spec: SweepSpec, state: SweepState, publisher: Publ
     record_end(session.ledger, state, session.interrupts)
     status, message = str(state.ended), state.message
     deaths = describe_deaths(state.deaths, session.folder)
-    from orchestrator.report.files import present  # imports pandas and scipy
+    from orchestrator.report.files import present_report  # imports pandas and scipy
 
-    present(session.folder, session.console)
+    present_report(session.folder, session.console)
     if spec.tracking.enabled:
         if publisher is None:
             publisher = Publisher()

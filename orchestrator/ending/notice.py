@@ -17,7 +17,7 @@ from rich.console import Console
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.watching.meter import best_configuration
 from orchestrator.text.consoles import say
-from orchestrator.text.redaction import only_host
+from orchestrator.text.redaction import mask_webhook
 from orchestrator.text.wording import label, three_digits
 from search_spaces.grammar.values import MASK, mask_passwords
 
@@ -39,7 +39,7 @@ class Notice:
         if self._address is None:
             return
         state = SweepState.load(folder)
-        host = only_host(self._address)
+        host = mask_webhook(self._address)
         if MASK in self._address:
             problem: str | None = "only the host of the address is recorded; give it again with --notify"
         else:

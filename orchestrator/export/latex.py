@@ -41,7 +41,7 @@ def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
         if cells[0].startswith(("[", "*")):
             cells[0] = f"{{}}{cells[0]}"  # which the \\ before it would take as its argument
         cells += [_quartiles(getattr(row, name)) for name in groups]
-        unfinished = "unfinished" if row.pruned_at is None else row.unranked
+        unfinished = "unfinished" if row.pruned_at is None else row.why_unranked
         cells.append(f"{row.seeds_failed} of {row.seeds_run}" + ("" if row.complete else f", {unfinished}"))
         lines.append(" & ".join(cells) + r" \\")
 

@@ -7,7 +7,7 @@ from orchestrator.errors import UserError, refuse_unwritable
 from orchestrator.record.kept.code import read_program
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.targets import check_ending, check_targets
 from orchestrator.text.wording import command, counted
 from trainers.files.atomic_file import write_atomic
@@ -51,7 +51,7 @@ def export(
 
     # Everything is made in memory first: `files` has what will be written.
     state = SweepState.load(folder)
-    result = summary(state)
+    result = summarise(state)
     files: dict[Path, Callable[[], bytes]] = {}
     paths, lines = list[Path](), list[str]()
 

@@ -65,7 +65,7 @@ def digest_of_sources(root: Path, parts: tuple[str, ...] = ("",)) -> str:
     return digest.hexdigest()
 
 
-def printable(text: str) -> str:
+def escape_for_figure(text: str) -> str:
     """Return `text` as matplotlib can draw it: without mathematics mode, and with a box for missing characters."""
     font = _font()
     drawable = "".join(c if c == "\n" or font.get_char_index(ord(c)) else "\u25a1" for c in text)

@@ -18,9 +18,9 @@ from orchestrator.figures.drawing import (
     EDGE,
     FAILED_COLOUR,
     PALETTE,
+    escape_for_figure,
     frame_axes,
     make_logarithmic,
-    printable,
 )
 from orchestrator.results.analysis import Effect, effects_on_score
 from orchestrator.results.outcomes import searched_values
@@ -66,8 +66,8 @@ def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
     else:
         _against_category(axes, key, panel, worst)
     _room_for_failed(axes, panel)
-    axes.set_ylabel(printable(panel.label), fontsize=9)
-    axes.set_title(printable(panel.effect.sentence if panel.effect else ""), fontsize=9, loc="left")
+    axes.set_ylabel(escape_for_figure(panel.label), fontsize=9)
+    axes.set_title(escape_for_figure(panel.effect.sentence if panel.effect else ""), fontsize=9, loc="left")
 
 
 def _is_axis_of_numbers(domain: str, panel: Panel) -> bool:
@@ -104,7 +104,7 @@ def _against_number(axes: Axes, key: str, panel: Panel, domain: str, worst: floa
         low, high = ([_finite(getattr(point, edge), point.median) for point in bins] for edge in ("q25", "q75"))
         axes.fill_between(centre, low, high, color=TREND_COLOUR, alpha=0.12, linewidth=0, zorder=1)
         axes.plot(centre, median, color=TREND_COLOUR, linewidth=1.8, zorder=4, label="trend")
-    axes.set_xlabel(printable(f"{key} (logarithmic in 1 − value)" if complement else key))
+    axes.set_xlabel(escape_for_figure(f"{key} (logarithmic in 1 − value)" if complement else key))
 
 
 def _against_category(axes: Axes, key: str, panel: Panel, worst: float) -> None:
@@ -124,9 +124,9 @@ def _against_category(axes: Axes, key: str, panel: Panel, worst: float) -> None:
                 low, high = (float(np.clip(q, finite.min(), finite.max())) for q in (q25, q75))
                 box: dict[str, Any] = {"linewidth": 1, "edgecolor": TREND_COLOUR, "facecolor": "#33333318", "zorder": 1}
                 axes.bar(position, high - low, 0.6, low, **box)
-    _label_categories(axes, [printable(compact_value(json.loads(value))) for value in values])
+    _label_categories(axes, [escape_for_figure(compact_value(json.loads(value))) for value in values])
     axes.set_xlim(-0.6, len(values) - 0.4)
-    axes.set_xlabel(printable(key))
+    axes.set_xlabel(escape_for_figure(key))
 
 
 def _label_categories(axes: Axes, names: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from orchestrator.errors import UserError
 from orchestrator.figures.bands import DISTINCT_IN_GREY, SOLID, draw_configurations, shade_groups, shape_axes
-from orchestrator.figures.drawing import printable
+from orchestrator.figures.drawing import escape_for_figure
 from orchestrator.figures.effects import draw_effect
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.wording import counted, format_values, label
@@ -45,16 +45,16 @@ def plot_curves(
         raise UserError(f"{summary.folder}: {why}; there are no median curves to draw")
     coloured = drawn_rows if rows or len(drawn_rows) <= MANY else drawn_rows[:HIGHLIGHTED_OF_MANY]
     grey = drawn_rows[len(coloured) :]
-    labels, crosses = labels or {}, metric in summary.unreached
+    labels, crosses = labels or {}, metric in summary.unreached_metrics
     shade_groups(axes, summary.groups(drawn_rows[0], metric), labels=True)
     styles = DISTINCT_IN_GREY if distinct_in_grey else SOLID
     lines = draw_configurations(axes, drawn, coloured, grey, crosses=crosses, styles=styles)
     shape_axes(axes, list(drawn.values()), [band.lengths for band in drawn.values()], "auto", summary.direction(metric))
-    axes.set_xlabel(printable(labels.get("length", summary.axis)))
-    axes.set_ylabel(printable(f"{labels.get(metric, f'{metric} ({average})')}, median over seeds"))
+    axes.set_xlabel(escape_for_figure(labels.get("length", summary.axis)))
+    axes.set_ylabel(escape_for_figure(f"{labels.get(metric, f'{metric} ({average})')}, median over seeds"))
     names = [configuration_label(row, summary, labels) for row in coloured]
     names += [f"the other {counted(len(grey), 'configuration')}"] if grey else []
-    axes.legend(lines, [printable(name) for name in names], fontsize="small", frameon=False)
+    axes.legend(lines, [escape_for_figure(name) for name in names], fontsize="small", frameon=False)
     return axes
 
 
@@ -68,9 +68,9 @@ def plot_effect(summary: Summary, key: str, axes: Axes, *, labels: Labels | None
         raise UserError(f"{summary.folder}: no configuration with {key} has a score yet; there is nothing to draw")
     draw_effect(summary, key, axes)
     chosen = labels or {}
-    axes.set_xlabel(printable(chosen.get(key, "")) or axes.get_xlabel())
+    axes.set_xlabel(escape_for_figure(chosen.get(key, "")) or axes.get_xlabel())
     judged = chosen.get(summary.objective_curve[0], summary.judged_name)
-    axes.set_ylabel(printable(chosen.get("score", summary.score_label.replace(summary.judged_name, judged))))
+    axes.set_ylabel(escape_for_figure(chosen.get("score", summary.score_label.replace(summary.judged_name, judged))))
     return axes
 
 

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
 from orchestrator.figures.bands import shade_groups
-from orchestrator.figures.drawing import PALETTE, frame_axes, printable, with_gaps
+from orchestrator.figures.drawing import PALETTE, escape_for_figure, frame_axes, with_gaps
 from orchestrator.results.comparing.sweep_comparison import SweepComparison
 from orchestrator.text.wording import counted
 
@@ -37,8 +37,8 @@ def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Pat
         lengths = [point.question.lengths[0] for comparison in comparisons for point in comparison.by_length]
         axes.set_xlim(min(lengths) - 0.5, max(lengths) + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
-        axes.set_xlabel(printable(first.first.axis))
-        axes.set_ylabel(printable(f"difference of {question.metric} ({question.average})"))
+        axes.set_xlabel(escape_for_figure(first.first.axis))
+        axes.set_ylabel(escape_for_figure(f"difference of {question.metric} ({question.average})"))
         axes.set_title(title, fontsize=10, loc="left", pad=16)
         labels = [_label(comparison) for comparison in comparisons]
         figure.legend(lines, labels, loc="outside lower center", fontsize=8, frameon=False)
@@ -78,4 +78,6 @@ def _label(comparison: SweepComparison) -> str:
     lost = f", {counted(failed, 'member')} failed" if failed else ""
     band = "" if comparison.has_band else ", no band"
     configurations = counted(len(comparison.matching.pairs), "configuration")
-    return printable(f"{comparison.first.name} - {comparison.second.name} ({configurations}, {how}{lost}{band})")
+    return escape_for_figure(
+        f"{comparison.first.name} - {comparison.second.name} ({configurations}, {how}{lost}{band})"
+    )

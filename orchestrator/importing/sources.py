@@ -99,7 +99,9 @@ def read_wandb(path: Path, naming: Naming, step_column: str | None = None) -> Im
         source=str(path),
         place=lambda row: places[row][0](places[row][1]),
     )
-    return replace(tidy(log, naming, list(frame.columns)), notes=())  # a row that lacks metrics logged something else
+    return replace(
+        tidy_log(log, naming, list(frame.columns)), notes=()
+    )  # a row that lacks metrics logged something else
 
 
 def read_tune(path: Path, naming: Naming, step_column: str | None = None) -> ImportedRows:
@@ -118,7 +120,9 @@ def read_tune(path: Path, naming: Naming, step_column: str | None = None) -> Imp
     if not settings:
         raise UserError(f"{path}: has no {RESULTS} in any folder; allowed: the folder of an experiment of Ray Tune")
     frame = pd.DataFrame(points, columns=["run", "name", "step", "value", "place"])
-    return tidy(Log(points=frame, settings=pd.DataFrame(settings), source=str(path), place=places.__getitem__), naming)
+    return tidy_log(
+        Log(points=frame, settings=pd.DataFrame(settings), source=str(path), place=places.__getitem__), naming
+    )
 
 
 def read_mlflow(uri: str, experiment: str, naming: Naming) -> ImportedRows:
@@ -137,10 +141,10 @@ def read_mlflow(uri: str, experiment: str, naming: Naming) -> ImportedRows:
     frame = pd.DataFrame(points, columns=["run", "name", "step", "value", "place"])
     source = f"{uri} ({experiment})"
     log = Log(points=frame, settings=pd.DataFrame(settings), source=source, place=places.__getitem__)
-    return tidy(log, naming, sorted(names))
+    return tidy_log(log, naming, sorted(names))
 
 
-def tidy(log: Log, naming: Naming, known: list[str] | None = None) -> ImportedRows:
+def tidy_log(log: Log, naming: Naming, known: list[str] | None = None) -> ImportedRows:
     """Return logged values as rows of a tidy table; values with other names are left out.
 
     Without a group `length` and with a step of its own, a value was logged at its length; with neither, a metric has no

@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.addresses import place_of
+from orchestrator.addresses import address_or_path
 from orchestrator.code.provenance import provenance
 from orchestrator.ending.ending import Outcome, record_end
 from orchestrator.errors import UserError
@@ -40,7 +40,7 @@ UNKNOWN = "none"  # the direction of a metric that --metric does not name
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judging:
+class JudgingRules:
     """How imported results are judged.
 
     directions: by metric; the first one is the objective's. lengths: the selection lengths, None if the metric has only
@@ -97,7 +97,7 @@ def import_rows(
     storage: Path,
     name: str,
     console: Console,
-    judging: Judging,
+    judging: JudgingRules,
     *,
     study: str | None = None,
     columns: Sequence[str] | None = None,
@@ -151,7 +151,7 @@ def import_rows(
         counts = f"{counted(len(configurations), 'configuration')}, seeds {spans(members.seeds)}"
         say(
             console,
-            f"imported {len(results.rows):,} rows of {results.source} to {place_of(folder.resolve())}: {counts}",
+            f"imported {len(results.rows):,} rows of {results.source} to {address_or_path(folder.resolve())}: {counts}",
         )
         untold = () if judging.trained else ("no --trained, so all but the selection lengths count as test lengths",)
         for note in (*rows.notes, *members.notes, *untold):
@@ -161,13 +161,13 @@ def import_rows(
     return Outcome(folder=folder, status=str(state.ended), exit_code=0)
 
 
-def _judged_average(results: Results, judging: Judging) -> str:
+def _judged_average(results: Results, judging: JudgingRules) -> str:
     if judging.average is None and len(results.averages) > 1:
         raise UserError(f"{results.source}: has the averages {', '.join(results.averages)}; choose one by --average")
     return judging.average or results.averages[0]
 
 
-def _judged_lengths(results: Results, members: ImportedMembers, metric: str, judging: Judging) -> tuple[int, ...]:
+def _judged_lengths(results: Results, members: ImportedMembers, metric: str, judging: JudgingRules) -> tuple[int, ...]:
     """Return the lengths of the objective. Raises UserError for one that a configuration does not have."""
     index = results.metrics.index(metric)
     for configuration, curves in enumerate(members.curves):
@@ -193,7 +193,11 @@ def _common_seeds(members: ImportedMembers) -> list[int]:
 
 
 def _specification(
-    results: Results, members: ImportedMembers, judging: Judging, objective: Mapping[str, Any], names: Mapping[str, str]
+    results: Results,
+    members: ImportedMembers,
+    judging: JudgingRules,
+    objective: Mapping[str, Any],
+    names: Mapping[str, str],
 ) -> SweepSpec:
     """Return the specification of a sweep that lists the configurations. Raises SweepFileError for a wrong name."""
     findings = Findings("lengthwise import")
@@ -224,7 +228,7 @@ def _values(results: Results, number: int, steps: tuple[int, ...] | None) -> dic
     return values | ({"training.steps": steps[number]} if steps else {})
 
 
-def _sections(results: Results, members: ImportedMembers, judging: Judging, number: int | None) -> dict[str, Any]:
+def _sections(results: Results, members: ImportedMembers, judging: JudgingRules, number: int | None) -> dict[str, Any]:
     """Return the open sections of a configuration, or those that all share."""
     configuration = results.configurations[number] if number is not None else {}
     curves = members.curves[number or 0]
@@ -261,7 +265,7 @@ def _sections(results: Results, members: ImportedMembers, judging: Judging, numb
     }
 
 
-def _configurations(results: Results, members: ImportedMembers, judging: Judging) -> list[dict[str, Any]]:
+def _configurations(results: Results, members: ImportedMembers, judging: JudgingRules) -> list[dict[str, Any]]:
     """Return the fields of the record of each configuration."""
     fields, known, steps = list[dict[str, Any]](), set[str](), _varying_steps(members)
     for number in range(len(members.curves)):

@@ -29,7 +29,7 @@ from orchestrator.report.terminal import lay_out, prose, rich_table
 from orchestrator.results.comparing.named_comparison import NamedComparison, compare_named
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, Side
 from orchestrator.results.comparing.sweep_comparison import SweepComparison, compare_sweeps
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.exact_tests import ALPHA
 from orchestrator.statistics.intervals import LEVEL, fewest_for_median
@@ -132,7 +132,7 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
 def _show_verdict(line: SeedComparison, names: Sequence[str], console: Console, result: Summary) -> RenderableType:
     """Return the first line of a comparison; names that are equal are replaced by those of the lines below it."""
     first, second = names if names[0] != names[1] else ("First", "Second")
-    return prose(verdict_sentence(line, first, second, result.infinite), console, result, "bold")
+    return prose(verdict_sentence(line, first, second, result.infinity_text), console, result, "bold")
 
 
 def _describe_configuration(side: Side) -> str:
@@ -158,7 +158,7 @@ def _compare_with_first(
     read: dict[Path, Summary] = {}
     for folder in folders:
         if folder.resolve() not in read:
-            read[folder.resolve()] = summary(_load_sweep(folder, folders[0]))
+            read[folder.resolve()] = summarise(_load_sweep(folder, folders[0]))
     first, *others = (read[folder.resolve()] for folder in folders)
     return [compare_sweeps(first, other, metric=metric, average=average, lengths=lengths) for other in others]
 
@@ -237,7 +237,7 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
 def _lay_out_comparisons(
     comparisons: Sequence[SeedComparison], names: Columns, result: Summary, console: Console
 ) -> Iterator[RenderableType]:
-    cells = make_cells(comparisons, [*names, *comparison_columns(comparisons, result.infinite)])
+    cells = make_cells(comparisons, [*names, *comparison_columns(comparisons, result.infinity_text)])
     yield from map(rich_table, lay_out(cells, console.width, keys=len(names) + 1))
 
 

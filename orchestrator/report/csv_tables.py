@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from orchestrator.report.tables.columns import Column, Lines, fields, make_lines
+from orchestrator.report.tables.columns import Column, Lines, csv_columns, make_lines
 from orchestrator.report.tables.configurations import configuration_lines, confirmed_lines
 from orchestrator.report.tables.effects import EffectLine
 from orchestrator.report.tables.effects import effect_lines as lines_of_effects
@@ -43,11 +43,13 @@ def effect_lines(result: Summary) -> Lines:
     within units; partial is the slope with the other drawn keys held fixed.
     """
     columns = [
-        *fields("outcome=outcome.group"),
+        *csv_columns("outcome=outcome.group"),
         Column("", lambda line: spans(line.outcome.lengths), "lengths"),
-        *fields("hyperparameter=effect.key kind=effect.kind unit=effect.unit n=effect.n"),
-        *fields("configurations=effect.configurations dropped=effect.dropped correlation=effect.correlation"),
-        *fields("low=effect.low high=effect.high test=effect.test p=effect.p importance=effect.importance.share value"),
+        *csv_columns("hyperparameter=effect.key kind=effect.kind unit=effect.unit n=effect.n"),
+        *csv_columns("configurations=effect.configurations dropped=effect.dropped correlation=effect.correlation"),
+        *csv_columns(
+            "low=effect.low high=effect.high test=effect.test p=effect.p importance=effect.importance.share value"
+        ),
     ]
     for prefix, part, names in (
         ("difference", "difference", ("difference", "low", "high", "n")),
@@ -58,7 +60,7 @@ def effect_lines(result: Summary) -> Lines:
             columns.append(Column("", partial(_read_part, part, name), column))
     columns.append(Column("", lambda line: line.effect.partial.n if line.slope else None, "partial_n"))
     lines = lines_of_effects(result) if shows_effects(result) else []
-    return make_lines(lines, [*columns, *fields("missing=reasons")])
+    return make_lines(lines, [*columns, *csv_columns("missing=reasons")])
 
 
 def _read_part(part: str, name: str, line: EffectLine) -> Any:
@@ -67,7 +69,7 @@ def _read_part(part: str, name: str, line: EffectLine) -> Any:
 
 def validation_lines(result: Summary) -> Lines:
     """Return a line for every evaluation of a seed and every validation score."""
-    columns = fields("config_id seed step stage stopped metric average mean")
+    columns = csv_columns("config_id seed step stage stopped metric average mean")
     scores = read_validation_scores(result.state)
     lengths = sorted({length for score in scores for length in score.lengths})
     columns += [Column("", partial(_value_at, length), f"at_{length}") for length in lengths]

@@ -1,4 +1,4 @@
-"""The files of a report: the page and the tables beside it; `present` also prints one screen."""
+"""The files of a report: the page and the tables beside it; `present_report` also prints one screen."""
 
 import shlex
 import tempfile
@@ -21,7 +21,7 @@ from orchestrator.report.csv_tables import EARLIER, REPORT_CSV, TABLES, csv_tabl
 from orchestrator.report.page.render import render_page
 from orchestrator.report.tables.later_evaluations import later_section
 from orchestrator.report.terminal import Screen, lay_out, prose, rich_table
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import Summary
 from orchestrator.text.consoles import say
 from trainers.files.atomic_file import write_atomic
@@ -29,7 +29,7 @@ from trainers.files.atomic_file import write_atomic
 PAUSE = 10.0  # seconds between two pages of a running sweep, at least
 
 
-def present(folder: Path, console: Console, *, quiet: bool = False, show: bool = False) -> None:
+def present_report(folder: Path, console: Console, *, quiet: bool = False, show: bool = False) -> None:
     """Write curves.parquet, page and tables of a sweep, finished or not, and print one screen unless `quiet`.
 
     `show` opens the page in a browser. Raises NotASweep, DamagedLedger and DamagedCurves.
@@ -37,7 +37,7 @@ def present(folder: Path, console: Console, *, quiet: bool = False, show: bool =
     state = SweepState.load(folder)
     curves = read_curves(state)
     write_curves(state, curves)
-    result = summary(state, curves)
+    result = summarise(state, curves)
     write_report(folder, result, curves)
     if not quiet:
         console.print(Screen(result))
@@ -61,7 +61,7 @@ def refuse_read_only(folder: Path) -> None:
 
 def read_summary(folder: Path) -> Summary:
     """Return the summary of the sweep in `folder`; raises what reading its ledger and curves raises."""
-    return summary(SweepState.load(folder))
+    return summarise(SweepState.load(folder))
 
 
 def write_report(folder: Path, result: Summary | None = None, curves: pd.DataFrame | None = None) -> tuple[Path, Path]:
@@ -73,7 +73,7 @@ def write_report(folder: Path, result: Summary | None = None, curves: pd.DataFra
     state = SweepState.load(folder) if result is None or curves is None else None
     if state is not None:
         curves = read_curves(state) if curves is None else curves
-        result = result or summary(state, curves)
+        result = result or summarise(state, curves)
     assert result is not None and curves is not None
     tables = csv_tables(result)
     write_atomic(folder / REPORT_HTML, [render_page(result, curves).encode()])
@@ -93,7 +93,7 @@ def write_page(folder: Path) -> None:
     """Write report.html alone, as the ledger is now; raises what reading ledger and curves raises."""
     state = SweepState.load(folder)
     curves = read_curves(state)
-    write_atomic(folder / REPORT_HTML, [render_page(summary(state, curves), curves).encode()])
+    write_atomic(folder / REPORT_HTML, [render_page(summarise(state, curves), curves).encode()])
 
 
 def refresh_page(folder: Path, ended: threading.Event, pause: float = PAUSE) -> None:

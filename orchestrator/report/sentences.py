@@ -8,8 +8,8 @@ from orchestrator.record.state.parts import STOPPED
 from orchestrator.report.tables.effects import EffectLine, effect_lines
 from orchestrator.results.analysis import DEPENDENT, compare_orders, effects_on_score, shows_effects, why_no_effects
 from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.confirmed import Confirmed, read_search_labels
-from orchestrator.results.race_rounds import race_sentence
+from orchestrator.results.confirmed import Confirmation, read_search_labels
+from orchestrator.results.race_rounds import describe_race
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.search_design import count_informed
@@ -117,7 +117,7 @@ def _score_words(result: Summary, score: float) -> str:
     """Return the objective with its value: "total_variation (ema) 0.0262"."""
     statistic = "" if result.objective.seeds == "median" else f"{result.objective.statistic} of "
     better = "lower" if result.objective.direction == "minimize" else "higher"
-    return f"{statistic}{result.judged_name} {three_digits(score, result.infinite)} ({better} is better)"
+    return f"{statistic}{result.judged_name} {three_digits(score, result.infinity_text)} ({better} is better)"
 
 
 def describe_effects(result: Summary, *, sizes: bool = True) -> str:
@@ -161,12 +161,12 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
     return f"What mattered at {lines[0].outcome.at_lengths}: {shown}{inconclusive}."
 
 
-def _describe_confirmation(result: Summary, confirmed: Confirmed) -> str:
+def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
     """Return a sentence on a confirmation: the scores in the search beside those on fresh seeds."""
     scores = [
-        f"{label(row.number)} {three_digits(row.search.median, result.infinite)} in the search and "
+        f"{label(row.number)} {three_digits(row.search.median, result.infinity_text)} in the search and "
         + (
-            f"{three_digits(row.confirmed.median, result.infinite)} on fresh seeds"
+            f"{three_digits(row.confirmed.median, result.infinity_text)} on fresh seeds"
             if row.confirmed
             else "not ended yet"
         )
@@ -209,7 +209,7 @@ def _describe_halves(result: Summary, key: str) -> str:
     ]
     if not all(halves):
         return ""
-    low, high = (three_digits(statistics.median(half), result.infinite) for half in halves)
+    low, high = (three_digits(statistics.median(half), result.infinity_text) for half in halves)
     return f"; median score {low} below {compact_value(middle)} and {high} above"
 
 
@@ -228,7 +228,7 @@ def columns_sentence(result: Summary, *, quartiles: bool) -> str:
 def _at_test(result: Summary, row: Row) -> str:
     """Return the median on the test lengths, with its 95 % interval if there are enough seeds, else with quartiles."""
     assert row.test is not None
-    infinite, shown = result.infinite, three_digits(row.test.median, result.infinite)
+    infinite, shown = result.infinity_text, three_digits(row.test.median, result.infinity_text)
     band = result.bands[row.config_id, *result.objective_curve]
     values = band.seed_values(row.groups.test, "mean").values()
     if len(values) >= FEWEST_FOR_MEDIAN and not any(map(math.isnan, values)):
@@ -273,7 +273,7 @@ def _continue_sentence(result: Summary) -> list[str]:
 def count_sentences(result: Summary) -> list[str]:
     """Return sentences on the judged lengths, on the choice by a race or sampler, and on the seeds of a median."""
     lines = [] if result.axis == "length" else [f"Lengths count: {result.axis}"]
-    lines += [race_sentence(result.race)] if result.race else []
+    lines += [describe_race(result.race)] if result.race else []
     lines += unequal_seeds(result)
     if result.state.spec.get("search", {}).get("sampler") == "tpe":
         drawn, informed = len(result.state.draws), count_informed(result.state)
@@ -356,12 +356,12 @@ def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
     rest = f"the {orders.others} others{scored}" if several else f"the other one{scored}"
     if better:
         who = f"{len(better)} of {rest}" if several else rest
-        most = three_digits(better[0][1], result.infinite)
+        most = three_digits(better[0][1], result.infinity_text)
         words = f"{who} {'is' if len(better) == 1 else 'are'} {lower} there, by {'up to ' * (len(better) > 1)}{most}"
     else:
         words = f"none of {rest} is {lower} there" if several else f"{rest} is not {lower} there"
     if complete and better:
-        gains = [f"{labels[name]} by {three_digits(gain, result.infinite)}" for name, gain in better[:MOST_NAMED]]
+        gains = [f"{labels[name]} by {three_digits(gain, result.infinity_text)}" for name, gain in better[:MOST_NAMED]]
         gains += [f"{len(better) - MOST_NAMED} more"] if len(better) > MOST_NAMED else []
         words += f" ({', '.join(gains)}); not used for selection"
     correlation = [_correlation(orders.correlation)] if orders.others + 1 >= FEWEST_ORDERED else []

@@ -13,7 +13,13 @@ from rich.text import Text
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.report.sentences import answers, columns_sentence
 from orchestrator.report.tables.columns import NARROW, Cells, break_cell, make_cells
-from orchestrator.report.tables.configurations import CONFIG_ID, IN_SEARCH, place_columns, result_columns, value_columns
+from orchestrator.report.tables.configurations import (
+    CONFIG_ID,
+    IN_SEARCH,
+    identity_columns,
+    result_columns,
+    value_columns,
+)
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.wording import counted
 
@@ -113,13 +119,13 @@ def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bo
 
     The config_id is left out first, then the quartiles, then values.
     """
-    names, values = make_cells(rows, place_columns(result)), make_cells(rows, value_columns(result))
+    names, values = make_cells(rows, identity_columns(result)), make_cells(rows, value_columns(result))
     hidden = {"form"} if result.has_unequal_seeds else {"seeds", "form"}
     is_shown = result.objective.reduce == "mean" and result.objective.seeds == "median"
     hidden |= {"score"} if is_shown else set()  # it is the median at the selection lengths
     hidden |= set() if result.seeds_failed else {"failed"}
     columns = [column for column in result_columns(result) if column.heading not in hidden]
-    results = make_cells(rows, columns, result.infinite)
+    results = make_cells(rows, columns, result.infinity_text)
     if fits(names | values | results):
         return names | values | results
     del names[CONFIG_ID]

@@ -17,7 +17,7 @@ from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.importance import Importance, importances
 from orchestrator.statistics.effects.partial_effects import PartialEffect, partial_effects
 from orchestrator.statistics.effects.rank_effects import KeyEffect, effects
-from orchestrator.statistics.failed_seeds import failed_seed_value, score_over_seeds
+from orchestrator.statistics.failed_seeds import failed_seed_value, score_seeds
 from orchestrator.statistics.intervals import Estimate, spearman
 from orchestrator.statistics.quartiles import Floats
 
@@ -104,7 +104,7 @@ def _effects_at(
     values, design, of_seeds = searched_values(summary), summary.design, shared_seed_values(summary, lengths, how)
     if summary.has_unequal_seeds:
         outcomes = {
-            name: score_over_seeds(seed_values.values(), policy, direction, statistic).score
+            name: score_seeds(seed_values.values(), policy, direction, statistic).score
             for name, seed_values in of_seeds.items()
         }
     as_failed = failed_seed_value(policy, direction)

@@ -7,41 +7,41 @@ from typing import Any
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.state.lineage import CONFIRMS, find_confirmations, find_confirmed_sweeps, list_planned_seeds
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.confirmed import Confirmed, ConfirmedRow, match_search
-from orchestrator.results.ran_under import differing_code, record_configurations
-from orchestrator.results.summarise import summary
+from orchestrator.results.confirmed import Confirmation, ConfirmationRow, match_search
+from orchestrator.results.pack_environments import differing_code, record_configurations
+from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import REMEMBERED, Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 
 
 @lru_cache(REMEMBERED)
-def read_confirmations(result: Summary) -> tuple[Confirmed, ...]:
+def read_confirmations(result: Summary) -> tuple[Confirmation, ...]:
     """Return the confirmations of a sweep that are in its storage folder; if it is one itself, it comes first.
 
     Confirmations whose ledger or curves cannot be read are left out; their own reports raise the error.
     """
-    state, confirmations = result.state, list[Confirmed]()
+    state, confirmations = result.state, list[Confirmation]()
     if CONFIRMS in state.provenance:
         searches = [search.folder for search in find_confirmed_sweeps(state)]
         confirmations.append(_confirmed(result, SweepState.load(searches[0]) if searches else None))
     for confirmation in find_confirmations(state):
         try:
-            confirmations.append(_confirmed(summary(SweepState.load(confirmation.folder)), state))
+            confirmations.append(_confirmed(summarise(SweepState.load(confirmation.folder)), state))
         except LengthwiseError:
             continue
     return tuple(confirmations)
 
 
-def _confirmed(result: Summary, search: SweepState | None) -> Confirmed:
+def _confirmed(result: Summary, search: SweepState | None) -> Confirmation:
     """Return a confirmation from its own summary; `search` is the state of its search, if it is found."""
     confirms, seeds = result.state.provenance[CONFIRMS], tuple(sorted(list_planned_seeds(result.state)))
     rows = result.by_config_id
-    return Confirmed(
+    return Confirmation(
         name=result.name,
         folder=result.folder,
         parent=confirms["sweep"],
         seeds=seeds,
-        again_used=tuple(sorted(set(seeds) & list_planned_seeds(search))) if search else (),
+        reused_seeds=tuple(sorted(set(seeds) & list_planned_seeds(search))) if search else (),
         other_code=_other_code(result, search) if search else (),
         unfinished="" if result.finished else result.status,
         searched=confirms["of"],
@@ -58,9 +58,9 @@ def _other_code(result: Summary, search: SweepState) -> tuple[str, ...]:
     return tuple(sorted(keys))
 
 
-def _confirmed_row(row: Row | None, recorded: Mapping[str, Any]) -> ConfirmedRow:
+def _confirmed_row(row: Row | None, recorded: Mapping[str, Any]) -> ConfirmationRow:
     done = row is not None and row.complete
-    return ConfirmedRow(
+    return ConfirmationRow(
         config_id=recorded["config_id"],
         number=recorded.get("number"),
         values=recorded["values"],

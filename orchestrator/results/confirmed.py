@@ -12,7 +12,7 @@ from orchestrator.text.wording import first_few, label, spans
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConfirmedRow:
+class ConfirmationRow:
     """One configuration: its rank in the search, its score there and on fresh seeds, at selection and test lengths."""
 
     config_id: str
@@ -28,10 +28,10 @@ class ConfirmedRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confirmed:
+class Confirmation:
     """One confirmation of a sweep; `unfinished` is its state, empty if it has finished.
 
-    `again_used` are the seeds that the search has used since. `searched` counts the configurations of the search.
+    `reused_seeds` are the seeds that the search has used since. `searched` counts the configurations of the search.
     `other_code` names the parts of the code that differ between the confirmation and the search.
     """
 
@@ -39,19 +39,19 @@ class Confirmed:
     folder: Path
     parent: str
     seeds: tuple[int, ...]
-    again_used: tuple[int, ...]
+    reused_seeds: tuple[int, ...]
     other_code: tuple[str, ...]
     unfinished: str
     searched: int
-    rows: tuple[ConfirmedRow, ...]
+    rows: tuple[ConfirmationRow, ...]
 
     @property
     def sentence(self) -> str:
         """Which configurations were confirmed on which seeds, and whether these are independent of the selection."""
         state = f" ({self.unfinished})" if self.unfinished else ""
         worth = "which no selection used"
-        if self.again_used:
-            worth = f"of which the search has since used {spans(self.again_used)}: not independent of the selection"
+        if self.reused_seeds:
+            worth = f"of which the search has since used {spans(self.reused_seeds)}: not independent of the selection"
         first = [row.search_rank for row in self.rows] == list(range(1, len(self.rows) + 1))
         names = f"the first {len(self.rows)}" if first else ", ".join(label(row.number) for row in self.rows)
         if self.other_code:

@@ -9,7 +9,7 @@ def describe_round(race_round: Round, is_over: bool) -> str:
     trained = f"seeds {spans(race_round.new_seeds)} of {counted(len(race_round.contenders), 'configuration')}"
     if race_round.decision is None:
         return f"{trained}: {'the last round' if is_over else 'not decided yet'}"
-    return f"{trained}: {len(race_round.decision.survivors)} stay, by {decided_by(race_round)}"
+    return f"{trained}: {len(race_round.decision.survivors)} stay, by {describe_rule(race_round)}"
 
 
 def describe_rung(rung: RungDecision) -> str:
@@ -18,14 +18,14 @@ def describe_rung(rung: RungDecision) -> str:
     return f"{len(rung.survivors)} of {counted(len(rung.values), 'configuration')} train on{guarded}"
 
 
-def decided_by(race_round: Round) -> str:
+def describe_rule(race_round: Round) -> str:
     """Return the rule that decided a round: "median", or "rank sum (p = 0.012)"; empty before the decision."""
     if (decision := race_round.decision) is None:
         return ""
     return decision.by if decision.p is None else f"{decision.by} (p = {decision.p:.2g})"
 
 
-def race_sentence(race: Race) -> str:
+def describe_race(race: Race) -> str:
     """Return how much the race has trained, and how its ranks are to be read."""
     seeds, parts = 0, []
     for race_round in race.rounds:

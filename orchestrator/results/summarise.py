@@ -18,7 +18,7 @@ from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.parts import ConfigurationState, MemberState
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.ran_under import RanUnder, record_configurations
+from orchestrator.results.pack_environments import PackEnvironments, record_configurations
 from orchestrator.results.scoring.evaluation_choice import Mask, select_steps
 from orchestrator.results.scoring.length_groups import length_groups
 from orchestrator.results.scoring.median_curves import Band, CurveKey, make_bands, quartiles_at
@@ -27,7 +27,7 @@ from orchestrator.results.scoring.objective import (
     choose_evaluations,
     generalization_length,
     is_judged,
-    rank,
+    rank_configurations,
     recorded_objective,
     score_configurations,
     score_members,
@@ -41,7 +41,7 @@ from orchestrator.text.wording import counted, lengths_in_words, spans
 from search_spaces import Objective
 
 
-def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
+def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     """Return the summary of a sweep, finished or not.
 
     `curves` (all of `read_curves(state)`) saves reading them. Raises DamagedCurves if a parquet part differs from its
@@ -86,7 +86,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
             *state.conflicts,
             *describe_recuts(state.recuts),
             *_describe_repeated(state),
-            *RanUnder.from_state(state).sentences,
+            *PackEnvironments.from_state(state).sentences,
         ),
         warnings=tuple(_describe_identical_curves(curves[is_judged(curves, objective)])),
     )
@@ -243,7 +243,7 @@ def _rank_rows(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, obj
     seeds = {name: seeds for name, seeds in state.seeds().items() if name in complete}
     scores = score_configurations(score_members(curves, objective, seeds), objective)
     ranked = []
-    best_first = rank(scores, objective.direction)
+    best_first = rank_configurations(scores, objective.direction)
     best_first.sort(key=lambda name: (scores[name].is_failed, -complete[name].rounds))
     pruned = sorted((row for row in rows if row.pruned_at is not None), key=lambda row: -(row.pruned_at or 0))
     unfinished = [row for row in rows if not row.complete and row.pruned_at is None]

@@ -11,7 +11,7 @@ from orchestrator.interface.measured import Measured
 from orchestrator.record.state.race import Race
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.later_evaluations import LaterEvaluation, read_later_evaluations
-from orchestrator.results.ran_under import RecordedConfiguration
+from orchestrator.results.pack_environments import RecordedConfiguration
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.length_groups import LengthGroups, length_groups
 from orchestrator.results.scoring.median_curves import Band, CurveKey
@@ -69,7 +69,7 @@ class Row:
         return len(self.seeds)
 
     @property
-    def unranked(self) -> str:
+    def why_unranked(self) -> str:
         """Why it has no rank: "failed", "pruned at step 300", or "..." while its seeds have not ended."""
         open_or_pruned = "..." if self.pruned_at is None else f"pruned at step {self.pruned_at}"
         return "failed" if self.failed else open_or_pruned
@@ -77,7 +77,7 @@ class Row:
     @property
     def why_incomplete(self) -> str:
         """Why an incomplete configuration cannot be compared, as a predicate."""
-        return "has not ended" if self.pruned_at is None else f"was {self.unranked}"
+        return "has not ended" if self.pruned_at is None else f"was {self.why_unranked}"
 
     @property
     def scored(self) -> Quartiles | None:
@@ -183,7 +183,7 @@ class Summary:
         return tuple(name for name, metric in self.metrics.items() if judged and metric.base == judged.base)
 
     @cached_property
-    def unreached(self) -> frozenset[str]:
+    def unreached_metrics(self) -> frozenset[str]:
         """Metrics to be minimized that are infinite for a seed: it never reached their threshold."""
         falling = {name for name, metric in self.metrics.items() if metric.direction == "minimize"}
         return frozenset(
@@ -193,9 +193,9 @@ class Summary:
         )
 
     @property
-    def infinite(self) -> str:
+    def infinity_text(self) -> str:
         """How an infinite value of the judged metric is written."""
-        return NOT_REACHED if self.objective.metric in self.unreached else "inf"
+        return NOT_REACHED if self.objective.metric in self.unreached_metrics else "inf"
 
     def groups(self, row: Row, metric: str) -> LengthGroups:
         """Return the length groups of a metric of a configuration."""

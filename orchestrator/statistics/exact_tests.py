@@ -1,4 +1,4 @@
-"""Exact two-sided sign and rank tests of two samples, also with ties and infinities, and Holm's correction.
+"""ExactTest two-sided sign and rank tests of two samples, also with ties and infinities, and Holm's correction.
 
 The null distribution of ranks is counted by dynamic programming over their sums, without random draws. Ranks are
 doubled, so that those of ties are whole numbers.
@@ -19,14 +19,14 @@ from orchestrator.statistics.quartiles import Floats
 ALPHA = 0.05
 
 
-class Exact(NamedTuple):
+class ExactTest(NamedTuple):
     """A two-sided p, and the smallest p that samples of these sizes can have; of rank tests, with their ties."""
 
     p: float
     smallest: float
 
 
-def sign_test(differences: Floats) -> Exact:
+def sign_test(differences: Floats) -> ExactTest:
     """Test whether the median of paired differences (n,), without NaN, is zero.
 
     Differences of zero count for both sides, so that p is at most 1 - coverage of the interval between two of the
@@ -34,10 +34,10 @@ def sign_test(differences: Floats) -> Exact:
     """
     n, fewer = len(differences), min(int((differences <= 0).sum()), int((differences >= 0).sum()))
     ways = sum(math.comb(n, below) for below in range(fewer + 1))
-    return Exact(p=min(1.0, ways / 2 ** (n - 1)), smallest=min(1.0, 2.0 ** (1 - n)))
+    return ExactTest(p=min(1.0, ways / 2 ** (n - 1)), smallest=min(1.0, 2.0 ** (1 - n)))
 
 
-def signed_rank_test(differences: Floats) -> Exact:
+def signed_rank_test(differences: Floats) -> ExactTest:
     """Test whether paired differences (n,), without NaN, are distributed symmetrically around zero.
 
     Wilcoxon's signed-rank statistic over all 2^n assignments of signs (Wilcoxon 1945; Pitman 1937 for the principle).
@@ -53,17 +53,19 @@ def signed_rank_test(differences: Floats) -> Exact:
         weights[rank:] += weights[: total + 1 - rank].copy()
         weights /= 2
     apart = np.abs(2 * np.arange(total + 1) - total)
-    return Exact(p=_at_least(weights, apart, abs(2 * observed - total)), smallest=min(1.0, 2.0 ** (1 - len(nonzero))))
+    return ExactTest(
+        p=_at_least(weights, apart, abs(2 * observed - total)), smallest=min(1.0, 2.0 ** (1 - len(nonzero)))
+    )
 
 
-def rank_sum_test(first: Floats, second: Floats) -> Exact:
+def rank_sum_test(first: Floats, second: Floats) -> ExactTest:
     """Test whether two independent samples, without NaN, come from one distribution.
 
     The rank sum of Wilcoxon, Mann and Whitney over all permutations; p counts those at least as far from the mean.
     """
     count, n = len(first), len(first) + len(second)
     if not count or count == n:
-        return Exact(p=1.0, smallest=1.0)
+        return ExactTest(p=1.0, smallest=1.0)
     ranks = _doubled_ranks(np.concatenate([first, second]))
     total = int(ranks.sum())
     ways = np.zeros((count + 1, total + 1))  # by how many were dealt to the first, and by the sum of their ranks
@@ -73,7 +75,7 @@ def rank_sum_test(first: Floats, second: Floats) -> Exact:
     apart = np.abs(n * np.arange(total + 1) - count * total)
     weights, observed = ways[count] / ways[count].sum(), int(ranks[:count].sum())
     largest = int(apart[weights > 0].max())
-    return Exact(
+    return ExactTest(
         p=_at_least(weights, apart, abs(n * observed - count * total)), smallest=_at_least(weights, apart, largest)
     )
 

@@ -21,10 +21,10 @@ from orchestrator.statistics.quartiles import Floats, Quartiles, quartiles, quar
 
 
 @dataclass(frozen=True, kw_only=True)
-class OverSeeds:
+class SeedStatistics:
     """Quartiles over seeds, NaN if all failed; `counted` of the `seeds` are in them, `failed` of them have failed.
 
-    `score` is the median, or another statistic by `score_over_seeds`; `is_failed`: the whole configuration failed.
+    `score` is the median, or another statistic by `score_seeds`; `is_failed`: the whole configuration failed.
     """
 
     quartiles: Quartiles
@@ -40,9 +40,9 @@ class OverSeeds:
         return self.quartiles.median
 
 
-def over_seeds(
+def summarise_seeds(
     values: Iterable[float], policy: str, direction: str, statistic: Callable[[Floats], float] | None = None
-) -> OverSeeds:
+) -> SeedStatistics:
     """Return the quartiles of one value of each seed, NaN for failed ones, and a statistic of them (None: median)."""
     of_seeds = np.array(list(values), dtype=np.float64)
     alive = of_seeds[~np.isnan(of_seeds)]
@@ -51,19 +51,19 @@ def over_seeds(
     none = Quartiles(math.nan, math.nan, math.nan)
     computed = quartiles(counted, worst_value(direction)) if len(alive) else none
     score = statistic(counted) if statistic and len(alive) else computed.median
-    return OverSeeds(quartiles=computed, score=score, seeds=len(of_seeds), failed=failed, counted=len(counted))
+    return SeedStatistics(quartiles=computed, score=score, seeds=len(of_seeds), failed=failed, counted=len(counted))
 
 
-def score_over_seeds(
+def score_seeds(
     values: Iterable[float], policy: str, direction: str, statistic: Callable[[Floats], float] | None = None
-) -> OverSeeds:
+) -> SeedStatistics:
     """Return the score of a configuration, the median or a statistic, from the scores of its seeds (NaN = failed seed).
 
     The configuration fails if all seeds failed, under `fail` if one did. Its quartiles are then NaN under `fail` and
     the worst possible value under the others. An infinite score without `is_failed` means that at least half of the
     seeds failed under `worst`.
     """
-    outcome = over_seeds(values, policy, direction, statistic)
+    outcome = summarise_seeds(values, policy, direction, statistic)
     if outcome.failed < outcome.seeds and (policy != "fail" or not outcome.failed):
         return outcome
     none = math.nan if policy == "fail" else worst_value(direction)
@@ -73,7 +73,7 @@ def score_over_seeds(
 def quartiles_of_groups(
     values: Floats, seeds: npt.NDArray[np.int64], as_failed: Floats, worst: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Return q25, median and q75 of many groups of seeds at once, each as from `over_seeds`, NaN if all seeds failed.
+    """Return q25, median and q75 of many groups of seeds, each as in `summarise_seeds`; NaN if all seeds failed.
 
     `values` are those of the first group, then of the next ones; `seeds` counts them in each group. `as_failed` is the
     `failed_seed_value` of each group, `worst` the worst value.

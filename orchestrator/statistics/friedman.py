@@ -17,7 +17,7 @@ from orchestrator.statistics.exact_tests import signed_rank_test
 from orchestrator.statistics.quartiles import Floats
 
 
-class NotRuledOut(NamedTuple):
+class FriedmanResult(NamedTuple):
     """Which treatments stay, the rank sum of each (small is good), and the p of the test."""
 
     stays: npt.NDArray[np.bool_]
@@ -25,7 +25,7 @@ class NotRuledOut(NamedTuple):
     p: float
 
 
-def rule_out_treatments(values_BK: Floats, level: float) -> NotRuledOut:
+def rule_out_treatments(values_BK: Floats, level: float) -> FriedmanResult:
     """Return the treatments that are not significantly worse than the best; small values (blocks, treatments) are good.
 
     If Friedman's test (1937, with its correction for ties) is significant, those are ruled out whose rank sum differs
@@ -41,16 +41,16 @@ def rule_out_treatments(values_BK: Floats, level: float) -> NotRuledOut:
         p = signed_rank_test(differences).p
         better = float(np.sign(differences) @ stats.rankdata(np.abs(differences)))  # the sign of the statistic
         ruled_out = np.array([better > 0, better < 0])
-        return NotRuledOut(~(ruled_out & (p < level)), sums_K, p)
+        return FriedmanResult(~(ruled_out & (p < level)), sums_K, p)
     spread = float((sums_K**2).sum())
     centre = blocks * treatments * (treatments + 1) ** 2 / 4
     if squares == centre:  # all values of every block are ties
-        return NotRuledOut(np.ones(treatments, dtype=bool), sums_K, 1.0)
+        return FriedmanResult(np.ones(treatments, dtype=bool), sums_K, 1.0)
     statistic = (treatments - 1) * (spread - blocks * centre) / (squares - centre)
     p = float(stats.chi2.sf(statistic, treatments - 1))
     if not p < level:
-        return NotRuledOut(np.ones(treatments, dtype=bool), sums_K, p)
+        return FriedmanResult(np.ones(treatments, dtype=bool), sums_K, p)
     freedom = (blocks - 1) * (treatments - 1)
     error = max(0.0, 2 * (blocks * squares - spread) / freedom) if freedom else math.inf
     critical = float(stats.t.isf(level / 2, freedom)) * math.sqrt(error) if freedom else math.inf
-    return NotRuledOut(sums_K - sums_K.min() <= critical, sums_K, p)
+    return FriedmanResult(sums_K - sums_K.min() <= critical, sums_K, p)

@@ -24,7 +24,7 @@ PAIRS_AT_ONCE = 4_000_000  # compared at once, to limit memory
 LEAST_RATIO = 0.8  # of the jackknife's standard error to that of the formula: with few values it is too small by chance
 
 
-Whole = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ def correlation_intervals(samples_RN2: Floats) -> tuple[Floats, Floats]:
     r_R = rank_correlations(samples_RN2)
     r_R = np.where(np.abs(r_R) > 1 - 1e-9, np.nan, r_R)
     nearest = 1 - 12 / ((n - 1) * ((n - 1) ** 2 - 1))  # largest correlation of n - 1 values below 1; arctanh(1) is inf
-    z_RN = np.arctanh(np.clip(np.nan_to_num(_leaving_one_out(samples_RN2)), -nearest, nearest))
+    z_RN = np.arctanh(np.clip(np.nan_to_num(_leave_one_out(samples_RN2)), -nearest, nearest))
     jackknife_R = (n - 1) * z_RN.var(axis=1)
     formula_R = (1 + r_R**2 / 2) / (n - 3)
     error_R = np.sqrt((formula_R + np.maximum(jackknife_R, LEAST_RATIO**2 * formula_R)) / 2)
@@ -101,7 +101,7 @@ def correlation_intervals(samples_RN2: Floats) -> tuple[Floats, Floats]:
     return np.tanh(np.arctanh(r_R) - half_R), np.tanh(np.arctanh(r_R) + half_R)
 
 
-def _leaving_one_out(samples_RN2: Floats) -> Floats:
+def _leave_one_out(samples_RN2: Floats) -> Floats:
     """Return `rank_correlations` of each sample without each of its pairs in turn (samples, pairs), to the bit.
 
     Without pair i, a rank falls by 1 if it is above that of i and by 1/2 if it is equal. So the sums over all pairs are
@@ -124,19 +124,19 @@ def _leaving_one_out(samples_RN2: Floats) -> Floats:
         return np.asarray((xy_RN - of_means) / 4 / np.sqrt((xx_RN - of_means) / 4 * ((yy_RN - of_means) / 4)))
 
 
-def _falls(rank_RN: Whole, rows: slice) -> npt.NDArray[np.int8]:
+def _falls(rank_RN: Integers, rows: slice) -> npt.NDArray[np.int8]:
     """Return how far the doubled rank of every pair falls without each pair of `rows` (samples, rows, pairs)."""
     other_RBN, own_RBN = rank_RN[:, None, :], rank_RN[:, rows, None]
     return (other_RBN > own_RBN).astype(np.int8) + (other_RBN >= own_RBN)
 
 
-def _falls_squared(rank_RN: Whole) -> Whole:
+def _falls_squared(rank_RN: Integers) -> Integers:
     """Return the sum over all pairs of the squared falls (`_falls`), for each pair that is left out."""
     lowest_RN, highest_RN = _places(rank_RN)
     return 4 * (rank_RN.shape[1] - highest_RN) + highest_RN - lowest_RN
 
 
-def _fallen(rank_RN: Whole, value_RN: Whole) -> Whole:
+def _fallen(rank_RN: Integers, value_RN: Integers) -> Integers:
     """Return the sum over all pairs of a value times its fall (`_falls`), for each pair that is left out."""
     ordered_RN = np.take_along_axis(value_RN, np.argsort(rank_RN, axis=1, kind="stable"), axis=1)
     below_RN = np.concatenate([np.zeros_like(ordered_RN[:, :1]), np.cumsum(ordered_RN, axis=1)], axis=1)
@@ -145,7 +145,7 @@ def _fallen(rank_RN: Whole, value_RN: Whole) -> Whole:
     return 2 * below_RN[:, -1:] - below - here
 
 
-def _places(rank_RN: Whole) -> tuple[Whole, Whole]:
+def _places(rank_RN: Integers) -> tuple[Integers, Integers]:
     """Return how many ranks are below each one, and how many are not above it."""
     lowest, highest = (np.asarray(stats.rankdata(rank_RN, method=way, axis=1)) for way in ("min", "max"))
     return lowest.astype(np.int64) - 1, highest.astype(np.int64)

@@ -20,7 +20,7 @@ from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_li
 from orchestrator.record.state.parts import STOPPED
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import Row
 from orchestrator.sweep.derived import DerivedSweep, make_listed_spec, run_derived
 from orchestrator.sweep.selection import choose_rows, is_good, refuse_top_with_names, refuse_unfinished
@@ -67,7 +67,7 @@ def plan_confirmation(
     refuse_top_with_names(top, configurations, "are confirmed")
     refuse_imported(state)
     import_recorded(state)
-    result = summary(state)
+    result = summarise(state)
     if not allow_unfinished:
         refuse_unfinished(result, str(state.folder), "--allow-unfinished confirms the best of those that are")
     usual = min(TOP, max(1, sum(map(is_good, result.rows))))

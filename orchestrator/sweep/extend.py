@@ -29,7 +29,7 @@ from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import CONFIRMS, find_seeds_of_others, refuse_imported
 from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.sweep.confirm import refuse_many_seeds
 from orchestrator.sweep.selection import best_rows, refuse_top_with_names, refuse_unfinished
@@ -266,7 +266,7 @@ def _named_configurations(state: SweepState, top: int | None, only: Sequence[str
                     f"{subject} was pruned at step {configuration.pruned_at}; allowed: a configuration that was not"
                 )
         return list(dict.fromkeys(configuration.config_id for configuration in configurations.values()))
-    result = summary(state)
+    result = summarise(state)
     refuse_unfinished(result, f"{state.folder}: --top {top}", "or name them by --configuration")
     return [row.config_id for row in best_rows(result, top)]
 

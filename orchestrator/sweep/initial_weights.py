@@ -174,10 +174,10 @@ def _choose(state: SweepState, reference: Any) -> ConfigurationState:
         except UserError as error:
             close = nearest_name(reference, ["best"])
             raise UserError(str(error) + (f"; did you mean {close}?" if close else "")) from None
-    from orchestrator.results.summarise import summary  # brings pandas
+    from orchestrator.results.summarise import summarise  # brings pandas
     from orchestrator.sweep.selection import refuse_unfinished
 
-    result = summary(state)
+    result = summarise(state)
     refuse_unfinished(result, "configuration: best")
     if (row := next((row for row in result.rows if row.rank == 1), None)) is None:
         raise UserError(f"configuration: best: no configuration of {state.folder} has a score")

@@ -20,7 +20,7 @@ from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.state.lineage import CONTINUES, refuse_imported
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.storage import fetch_missing
 from orchestrator.sweep.derived import DerivedSweep, make_listed_spec, run_derived
 from orchestrator.sweep.selection import choose_rows, refuse_top_with_names, refuse_unfinished
@@ -63,7 +63,7 @@ def plan_more_steps(
     refuse_imported(state)
     refuse_program(state.spec, f"--steps {steps}")
     import_recorded(state)
-    result = summary(state)
+    result = summarise(state)
     refuse_unfinished(result, f"{state.folder}: --steps {steps}")
     refuse_top_with_names(top, only, "get more steps")
     # Configurations with infinite scores succeeded, too.

@@ -11,9 +11,9 @@ from orchestrator.record.kept.code import find_program
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.text.redaction import recorded_spec as without_webhook
+from orchestrator.text.redaction import redact_spec
 from orchestrator.text.wording import command
-from orchestrator.tracking.address import uri_of_variable
+from orchestrator.tracking.address import read_uri_variable
 from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_sweep, parse_recorded
 from search_spaces.grammar.parse import overridden_key
 from search_spaces.grammar.spec import PASSIVE
@@ -140,7 +140,7 @@ def with_settings_of(spec: SweepSpec, other: SweepSpec) -> SweepSpec:
 
 def differing_settings(spec: SweepSpec, other: SweepSpec) -> list[str]:
     """Return the names of those SETTINGS that differ, `notify` by its host alone."""
-    first, second = without_webhook(spec.resolved()), without_webhook(other.resolved())
+    first, second = redact_spec(spec.resolved()), redact_spec(other.resolved())
     return [key for key in SETTINGS if first.get(key) != second.get(key)]
 
 
@@ -153,7 +153,7 @@ def with_tracking_uri(spec: SweepSpec) -> SweepSpec:
     if uri is not None:
         uri = make_store_absolute(uri)
     elif spec.tracking.enabled:
-        uri = uri_of_variable()
+        uri = read_uri_variable()
     return spec.model_copy(update={"tracking": spec.tracking.model_copy(update={"uri": uri})})
 
 
@@ -178,4 +178,4 @@ def write_spec(spec: dict[str, Any], folder: Path) -> None:
     """Write sweep.yaml. Raises LedgerError naming the path."""
     path = folder / SPEC_FILE
     with refuse_unwritable(path, LedgerError):
-        write_atomic(path, [dump_yaml(without_webhook(spec)).encode()])
+        write_atomic(path, [dump_yaml(redact_spec(spec)).encode()])

@@ -19,7 +19,7 @@ ENCODING_VARIABLE = "PYTHONIOENCODING"
 WIDTH_OF_FILES = 160  # of tables in logs and pipes
 
 
-class WholeConsole(Console):
+class UncroppedConsole(Console):
     """A console that never crops a line: a terminal wraps long lines, and they can be copied whole."""
 
     def print(self, *objects: Any, **options: Any) -> None:
@@ -37,7 +37,7 @@ def make_console(*, stderr: bool = False) -> Console:
     """Return a console on stdout or stderr."""
     stream = sys.stderr if stderr else sys.stdout
     terminal = stream is not None and stream.isatty()  # None where the shell has closed it
-    return WholeConsole(stderr=stderr, width=None if terminal else WIDTH_OF_FILES)
+    return UncroppedConsole(stderr=stderr, width=None if terminal else WIDTH_OF_FILES)
 
 
 class LenientOutput(io.FileIO):

@@ -18,7 +18,7 @@ _MESSAGES = ("error", "message", "trace")  # fields of a record
 _CONTROLS = dict.fromkeys({*range(0x20), 0x7F, *range(0x80, 0xA0)} - {ord("\n"), ord("\t")})  # C0, DEL and C1
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """Return text as it may be printed: passwords in addresses masked, without control characters."""
     return remove_controls(mask_passwords(text))
 
@@ -31,10 +31,10 @@ def remove_controls(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
-def without_password(uri: str) -> str:
+def strip_password(uri: str) -> str:
     """Return an address of MLflow without password: a server's also without user, which is asked for together with it.
 
-    without_password("postgresql://ada:pw@host/x") -> "postgresql://ada@host/x"
+    strip_password("postgresql://ada:pw@host/x") -> "postgresql://ada@host/x"
     """
     masked = mask_passwords(uri)
     if masked.startswith(("http://", "https://")) and "@" in (parts := urlsplit(masked)).netloc:
@@ -42,38 +42,38 @@ def without_password(uri: str) -> str:
     return masked.replace(f":{MASK}@", "@", 1)
 
 
-def with_password(uri: str) -> str:
+def restore_password(uri: str) -> str:
     """Return the address in MLflow's variable if it is `uri` with a password, otherwise `uri`."""
     variable = os.environ.get(URI_VARIABLE, "")
-    return variable if without_password(variable) == uri else uri
+    return variable if strip_password(variable) == uri else uri
 
 
-def only_host(address: str) -> str:
+def mask_webhook(address: str) -> str:
     """Return the address of a webhook with all but scheme and host masked: its path is a password.
 
-    only_host("https://ada:pw@host/x") -> "https://host/***"
+    mask_webhook("https://ada:pw@host/x") -> "https://host/***"
     """
     parts = urlsplit(address)
     host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     return address if address in (host, f"{host}/") else f"{host}/{MASK}"
 
 
-def recorded_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+def redact_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a specification as it is kept: with the host alone of the webhook in `notify`."""
-    return {**spec, "notify": only_host(spec["notify"])} if spec.get("notify") else dict(spec)
+    return {**spec, "notify": mask_webhook(spec["notify"])} if spec.get("notify") else dict(spec)
 
 
-def recorded_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+def redact_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a record as they are kept; data (values, names, paths) is unchanged."""
     recorded = {
         key: mask_passwords(value) if key in _MESSAGES and isinstance(value, str) else value
         for key, value in fields.items()
     }
-    return {**recorded, "spec": recorded_spec(fields["spec"])} if isinstance(fields.get("spec"), Mapping) else recorded
+    return {**recorded, "spec": redact_spec(fields["spec"])} if isinstance(fields.get("spec"), Mapping) else recorded
 
 
 def mask_log_records() -> None:
-    """Make the log records of this process and their tracebacks printable."""
+    """Make the log records of this process and their tracebacks make_printable."""
     logging.setLogRecordFactory(_PrintableRecord)
 
 
@@ -81,7 +81,7 @@ class _PrintableRecord(logging.LogRecord):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         if self.exc_info and self.exc_info[1] is not None:  # formatters take this text unchanged
-            self.exc_text = printable("".join(traceback.format_exception(self.exc_info[1]))).rstrip("\n")
+            self.exc_text = make_printable("".join(traceback.format_exception(self.exc_info[1]))).rstrip("\n")
 
     def getMessage(self) -> str:  # noqa: N802 - the name is logging's
-        return printable(super().getMessage())
+        return make_printable(super().getMessage())

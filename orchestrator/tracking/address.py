@@ -10,17 +10,17 @@ from pathlib import Path
 
 from orchestrator.errors import UserError
 from orchestrator.record.state.state import SweepState
-from orchestrator.text.redaction import URI_VARIABLE, without_password
+from orchestrator.text.redaction import URI_VARIABLE, strip_password
 from orchestrator.text.wording import command
 from search_spaces.grammar.values import STORES, make_store_absolute, store_problem
 
 
-def uri_of_variable() -> str | None:
+def read_uri_variable() -> str | None:
     """Return the address in MLFLOW_TRACKING_URI, without password and for any current folder, None without one.
 
     Raises UserError if lengthwise cannot publish there.
     """
-    uri = without_password(os.environ.get(URI_VARIABLE, ""))
+    uri = strip_password(os.environ.get(URI_VARIABLE, ""))
     if not uri:
         return None
     if problem := store_problem(uri):
@@ -31,7 +31,7 @@ def uri_of_variable() -> str | None:
     return make_store_absolute(uri)
 
 
-def tracking_uri_of(state: SweepState, uri: str | None = None) -> str:
+def choose_tracking_uri(state: SweepState, uri: str | None = None) -> str:
     """Return the address that a sweep is published to, without password.
 
     `uri` takes precedence over `tracking.uri` of the sweep file, and that over the environment variable; "" is SQLite
@@ -41,13 +41,13 @@ def tracking_uri_of(state: SweepState, uri: str | None = None) -> str:
     if uri is None:
         recorded = (state.spec.get("tracking") or {}).get("uri")
         is_trusted = recorded is not None and is_from_this_machine(state)
-        uri = recorded if is_trusted else uri_of_variable()
+        uri = recorded if is_trusted else read_uri_variable()
         if uri is None and recorded is not None:
             raise UserError(
                 f"{state.folder}: comes from {' and '.join(_hosts(state))} and publishes to {recorded}; if you trust "
                 f"this address: {command('publish', state.folder)} --tracking-uri {shlex.quote(recorded)}"
             )
-    return make_store_absolute(without_password(uri or default_uri(state.folder.resolve().parent)))
+    return make_store_absolute(strip_password(uri or default_uri(state.folder.resolve().parent)))
 
 
 def is_from_this_machine(state: SweepState) -> bool:

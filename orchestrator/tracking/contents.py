@@ -21,7 +21,7 @@ from orchestrator.record.state.parts import STOPPED, ConfigurationState
 from orchestrator.results.confirmed import match_search
 from orchestrator.results.scoring.objective import judged_values
 from orchestrator.results.summary import Row, Summary
-from orchestrator.statistics.failed_seeds import over_seeds
+from orchestrator.statistics.failed_seeds import summarise_seeds
 from orchestrator.tracking.names import flatten, make_key_part, run_name, sweep_id, unique_names
 from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, write_note
 from search_spaces.grammar.problems import sections_of
@@ -219,7 +219,7 @@ class SweepRuns:
             ]
             judged = self._judged.get((configuration.config_id, step), ())
             for name, values, direction in (("progress/loss", losses, "minimize"), (key, judged, objective.direction)):
-                yield Point(name, step, over_seeds(values, objective.failed_seeds, direction).median, time_ms)
+                yield Point(name, step, summarise_seeds(values, objective.failed_seeds, direction).median, time_ms)
 
     def _tags(self, kind: str) -> dict[str, str]:
         return {

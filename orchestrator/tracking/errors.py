@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.errors import LengthwiseError
 
-OUTAGE = {  # with MLflow's defaults one call blocks for four minutes
+TIMEOUTS = {  # with MLflow's defaults one call blocks for four minutes
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",

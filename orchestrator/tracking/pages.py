@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from orchestrator.report.sentences import answers, order_sentence
 from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.race_rounds import race_sentence
+from orchestrator.results.race_rounds import describe_race
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import lengths_in_words
 
@@ -39,7 +39,7 @@ def sweep_links(server: str, experiment_id: str, parent_id: str) -> tuple[tuple[
 def write_note(summary: Summary) -> str:
     """Return the note on the page of the sweep's run (Markdown): the results in sentences, and how to read MLflow."""
     state = "finished" if summary.finished else f"**{summary.status}**"
-    race = [f"{race_sentence(summary.race)}."] if summary.race else []
+    race = [f"{describe_race(summary.race)}."] if summary.race else []
     confirmed = read_confirmations(summary) if summary.finished else ()
     lines = [
         f"Sweep `{summary.name}`, {state}: {summary.configurations_finished} of {summary.planned} configurations, "

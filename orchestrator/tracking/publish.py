@@ -18,9 +18,9 @@ from orchestrator.record.ledger.folders import PUBLISH_LOCK_FILE
 from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import report_files, write_report
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.text.wording import command
-from orchestrator.tracking.address import is_from_this_machine, sqlite_file, tracking_uri_of
+from orchestrator.tracking.address import choose_tracking_uri, is_from_this_machine, sqlite_file
 from orchestrator.tracking.contents import SweepRuns
 from orchestrator.tracking.errors import TrackingError, raising_tracking_error
 from orchestrator.tracking.names import sweep_id
@@ -50,23 +50,23 @@ def publish(
 ) -> Published:
     """Bring MLflow at `uri` up to date with the ledger of `folder`; unfinished sweeps as far as they are.
 
-    `uri` defaults to `tracking_uri_of(state)`. `experiment` defaults to the last one published to, then to
+    `uri` defaults to `choose_tracking_uri(state)`. `experiment` defaults to the last one published to, then to
     `tracking.experiment` of the sweep file, then to the study. "" means SQLite beside the sweep, or the study.
     `sweep_files=False` leaves the report, the tables and curves.parquet to a later call; otherwise they are written
     here, or by another process until `wait_for_files` returns. `on_progress` is called with the number of
     configurations sent and of all. Raises TrackingError when MLflow cannot be reached or refuses, and
-    what `tracking_uri_of` and reading the sweep raise.
+    what `choose_tracking_uri` and reading the sweep raise.
     """
     records = read_records(folder)
     state = SweepState.replay(folder, records)
     recorded = (state.spec.get("tracking") or {}).get("uri")
     uri_option = uri if uri is not None and uri != (recorded or "") else None
-    uri = tracking_uri_of(state, uri)
+    uri = choose_tracking_uri(state, uri)
     with raising_tracking_error(uri, command("publish", folder), uri_option), _lock_publishing(folder):
         name = _experiment_of(state, records) if experiment is None else experiment or state.study
         store = MlflowExperiment(uri, name, folder.resolve().parent)
         curves = read_curves(state)
-        result = summary(state, curves)
+        result = summarise(state, curves)
         runs = SweepRuns(result, records, curves)
 
         # The run of the sweep first, because children point to it.
@@ -110,7 +110,7 @@ def delete_runs(folder: Path, uri: str | None = None) -> dict[str, int]:
     state = SweepState.replay(folder, records)
     addresses = state.published_at if uri is None and is_from_this_machine(state) else []
     deleted, again = dict[str, int](), f"{command('delete', folder)} --mlflow"
-    for address in dict.fromkeys(tracking_uri_of(state, known) for known in (uri, *addresses)):
+    for address in dict.fromkeys(choose_tracking_uri(state, known) for known in (uri, *addresses)):
         deleted[address], database = 0, sqlite_file(address)
         if database is None or database.exists():
             with raising_tracking_error(address, again, uri):

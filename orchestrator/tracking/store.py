@@ -19,10 +19,10 @@ from mlflow.entities import Experiment, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from orchestrator.text.redaction import with_password
+from orchestrator.text.redaction import restore_password
 from orchestrator.tracking.address import artifact_folder, is_database, is_server, server_command, sqlite_file
 from orchestrator.tracking.contents import RunContents
-from orchestrator.tracking.errors import OUTAGE, TrackingError
+from orchestrator.tracking.errors import TIMEOUTS, TrackingError
 from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, sweep_links
 
 METRICS_PER_BATCH, TEXTS_PER_BATCH = 800, 100  # a request may have 1,000 items, 100 parameters and 100 tags
@@ -35,10 +35,10 @@ TABLE_METRICS = {"score", "rank", "generalization_length", "area_beyond", "seeds
 
 def open_client(uri: str) -> MlflowClient:
     """Return a client of the store at `uri`, which notices an outage in seconds."""
-    for key, value in OUTAGE.items():
+    for key, value in TIMEOUTS.items():
         os.environ.setdefault(key, value)
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # it prints the address with its password
-    return MlflowClient(with_password(uri))
+    return MlflowClient(restore_password(uri))
 
 
 def initialise(uri: str) -> None:

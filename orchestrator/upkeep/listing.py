@@ -4,7 +4,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.addresses import address_of, place_of
+from orchestrator.addresses import address_of, address_or_path
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.record.ledger.folders import list_sweep_folders
@@ -29,7 +29,7 @@ def list_sweeps(storage: Path) -> list[str]:
         raise UserError(f"{storage}: there is no such folder; --storage names the folder that holds the sweeps")
     folders = list_sweep_folders(storage)
     if not folders:
-        return [f"there are no sweeps in {place_of(storage)}"]
+        return [f"there are no sweeps in {address_or_path(storage)}"]
     rows: list[tuple[str, ...]] = [HEAD]
     for folder in folders:
         try:

@@ -52,7 +52,7 @@ class _Reader:
     def place(self, line: int) -> Place:
         return self.fixed_place or Place(self.findings.source, line + 1)
 
-    def place_of(self, event: Any) -> Place:
+    def address_or_path(self, event: Any) -> Place:
         return self.place(event.start_mark.line)
 
     def document(self, text: str, address: str) -> Any:
@@ -85,7 +85,7 @@ class _Reader:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
-                place = self.place_of(event)
+                place = self.address_or_path(event)
                 if documents > 1:
                     self.findings.add("", "holds more than one YAML document; keep one", place=place)
                     raise _UnreadableError
@@ -112,7 +112,7 @@ class _Reader:
                 self.findings.doubt(address)
 
     def _value(self, event: Any, events: Iterator[Any], address: str, depth: int) -> Any:
-        place = self.place_of(event)
+        place = self.address_or_path(event)
         if depth > MAX_DEPTH:
             self.findings.unreadable(address, f"is nested more than {MAX_DEPTH} levels deep", place=place)
             raise _UnreadableError
@@ -140,7 +140,7 @@ class _Reader:
         mapping: dict[str, Any] = {}
         first_line: dict[str, Place] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
-            place = self.place_of(event)
+            place = self.address_or_path(event)
             key = self._key(event, events, address, place, depth)
             if key is None or key in mapping:
                 if key is not None:

@@ -21,10 +21,10 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.terminal import Screen
 from orchestrator.results.scoring.objective import recorded_objective, score_configurations, score_members
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import Summary
 from orchestrator.sweep.sweep import run_sweep
-from orchestrator.text.consoles import WIDTH_OF_FILES, WholeConsole
+from orchestrator.text.consoles import WIDTH_OF_FILES, UncroppedConsole
 from search_spaces import dump_yaml, parse_sweep
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation
@@ -241,7 +241,7 @@ def _trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spec = parse_sweep(dump_yaml(TRAINED), "the tests")
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orchestrator.report.files.present", lambda *given, **more: None)
+        patch.setattr("orchestrator.report.files.present_report", lambda *given, **more: None)
         outcome = run_sweep(spec, tmp_path_factory.mktemp("trained"), Console(file=said))
     assert outcome.exit_code == 0, said.getvalue()
     return outcome.folder
@@ -319,7 +319,7 @@ def additions() -> Callable[..., Summary]:
         failed: Mapping[tuple[int, int], int] | None = None,
         **spec: Any,
     ) -> Summary:
-        return summary(build_sweep(folder, list(values), seeds, curve, failed, spec={**ADDITION, **spec}))
+        return summarise(build_sweep(folder, list(values), seeds, curve, failed, spec={**ADDITION, **spec}))
 
     return build
 
@@ -335,6 +335,6 @@ def short_text():
 
     def text(result, width=None):
         look = {"width": width or WIDTH_OF_FILES, "force_terminal": width is not None, "color_system": None}
-        return printed(Screen(result), WholeConsole(file=io.StringIO(), **look))
+        return printed(Screen(result), UncroppedConsole(file=io.StringIO(), **look))
 
     return text

@@ -21,11 +21,11 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.report.sentences import describe_best
 from orchestrator.report.tables.columns import make_cells
-from orchestrator.report.tables.configurations import place_columns
+from orchestrator.report.tables.configurations import identity_columns
 from orchestrator.report.terminal import Screen
 from orchestrator.results import confirmations
 from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep import confirm as confirm_module
 from orchestrator.sweep import derived
@@ -85,7 +85,7 @@ def begin(confirmation, storage):
 def test_the_first_by_validation_lengths_are_taken_and_stay_what_they_were(searched):
     state = searched()
     planned = plan_confirmation(state, top=2, seeds="4")
-    result = summary(state)
+    result = summarise(state)
     assert [row.number for row in result.rows[:2]] == [2, 1]  # by test lengths it would be 0, 1
     assert planned.spec.name == "searched-confirm" and planned.spec.seeds == (3, 4, 5, 6)
     assert planned.spec.search.listed == (DRAWS[2], DRAWS[1])
@@ -108,7 +108,7 @@ def test_the_confirmation_is_judged_at_the_evaluation_of_its_search(searched):
         state = searched(evaluation, curve=rising, spec={"objective.evaluation": evaluation})
         planned = plan_confirmation(state, top=1)
         assert planned.spec.objective.evaluation == evaluation and planned.spec.search.listed == (DRAWS[first],)
-        assert planned.origin[CONFIRMS]["configurations"][0]["score"][0] == summary(state).rows[0].score
+        assert planned.origin[CONFIRMS]["configurations"][0]["score"][0] == summarise(state).rows[0].score
     with pytest.raises(UserError, match=r"--set objective\.evaluation: cannot be changed"):
         plan_confirmation(state, top=1, overrides=["objective.evaluation=last"])
 
@@ -243,7 +243,7 @@ def test_failed_configurations_are_not_confirmed(searched):
 
 def test_named_configurations_are_confirmed_instead_of_the_first(searched):
     state = searched()
-    rows = summary(state).rows
+    rows = summarise(state).rows
     third, second = rows[2], rows[1]
     names = [f"#{third.number}", second.config_id[:8]]
     planned = plan_confirmation(state, seeds="2", configurations=names)
@@ -272,13 +272,13 @@ def test_a_fixed_value_whose_default_changed_is_written_out(searched, monkeypatc
     planned = plan_confirmation(state, top=2)
     assert planned.spec.training["weight_decay"] == 0.01 and planned.spec.model["norm"] == "none"
     assert planned.spec.search.listed == (DRAWS[2], DRAWS[1]), "what was searched is listed, and nothing else"
-    recorded = [state.configurations[row.config_id].resolved for row in summary(state).rows[:2]]
+    recorded = [state.configurations[row.config_id].resolved for row in summarise(state).rows[:2]]
     assert [one.resolved for one in built_of(planned)] == recorded
 
 
 def test_a_value_that_was_not_the_same_in_all_is_listed_with_each(searched, monkeypatch):
     state = searched()
-    rows = summary(state).rows[:2]
+    rows = summarise(state).rows[:2]
     for row, norm in zip(rows, ("pre", "post"), strict=True):
         monkeypatch.setitem(state.configurations[row.config_id].resolved["model"], "norm", norm)
     planned = plan_confirmation(state, top=2)
@@ -300,7 +300,7 @@ def test_a_damaged_sweep_beside_it_is_an_error_for_seeds_and_none_for_reports(se
     (other / LEDGER_FILE).write_bytes(b"not a ledger\n")
     with pytest.raises(DamagedLedger):
         plan_confirmation(state)
-    assert read_confirmations(summary(state)) == ()
+    assert read_confirmations(summarise(state)) == ()
 
 
 @pytest.mark.parametrize("sweep", ["searched", "searched_by_older_code"])
@@ -314,20 +314,20 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
 
     draft = synthetic_sweep(tmp_path / "draft", planned.spec.search.listed, planned.spec.seeds, luck_is_gone)
     as_confirmation(draft, planned, tmp_path / planned.spec.name)
-    child = summary(SweepState.load(tmp_path / planned.spec.name))
-    for result in (summary(state), child):
+    child = summarise(SweepState.load(tmp_path / planned.spec.name))
+    for result in (summarise(state), child):
         (one,) = read_confirmations(result)
-        assert (one.name, one.parent, one.seeds, one.again_used) == ("searched-confirm", "searched", (3, 4, 5, 6), ())
+        assert (one.name, one.parent, one.seeds, one.reused_seeds) == ("searched-confirm", "searched", (3, 4, 5, 6), ())
         first, second = one.rows
-        assert [row.config_id for row in one.rows] == [row.config_id for row in summary(state).rows[:2]]
+        assert [row.config_id for row in one.rows] == [row.config_id for row in summarise(state).rows[:2]]
         assert first.config_id.startswith("0ld") is (sweep == "searched_by_older_code")
-        assert first.search.median == summary(state).rows[0].score
+        assert first.search.median == summarise(state).rows[0].score
         assert first.confirmed.median == pytest.approx(0.3045) and second.confirmed.median == pytest.approx(0.4045)
         assert first.confirmed_test.median == pytest.approx(0.3045) and first.seeds_run == 4
         assert "on seeds 3-6, which no selection used" in one.sentence
-    other = summary(state).rows[1].number
+    other = summarise(state).rows[1].number
     assert "is #0 (#2 in the search)" in describe_best(child) and " 0.304" in describe_best(child)
-    assert make_cells(child.rows, place_columns(child))["in search"] == ["#2", f"#{other}"]
+    assert make_cells(child.rows, identity_columns(child))["in search"] == ["#2", f"#{other}"]
     assert dict(status_rows(SweepState.load(child.folder)))["confirms"] == f"searched (#0 is #2, #1 is #{other} there)"
     assert [line.split()[-1] for line in list_sweeps(tmp_path) if line.startswith("searched-")] == ["searched"]
 
@@ -338,8 +338,8 @@ def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searc
     begin(planned, tmp_path)
     shutil.rmtree(state.folder)
     searched(seeds=4)  # as if seed 3 had been added to the search afterwards
-    (one,) = read_confirmations(summary(SweepState.load(state.folder)))
-    assert one.again_used == (3,) and one.unfinished == "interrupted"
+    (one,) = read_confirmations(summarise(SweepState.load(state.folder)))
+    assert one.reused_seeds == (3,) and one.unfinished == "interrupted"
     assert "of which the search has since used 3: not independent of the selection" in one.sentence
 
 
@@ -347,7 +347,7 @@ def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searc
 def test_confirmations_are_read_once_for_everything_that_is_written_and_printed(searched, monkeypatch):
     read = []
     monkeypatch.setattr(confirmations, "find_confirmations", lambda state: read.append(state.name) or [])
-    result = summary(searched())
+    result = summarise(searched())
     assert read == []  # what nobody looks at is not read
     write_report(result.folder, result)
     Console(file=io.StringIO()).print(Screen(result))

@@ -16,8 +16,8 @@ def test_bad_input_exits_with_2_and_failures_with_1() -> None:
     codes = {name: kind.exit_code for name, kind in TREE.items()}
     assert {name for name, code in codes.items() if code == 2} == {
         "UserError", "SweepExists", "NotASweep", "SpecChanged", "SweepLocked", "DivergedLedger",
-        "StorageRefused", "OddEntry", "DamagedLedger", "NewerLedger", "OlderLedger", "DamagedCurves", "DamagedWeights",
-        "UntrustedCode",
+        "StorageRefused", "UnexpectedEntry", "DamagedLedger", "NewerLedger", "OlderLedger", "DamagedCurves",
+        "DamagedWeights", "UntrustedCode",
     }  # fmt: skip
     assert set(codes.values()) == {1, 2}
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from orchestrator.code.code_record import changed_code
 from orchestrator.code.own_code import OwnCodeError, find_module
 from orchestrator.ending.ending import Outcome
-from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, OddEntry
+from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, UnexpectedEntry
 from orchestrator.figures import drawing
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.fields import KINDS
@@ -27,7 +27,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode_record, encode_record, read_records
 from orchestrator.record.repair import repair
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.files import present
+from orchestrator.report.files import present_report
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep import sweep
@@ -76,7 +76,7 @@ def rewrite(folder: Path, original: Path, change: Callable[[Record], Any]) -> No
 def read_by(folder: Path) -> Iterator[Callable[[], Any]]:
     """What `status`, `report` and `resume` do before anything is trained."""
     yield lambda: status_rows(SweepState.load(folder))
-    yield lambda: present(folder, Console(file=io.StringIO(), width=160))
+    yield lambda: present_report(folder, Console(file=io.StringIO(), width=160))
     yield lambda: sweep.resume_sweep(folder, Console(file=io.StringIO()), ["resources.scheduler=inline"])
 
 
@@ -156,7 +156,7 @@ def test_links_that_lead_out_are_refused(folder: Path, original: Path, what: str
         shutil.move(target, outside)
         target.symlink_to(outside)
     for read in (*read_by(folder), partial(repair, folder)):
-        with pytest.raises(OddEntry, match=r"/(curves|weights)\S* is a link to /"):
+        with pytest.raises(UnexpectedEntry, match=r"/(curves|weights)\S* is a link to /"):
             read()
 
 
@@ -181,7 +181,7 @@ def test_files_that_are_opened_in_place_are_regular(
     (folder / name).unlink(missing_ok=True)
     put_odd(folder / name)
     for read in (*read_by(folder), partial(repair, folder), partial(Ledger.create, folder, {})):
-        with pytest.raises(OddEntry, match=rf"/{re.escape(name)} is (a link|not a regular file); ") as caught:
+        with pytest.raises(UnexpectedEntry, match=rf"/{re.escape(name)} is (a link|not a regular file); ") as caught:
             read()
         assert caught.value.exit_code == 2
     assert (folder.parent / "outside").read_bytes() == (original / LEDGER_FILE).read_bytes()
@@ -196,12 +196,12 @@ def test_nothing_is_written_through_a_link_to_a_folder(folder: Path, original: P
         (folder / f"{name}{inner}").parent.mkdir(exist_ok=True)
         (folder / f"{name}{inner}").symlink_to(outside)
         for read in (*read_by(folder), partial(repair, folder), partial(Ledger.create, folder, {})):
-            with pytest.raises(OddEntry, match=rf"/{name}{inner} is a link to {outside}"):
+            with pytest.raises(UnexpectedEntry, match=rf"/{name}{inner} is a link to {outside}"):
                 read()
         (folder / f"{name}{inner}").unlink()
     (folder / name).rmdir()
     (folder / name).touch()
-    with pytest.raises(OddEntry, match=f"/{name} is not a folder"):
+    with pytest.raises(UnexpectedEntry, match=f"/{name} is not a folder"):
         SweepState.load(folder)
     assert not list(outside.iterdir())
 

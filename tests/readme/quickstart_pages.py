@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from orchestrator.figures.on_axes import plot_curves
 from orchestrator.report.files import read_summary
 from orchestrator.report.terminal import Screen
-from orchestrator.text.consoles import WholeConsole
+from orchestrator.text.consoles import UncroppedConsole
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART, PICTURE = ROOT / "search_spaces" / "quickstart.yaml", ROOT / "search_spaces" / "quickstart.png"
@@ -38,7 +38,7 @@ def screen_of(folder: Path) -> str:
     """Return the screen of a sweep on a terminal, with the folder that the page names."""
     out = io.StringIO()
     look = {"width": WIDTH, "force_terminal": True, "color_system": None}
-    WholeConsole(file=out, **look).print(Screen(read_summary(folder)))
+    UncroppedConsole(file=out, **look).print(Screen(read_summary(folder)))
     lines = out.getvalue().replace(str(folder), "sweeps/quickstart").rstrip().split("\n")
     return "\n".join(line.rstrip() for line in lines)
 

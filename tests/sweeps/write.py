@@ -37,7 +37,7 @@ from typing import Any
 import psutil
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 
 SHIPPED = ("sweep.yaml", "events.jsonl", "curves.parquet", "curves", "checkpoints", "weights")
 NEUTRAL = (
@@ -167,7 +167,7 @@ def ranked(folder: Path) -> list[dict[str, Any]]:
     return [
         {name: getattr(row, name) for name in kept}
         | {"test": (row.test.median, row.test.q25, row.test.q75) if row.test else None}
-        for row in summary(SweepState.load(folder)).rows
+        for row in summarise(SweepState.load(folder)).rows
     ]
 
 

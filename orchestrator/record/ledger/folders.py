@@ -9,12 +9,12 @@ from pathlib import Path
 from orchestrator.addresses import (
     IN_TEMPORARY_COPY,
     LASTING_STORAGES,
+    address_or_path,
     is_absolute,
     is_address,
     local_copy,
-    place_of,
 )
-from orchestrator.errors import NotASweep, OddEntry, UserError
+from orchestrator.errors import NotASweep, UnexpectedEntry, UserError
 from orchestrator.text.wording import command
 from search_spaces import nearest_name
 from search_spaces.grammar.values import has_password
@@ -54,7 +54,7 @@ def resolve_place(named: str | Path) -> Path:
     Raises UserError for an address with a password, which would be in the path of the copy.
     """
     folder = local_copy(named)
-    if is_address(named) and has_password(address := place_of(folder)):
+    if is_address(named) and has_password(address := address_or_path(folder)):
         variable = f"FSSPEC_{address.partition(':')[0].upper()}_PASSWORD"
         raise UserError(
             f"{address} has a password, which would be in paths and messages; leave it out, and give it to fsspec by "
@@ -144,8 +144,8 @@ def check_storage(storage: Path) -> None:
             f"{storage} is itself a sweep; did you mean {command('ui --storage', storage.resolve().parent)}?"
         )
     if not storage.exists():
-        raise UserError(f"{place_of(storage)} does not exist; --storage names the folder of the sweeps")
-    raise UserError(f"no sweeps in {place_of(storage)}; --storage names the folder of the sweeps")
+        raise UserError(f"{address_or_path(storage)} does not exist; --storage names the folder of the sweeps")
+    raise UserError(f"no sweeps in {address_or_path(storage)}; --storage names the folder of the sweeps")
 
 
 def is_inside(path: str) -> bool:
@@ -156,17 +156,17 @@ def is_inside(path: str) -> bool:
 
 
 def refuse_odd_files(folder: Path) -> None:
-    """Raise OddEntry where a link, a pipe or a folder has the name of a file that is opened by its name."""
+    """Raise UnexpectedEntry where a link, a pipe or a folder has the name of a file that is opened by its name."""
     for path in (folder / name for name in FILES):
         mode = _file_mode(path)
         if stat.S_ISLNK(mode):
-            raise OddEntry(f"{path} is a link; a sweep folder holds its own files: put the file itself there")
+            raise UnexpectedEntry(f"{path} is a link; a sweep folder holds its own files: put the file itself there")
         if mode and not stat.S_ISREG(mode):
-            raise OddEntry(f"{path} is not a regular file; remove it, or put back the file of that name")
+            raise UnexpectedEntry(f"{path} is not a regular file; remove it, or put back the file of that name")
 
 
 def refuse_odd_folders(folder: Path) -> None:
-    """Raise OddEntry where a file has the name of a folder, or a link there points out of the sweep folder.
+    """Raise UnexpectedEntry where a file has the name of a folder, or a link there points out of the sweep folder.
 
     The sweep folder may itself be a link, and so may any folder above it.
     """
@@ -175,7 +175,7 @@ def refuse_odd_folders(folder: Path) -> None:
         if stat.S_ISLNK(mode):
             _refuse_leading_out(folder, path)
         elif mode and not stat.S_ISDIR(mode):
-            raise OddEntry(f"{path} is not a folder, as it should be; remove it")
+            raise UnexpectedEntry(f"{path} is not a folder, as it should be; remove it")
         with suppress(OSError), os.scandir(path) as entries:
             for link in [path / entry.name for entry in entries if entry.is_symlink()]:
                 _refuse_leading_out(folder, link)
@@ -195,7 +195,7 @@ def _refuse_leading_out(folder: Path, path: Path) -> None:
     except (OSError, RuntimeError):  # a link to itself
         inside = False
     if not inside:
-        raise OddEntry(
+        raise UnexpectedEntry(
             f"{path} is a link to {path.readlink()}, outside the sweep folder; replace the link by its target, or "
             "move the whole folder and link to that"
         )

@@ -28,7 +28,7 @@ from orchestrator.record.ledger.records import (
     parse_records,
     read_ledger_bytes,
 )
-from orchestrator.text.redaction import recorded_fields
+from orchestrator.text.redaction import redact_fields
 from trainers.files.atomic_file import write_atomic
 
 _log = logging.getLogger(__name__)
@@ -59,8 +59,8 @@ class Ledger:
     def create(cls, folder: Path, first_fields: Mapping[str, Any]) -> Self:
         """Begin the sweep in `folder`: lock it and write record 0, kind `sweep`, with its schema, by default SCHEMA.
 
-        The ledger appears whole, with its first record, or not at all. Raises SweepExists, SweepLocked, OddEntry,
-        UserError for a path that leads through a file, LedgerError.
+        The ledger appears with its first record or not at all. Raises SweepExists, SweepLocked, UnexpectedEntry,
+        LedgerError, and UserError for a path that leads through a file.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ class Ledger:
             if path.exists():
                 raise SweepExists(f"{folder} already holds a sweep; resume it, or choose another name")
             first = {**first_fields, "schema": first_fields.get("schema", SCHEMA)}
-            line = encode_record(Record(0, time.time(), "sweep", recorded_fields(first)))
+            line = encode_record(Record(0, time.time(), "sweep", redact_fields(first)))
             try:
                 write_atomic(path, [line])
                 _fsync_folder(folder.parent)
@@ -91,7 +91,7 @@ class Ledger:
     def open(cls, folder: Path) -> Self:
         """Lock the sweep in `folder`, check every line, remove a torn last one (see `notice`), be ready to append.
 
-        Raises NotASweep, SweepLocked, OddEntry, DamagedLedger, NewerLedger, LedgerError.
+        Raises NotASweep, SweepLocked, UnexpectedEntry, DamagedLedger, NewerLedger, LedgerError.
         """
         read_ledger_bytes(folder)  # raises for a folder without a ledger, before a lock file is made in it
         with ExitStack() as opened:
@@ -122,7 +122,7 @@ class Ledger:
                 raise LedgerError(f"{self.path}: {self._broken}; nothing more can be recorded")
             self._refuse_other_writers()
             lines = [
-                encode_record(Record(seq, time.time(), kind, recorded_fields(fields)))
+                encode_record(Record(seq, time.time(), kind, redact_fields(fields)))
                 for seq, fields in enumerate(entries, start=self._seq)
             ]
             try:

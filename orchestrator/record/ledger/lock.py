@@ -139,7 +139,7 @@ class SweepLock:
         self.release()
 
     def acquire(self) -> None:
-        """Take the lock; raises SweepLocked naming its owner, OddEntry, or LedgerError when it cannot be written."""
+        """Take the lock; raises SweepLocked naming its owner, UnexpectedEntry, LedgerError if it cannot be written."""
         refuse_odd_files(self.folder)
         try:
             self._lock.acquire()

@@ -119,7 +119,7 @@ def _restore_float(value: dict[str, Any]) -> Any:
 
 
 def read_ledger_bytes(folder: Path) -> bytes:
-    """Return the bytes of the ledger in `folder`; raises NotASweep, OddEntry, LedgerError."""
+    """Return the bytes of the ledger in `folder`; raises NotASweep, UnexpectedEntry, LedgerError."""
     refuse_odd_folders(folder)
     return _read_ledger_file(folder, lambda file: file.read())
 

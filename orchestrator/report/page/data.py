@@ -13,7 +13,7 @@ import pandas as pd
 
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.report.tables.columns import make_cells
-from orchestrator.report.tables.configurations import place_columns, result_columns, value_columns
+from orchestrator.report.tables.configurations import identity_columns, result_columns, value_columns
 from orchestrator.report.tables.effects import outcomes
 from orchestrator.results.analysis import shows_effects, why_no_effects
 from orchestrator.results.comparing.shared_streams import are_paired
@@ -48,12 +48,14 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
             "reduce": objective.reduce,
             "statistic": objective.statistic,
             "policy": objective.failed_seeds,
-            "infinite": result.infinite,
+            "infinite": result.infinity_text,
         },
         "configurations": configurations,
         "groups": [{name: [*getattr(lengths, name)] for name in GROUPS} for lengths in groups],
         "table": make_cells(
-            result.rows, [*place_columns(result), *value_columns(result), *result_columns(result)], result.infinite
+            result.rows,
+            [*identity_columns(result), *value_columns(result), *result_columns(result)],
+            result.infinity_text,
         ),
         "hyperparameters": [_hyperparameter(result, key, name) for key, name in short_keys([*result.searched]).items()],
         "effects": [*_effects(result)] if shows_effects(result) and result.status != "running" else [],
@@ -69,7 +71,7 @@ def _configuration(result: Summary, row: Row, groups: dict[LengthGroups, int]) -
     return {
         "label": label(row.number),
         "rank": row.rank,
-        "state": "" if row.rank else row.unranked,
+        "state": "" if row.rank else row.why_unranked,
         "seeds": [*row.seeds],
         "failed": row.seeds_failed,
         "run": row.seeds_run,

@@ -90,8 +90,8 @@ def _value_text(value: Any, infinite: str) -> str:
     return NONE if value is None else three_digits(value, infinite) if isinstance(value, float) else str(value)
 
 
-def fields(names: str) -> list[Column]:
-    """Return columns of a CSV file that hold attributes: fields("n low=outcome.low") has n, and `line.outcome.low`."""
+def csv_columns(names: str) -> list[Column]:
+    """Return CSV columns that read attributes of a line: csv_columns("n low=outcome.low") reads n and outcome.low."""
     pairs = (name.partition("=") for name in names.split())
     return [Column("", attrgetter(path or name), name) for name, _, path in pairs]
 

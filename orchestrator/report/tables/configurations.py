@@ -6,9 +6,18 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from orchestrator.report.tables.columns import NONE, Column, Columns, Lines, Section, fields, make_cells, make_lines
+from orchestrator.report.tables.columns import (
+    NONE,
+    Column,
+    Columns,
+    Lines,
+    Section,
+    csv_columns,
+    make_cells,
+    make_lines,
+)
 from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.confirmed import Confirmed, read_search_labels
+from orchestrator.results.confirmed import Confirmation, read_search_labels
 from orchestrator.results.outcomes import searched_value
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.wording import compact_value, label, short_keys, spans, three_digits
@@ -16,21 +25,21 @@ from orchestrator.text.wording import compact_value, label, short_keys, spans, t
 CONFIG_ID, IN_SEARCH = "config_id", "in search"
 
 
-def place_columns(result: Summary) -> Columns:
+def identity_columns(result: Summary) -> Columns:
     """Return the columns that say which configuration it is: rank, label, label in the search, config_id, number."""
     in_search = read_search_labels(result.state.provenance)
     return [
-        Column("rank", lambda row: row.rank or "", "rank", lambda row: str(row.rank) if row.rank else row.unranked),
+        Column("rank", lambda row: row.rank or "", "rank", lambda row: str(row.rank) if row.rank else row.why_unranked),
         Column("label", lambda row: label(row.number)),
         Column(IN_SEARCH, lambda row: in_search.get(row.number)),
         Column(CONFIG_ID, attrgetter("config_id"), "config_id"),
-        *fields("number"),
+        *csv_columns("number"),
     ]
 
 
 def value_columns(result: Summary) -> Columns:
     """Return one column per searched key, by its whole key where the short one is the heading of another column."""
-    headings = {column.heading for column in (*place_columns(result), *result_columns(result))}
+    headings = {column.heading for column in (*identity_columns(result), *result_columns(result))}
 
     def make_column(key: str, short: str) -> Column:
         return Column(
@@ -63,12 +72,12 @@ def result_columns(result: Summary) -> Columns:
         Column("", lambda row: statistics.median(row.stopped_at) if row.stopped_at else "", "stopped_at_median"),
     ]
     return [
-        Column("score", attrgetter("scored"), "score", lambda row: three_digits(row.score, result.infinite), True),
+        Column("score", attrgetter("scored"), "score", lambda row: three_digits(row.score, result.infinity_text), True),
         *groups,
         *distribution_columns,
         Column(reach, attrgetter("generalization_length"), "generalization_length"),
         Column(rounds, attrgetter("rounds")),
-        *fields("area_beyond seeds_planned"),
+        *csv_columns("area_beyond seeds_planned"),
         Column(
             "seeds",
             attrgetter("seeds_run"),
@@ -76,10 +85,10 @@ def result_columns(result: Summary) -> Columns:
             lambda row: str(row.seeds_run) if row.complete else f"{row.seeds_run} of {row.seeds_planned}",
         ),
         Column("failed", attrgetter("seeds_failed"), "seeds_failed"),
-        *fields("seeds_crashed"),
+        *csv_columns("seeds_crashed"),
         *(stopped if result.may_stop else ()),
-        *(fields("rounds pruned_at" if result.race.rungs else "rounds") if result.race else ()),
-        *fields("complete failed"),
+        *(csv_columns("rounds pruned_at" if result.race.rungs else "rounds") if result.race else ()),
+        *csv_columns("complete failed"),
         Column(
             "form" if len({row.form for row in result.rows}) > 1 else "",
             attrgetter("form"),
@@ -91,7 +100,7 @@ def result_columns(result: Summary) -> Columns:
 
 def configuration_lines(result: Summary) -> Lines:
     """Return a line of a CSV file for every configuration, by rank."""
-    return make_lines(result.rows, [*place_columns(result), *value_columns(result), *result_columns(result)])
+    return make_lines(result.rows, [*identity_columns(result), *value_columns(result), *result_columns(result)])
 
 
 def _read_other_distribution(metric: str, group: str) -> Callable[[Row], Any]:
@@ -107,7 +116,7 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float) and not isinstance(value, bool) else json.dumps(value)
 
 
-def _confirmation_columns(confirmed: Confirmed) -> Columns:
+def _confirmation_columns(confirmed: Confirmation) -> Columns:
     names = short_keys(list(dict.fromkeys(key for row in confirmed.rows for key in row.values)))
 
     def describe_values(row: Any) -> str:
@@ -116,7 +125,7 @@ def _confirmation_columns(confirmed: Confirmed) -> Columns:
     return [
         Column("", lambda row: confirmed.name, "confirmation"),
         Column("", lambda row: confirmed.parent, "search"),
-        *fields("config_id"),
+        *csv_columns("config_id"),
         Column("search rank", attrgetter("search_rank"), "search_rank"),
         Column(IN_SEARCH, lambda row: label(row.number)),
         Column("", lambda row: json.dumps(row.values, ensure_ascii=False), "values"),
@@ -131,11 +140,11 @@ def _confirmation_columns(confirmed: Confirmed) -> Columns:
     ]
 
 
-def confirmation_section(result: Summary, confirmed: Confirmed) -> Section:
+def confirmation_section(result: Summary, confirmed: Confirmation) -> Section:
     """Return search score beside confirmed score, at the selection and at the test lengths."""
     return Section(
         heading="Search score and confirmed score",
-        cells=make_cells(confirmed.rows, _confirmation_columns(confirmed), result.infinite),
+        cells=make_cells(confirmed.rows, _confirmation_columns(confirmed), result.infinity_text),
         paragraphs=[f"{confirmed.sentence}."],
     )
 

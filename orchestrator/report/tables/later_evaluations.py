@@ -35,7 +35,7 @@ def later_section(result: Summary, evaluations: Sequence[LaterEvaluation] = ()) 
     ]
     averages = dict.fromkeys(average for evaluation in evaluations for average in evaluation.measured.averages)
     columns += [Column(average, partial(_quartiles, average)) for average in averages]
-    cells = make_cells(lines, columns, result.infinite)
+    cells = make_cells(lines, columns, result.infinity_text)
     if len(set(cells["metric"])) == 1:
         del cells["metric"]
     shown = ", ".join(dict.fromkeys(line[1] for line in lines))

@@ -4,7 +4,7 @@ import json
 
 from orchestrator.code.code_record import copy_folder
 from orchestrator.report.tables.columns import Section
-from orchestrator.results.ran_under import PackGroup, RanUnder, code_sentence
+from orchestrator.results.pack_environments import PackEnvironments, PackGroup, code_sentence
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import counted, first_few
 
@@ -13,7 +13,7 @@ MOST_GROUPS = 6  # groups of packs that ran alike
 
 def provenance_section(result: Summary) -> Section:
     """Return machine and versions of the sweep's start, records of its code, own modules, environments of its packs."""
-    ran_under = RanUnder.from_state(result.state)
+    ran_under = PackEnvironments.from_state(result.state)
     facts = dict(result.state.provenance)
     versions = facts.pop("versions", {})
     texts = {key.replace("_", " "): fact if isinstance(fact, str) else json.dumps(fact) for key, fact in facts.items()}

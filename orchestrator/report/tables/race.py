@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 from orchestrator.report.tables.columns import Column, Lines, Section, make_cells
-from orchestrator.results.race_rounds import decided_by, race_sentence
+from orchestrator.results.race_rounds import describe_race, describe_rule
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import label, spans
 
@@ -36,7 +36,7 @@ def race_section(result: Summary) -> list[Section]:
         Column("seeds", lambda line: spans(line[1].new_seeds)),
         Column("configurations", lambda line: len(line[1].contenders)),
         Column("members", lambda line: line[1].members),
-        Column("decided by", lambda line: decided_by(line[1]) or None),
+        Column("decided by", lambda line: describe_rule(line[1]) or None),
         Column("stay", lambda line: len(line[1].decision.survivors) if line[1].decision else None),
         Column("which", lambda line: staying(line[1].decision.survivors) if line[1].decision else None),
     ]
@@ -44,7 +44,7 @@ def race_section(result: Summary) -> list[Section]:
         Section(
             heading="Race over seeds",
             cells=make_cells(list(enumerate(result.race.rounds, start=1)), rounds),
-            paragraphs=[f"{race_sentence(result.race)}."],
+            paragraphs=[f"{describe_race(result.race)}."],
             notes=NOTES,
         )
     ]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
-from orchestrator.report.tables.columns import NONE, Column, Columns, Lines, fields, interval, make_lines, p_value
+from orchestrator.report.tables.columns import NONE, Column, Columns, Lines, csv_columns, interval, make_lines, p_value
 from orchestrator.results.comparing.questions import ASKED
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
@@ -43,31 +43,31 @@ def comparison_columns(comparisons: Sequence[SeedComparison], infinite: str = "i
         )
 
     return [
-        *fields("family group=question.group"),
+        *csv_columns("family group=question.group"),
         Column(
             "at lengths",
             lambda line: spans(line.question.lengths),
             "lengths",
             lambda line: f"{line.question.group} {spans(line.question.lengths)}",
         ),
-        *fields("metric=question.metric average=question.average first second first_median second_median"),
+        *csv_columns("metric=question.metric average=question.average first second first_median second_median"),
         Column("medians", medians),
-        *fields("paired=outcome.paired n=outcome.n"),
+        *csv_columns("paired=outcome.paired n=outcome.n"),
         Column("", lambda line: line.outcome.n if line.outcome.paired else line.outcome.n_second, "n_second"),
         Column("difference", attrgetter("outcome.difference"), "difference", _describe_difference),
-        *fields("low=outcome.low high=outcome.high"),
+        *csv_columns("low=outcome.low high=outcome.high"),
         Column("level", attrgetter("outcome.level"), "level", level),
-        *fields("mean_difference=outcome.mean"),
+        *csv_columns("mean_difference=outcome.mean"),
         Column("seeds", _count_seeds),
         Column("first better", attrgetter("first_better"), "first_better"),
-        *fields("second_better"),
+        *csv_columns("second_better"),
         Column("failed" if failed else "", lambda line: f"{line.first_failed}, {line.second_failed}"),
         Column("", lambda line: line.outcome.ties if line.outcome.paired else None, "ties"),
         Column("p", attrgetter("outcome.p"), "p", lambda line: p_value(line.outcome.p)),
-        *fields("smallest_p=outcome.smallest_p"),
+        *csv_columns("smallest_p=outcome.smallest_p"),
         Column("p (Holm)" if corrected else "", attrgetter("holm_p"), "holm_p", lambda line: p_value(line.holm_p)),
-        *fields("tests first_seeds second_seeds first_failed second_failed"),
-        *fields("shared=shared.sentence missing=outcome.reason"),
+        *csv_columns("tests first_seeds second_seeds first_failed second_failed"),
+        *csv_columns("shared=shared.sentence missing=outcome.reason"),
         Column("", values(0), "first_values"),
         Column("", values(1), "second_values"),
     ]

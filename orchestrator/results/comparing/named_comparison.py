@@ -11,7 +11,7 @@ from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.questions import make_questions
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, Side, compare_sides
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.results.summary import Summary
 
 NAMED = "two that were named"
@@ -67,7 +67,7 @@ def _side(folder: Path, name: str, read: dict[Path, tuple[SweepState, Summary]])
     sweep, label = (find_sweep(path.parent), path.name) if "/" in name else (folder, name)
     if sweep.resolve() not in read:
         state = SweepState.load(sweep)
-        read[sweep.resolve()] = (state, summary(state))
+        read[sweep.resolve()] = (state, summarise(state))
     state, result = read[sweep.resolve()]
     row = result.by_config_id[find_configuration(state, label).config_id]
     if not row.complete:

@@ -13,7 +13,7 @@ from orchestrator.record.kept.code import import_recorded
 from orchestrator.results.comparing.shared_streams import Shared, shared_streams
 from orchestrator.results.summary import REMEMBERED, Row, Summary
 from orchestrator.statistics.exact_tests import holm
-from orchestrator.statistics.failed_seeds import failed_seed_value, over_seeds
+from orchestrator.statistics.failed_seeds import failed_seed_value, summarise_seeds
 from orchestrator.statistics.quartiles import Floats
 from orchestrator.statistics.two_samples import TwoSamples, compare_groups, compare_pairs
 
@@ -155,8 +155,8 @@ def compare_sides(
         question=question,
         first=first.row.config_id,
         second=second.row.config_id,
-        first_median=over_seeds(first_values.values(), question.policy, question.direction).median,
-        second_median=over_seeds(second_values.values(), question.policy, question.direction).median,
+        first_median=summarise_seeds(first_values.values(), question.policy, question.direction).median,
+        second_median=summarise_seeds(second_values.values(), question.policy, question.direction).median,
         first_seeds=len(first_values),
         second_seeds=len(second_values),
         first_failed=int(np.isnan(list(first_values.values())).sum()),

@@ -14,7 +14,7 @@ from orchestrator import trainer
 from orchestrator.code.own_code import OwnCodeError
 from orchestrator.engine.shared_draws import DATA, INITIAL, WEIGHTS
 from orchestrator.errors import UntrustedCode
-from orchestrator.results.ran_under import RecordedConfiguration, differing_code
+from orchestrator.results.pack_environments import RecordedConfiguration, differing_code
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from orchestrator.results.comparing.seed_comparisons import (
     values_by_seed,
 )
 from orchestrator.results.comparing.shared_streams import Shared, differing_values
-from orchestrator.results.ran_under import differing_environment
+from orchestrator.results.pack_environments import differing_environment
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.intervals import LEVEL
 from orchestrator.statistics.quartiles import Floats, median_or_nan

@@ -22,7 +22,7 @@ LAST, BEST = "last", "best"
 Mask = npt.NDArray[np.bool_]
 
 
-def chosen_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.DataFrame:
+def choose_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.DataFrame:
     """Return one row per member (config_id, seed, step, value), in the order of their last evaluations in `judged`.
 
     `judged` has a row per member and evaluation: config_id, seed, step, value. The last step of a configuration is the

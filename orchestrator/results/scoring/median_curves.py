@@ -12,12 +12,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from orchestrator.results.scoring.evaluation_choice import Mask
-from orchestrator.results.scoring.objective import judged_over_seeds, reduce_rows
+from orchestrator.results.scoring.objective import judged_quartiles, reduce_rows
 from orchestrator.statistics.failed_seeds import failed_seed_value, quartiles_of_groups, worst_value
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import Objective
 
-Whole = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
 CurveKey = tuple[str, str, str]  # config_id, metric, average
 
 
@@ -84,7 +84,7 @@ def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[s
     return bands
 
 
-def _factorize(column: pd.Series[Any]) -> tuple[Whole, list[Any]]:
+def _factorize(column: pd.Series[Any]) -> tuple[Integers, list[Any]]:
     """Return integer codes and their labels, in the order of the categories, else ascending."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.codes.to_numpy().astype(np.int64), column.cat.categories.tolist()
@@ -92,12 +92,12 @@ def _factorize(column: pd.Series[Any]) -> tuple[Whole, list[Any]]:
     return codes.astype(np.int64), labels.tolist()
 
 
-def _changed(keys_KR: Whole) -> Mask:
+def _changed(keys_KR: Integers) -> Mask:
     """Return where runs of equal keys begin."""
     return np.asarray((np.diff(keys_KR, prepend=-1) != 0).any(axis=0))
 
 
-def _runs(keys_KR: Whole, columns: Sequence[Any]) -> Iterator[tuple[list[int], list[tuple[Any, ...]]]]:
+def _runs(keys_KR: Integers, columns: Sequence[Any]) -> Iterator[tuple[list[int], list[tuple[Any, ...]]]]:
     """Yield the keys of each run of equal ones, with its part of the columns."""
     plain = [column.tolist() for column in columns]
     for first, last in pairwise([*np.flatnonzero(_changed(keys_KR)).tolist(), keys_KR.shape[1]]):
@@ -107,4 +107,4 @@ def _runs(keys_KR: Whole, columns: Sequence[Any]) -> Iterator[tuple[list[int], l
 def quartiles_at(band: Band, lengths: Sequence[int], objective: Objective) -> Quartiles | None:
     """Return the quartiles over seeds of the mean over `lengths`; NaN if every seed failed, None without lengths."""
     means = band.seed_values(lengths, "mean")
-    return judged_over_seeds(means.values(), objective) if means else None
+    return judged_quartiles(means.values(), objective) if means else None

@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from orchestrator.errors import LedgerError
 from orchestrator.record.ledger.records import LEDGER_FILE
-from orchestrator.results.scoring.evaluation_choice import chosen_steps
-from orchestrator.statistics.failed_seeds import OverSeeds, over_seeds, score_over_seeds, worst_value
+from orchestrator.results.scoring.evaluation_choice import choose_steps
+from orchestrator.statistics.failed_seeds import SeedStatistics, score_seeds, summarise_seeds, worst_value
 from orchestrator.statistics.quartiles import Floats, Quartiles, quantile
 from search_spaces import Objective
 from search_spaces.grammar.objective import SeedQuantile, ShareAbove
@@ -70,8 +70,8 @@ def judged_values(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
 
 
 def choose_evaluations(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
-    """Return the step of each seed that `objective.evaluation` names, with its judged value; see `chosen_steps`."""
-    return chosen_steps(judged_values(curves, objective), objective.direction, objective.evaluation)
+    """Return the step of each seed that `objective.evaluation` names, with its judged value; see `choose_steps`."""
+    return choose_steps(judged_values(curves, objective), objective.direction, objective.evaluation)
 
 
 def score_members(
@@ -97,9 +97,9 @@ def score_members(
     return planned.merge(scores, on=["config_id", "seed"], how="left")
 
 
-def score_configuration(scores: Iterable[float], objective: Objective) -> OverSeeds:
+def score_configuration(scores: Iterable[float], objective: Objective) -> SeedStatistics:
     """Return the score of one configuration from its seeds' scores (NaN = failed seed)."""
-    return score_over_seeds(scores, objective.failed_seeds, objective.direction, seed_statistic(objective))
+    return score_seeds(scores, objective.failed_seeds, objective.direction, seed_statistic(objective))
 
 
 def seed_statistic(objective: Objective) -> Callable[[Floats], float] | None:
@@ -126,18 +126,18 @@ def seed_statistic(objective: Objective) -> Callable[[Floats], float] | None:
     return statistic
 
 
-def judged_over_seeds(values: Iterable[float], objective: Objective) -> Quartiles:
+def judged_quartiles(values: Iterable[float], objective: Objective) -> Quartiles:
     """Return the quartiles of one value of the judged metric for each seed (NaN = failed seed); NaN if all failed."""
-    return over_seeds(values, objective.failed_seeds, objective.direction).quartiles
+    return summarise_seeds(values, objective.failed_seeds, objective.direction).quartiles
 
 
-def score_configurations(members: pd.DataFrame, objective: Objective) -> dict[str, OverSeeds]:
+def score_configurations(members: pd.DataFrame, objective: Objective) -> dict[str, SeedStatistics]:
     """Return the score of every configuration in the rows of `score_members` by config_id, in the order they come."""
     groups = members.groupby("config_id", sort=False, observed=True)["score"]
     return {str(name): score_configuration(values, objective) for name, values in groups}
 
 
-def rank(scores: Mapping[str, OverSeeds], direction: str) -> list[str]:
+def rank_configurations(scores: Mapping[str, SeedStatistics], direction: str) -> list[str]:
     """Return the config_ids by score, best first; failed ones come last, ties keep their order."""
     sign = _sign(direction)
     goodness = {

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orchestrator.record.state.race import RungOutcome
-from orchestrator.results.scoring.evaluation_choice import chosen_steps
+from orchestrator.results.scoring.evaluation_choice import choose_steps
 from orchestrator.results.scoring.objective import judged_values, score_configuration
 from orchestrator.results.scoring.race_decision import keep_best
-from orchestrator.statistics.failed_seeds import over_seeds
+from orchestrator.statistics.failed_seeds import summarise_seeds
 from search_spaces import Objective, Rungs
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def scores_at_step(
     earlier = judged[is_before].merge(last[["config_id", "seed"]], on=["config_id", "seed"])
     import pandas as pd
 
-    chosen = chosen_steps(pd.concat([earlier, last]), objective.direction, objective.evaluation)
+    chosen = choose_steps(pd.concat([earlier, last]), objective.direction, objective.evaluation)
     scores = dict(zip(zip(chosen["config_id"], chosen["seed"], strict=True), chosen["value"], strict=True))
     return {name: [float(scores.get((name, seed), math.nan)) for seed in seeds] for name in names}
 
@@ -62,7 +62,7 @@ def decide_rung(current: Scores, before: Scores, rungs: Rungs, objective: Object
     with np.errstate(invalid="ignore"):  # inf - inf, nothing was reached at either step: counts as a failed seed
         for name in alive:
             gains = sign * (np.array(before[name]) - np.array(current[name]))
-            improvements[name] = over_seeds(gains, policy, "maximize").median
+            improvements[name] = summarise_seeds(gains, policy, "maximize").median
             spreads[name] = float(np.subtract(scored[name].quartiles.q75, scored[name].quartiles.q25))
     ahead = keep_best(alive, rungs.count_kept(len(current)))
     guarded = tuple(name for name in alive if rungs.guard and name not in ahead and improvements[name] > spreads[name])

@@ -14,8 +14,8 @@ from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmed import read_search_labels
+from orchestrator.results.pack_environments import PackEnvironments, code_sentence
 from orchestrator.results.race_rounds import describe_round, describe_rung
-from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.results.scoring.search_design import count_planned, planned_size
 from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
 from orchestrator.running.driving.work import Running
@@ -179,7 +179,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         rows.append(("published at", ", ".join(state.published_at)))
     if state.codes:
         rows.append(("code", code_sentence(state.codes[-1])))
-    rows += [("packs differ", sentence) for sentence in RanUnder.from_state(state).sentences]
+    rows += [("packs differ", sentence) for sentence in PackEnvironments.from_state(state).sentences]
     if attempts:
         rows.append(("attempts that died", f"{len(attempts)}, last: {attempts[-1]}"))
     deaths = group_errors((error, pack_id) for pack_id, error in state.deaths)

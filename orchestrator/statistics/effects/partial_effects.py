@@ -24,7 +24,7 @@ from orchestrator.statistics.effects.rank_effects import (
 from orchestrator.statistics.intervals import LEVEL, too_few
 from orchestrator.statistics.quartiles import Floats
 
-LEFT_OVER = 4  # residual degrees of freedom that a fit needs; with fewer its intervals cover too rarely
+FEWEST_RESIDUALS = 4  # residual degrees of freedom that a fit needs; with fewer its intervals cover too rarely
 
 Column = tuple[str, str]  # a key and one of its values, "" for numbers
 
@@ -92,8 +92,11 @@ def _fit(response: Floats, columns: Mapping[Column, Floats], unit: str) -> tuple
         return {}, None
     if not response.any():
         return {}, "the score is the same everywhere"
-    if n < k + 1 + LEFT_OVER:
-        return {}, f"{too_few(n, unit)} for {k} effect{'' if k == 1 else 's'} at once (at least {k + 1 + LEFT_OVER})"
+    if n < k + 1 + FEWEST_RESIDUALS:
+        return (
+            {},
+            f"{too_few(n, unit)} for {k} effect{'' if k == 1 else 's'} at once (at least {k + 1 + FEWEST_RESIDUALS})",
+        )
     design = np.column_stack([np.ones(n), *columns.values()])
     if np.linalg.matrix_rank(design) < k + 1:
         return {}, "the hyperparameters vary together, so that their effects cannot be separated"

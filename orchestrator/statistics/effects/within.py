@@ -40,7 +40,7 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Within:
+class WithinComparison:
     """A key compared within units: differences from its first value, the order of all values, and their correlation.
 
     `correlation` is the median over units of the rank correlation of value and score with its interval and the sign
@@ -61,7 +61,7 @@ class Within:
     reason: str | None
 
 
-def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool, unit: str) -> Within:
+def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool, unit: str) -> WithinComparison:
     """Compare the values `labels`, in this order; `units` have the scores by context and value.
 
     `unit` is what they are, in the plural, for the reason why there is no interval.
@@ -93,7 +93,7 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool,
     reasons = [incomplete or correlation.reason, *(difference.reason for difference in differences)]
     if len(labels) < 2:
         reasons = ["it is the same everywhere"]
-    return Within(
+    return WithinComparison(
         differences=tuple(differences),
         correlation=correlation.value,
         low=correlation.low,

@@ -9,7 +9,7 @@ from statsmodels.regression.linear_model import OLS
 
 from orchestrator.errors import UserError
 from orchestrator.results.analysis import effects_on_score
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.statistics.intervals import spearman
 from tests.orchestrator.claims.conftest import Put, claim
 from trainers.config.member import MemberConfig
@@ -78,7 +78,7 @@ GRID = RANDOM.replace("model.norm: {choice: [none, post]}", "model.norm: {grid: 
 def test_a_trend_counts_the_units_of_the_search_as_reports_do(put: Put) -> None:
     asked = claim(**TREND, key="model.dropout", expect="larger")
     found = put(noisy, asked, seeds=3, sweep=GRID)["pre_norm"]
-    of_report = {one.key: one for one in effects_on_score(summary(found.members.state))}["model.dropout"]
+    of_report = {one.key: one for one in effects_on_score(summarise(found.members.state))}["model.dropout"]
     assert (found.answer.n, found.answer.unit, found.answer.ran) == (8, "draws", 8) == (of_report.n, of_report.unit, 8)
     tpe = RANDOM.replace("sampler: random, configurations: 30", "sampler: tpe, configurations: 30")
     found = put(noisy, asked, seeds=3, sweep=tpe)["pre_norm"]

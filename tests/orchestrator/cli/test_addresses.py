@@ -15,7 +15,7 @@ from tests.command_line import refused
     "uri", ["sqlite:////a #b.db", "sqlite:////it's: a", "sqlite:///[a]", "http://h:5000", "sqlite:///#"]
 )
 def test_a_tracking_address_is_taken_as_it_is(tiny, uri):
-    assert load_sweep(tiny, options.with_uri(["seeds=1"], uri)).tracking.uri == uri
+    assert load_sweep(tiny, options.add_uris(["seeds=1"], uri)).tracking.uri == uri
 
 
 def test_a_tracking_address_does_not_depend_on_the_current_folder(tmp_path, monkeypatch):

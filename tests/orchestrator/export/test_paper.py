@@ -13,13 +13,13 @@ from orchestrator.export.latex import escape, latex_table
 from orchestrator.export.paper_figures import paper_figures
 from orchestrator.export.verb import export
 from orchestrator.figures.on_axes import plot_curves, plot_effect
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from search_spaces import SweepFileError
 
 
 @pytest.fixture
 def result(small_sweep):
-    return summary(small_sweep)
+    return summarise(small_sweep)
 
 
 def body(text: str) -> list[list[str]]:

@@ -9,11 +9,11 @@ from orchestrator.figures.bands import consecutive_runs
 from orchestrator.figures.drawing import PALETTE
 from orchestrator.figures.on_axes import plot_curves
 from orchestrator.record.kept.curves import read_curves
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 
 
 def test_curves_have_median_band_and_seeds(small_sweep):
-    result = summary(small_sweep)
+    result = summarise(small_sweep)
     axes = plot_curves(result, Figure().subplots())
     curves = read_curves(small_sweep, final_only=True)
     mine = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema")]
@@ -29,7 +29,7 @@ def test_curves_have_median_band_and_seeds(small_sweep):
 
 
 def test_trained_lengths_are_shaded_and_those_of_selection_marked(small_sweep):
-    axes = plot_curves(summary(small_sweep), Figure().subplots())
+    axes = plot_curves(summarise(small_sweep), Figure().subplots())
     spans = [(patch.get_x(), patch.get_x() + patch.get_width(), patch.get_hatch()) for patch in axes.patches]
     assert spans == [(0.5, 5.5, None), (5.5, 7.5, "////")]
     places = {text.get_text(): text.get_position()[0] for text in axes.texts}
@@ -37,7 +37,7 @@ def test_trained_lengths_are_shaded_and_those_of_selection_marked(small_sweep):
 
 
 def test_nothing_finished_means_nothing_to_draw(tmp_path, synthetic_sweep, simple_curve, draws):
-    result = summary(synthetic_sweep(tmp_path / "begun", draws(2), 2, simple_curve, ended=False))
+    result = summarise(synthetic_sweep(tmp_path / "begun", draws(2), 2, simple_curve, ended=False))
     with pytest.raises(UserError, match="no configuration has all its seeds yet"):
         plot_curves(result, Figure().subplots())
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from orchestrator.figures import drawing
 from orchestrator.figures.on_axes import plot_curves
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.statistics.decades import is_geometric, spans_decades
 
 
@@ -92,7 +92,7 @@ def accuracy(number, seed, average, metric, lengths, step):
 def test_what_is_maximized_is_linear_from_0_to_1(tmp_path, synthetic_sweep, direction, shown):
     """Medians from 1 to 0.001 and 0: as errors they span decades, as accuracies zeros would be walls."""
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
-    result = summary(synthetic_sweep(tmp_path / "s", values, 2, accuracy, spec={"objective.direction": direction}))
+    result = summarise(synthetic_sweep(tmp_path / "s", values, 2, accuracy, spec={"objective.direction": direction}))
     if direction == "minimize":  # without the zeros, which are no errors that span decades
         bands = {key: replace(one, median=tuple(v + 0.001 for v in one.median)) for key, one in result.bands.items()}
         result = replace(result, bands=bands)

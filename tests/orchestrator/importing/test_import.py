@@ -19,7 +19,7 @@ from orchestrator.errors import SweepExists, UserError
 from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.sentences import selection_sentence
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 
 Import = Callable[..., Sweep]
 SECTIONS = {"metrics": {"total_variation": "minimize"}, "lengths": [4, 5], "average": "ema", "trained": [1, 2, 3]}
@@ -38,8 +38,8 @@ def test_curves_of_an_own_sweep_give_its_scores_ranks_and_medians(own: Sweep, ta
     if kind == "csv":
         given.to_csv(table.with_suffix(".csv"), index=False)
         given = table.with_suffix(".csv")
-    again = summary(SweepState.load(imported(given, **SECTIONS).folder))
-    before = summary(SweepState.load(own.folder))
+    again = summarise(SweepState.load(imported(given, **SECTIONS).folder))
+    before = summarise(SweepState.load(own.folder))
     assert [(row.number, row.rank, row.score, row.test) for row in again.rows] == [
         (row.number, row.rank, row.score, row.test) for row in before.rows
     ]
@@ -112,21 +112,21 @@ def test_members_without_rows_are_asked_for(rows: pd.DataFrame, imported: Import
     absent = SweepState.load(imported(fewer, missing="absent", name="absent").folder)
     assert [one.seeds_failed for one in absent.configurations.values()] == [0, 0]
     assert [sorted(one.members) for one in absent.configurations.values()] == [[0, 1], [1, 2]]
-    assert absent.spec["seeds"] == [1] and summary(absent).finished
-    assert all(row.complete for row in summary(absent).rows)
+    assert absent.spec["seeds"] == [1] and summarise(absent).finished
+    assert all(row.complete for row in summarise(absent).rows)
 
 
 def test_seeds_that_no_two_configurations_share(rows: pd.DataFrame, imported: Import):
     rows.loc[rows["lr"] == 0.01, "seed"] += 100
     state = SweepState.load(imported(rows, missing="absent").folder)
-    assert state.spec["seeds"] == [] and [row.seeds_run for row in summary(state).rows] == [3, 3]
+    assert state.spec["seeds"] == [] and [row.seeds_run for row in summarise(state).rows] == [3, 3]
 
 
 def test_a_metric_that_is_not_measured_at_the_end_is_left_out(rows: pd.DataFrame, imported: Import):
     early = rows[(rows["step"] == 100) & (rows["length"] == 5)].assign(metric="grokking")
     late = rows[rows["length"] == 5].assign(metric="loss", length=None)
     sweep = imported(pd.concat([rows, early, late]))
-    measured = summary(SweepState.load(sweep.folder)).measured
+    measured = summarise(SweepState.load(sweep.folder)).measured
     assert {name: metric.lengths for one in measured.values() for name, metric in one.metrics.items()} == {
         "accuracy": (5, 10, 20), "loss": (1,),
     }  # fmt: skip
@@ -239,15 +239,17 @@ def test_the_axis_is_named(rows: pd.DataFrame, tmp_path: Path, lengthwise: Any):
     for name, axis in (("unnamed", None), ("named", "digits")):
         lengthwise.succeeds(*words, "--storage", tmp_path, "--name", name, *(("--axis", axis) if axis else ()))
         state = SweepState.load(tmp_path / name)
-        assert (summary(state).axis, state.spec["evaluation"].get("axis")) == (axis or "length", axis)
+        assert (summarise(state).axis, state.spec["evaluation"].get("axis")) == (axis or "length", axis)
         hashes.add(state.spec_hash)
     assert len(hashes) == 2
 
 
 def test_trained_lengths_that_nobody_named_are_not_denied(rows: pd.DataFrame, imported: Import):
-    result = summary(SweepState.load(imported(rows).folder))
+    result = summarise(SweepState.load(imported(rows).folder))
     assert "no length" not in selection_sentence(result)
-    assert "trained on 5" in selection_sentence(summary(SweepState.load(imported(rows, name="b", trained=[5]).folder)))
+    assert "trained on 5" in selection_sentence(
+        summarise(SweepState.load(imported(rows, name="b", trained=[5]).folder))
+    )
 
 
 def test_results_are_imported_to_an_address(rows: pd.DataFrame, imported: Import, tmp_path: Path, monkeypatch: Any):

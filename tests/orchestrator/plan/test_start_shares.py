@@ -8,7 +8,7 @@ from orchestrator.engine.engine import measured_by
 from orchestrator.plan.checks.soundness import build_drawn, build_sample
 from orchestrator.preview import forecast as module
 from orchestrator.preview.forecast import forecast
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from search_spaces import SweepFileError, load_sweep
 
 FILE = """name: averaged
@@ -74,4 +74,4 @@ def test_a_decay_of_one_is_refused_where_it_is_given_and_where_it_is_drawn(sweep
 def test_the_report_names_it_from_the_ledger_alone(small_sweep) -> None:
     for measured in small_sweep.measured.values():
         measured["start_shares"] = {"ema": [0.9999**600, "a smaller decay"]}
-    assert shares(summary(small_sweep).notes) == [pytest.approx(100 * 0.9999**600, rel=1e-2)]
+    assert shares(summarise(small_sweep).notes) == [pytest.approx(100 * 0.9999**600, rel=1e-2)]

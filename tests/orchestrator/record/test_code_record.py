@@ -16,7 +16,7 @@ from orchestrator.code import code_record
 from orchestrator.code import repository as repositories
 from orchestrator.code.code_record import CodeRecord, begin_reading, changed_code, record_code, version_change
 from orchestrator.errors import UserError
-from orchestrator.results.ran_under import code_sentence
+from orchestrator.results.pack_environments import code_sentence
 from orchestrator.sweep import sweep
 from search_spaces import load_sweep
 

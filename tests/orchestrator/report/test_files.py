@@ -12,15 +12,15 @@ from typer.testing import CliRunner
 from orchestrator.cli.main import app
 from orchestrator.record.kept import curves
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.report.files import present, write_report
+from orchestrator.report.files import present_report, write_report
 from orchestrator.report.sentences import answers
-from orchestrator.results.summarise import summary
-from orchestrator.text.consoles import WIDTH_OF_FILES, WholeConsole
+from orchestrator.results.summarise import summarise
+from orchestrator.text.consoles import WIDTH_OF_FILES, UncroppedConsole
 
 
 def test_the_table_has_the_numbers_of_the_summary(small_sweep):
     _, table = write_report(small_sweep.folder)
-    result = summary(small_sweep)
+    result = summarise(small_sweep)
     with table.open(newline="") as file:
         lines = list(csv.DictReader(file))
     assert [line["config_id"] for line in lines] == [row.config_id for row in result.rows]
@@ -34,7 +34,7 @@ def test_the_table_has_the_numbers_of_the_summary(small_sweep):
 def test_a_report_reads_every_part_of_the_curves_once(small_sweep, monkeypatch):
     read, read_part = [], curves.read_part
     monkeypatch.setattr(curves, "read_part", lambda *part: read.append(part[1]) or read_part(*part))
-    present(small_sweep.folder, WholeConsole(file=io.StringIO()))
+    present_report(small_sweep.folder, UncroppedConsole(file=io.StringIO()))
     assert sorted(read) == sorted(f"curves/{path.name}" for path in small_sweep.folder.glob("curves/*"))
     assert (small_sweep.folder / "curves.parquet").exists()
 
@@ -73,9 +73,9 @@ def test_nothing_of_an_earlier_report_is_left_beside_a_later_one(small_sweep):
 
 def test_equal_scores_have_one_sentence_instead_of_effects(tmp_path, synthetic_sweep, short_text):
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
-    equal = summary(synthetic_sweep(tmp_path / "equal", values, 2, lambda *where: 0.5))
+    equal = summarise(synthetic_sweep(tmp_path / "equal", values, 2, lambda *where: 0.5))
     lost = {(number, seed): 10 for number in range(2) for seed in range(2)}
-    nowhere = summary(synthetic_sweep(tmp_path / "lost", values, 2, lambda *where: 0.5, lost))
+    nowhere = summarise(synthetic_sweep(tmp_path / "lost", values, 2, lambda *where: 0.5, lost))
     for result, words in (
         (equal, "All 2 configurations have the same score"),
         (nowhere, "No configuration has a finite"),
@@ -90,11 +90,11 @@ def test_a_log_gets_whole_lines_and_a_terminal_whole_paths(small_sweep):
     printed = {}
     for terminal in (False, True):
         width = 80 if terminal else WIDTH_OF_FILES
-        console = WholeConsole(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
-        present(small_sweep.folder, console)
+        console = UncroppedConsole(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
+        present_report(small_sweep.folder, console)
         printed[terminal] = console.file.getvalue().splitlines()
     folder = small_sweep.folder
-    assert "\x1b" not in "".join(printed[False]) and set(answers(summary(small_sweep), values=False)) <= set(
+    assert "\x1b" not in "".join(printed[False]) and set(answers(summarise(small_sweep), values=False)) <= set(
         printed[False]
     )
     assert all(lines[-1] == f"Page: {folder / 'report.html'}" for lines in printed.values())

@@ -16,7 +16,7 @@ from orchestrator.report.files import read_summary, write_report
 from orchestrator.report.page import data as page_data_module
 from orchestrator.report.page.data import page_data
 from orchestrator.report.sentences import describe_best
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 
 
 def data_of(page):
@@ -68,7 +68,7 @@ def test_names_are_text_and_not_markup(tmp_path, synthetic_sweep, simple_curve, 
     parsed = page_of(page)
     assert "b" not in parsed.tags and parsed.tags.count("script") == 3 and name in " ".join(parsed.text)
     assert "</script><b>raw" in data_of(page)["averages"]
-    assert name in short_text(summary(state))
+    assert name in short_text(summarise(state))
 
 
 def test_control_characters_reach_no_page(tmp_path, synthetic_sweep, simple_curve):
@@ -80,7 +80,7 @@ def test_control_characters_reach_no_page(tmp_path, synthetic_sweep, simple_curv
 
 def test_curves_are_those_of_the_ledger(small_sweep):
     page, _ = write_report(small_sweep.folder)
-    data, result = data_of(page), summary(small_sweep)
+    data, result = data_of(page), summarise(small_sweep)
     found, curves = curves_of(data), read_curves(small_sweep)
     assert data["steps"] == [50, 100] and data["seeds"] == 3
     for (metric, average), arrays in found.items():
@@ -99,12 +99,12 @@ def test_curves_are_those_of_the_ledger(small_sweep):
 
 def test_many_evaluations_are_thinned_and_the_last_stays(small_sweep, monkeypatch):
     monkeypatch.setattr(page_data_module, "MOST_NUMBERS", 1)
-    data = page_data(summary(small_sweep), read_curves(small_sweep))
+    data = page_data(summarise(small_sweep), read_curves(small_sweep))
     assert data["steps"] == [100]
 
 
 def test_a_running_sweep_loads_itself_again_and_says_nothing_of_effects(small_sweep):
-    result, curves = summary(small_sweep), read_curves(small_sweep)
+    result, curves = summarise(small_sweep), read_curves(small_sweep)
     running = page_data(replace(result, status="running"), curves)
     assert running["running"] and running["effects"] == []
     ended = page_data(result, curves)
@@ -124,7 +124,7 @@ def test_what_failed_and_why_is_shown(tmp_path, synthetic_sweep, simple_curve, p
 
 
 def test_effects_are_those_of_statistics_and_none_after_rungs(small_sweep):
-    result = summary(small_sweep)
+    result = summarise(small_sweep)
     data = page_data(result, read_curves(small_sweep))
     assert {one["name"] for one in data["effects"]} == {"lr", "batch", "norm"}
     survivors = replace(result, design=replace(result.design, survivors=True))
@@ -151,7 +151,7 @@ def test_a_configuration_that_still_trains_has_its_latest_curve(tmp_path, synthe
     state = synthetic_sweep(
         tmp_path / "half", [{}, {"model.dropout": 0.1}], 2, simple_curve, ended=False, stop_after_step=50
     )
-    result = summary(state)
+    result = summarise(state)
     data = page_data(result, read_curves(state))
     assert [one["rank"] for one in data["configurations"]] == [None, None] and data["steps"] == [50]
     assert np.isfinite(curves_of(data)[result.objective_curve]["bands"]).all()
@@ -159,7 +159,7 @@ def test_a_configuration_that_still_trains_has_its_latest_curve(tmp_path, synthe
 
 def test_best_is_said_once_with_its_selection_lengths_and_its_test_number(small_sweep, page_of):
     page, _ = write_report(small_sweep.folder)
-    result, shown = summary(small_sweep), " ".join(page_of(page).text)
+    result, shown = summarise(small_sweep), " ".join(page_of(page).text)
     (claim,) = [
         line for line in page_of(page).text if re.search(r"\bbest\b|\bwinner\b|\boptimal\b", line, re.IGNORECASE)
     ]
@@ -172,9 +172,9 @@ def test_best_is_said_once_with_its_selection_lengths_and_its_test_number(small_
 def test_without_test_lengths_and_without_a_score_nothing_is_claimed(tmp_path, synthetic_sweep, simple_curve):
     spec = {"objective.lengths": [6, 7, 8], "task.vocabulary": 9}
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
-    untested = summary(synthetic_sweep(tmp_path / "t", values, 2, simple_curve, spec=spec))
+    untested = summarise(synthetic_sweep(tmp_path / "t", values, 2, simple_curve, spec=spec))
     assert "no test lengths were evaluated" in describe_best(untested)
     failed = {(n, seed): 10 for n in range(2) for seed in range(2)}
-    nothing = summary(synthetic_sweep(tmp_path / "f", values, 2, simple_curve, failed))
+    nothing = summarise(synthetic_sweep(tmp_path / "f", values, 2, simple_curve, failed))
     assert "Best" not in describe_best(nothing)
     write_report(SweepState.load(nothing.folder).folder)

@@ -14,7 +14,7 @@ from PIL import Image
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.comparing.seed_comparisons import GROUPS, Side, compare_sides, make_question
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from tests.browser import Browser, needs_browser
 
 pytestmark = needs_browser
@@ -124,7 +124,7 @@ def test_clicking_two_configurations_compares_them_as_python_does(page, built, p
     for c in pair:
         page.click(f'#table tr[data-c="{c}"]')
     shown = page.read("[...document.querySelectorAll('#comparison tbody tr')].map(e => ({...e.dataset}))")
-    result = summary(SweepState.load(built.folder))
+    result = summarise(SweepState.load(built.folder))
     first, second = (Side(result, result.rows[c]) for c in pair)
     assert [one["group"] for one in shown] == list(GROUPS)
     tested = compare_sides(first, second, make_question(first, second, GROUPS[0]), "")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from orchestrator.cli import main as cli
 from orchestrator.report.files import read_summary, write_report
 from orchestrator.results.comparing.seed_comparisons import compare_seeds
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 
 NORMS = [{"model.norm": norm} for norm in ("none", "pre", "post")]
 GRID = {"space": {"model.norm": {"grid": ["none", "pre", "post"]}}}
@@ -25,7 +25,7 @@ def reversing(number, seed, average, metric, lengths, step):
 
 @pytest.fixture
 def reversed_order(tmp_path, synthetic_sweep):
-    return summary(synthetic_sweep(tmp_path / "reversed", NORMS, 5, reversing, spec=GRID))
+    return summarise(synthetic_sweep(tmp_path / "reversed", NORMS, 5, reversing, spec=GRID))
 
 
 def test_the_table_has_every_number(reversed_order):

@@ -9,9 +9,8 @@ import pandas as pd
 import pytest
 
 from orchestrator.report.sentences import describe_best, describe_effects, describe_runs
-from orchestrator.results import summarise
 from orchestrator.results.analysis import effects_on_score
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import _describe_identical_curves, summarise
 from orchestrator.text.wording import three_digits
 
 
@@ -30,7 +29,7 @@ def draws(count):
 @pytest.fixture(scope="module")
 def twelve(tmp_path_factory, synthetic_sweep):
     """Twelve configurations of three seeds; one seed of one of them diverged."""
-    return summary(synthetic_sweep(tmp_path_factory.mktemp("built") / "twelve", draws(12), 3, noisy, {(4, 1): 60}))
+    return summarise(synthetic_sweep(tmp_path_factory.mktemp("built") / "twelve", draws(12), 3, noisy, {(4, 1): 60}))
 
 
 def table_of(text):
@@ -45,7 +44,7 @@ def test_it_says_what_ran_and_what_failed(tmp_path, synthetic_sweep, twelve, sho
     text = short_text(twelve, 1000)
     assert "Finished: 12 configurations with 3 seeds; 36 seeds ran, 1 failed (1 diverged, 0 crashed" in text
     lost = {(2, seed): 10 for seed in range(2)}
-    result = summary(synthetic_sweep(tmp_path / "lost", draws(4), 2, noisy, lost, died=[1]))
+    result = summarise(synthetic_sweep(tmp_path / "lost", draws(4), 2, noisy, lost, died=[1]))
     text = short_text(result, 1000)
     assert "4 failed (2 diverged, 2 crashed; a failed seed counts as the worst value)" in text
     assert [line[0] for line in table_of(text)[1]] == ["1", "2", "failed", "failed"]
@@ -56,7 +55,7 @@ def test_the_best_configuration_names_its_failed_seeds(tmp_path, synthetic_sweep
         synthetic_sweep(tmp_path / name, draws(4), 3, noisy, lost)
         for name, lost in (("all", {}), ("two", {(0, 1): 10}))
     ]
-    whole, lost = map(summary, built)
+    whole, lost = map(summarise, built)
     assert whole.rows[0].number == lost.rows[0].number == 0, "the median of three has two good ones"
     assert "seeds failed" not in describe_best(whole) and "though 1 of its 3 seeds failed" in describe_best(lost)
 
@@ -67,7 +66,7 @@ def test_identical_curves_are_noted(same, tmp_path, synthetic_sweep):
         number, seed = (0 if same in ("configuration", "both") else number), (0 if same in ("seed", "both") else seed)
         return noisy(number, seed, average, metric, lengths, step)
 
-    text = describe_runs(summary(synthetic_sweep(tmp_path / "one", draws(3), 2, curve)))
+    text = describe_runs(summarise(synthetic_sweep(tmp_path / "one", draws(3), 2, curve)))
     unused = {part for part in ("its seed", "searched values") if "identical" in text and part in text}
     expected = {
         "": [],
@@ -90,11 +89,11 @@ def test_curves_with_nothing_to_compare_are_not_called_identical(members, steps)
         for step in range(10, last + 1, 10)
     ]
     judged = pd.DataFrame(rows, columns=["config_id", "seed", "step", "length", "value"])
-    assert summarise._describe_identical_curves(judged) == []
+    assert _describe_identical_curves(judged) == []
 
 
 def test_perfect_curves_may_be_identical(tmp_path, synthetic_sweep):
-    result = summary(synthetic_sweep(tmp_path / "one", draws(3), 2, lambda *_: 1.0))
+    result = summarise(synthetic_sweep(tmp_path / "one", draws(3), 2, lambda *_: 1.0))
     assert "identical" not in describe_runs(result)
 
 
@@ -132,18 +131,18 @@ def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synt
         return 0.1 + 0.01 * (number * 5 % 7) + 0.001 * lengths
 
     values = [{"training.learning_rate": 0.001 * (1 + n % 4), "model.dropout": 0.1 * (n % 3)} for n in range(9)]
-    result = summary(synthetic_sweep(tmp_path / "none", values, 2, unmoved))
+    result = summarise(synthetic_sweep(tmp_path / "none", values, 2, unmoved))
     assert describe_effects(result).startswith("No hyperparameter has a clear effect")
 
 
 def test_where_nothing_can_be_said_it_says_why(tmp_path, synthetic_sweep, simple_curve):
-    two = summary(synthetic_sweep(tmp_path / "two", draws(2), 2, noisy))
+    two = summarise(synthetic_sweep(tmp_path / "two", draws(2), 2, noisy))
     assert "2 configurations are too few for an interval (at least 8)" in describe_effects(two)
     spec = {"search.sampler": "listed", "search.listed": draws(4), "space": {}}
-    listed = summary(synthetic_sweep(tmp_path / "listed", draws(4), 8, noisy, spec=spec))
+    listed = summarise(synthetic_sweep(tmp_path / "listed", draws(4), 8, noisy, spec=spec))
     assert any(effect.differences for effect in effects_on_score(listed))
     assert describe_effects(listed).endswith("change along with one another, and none can be judged by itself.")
-    one = summary(synthetic_sweep(tmp_path / "one", [{}], 3, simple_curve))
+    one = summarise(synthetic_sweep(tmp_path / "one", [{}], 3, simple_curve))
     assert "No hyperparameter was compared" in describe_effects(one)
     running = replace(two, status="running")
     assert "too few" not in describe_effects(running)
@@ -158,15 +157,15 @@ def test_the_best_value_of_a_grid_is_named(tmp_path, synthetic_sweep):
     rates = [0.001, 0.003, 0.01, 0.03]
     spec = {"search.sampler": "grid", "space": {"training.learning_rate": {"grid": rates}}}
     values = [{"training.learning_rate": rate} for rate in rates]
-    result = summary(synthetic_sweep(tmp_path / "rates", values, 8, by_rate, spec=spec))
+    result = summarise(synthetic_sweep(tmp_path / "rates", values, 8, by_rate, spec=spec))
     assert "lr (0.01 is better than 0.001, by -0.3" in describe_effects(result)
 
 
 def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, short_text):
-    done = summary(synthetic_sweep(tmp_path / "some", draws(3), 2, noisy))
+    done = summarise(synthetic_sweep(tmp_path / "some", draws(3), 2, noisy))
     rows = (*done.rows[:2], replace(done.rows[2], complete=False, rank=None, score=None))
     text = short_text(replace(done, rows=rows, status="interrupted"), 80)
     assert "Interrupted: 2 of 3 configurations" in text and " so far is #" in text
     assert [line[0] for line in table_of(text)[1]] == ["1", "2"]
-    begun = short_text(summary(synthetic_sweep(tmp_path / "begun", draws(3), 2, noisy, ended=False)), 80)
+    begun = short_text(summarise(synthetic_sweep(tmp_path / "begun", draws(3), 2, noisy, ended=False)), 80)
     assert "0 of 3 configurations" in begun and "rank" not in begun and "Best" not in begun

@@ -10,7 +10,7 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.results.scoring.evaluation_choice import chosen_steps, select_steps
+from orchestrator.results.scoring.evaluation_choice import choose_steps, select_steps
 from orchestrator.results.scoring.objective import choose_evaluations, score_members
 from search_spaces import Objective
 
@@ -139,7 +139,7 @@ def judged(values: dict[int, list[float]], name: str = "c") -> pd.DataFrame:
 
 
 def steps_of(values: dict[int, list[float]], direction: str = "maximize", evaluation: str = "best") -> list[int]:
-    return chosen_steps(judged(values), direction, evaluation)["step"].tolist()
+    return choose_steps(judged(values), direction, evaluation)["step"].tolist()
 
 
 def flat(values: dict[tuple[int, int], float]) -> pd.DataFrame:
@@ -164,7 +164,7 @@ def test_the_latest_of_equal_values_counts():
 
 
 def test_a_seed_that_diverged_is_not_rescued_by_an_earlier_evaluation():
-    chosen = chosen_steps(judged({0: [0.9, math.nan, math.nan], 1: [math.nan, 0.5, 0.4]}), "maximize", "best")
+    chosen = choose_steps(judged({0: [0.9, math.nan, math.nan], 1: [math.nan, 0.5, 0.4]}), "maximize", "best")
     assert chosen["step"].tolist() == [30, 20]  # a hole in the middle is no failure, and is never chosen
     assert math.isnan(chosen["value"][0]) and chosen["value"][1] == 0.5
     for policy in ("worst", "exclude", "fail"):
@@ -174,16 +174,16 @@ def test_a_seed_that_diverged_is_not_rescued_by_an_earlier_evaluation():
 
 def test_a_seed_that_never_reached_the_last_evaluation_has_no_step():
     short = pd.concat([judged({0: [0.1, 0.2, 0.3]}), judged({1: [0.9, 0.9]})])
-    assert chosen_steps(short, "maximize", "best")["seed"].tolist() == [0]
+    assert choose_steps(short, "maximize", "best")["seed"].tolist() == [0]
     frame = flat({(0, 10): 0.9, (0, 20): 0.9, (1, 10): 0.9})
     assert score_members(frame, BASE, {"c": (0, 1)})["score"].isna().tolist() == [False, True]
 
 
 def test_configurations_have_last_steps_of_their_own():
     both = pd.concat([judged({0: [0.1, 0.2, 0.9]}, "a"), judged({0: [0.5]}, "b")])
-    assert as_dict(chosen_steps(both, "minimize", "best")) == {("a", 0): (10, 0.1), ("b", 0): (10, 0.5)}
+    assert as_dict(choose_steps(both, "minimize", "best")) == {("a", 0): (10, 0.1), ("b", 0): (10, 0.5)}
 
 
 def test_nothing_is_chosen_from_nothing():
     for evaluation in ("last", "best"):
-        assert len(chosen_steps(judged({}), "maximize", evaluation)) == 0
+        assert len(choose_steps(judged({}), "maximize", evaluation)) == 0

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.report.csv_tables import effect_lines
 from orchestrator.report.tables.effects import effect_notes
 from orchestrator.results.analysis import effects_at_test_lengths, effects_on_score
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 
 
 def drawn_values(rng, count):
@@ -43,7 +43,9 @@ def planted(tmp_path_factory, synthetic_sweep):
     """Forty-eight configurations of three seeds."""
     rng = np.random.default_rng(7)
     values = drawn_values(rng, 48)
-    return summary(synthetic_sweep(tmp_path_factory.mktemp("built") / "planted", values, 3, planted_curve(values, rng)))
+    return summarise(
+        synthetic_sweep(tmp_path_factory.mktemp("built") / "planted", values, 3, planted_curve(values, rng))
+    )
 
 
 def by_key(effects):
@@ -93,7 +95,7 @@ def test_csv_has_a_line_for_each_outcome_key_and_value(planted):
 
 
 def test_too_few_configurations_are_said_to_be_too_few(small_sweep):
-    result = summary(small_sweep)
+    result = summarise(small_sweep)
     assert all(math.isnan(effect.importance.share) for effect in effects_on_score(result))
     notes = effect_notes(result)
     (said,) = [note for note in notes if note.startswith("Importance (fANOVA): not given for")]

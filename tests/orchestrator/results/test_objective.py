@@ -19,13 +19,13 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.objective import (
     area_beyond,
     generalization_length,
-    rank,
+    rank_configurations,
     recorded_objective,
     score_configuration,
     score_configurations,
     score_members,
 )
-from orchestrator.statistics.failed_seeds import OverSeeds
+from orchestrator.statistics.failed_seeds import SeedStatistics
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import Objective
 from search_spaces.grammar.objective import SeedQuantile, ShareAbove
@@ -165,7 +165,7 @@ def test_ranking_puts_the_best_first_and_the_failed_last(
         f"c{number}": score_configuration(values, objective(direction=direction, failed_seeds=policy))
         for number, (values, policy) in enumerate(several)
     }
-    ranked = rank(scores, direction)
+    ranked = rank_configurations(scores, direction)
     assert sorted(ranked) == sorted(scores)
     assert [scores[name].is_failed for name in ranked] == sorted(one.is_failed for one in scores.values())
     alive = [scores[name].median for name in ranked if not scores[name].is_failed]
@@ -173,7 +173,11 @@ def test_ranking_puts_the_best_first_and_the_failed_last(
 
 
 def test_ties_keep_their_order() -> None:
-    assert rank({name: score_configuration([1.0], BASE) for name in "bca"}, "maximize") == ["b", "c", "a"]
+    assert rank_configurations({name: score_configuration([1.0], BASE) for name in "bca"}, "maximize") == [
+        "b",
+        "c",
+        "a",
+    ]
 
 
 @given(st.dictionaries(st.integers(1, 30), finite | st.just(math.nan), min_size=0, max_size=10), finite, directions)
@@ -208,12 +212,12 @@ def test_a_sweep_is_scored_from_its_state(
     ]  # fmt: skip
     # number 0: lengths 6 and 7 give 0.02 + 0.03 * 1.5 + 0.2 / 100 + 0.001 * seed; number 1 lost its best seed
     assert [one.median for one in scores.values()][:2] == pytest.approx([0.068, 0.089], abs=1e-6)
-    assert rank(scores, "minimize") == list(state.configurations)
+    assert rank_configurations(scores, "minimize") == list(state.configurations)
 
 
 def test_a_score_is_plain_numbers() -> None:
     score = score_configuration(np.array([1.0, 2.0, 4.0]), BASE)
-    assert score == OverSeeds(quartiles=Quartiles(1.5, 2.0, 3.0), score=2.0, seeds=3, failed=0, counted=3)
+    assert score == SeedStatistics(quartiles=Quartiles(1.5, 2.0, 3.0), score=2.0, seeds=3, failed=0, counted=3)
     assert {type(value) for value in (*score.quartiles, score.seeds, score.failed)} == {float, int}
 
 
@@ -249,4 +253,4 @@ def test_a_failed_seed_is_below_every_bar_and_makes_a_mean_infinite() -> None:
 def test_ranks_follow_the_statistic() -> None:
     members = pd.DataFrame({"config_id": ["a"] * 3 + ["b"] * 3, "seed": [0, 1, 2] * 2, "score": [1.0, 1, 9, 2, 2, 2]})
     for seeds, best_first in {"median": ["a", "b"], "mean": ["b", "a"], "min": ["a", "b"], "max": ["b", "a"]}.items():
-        assert rank(score_configurations(members, objective(seeds=seeds)), "minimize") == best_first
+        assert rank_configurations(score_configurations(members, objective(seeds=seeds)), "minimize") == best_first

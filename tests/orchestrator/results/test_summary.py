@@ -10,12 +10,12 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.search_design import count_planned
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.running.watching.leading_curve import undefined_rows
 
 
 def test_summary_equals_the_numbers_by_hand(small_sweep):
-    result = summary(small_sweep)
+    result = summarise(small_sweep)
     curves = read_curves(small_sweep, final_only=True)
     mine = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema")]
     assert [row.rank for row in result.rows] == [1, 2, 3, 4, 5, 6]
@@ -47,7 +47,7 @@ def test_a_draw_that_repeats_a_configuration_is_not_planned_as_another_one(tmp_p
     state = synthetic_sweep(tmp_path / "open", [{}, {"model.norm": "pre"}], 1, simple_curve, ended=False)
     state.draws[2] = replace(state.draws[0], number=2, duplicate_of=state.draws[0].config_id)
     state.spec["search"]["configurations"] = 8
-    assert summary(state).planned == count_planned(state) == 7
+    assert summarise(state).planned == count_planned(state) == 7
 
 
 def test_better_follows_the_direction_of_the_objective(tmp_path, synthetic_sweep, simple_curve):
@@ -55,7 +55,7 @@ def test_better_follows_the_direction_of_the_objective(tmp_path, synthetic_sweep
     state = synthetic_sweep(
         tmp_path / "up", [{"model.norm": "none"}, {"model.norm": "pre"}], 2, simple_curve, spec=spec
     )
-    result = summary(state)
+    result = summarise(state)
     assert [row.number for row in result.rows] == [1, 0]
 
 
@@ -63,7 +63,7 @@ def test_a_key_that_a_listed_configuration_leaves_out_has_its_fixed_value(tmp_pa
     """So what changed along with another key is seen to have changed."""
     listed = [{"model.norm": "none"}, {"model.norm": "post"}, {"model.norm": "pre", "model.dropout": 0.3}]
     spec = {"search.sampler": "listed", "search.listed": listed, "space": {}}
-    found = summary(synthetic_sweep(tmp_path / "listed", listed, 6, simple_curve, spec=spec))
+    found = summarise(synthetic_sweep(tmp_path / "listed", listed, 6, simple_curve, spec=spec))
     dropout, norm = effects_on_score(found)
     assert set(dropout.medians) == {"0.0", "0.3"} and dropout.reason != "it is the same everywhere"
     (pre,) = [one for one in norm.differences if one.value == "pre"]
@@ -76,10 +76,10 @@ def test_a_metric_that_is_nan_without_a_failure_is_named_with_its_lengths_and_me
 
     rates = [{"training.learning_rate": 0.1 * (1 + n)} for n in range(2)]
     state = synthetic_sweep(tmp_path / "undefined", rates, 3, undefined, {(0, 0): 50})
-    result = summary(state)
+    result = summarise(state)
     assert {row.score for row in result.rows} <= {None, math.inf} and result.seeds_failed == 1
     (note,) = (note for note in result.notes if "NaN" in note)
     assert "total_variation (ema) is NaN at length 6 in 5 of 5 members, at length 9 in 2 of 5 members" in note
     assert undefined_rows(state) == [("undefined", note)]
     clean = synthetic_sweep(tmp_path / "clean", rates, 3, lambda *_: 0.1, {(0, 0): 50})
-    assert not undefined_rows(clean) and not [note for note in summary(clean).notes if "NaN" in note]
+    assert not undefined_rows(clean) and not [note for note in summarise(clean).notes if "NaN" in note]

@@ -61,7 +61,7 @@ def test_whole_sections_are_the_models(tmp_path: Path) -> None:
 
 
 def test_the_columns_are_called_model_and_show_names(short_text: Any, tmp_path: Path) -> None:
-    from orchestrator.results.summarise import summary
+    from orchestrator.results.summarise import summarise
 
     for space, model, shown in (
         (SECTIONS, "", "attention_only (width 8, value_width 4)"),
@@ -69,7 +69,7 @@ def test_the_columns_are_called_model_and_show_names(short_text: Any, tmp_path: 
     ):
         spec = sweep(space, model).model_copy(update={"name": f"s{len(model)}"})
         assert run_sweep(spec, tmp_path, Console(quiet=True)).exit_code == 0
-        text = short_text(summary(SweepState.load(tmp_path / spec.name)))
+        text = short_text(summarise(SweepState.load(tmp_path / spec.name)))
         assert " model " in text and f" {shown} " in text and " lstm" in text and "{'name'" not in text
 
 

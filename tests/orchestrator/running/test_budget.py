@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.cli.options import in_seconds
+from orchestrator.cli.options import parse_duration
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.state import SweepState
@@ -200,13 +200,13 @@ def test_workers_stop_and_are_resumed(lengthwise, tiny, tmp_path):
     ("text", "seconds"), [("30m", 1800), ("1h30m", 5400), ("90s", 90), ("0.5h", 1800), (None, None)]
 )
 def test_times_are_read(text, seconds):
-    assert in_seconds(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "30", "m", "1m1h", "-1m", "0m", "soon"])
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(UserError, match="allowed: hours, minutes and seconds such as 2h, 1h30m or 90s"):
-        in_seconds(text)
+        parse_duration(text)
 
 
 def test_plan_says_what_a_budget_has_no_room_for(lengthwise, tiny):

@@ -12,7 +12,7 @@ from orchestrator.code.code_record import digest
 from orchestrator.engine import environment
 from orchestrator.engine.environment import ENGINE
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.ran_under import RanUnder
+from orchestrator.results.pack_environments import PackEnvironments
 from orchestrator.running.pack.environment import Environments
 from tests.orchestrator.running.ledgers import cut_ledger, records
 
@@ -77,7 +77,7 @@ def test_resume_with_other_code_is_refused_until_it_is_accepted_and_both_are_on_
     assert b"+read this" in (interrupted / now["diff"]["file"]).read_bytes()
     under = [[name for name, _ in pack.ran_under] for pack in state.packs.values()]
     assert under == [[first["name"], second["name"]], [second["name"]]]
-    found = RanUnder.from_state(state)
+    found = PackEnvironments.from_state(state)
     assert found.changed_code == ["trainers"] and found.differing == []
     sentence = "packs were trained with different code (trainers)"
     page = (interrupted / "report.html").read_text()
@@ -89,7 +89,7 @@ def test_resume_with_other_code_is_refused_until_it_is_accepted_and_both_are_on_
 def test_resume_with_the_same_code_or_with_other_documentation_needs_no_word(checkout, interrupted, lengthwise) -> None:
     edit(checkout / "orchestrator" / "report" / "sentences.py")
     assert lengthwise("resume", interrupted).returncode == 0
-    assert not RanUnder.from_state(SweepState.load(interrupted)).sentences
+    assert not PackEnvironments.from_state(SweepState.load(interrupted)).sentences
 
 
 def test_a_sweep_without_a_record_of_its_code_goes_on_and_has_one_from_there_on(stage, lengthwise) -> None:
@@ -130,7 +130,7 @@ def test_packs_of_different_environments_are_told_apart(stage, lengthwise, monke
     begun.play(during=lambda pack_id, step: monkeypatch.setenv("OMP_DYNAMIC", "FALSE"))
     state = SweepState.load(begun.folder)
     assert {len(pack.ran_under) for pack in state.packs.values()} == {1} and len(state.environments) == 2
-    found = RanUnder.from_state(state)
+    found = PackEnvironments.from_state(state)
     assert found.differing == ["OMP_DYNAMIC"] and "which differ in OMP_DYNAMIC" in found.sentences[0]
     shown = lengthwise("report", begun.folder)
     assert shown.returncode == 0 and found.sentences[0] in shown.stdout

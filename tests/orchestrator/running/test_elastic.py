@@ -27,7 +27,7 @@ from orchestrator.record.state.parts import MemberState, PackState
 from orchestrator.record.state.race import RungDecision
 from orchestrator.record.state.recuts import continue_pack, describe_recuts
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import recutting, scores
 from orchestrator.running.driving.driver import SweepDriver
@@ -288,7 +288,7 @@ def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage, play
     assert {begun.pack_id, saved.pack_id} < state.packs.keys()
     assert keyed(state).equals(keyed(whole))
     assert staged.said[0] == describe_recuts([recut])[0] and ("packs cut again", staged.said[0]) in status_rows(state)
-    assert staged.said[0] in summary(state).notes
+    assert staged.said[0] in summarise(state).notes
 
 
 def test_packs_that_continue_another_sweep_are_not_cut_again(stage, monkeypatch) -> None:

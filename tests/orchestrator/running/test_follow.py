@@ -14,7 +14,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.running.watching.follow import LedgerMeter, follow
 from orchestrator.running.watching.leading_curve import leading_curve_rows
 from orchestrator.running.watching.meter import status_rows
@@ -58,7 +58,7 @@ def test_it_ends_without_a_driver_and_when_the_driver_dies(unfinished):
     wait_for(shown.getvalue)
     time.sleep(0.5)
     assert not found  # silent, and alive: the lock is held
-    assert summary(SweepState.load(unfinished)).status == "running"
+    assert summarise(SweepState.load(unfinished)).status == "running"
     ledger.close()  # as when the process is killed: without an end
     thread.join()
     assert [state.ended for state in found] == [None]
@@ -118,7 +118,7 @@ def test_there_is_no_curve_before_a_score_and_damage_is_said(tmp_path, unfinishe
 def test_a_killed_and_an_interrupted_sweep_say_how_to_go_on(tmp_path, synthetic_sweep, simple_curve):
     folder = tmp_path / "my sweep"
     killed = dict(status_rows(synthetic_sweep(folder, VALUES, 1, simple_curve, ended=False)))
-    assert summary(SweepState.load(folder)).status == "interrupted"
+    assert summarise(SweepState.load(folder)).status == "interrupted"
     assert (killed["state"], killed["continue with"]) == ("interrupted", f"lengthwise resume '{folder}'")
     with Ledger.open(folder) as ledger:
         ledger.append("end", status="interrupted", message="stopped by a signal")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from orchestrator.cli import main as cli
 from orchestrator.ending.notice import Notice, post
 from orchestrator.record.state.state import SweepState
-from orchestrator.text.redaction import only_host
+from orchestrator.text.redaction import mask_webhook
 from search_spaces import dump_yaml, load_sweep
 
 SECRET = "T0001/B0002/very-secret-XyZ"
@@ -49,7 +49,7 @@ def test_a_finished_sweep_is_posted_once_and_its_address_is_recorded_nowhere(fil
     )
     assert (fields["status"], fields["seeds_done"], fields["seeds_failed"]) == ("complete", 4, 0)
     assert (fields["best_configuration"], fields["best_score"]) == (best.number, best.score)
-    shown = only_host(address(server))
+    shown = mask_webhook(address(server))
     assert f"notified {shown}" in done.output and SECRET not in done.output
     assert SECRET.encode() not in everything_in(storage) and f"notify: {shown}".encode() in everything_in(storage)
     again = CliRunner().invoke(cli.app, ["resume", str(storage / "tiny")], catch_exceptions=False)

@@ -14,7 +14,7 @@ from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.pack.protocol import Death
 from orchestrator.running.pack.retries import Retries
@@ -74,7 +74,7 @@ def test_a_pack_is_halved_until_it_fits_and_the_curves_stay_the_same(stage, play
         "a pack of 12 members ran out of memory (cpu); it was cut again into 2",
         "a pack of 6 members ran out of memory (cpu); it and 1 pack that no worker had begun were cut again into 4",
     ]
-    assert f"packs were cut again 2 times, the last time: {halved.said[1]}" in summary(state).notes
+    assert f"packs were cut again 2 times, the last time: {halved.said[1]}" in summarise(state).notes
     assert SweepState.load(halved.folder).recuts == state.recuts
     assert not [record for record in read_records(halved.folder) if record.kind == "attempt"]
 

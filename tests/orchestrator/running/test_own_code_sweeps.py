@@ -13,7 +13,7 @@ from orchestrator.code.trust import trust_sweep
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.confirmations import read_confirmations
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from search_spaces import load_sweep
 from tests.orchestrator.running.ledgers import begin_ledger, records
 
@@ -111,7 +111,7 @@ def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything
     assert "They differ in: module my_tasks" in shown and "training data may differ (module my_tasks)" in shown
 
     shutil.copytree(tmp_path / "first-confirm", changed.parent / "first-confirm")  # of the same name and specification
-    (told,) = read_confirmations(summary(SweepState.load(changed)))
+    (told,) = read_confirmations(summarise(SweepState.load(changed)))
     assert told.other_code == ("module my_tasks",) and "with other code than the search" in told.sentence
 
 

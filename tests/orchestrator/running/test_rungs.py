@@ -21,7 +21,7 @@ from orchestrator.report.sentences import describe_effects
 from orchestrator.results.analysis import effects_on_score
 from orchestrator.results.scoring.objective import recorded_objective
 from orchestrator.results.scoring.rung_decision import decide_rung, scores_at_step
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.running.schedulers import inline
 from orchestrator.statistics.effects.design import SURVIVORS
 from orchestrator.tracking.contents import SweepRuns
@@ -160,9 +160,9 @@ def test_a_pack_that_dies_at_a_rung_does_not_train_beyond_it(stage, played, monk
 
 @pytest.mark.slow
 def test_who_is_pruned_is_in_no_rank_and_no_effect(played):
-    result = summary(played(*RATES, HALVING, pack=8))
+    result = summarise(played(*RATES, HALVING, pack=8))
     assert [row.rank for row in result.rows] == [1, 2, *[None] * 6]
-    assert [row.unranked for row in result.rows[2:]] == ["pruned at step 20"] * 2 + ["pruned at step 10"] * 4
+    assert [row.why_unranked for row in result.rows[2:]] == ["pruned at step 20"] * 2 + ["pruned at step 10"] * 4
     assert {row.score for row in result.rows[2:]} == {None} and result.configurations_finished == 2
     for effect in effects_on_score(result):
         assert effect.configurations == 2
@@ -175,7 +175,7 @@ def test_seeds_that_fail_before_a_rung_count_as_the_objective_says(stage):
     (rung,) = state.rungs
     assert [rung.values[name] is None for name in state.configurations] == [False, False, True, True]
     assert rung.survivors == tuple(state.configurations)[:2]
-    result = summary(state)
+    result = summarise(state)
     assert [one.seeds_failed for one in result.rows] == [0, 0, 2, 2]
     (effect,) = effects_on_score(result)
     (difference,) = effect.differences
@@ -267,10 +267,10 @@ def test_a_late_learner_is_lost_without_the_guard_and_wins_with_it(stage, report
     plain = play("plain", ", racing: {first: 4, steps: {first: 10, growth: 2, keep: 0.5, guard: false}}")
     guarded = play("guarded", ", racing: {first: 4, steps: {first: 10, growth: 2, keep: 0.5}}")
     name = list(whole.configurations)[-1]
-    assert plain.configurations[name].pruned_at == 10 and summary(plain).rows[0].config_id != name
+    assert plain.configurations[name].pruned_at == 10 and summarise(plain).rows[0].config_id != name
     assert [one.guarded for one in guarded.rungs] == [(name,), (name,)]
     assert [len(one.survivors) for one in guarded.rungs] == [3, 3]
-    assert summary(guarded).rows[0].config_id == summary(whole).rows[0].config_id == name
+    assert summarise(guarded).rows[0].config_id == summarise(whole).rows[0].config_id == name
     assert same_curves(guarded, whole) and recorded_outcomes(guarded) == replayed(whole, guarded)
 
 
@@ -354,7 +354,7 @@ def test_the_command_line_plans_runs_and_reports_rungs(lengthwise, tiny):
     assert "rung at step 10" in status and "configurations 8/8" in " ".join(status.split())
     assert "member-steps 100 %" in " ".join(status.split())
     (first, *_) = [f"#{state.configurations[name].number}" for name in pruned]
-    best = f"#{next(row.number for row in summary(state).rows)}"
+    best = f"#{next(row.number for row in summarise(state).rows)}"
     for words in (
         ("compare", folder, best, first),
         ("confirm", folder, "--configuration", first),
@@ -377,7 +377,7 @@ def test_a_rung_is_decided_when_no_pack_runs(stage):
 @pytest.mark.slow
 def test_mlflow_shows_a_pruned_configuration_up_to_its_rung(played):
     state = played(*RATES, HALVING, pack=8)
-    contents = SweepRuns(summary(state), read_records(state.folder), read_curves(state))
+    contents = SweepRuns(summarise(state), read_records(state.folder), read_curves(state))
     for row, run in contents.configuration_runs():
         assert max(point.step for point in run.points if point.key == "progress/loss") == (row.pruned_at or 40)
 

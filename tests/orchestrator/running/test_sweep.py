@@ -18,7 +18,7 @@ from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.sentences import headlines
 from orchestrator.results.scoring.objective import recorded_objective, score_configurations, score_members
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import sampler as drawing
 from orchestrator.running.schedulers import inline
@@ -124,7 +124,7 @@ def test_tpe_waits_for_a_generation_and_survives_a_restart(stage):
     kinds = [record.kind for record in read_records(whole.folder)]
     assert kinds.index("score") < [i for i, kind in enumerate(kinds) if kind == "configuration"][2]
 
-    result = summary(whole)
+    result = summarise(whole)
     assert "Drawn by tpe: 4 of 6 configurations by results, the others at random" in headlines(result)
 
     broken = stage("tpe broken", *overrides)

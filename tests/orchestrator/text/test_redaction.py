@@ -11,7 +11,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.text import redaction
 from orchestrator.text.consoles import make_console, say
-from orchestrator.text.redaction import with_password, without_password
+from orchestrator.text.redaction import restore_password, strip_password
 from search_spaces.grammar.values import mask_passwords
 
 ADDRESS, MASKED = "http://ada:s3cret@127.0.0.1:5000/base", "http://ada:***@127.0.0.1:5000/base"
@@ -74,8 +74,8 @@ def test_what_is_printed_logged_and_recorded_has_no_password(tmp_path, capsys: p
     ],
 )
 def test_the_variable_of_mlflow_carries_the_password_of_an_address(whole: str, kept: str, monkeypatch) -> None:
-    assert without_password(whole) == kept == without_password(kept)
+    assert strip_password(whole) == kept == strip_password(kept)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", whole)
-    assert with_password(kept) == whole and with_password("http://other:5000") == "http://other:5000"
+    assert restore_password(kept) == whole and restore_password("http://other:5000") == "http://other:5000"
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    assert with_password(kept) == kept
+    assert restore_password(kept) == kept

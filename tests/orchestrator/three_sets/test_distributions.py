@@ -19,7 +19,7 @@ from orchestrator.report.files import write_report
 from orchestrator.report.sentences import headlines
 from orchestrator.results.confirmations import read_confirmations
 from orchestrator.results.scoring.length_groups import LengthGroups
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.sweep.confirm import confirm, plan_confirmation
 from orchestrator.tracking.publish import publish
 from search_spaces import SweepFileError, load_sweep, read_sweep
@@ -30,7 +30,7 @@ LENGTHS = {"": {1, 2, 3, 4}, ".hard": {3, 4}, ".long": {5, 6, 7}}
 def test_lengths_go_by_the_metric_and_what_it_lacks_is_no_failed_seed(ran):
     folder = ran()
     state = SweepState.load(folder)
-    curves, result = read_curves(state), summary(state)
+    curves, result = read_curves(state), summarise(state)
     for name, ending in {"accuracy": "", "steps_to_accuracy.hard": ".hard", "error.long": ".long"}.items():
         assert set(curves[curves["metric"] == name]["length"]) == LENGTHS[ending]
     accuracy = curves[curves["metric"].astype(str).str.match(r"(accuracy|error)(\.|$)")]
@@ -74,7 +74,7 @@ def test_a_pack_that_died_is_lost_at_the_lengths_of_its_metrics_alone(ran):
         assert len(lost) and lost["value"].isna().all()
         for ending, lengths in LENGTHS.items():
             assert set(lost[lost["metric"] == f"accuracy{ending}"]["length"]) == lengths
-    rows = {row.config_id: row for row in summary(state).rows}
+    rows = {row.config_id: row for row in summarise(state).rows}
     assert len({name for name, _ in dead.members}) == 2
     assert all(rows[name].failed and rows[name].seeds_crashed == 2 for name, _ in dead.members)
     assert sum(row.failed for row in rows.values()) == 2
@@ -82,14 +82,14 @@ def test_a_pack_that_died_is_lost_at_the_lengths_of_its_metrics_alone(ran):
 
 def test_on_the_trained_distribution_test_lengths_lie_beyond_the_trained_ones(ran):
     folder = ran("objective.metric=accuracy", "objective.lengths=[2]", "evaluation.lengths=[1, 2, 4, 5]")
-    (groups,) = {row.groups for row in summary(SweepState.load(folder)).rows}
+    (groups,) = {row.groups for row in summarise(SweepState.load(folder)).rows}
     assert groups == LengthGroups(every=(1, 2, 4), trained=(1, 2), selection=(2,), test=(4,))
 
 
 def test_the_report_shows_every_distribution_by_name(ran, short_text):
     folder = ran()
     page, table = write_report(folder)
-    result = summary(SweepState.load(folder))
+    result = summarise(SweepState.load(folder))
     assert "no length of accuracy.hard was trained on" in " ".join(headlines(result))
     for words in ("accuracy.long test", "accuracy trained", "selection"):
         assert words in page.read_text(), words
@@ -110,13 +110,13 @@ def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path):
     quiet = Console(file=io.StringIO())
     plan = partial(plan_confirmation, top=1, seeds="3", overrides=["resources.scheduler=inline"])
     assert confirm(folder, quiet, plan).exit_code == 0
-    first, found = (summary(SweepState.load(tmp_path / name)).rows[0] for name in ("sets", "sets-confirm"))
+    first, found = (summarise(SweepState.load(tmp_path / name)).rows[0] for name in ("sets", "sets-confirm"))
     assert (found.groups, found.seeds_run, found.config_id) == (first.groups, 3, first.config_id)
-    (confirmed,) = read_confirmations(summary(SweepState.load(folder)))
+    (confirmed,) = read_confirmations(summarise(SweepState.load(folder)))
     assert confirmed.rows[0].confirmed.median == found.score
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     done = publish(folder, uri)
-    client, result = MlflowClient(uri), summary(SweepState.load(folder))
+    client, result = MlflowClient(uri), summarise(SweepState.load(folder))
     parent = client.get_run(done.parent_run_id)
     children = client.search_runs([parent.info.experiment_id], f"tags.mlflow.parentRunId = '{done.parent_run_id}'")
     assert len(children) == 2

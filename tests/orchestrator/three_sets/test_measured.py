@@ -18,8 +18,8 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, encode_record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import csv_tables
-from orchestrator.report.files import present, write_report
-from orchestrator.results.summarise import summary
+from orchestrator.report.files import present_report, write_report
+from orchestrator.results.summarise import summarise
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep.sweep import resume_sweep
 from orchestrator.tracking.contents import SweepRuns
@@ -94,13 +94,13 @@ def test_a_configuration_whose_description_is_nowhere_is_damage(tmp_path):
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 def test_everything_is_read_when_the_task_is_gone_and_its_copy_cannot_be_imported(ran, forget, tmp_path, capsys):
     folder = ran("resources.keep_weights=true")
-    before = summary(SweepState.load(folder))
+    before = summarise(SweepState.load(folder))
     forget(folder)
     state = SweepState.load(folder)
-    result = summary(state)
+    result = summarise(state)
     assert repr((result.rows, result.bands)) == repr((before.rows, before.bands))
     assert result.measured == before.measured
-    present(folder, Console(width=400))
+    present_report(folder, Console(width=400))
     assert "8 seeds ran" in capsys.readouterr().out
     assert dict(status_rows(state))["seeds"] == "8/8"
     published = publish(folder, f"sqlite:///{tmp_path / 'm.db'}")
@@ -111,7 +111,7 @@ def test_everything_is_read_when_the_task_is_gone_and_its_copy_cannot_be_importe
 def test_a_metric_that_a_task_has_got_since_is_no_part_of_a_sweep_that_is_gone_on_with(ran):
     """Its curves are kept; tables, figures and rows are those of the metrics that were recorded."""
     folder = ran()
-    whole = summary(SweepState.load(folder))
+    whole = summarise(SweepState.load(folder))
     assert "steps_to_accuracy" in whole.metrics
     old = []
     for record in read_records(folder):
@@ -124,7 +124,7 @@ def test_a_metric_that_a_task_has_got_since_is_no_part_of_a_sweep_that_is_gone_o
     shutil.rmtree(folder / "curves")
     (folder / LEDGER_FILE).write_bytes(b"".join(old))
     assert resume_sweep(folder, Console(quiet=True)).exit_code == 0
-    again = summary(SweepState.load(folder))
+    again = summarise(SweepState.load(folder))
     assert not any("steps_to" in name for name in (*again.metrics, *again.headline))
     assert {metric for _, metric, _ in again.bands} > set(again.metrics)
     assert [(row.config_id, row.score) for row in again.rows] == [(row.config_id, row.score) for row in whole.rows]

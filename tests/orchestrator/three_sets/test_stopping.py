@@ -16,7 +16,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import csv_tables
 from orchestrator.report.files import write_report
 from orchestrator.results.scoring.validation_scores import read_validation_scores
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep.sweep import resume_sweep
 from orchestrator.tracking.contents import SweepRuns
@@ -45,7 +45,7 @@ def test_a_sweep_in_which_members_stop(ran, short_text):
     assert {m.status for c in state.configurations.values() for m in c.members.values()} == {"complete"}
     assert all(c.score is not None and math.isfinite(c.score) for c in state.configurations.values())
 
-    curves, result = read_curves(state), summary(state)
+    curves, result = read_curves(state), summarise(state)
     assert result.may_stop and result.seeds_failed == 0
     assert result.stopped_at == tuple(sorted(at for at in stopped.values() if at))
     every_step = sorted(set(curves["step"]))
@@ -90,7 +90,7 @@ def test_a_sweep_without_stopping_says_nothing_of_it(ran, short_text):
         for p in state.packs.values()
         for fields in p.evaluations.values()
     )
-    result = summary(state)
+    result = summarise(state)
     assert not result.may_stop and read_validation_scores(state) == ()
     assert "stopped" not in short_text(result, 250) and "seeds stopped early" not in dict(status_rows(state))
     assert "validation.csv" not in csv_tables(result) and "seeds_stopped" not in csv_tables(result)["report.csv"][0]

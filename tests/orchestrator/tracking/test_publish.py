@@ -14,7 +14,7 @@ from orchestrator.code.provenance import provenance
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
-from orchestrator.tracking.address import default_uri, tracking_uri_of
+from orchestrator.tracking.address import choose_tracking_uri, default_uri
 from orchestrator.tracking.errors import TrackingError
 from orchestrator.tracking.publish import delete_runs
 from orchestrator.tracking.publisher import Attempt, Publisher
@@ -41,7 +41,7 @@ def test_every_point_is_there_once_and_again_changes_nothing(sweep, publish):
 
 
 def test_a_sweep_of_functions(tmp_path, fresh_store, publish, monkeypatch, own_code_forgotten):
-    monkeypatch.setattr("orchestrator.report.files.present", lambda *given, **more: None)
+    monkeypatch.setattr("orchestrator.report.files.present_report", lambda *given, **more: None)
     study = Study(tmp_path / "study")
     study.write(program={"function": "mine.train"}, space={"config.lr": {"grid": [0.25, 0.5]}}, seeds=2)
     (study.folder / "mine.py").write_text(
@@ -289,8 +289,8 @@ def test_the_variable_of_mlflow_is_the_default_of_a_sweep_that_names_no_address(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///shell.db")
     state = build(tmp_path / "s", count=1, seeds=1)
-    assert tracking_uri_of(state) == f"sqlite:///{tmp_path / 'shell.db'}"
-    assert tracking_uri_of(state, "") == default_uri(tmp_path)
+    assert choose_tracking_uri(state) == f"sqlite:///{tmp_path / 'shell.db'}"
+    assert choose_tracking_uri(state, "") == default_uri(tmp_path)
 
 
 @pytest.mark.slow

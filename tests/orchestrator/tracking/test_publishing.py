@@ -16,10 +16,10 @@ from rich.console import Console
 
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
-from orchestrator.report.files import present
+from orchestrator.report.files import present_report
 from orchestrator.text.wording import command
 from orchestrator.tracking.address import default_uri
-from orchestrator.tracking.errors import OUTAGE
+from orchestrator.tracking.errors import TIMEOUTS
 from orchestrator.tracking.publish import publish
 from orchestrator.tracking.publisher import LONGEST_SECONDS, Attempt, Publisher
 from orchestrator.tracking.publisher_process import follow, try_to_publish
@@ -33,11 +33,11 @@ SENT = SimpleNamespace(uri="uri", links=())
 
 @pytest.mark.slow
 def test_a_dead_server_is_a_problem_in_words_within_seconds(sweep, monkeypatch):
-    for key in OUTAGE:
+    for key in TIMEOUTS:
         monkeypatch.delenv(key, raising=False)
     address = f"http://127.0.0.1:{free_ports(1)[0]}"
     result = try_to_publish(sweep.folder, partial(publish, sweep.folder, address))
-    assert {key: os.environ.get(key) for key in OUTAGE} == OUTAGE  # by MLflow's own settings it would take minutes
+    assert {key: os.environ.get(key) for key in TIMEOUTS} == TIMEOUTS  # by MLflow's own settings it would take minutes
     assert address in result.problem and command("publish", sweep.folder) in result.problem
 
 
@@ -149,7 +149,7 @@ def test_a_publisher_publishes_the_running_sweep_and_completes_it(sweep):
             time.sleep(0.2)
         ledger.write_bytes(b"".join(lines))
         publisher.begin_end()
-        present(sweep.folder, Console(), quiet=True)  # as the driver does
+        present_report(sweep.folder, Console(), quiet=True)  # as the driver does
         written = (sweep.folder / "report.html").stat().st_mtime_ns
         publisher.send_files()
         result = publisher.wait(300)

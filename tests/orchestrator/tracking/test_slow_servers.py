@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.text.wording import command
 from orchestrator.tracking.address import default_uri
-from orchestrator.tracking.errors import OUTAGE, TrackingError, TrackingRefused
+from orchestrator.tracking.errors import TIMEOUTS, TrackingError, TrackingRefused
 from orchestrator.tracking.publish import delete_runs
 from tests.ports import free_ports
 
@@ -51,7 +51,7 @@ def hanging() -> Iterator[str]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for key, value in OUTAGE.items():
+    for key, value in TIMEOUTS.items():
         monkeypatch.setenv(key, value)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "2")

@@ -16,7 +16,7 @@ from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
-from orchestrator.results.summarise import summary
+from orchestrator.results.summarise import summarise
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.upkeep import replay as replaying
 from orchestrator.upkeep.deletion import _is_deleted, delete_sweep, plan_deletion
@@ -56,7 +56,7 @@ def test_a_sweep_stopped_before_all_is_drawn_counts_all_that_is_planned(
     records[0].fields["spec"]["search"]["configurations"] = 32
     records[-1] = replace(records[-1], fields={"status": "interrupted", "message": ""})
     state = SweepState.replay(state.folder, records)
-    assert dict(status_rows(state))["configurations"].endswith("/32") and summary(state).planned == 32
+    assert dict(status_rows(state))["configurations"].endswith("/32") and summarise(state).planned == 32
     monkeypatch.setattr(SweepState, "load", lambda folder: state)
     assert " of 32 " in list_sweeps(tmp_path)[1]
 

@@ -39,7 +39,7 @@ class PackGroup:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RanUnder:
+class PackEnvironments:
     """All groups of a sweep, the largest first, and the records of its code by name, the latest last."""
 
     groups: tuple[PackGroup, ...] = ()
@@ -142,7 +142,7 @@ def differing_environment(first: SweepState, second: SweepState) -> dict[str, tu
 
     Sweeps that record no environments do not differ.
     """
-    groups = [RanUnder.from_state(state).groups for state in (first, second)]
+    groups = [PackEnvironments.from_state(state).groups for state in (first, second)]
     if not all(groups):
         return {}
     before, after = map(_environment_values, groups)
