@@ -1,18 +1,18 @@
-"""`python -m orchestrator` is `lengthwise`: what `ray job submit` calls where nothing is installed."""
+"""Run `lengthwise` as `python -m orchestrator`, also without an installation, as `ray job submit` does."""
 
 import gc
 import sys
 
 if __name__ == "__main__" and not sys.flags.safe_path:
-    del sys.path[0]  # the current folder: its modules have nothing to do with lengthwise
+    del sys.path[0]  # the current folder, whose modules could hide others
 
 from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts
 
 
 def command() -> None:
-    """Run the command line, with garbage collection seldom: imports create none.
+    """Run the command line with rare garbage collection, because imports create no garbage.
 
-    Signals are handled from here on to the end of the process.
+    Handles SIGINT and SIGTERM until the process ends.
     """
     gc.set_threshold(100_000, 50, 50)
     try:

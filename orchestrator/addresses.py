@@ -1,29 +1,29 @@
-"""Sweeps at an address such as s3://bucket/prefix/name: each has a folder of this machine that is its local copy.
+"""Map an address such as s3://bucket/prefix/name to a folder of this machine, the local copy, and back.
 
-The copy of SCHEME://REST is ~/.cache/lengthwise/storage/SCHEME/REST, so either of the two names the other, and the
-driver, its children and every verb see a folder as they always do.
+The copy of SCHEME://REST is ~/.cache/lengthwise/storage/SCHEME/REST, so that the driver, its children and every verb
+work with a folder.
 """
 
 import re
 from pathlib import Path
 
 IN_TEMPORARY_COPY = "is relative, and the folder of a job is a temporary copy"
-LASTING_STORAGES = "a whole path on the cluster such as /srv/sweeps, or an address such as s3://bucket/prefix"
+LASTING_STORAGES = "an absolute path on the cluster such as /srv/sweeps, or an address such as s3://bucket/prefix"
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/{1,3}([^/].*)")  # pathlib makes one slash of several
 
 
 def is_address(text: str | Path) -> bool:
-    """Return whether a storage or a sweep is given by an address and not by a folder."""
+    """Return whether a text is an address, not the path of a folder."""
     return _ADDRESS.fullmatch(str(text)) is not None
 
 
 def is_absolute(storage: str) -> bool:
-    """Return whether a storage is the same from every current folder: a whole path or an address."""
+    """Return whether a storage is an absolute path or an address, independent of the current folder."""
     return storage.startswith("/") or is_address(storage)
 
 
 def local_copy(text: str | Path) -> Path:
-    """Return the folder that is the local copy of an address; a folder is returned as it is.
+    """Return the local copy of an address, or a given folder unchanged.
 
     local_copy("s3://bucket/sweeps") -> ~/.cache/lengthwise/storage/s3/bucket/sweeps. Raises OSError without a home.
     """
@@ -34,7 +34,7 @@ def local_copy(text: str | Path) -> Path:
 
 
 def address_of(folder: Path) -> str | None:
-    """Return the address of which a folder is the local copy, None for any other folder."""
+    """Return the address of a local copy; None for any other folder."""
     try:
         root = _root().resolve()
         scheme, *rest = folder.resolve().relative_to(root).parts

@@ -1,20 +1,20 @@
-"""The errors of the orchestrator. Their messages are written for users.
+"""The errors of the orchestrator, with messages written for users.
 
 LengthwiseError                 printed as one message without a traceback; exit code 1: it ran and failed
 ├── UserError                   bad input; exit code 2, as for the errors below that are marked with 2
 │   ├── SweepExists             a new sweep would overwrite an existing one
 │   ├── NotASweep               the folder holds no ledger
-│   ├── SpecChanged             the sweep file is no longer the one the ledger was begun with
-│   ├── UntrustedCode           somebody else's sweep would run code here, without --trust
+│   ├── SpecChanged             the sweep file differs from the recorded one
+│   ├── UntrustedCode           a sweep of another user would run code here without --trust
 │   ├── SweepLocked             another driver is running this sweep
-│   ├── DivergedLedger          a local copy and its address have different continuations of a sweep
+│   ├── DivergedLedger          a sweep was continued differently in its local copy and at its address
 │   └── StorageRefused          wrong credentials, bucket or address of a storage, or a missing object
 ├── LedgerError                 the ledger cannot be read or written: full disk, read-only folder
-│   ├── UnexpectedEntry         2: a link, a pipe or a folder where a sweep has its own files
-│   ├── TakenLedger             another driver writes it, without a working lock
+│   ├── UnexpectedEntry         2: a link, a pipe or a folder has the name of a file of a sweep
+│   ├── TakenLedger             another driver writes it, because locks do not work here
 │   ├── DamagedLedger           2: its bytes do not match its checksums
 │   ├── NewerLedger             2: it was written by a newer version
-│   └── OlderLedger             2: it was written before the first version whose ledgers are read
+│   └── OlderLedger             2: it was written before version 1.0.0
 ├── StorageError                an object store does not answer, or lacks a segment of a ledger
 ├── OutOfSpace                  the disk of the sweep is full
 ├── DamagedCurves               2: a parquet part is missing or differs from its checksum
@@ -44,7 +44,7 @@ class UserError(LengthwiseError):
 
 
 class SweepExists(UserError):  # noqa: N818 - reads as the sentence it prints
-    """The folder of a new sweep already holds one."""
+    """The folder of a new sweep already holds a sweep."""
 
 
 class NotASweep(UserError):  # noqa: N818
@@ -52,9 +52,9 @@ class NotASweep(UserError):  # noqa: N818
 
 
 class SpecChanged(UserError):  # noqa: N818
-    """The sweep file has changed since the sweep was begun; `differences` are (key, before, now).
+    """The sweep file differs from the recorded sweep; `differences` are (key, recorded value, value now).
 
-    `extending` is the `extend` command that makes these changes; empty if they are more than additions.
+    `extending` is the `extend` command that makes these changes; empty if they do more than add.
     """
 
     def __init__(self, folder: Path, differences: Sequence[tuple[str, object, object]], extending: str = "") -> None:
@@ -62,9 +62,8 @@ class SpecChanged(UserError):  # noqa: N818
 
         self.folder, self.differences, self.extending = folder, tuple(differences), extending
         lines = [f"  {key}: was {as_yaml(before)}, now {as_yaml(now)}" for key, before, now in self.differences]
-        head = f"{folder}: this sweep started with other values than the sweep file or --set has now; undo these "
-        head += "changes, or run them as another sweep (--name):"
-        lines += [f"or add this to the sweep by: {extending}"] if extending else []
+        head = f"{folder}: the sweep file or --set differs from the recorded sweep; undo this or choose another --name:"
+        lines += [f"or extend the sweep: {extending}"] if extending else []
         super().__init__("\n".join([head, *lines]))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -73,7 +72,7 @@ class SpecChanged(UserError):  # noqa: N818
 
 
 class UntrustedCode(UserError):  # noqa: N818
-    """A sweep that this user has neither begun nor trusted would run code."""
+    """A sweep that this user neither began nor trusted would run code."""
 
 
 class SweepLocked(UserError):  # noqa: N818
@@ -81,15 +80,15 @@ class SweepLocked(UserError):  # noqa: N818
 
 
 class DivergedLedger(UserError):  # noqa: N818
-    """A sweep was continued at its address and in its local copy; the message says how to continue one of them."""
+    """A sweep was continued at its address and in its local copy; the message gives the commands to keep either."""
 
 
 class StorageRefused(UserError):  # noqa: N818
-    """A storage that is an address refuses a request, and would refuse it again; the message has the reason."""
+    """An object store refuses a request, and a retry would not help; the message has the reason."""
 
 
 class StorageError(LengthwiseError):
-    """A request to a storage that is an address has failed, and may succeed later; the message has the reason."""
+    """A request to an object store failed and may succeed later; the message has the reason."""
 
 
 class LedgerError(LengthwiseError):
@@ -114,13 +113,13 @@ class DamagedLedger(LedgerError):  # noqa: N818
 
 
 class UnexpectedEntry(LedgerError):  # noqa: N818
-    """An entry of a sweep folder is not a plain file, or points out of the folder; it was not read."""
+    """An entry of a sweep folder is of the wrong kind or points out of the folder; it was not read."""
 
     exit_code = 2
 
 
 class TakenLedger(LedgerError):  # noqa: N818
-    """Another driver, which the message names, has written the ledger; nothing was overwritten."""
+    """Another driver, named in the message, has written the ledger; nothing was overwritten."""
 
 
 class NewerLedger(LedgerError):  # noqa: N818
@@ -130,7 +129,7 @@ class NewerLedger(LedgerError):  # noqa: N818
 
 
 class OlderLedger(LedgerError):  # noqa: N818
-    """The ledger was written before version 1.0.0, whose ledgers are the oldest that can be read."""
+    """The ledger was written before version 1.0.0, the oldest version whose ledgers can be read."""
 
     exit_code = 2
 
@@ -140,13 +139,13 @@ class OutOfSpace(LengthwiseError):  # noqa: N818 - reads as the sentence it prin
 
 
 class DamagedCurves(LengthwiseError):  # noqa: N818
-    """A parquet part of the curves is missing or differs from the checksum in the ledger; names the file."""
+    """A parquet part of the curves, named in the message, is missing or differs from its checksum in the ledger."""
 
     exit_code = 2
 
 
 class DamagedWeights(LengthwiseError):  # noqa: N818
-    """A file of kept weights is missing or differs from the checksum in the ledger; names the file."""
+    """A file of kept weights, named in the message, is missing or differs from its checksum in the ledger."""
 
     exit_code = 2
 
@@ -157,7 +156,7 @@ class DamagedWeights(LengthwiseError):  # noqa: N818
 
 @contextmanager
 def refuse_unwritable(path: Path, error_class: type[LengthwiseError] = UserError) -> Iterator[None]:
-    """Raise this error, naming the path, in place of an OSError of the block that writes it."""
+    """Replace an OSError of the block by `error_class`, whose message names the path that cannot be written."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
-"""The objects below an address, through fsspec. The only module that imports it, and only for addresses.
+"""Read and write the objects below an address. The only module that imports fsspec.
 
-A failed request is repeated by itself, and several objects are sent, read or deleted at once: some storages answer a
-part of all requests with errors, or late.
+Failed requests are retried, and objects are sent, read and deleted by several threads, because some object stores
+answer part of all requests late or with errors.
 """
 
 import copy
@@ -17,130 +17,130 @@ from orchestrator.addresses import address_of
 from orchestrator.errors import StorageError, StorageRefused
 from trainers.files.atomic_file import write_atomic
 
-PATIENCE = 60.0  # seconds for which a failed request is repeated
-LONGEST_PAUSE = 8.0  # seconds between two attempts
-SILENT = 5.0  # seconds of failures after which they are logged
-_AT_ONCE = 16
+RETRY_SECONDS = 60.0  # for which a failed request is retried
+MAX_PAUSE_SECONDS = 8.0  # between two attempts
+QUIET_SECONDS = 5.0  # of failures before they are logged
+_THREADS = 16
 _Answer = TypeVar("_Answer")
 _log = logging.getLogger(__name__)
 
 
 class ObjectStore:
-    """The objects below an address, by their names relative to it. All methods raise StorageError, StorageRefused.
+    """The objects below an address, named relative to it. All methods raise StorageError and StorageRefused.
 
-    A request that ends in StorageError, such as an error of the server, is repeated for `patience` seconds.
+    A request that fails with StorageError, such as an error of the server, is retried for `retry_seconds`.
     """
 
     def __init__(self, address: str) -> None:
-        self.address, self.patience = address, PATIENCE
+        self.address, self.retry_seconds = address, RETRY_SECONDS
         options = {"auto_mkdir": True} if address.startswith("file:") else {}
-        self._files, self._root = self._ask(_file_system, address, options)
+        self._files, self._root = self._request(_file_system, address, options)
 
     @classmethod
     def for_copy(cls, folder: Path) -> "ObjectStore":
-        """Return the objects of which a folder is the local copy."""
+        """Return the object store whose local copy is `folder`."""
         address = address_of(folder)
         assert address is not None
         return cls(address)
 
-    def with_patience(self, seconds: float) -> Self:
-        """Return the same objects, with failed requests repeated for `seconds`."""
+    def with_retry_seconds(self, seconds: float) -> Self:
+        """Return the same object store, with failed requests retried for `seconds`."""
         other = copy.copy(self)
-        other.patience = seconds
+        other.retry_seconds = seconds
         return other
 
     def sizes(self, below: str = "") -> dict[str, int]:
-        """Return the bytes of every object, or of those below a folder, by name and in order."""
-        files = self._ask(self._files.find, self._path(below), detail=True)
+        """Return the size in bytes of every object, or of those below a folder, sorted by name."""
+        files = self._request(self._files.find, self._path(below), detail=True)
         names = {str(PurePosixPath(path).relative_to(self._root)): files[path]["size"] for path in sorted(files)}
         return {name: size for name, size in names.items() if ".." not in PurePosixPath(name).parts}
 
     def folders(self) -> list[str]:
-        """Return the names of the folders just below the address, none if nothing is there yet."""
+        """Return the names of the folders directly below the address; empty if the address does not exist yet."""
         try:
-            entries = self._ask(self._files.ls, self._root, detail=True)
+            entries = self._request(self._files.ls, self._root, detail=True)
         except StorageRefused:
-            if self.sizes():  # which raises where the address cannot be used
+            if self.sizes():  # raises if the address cannot be used
                 raise
             return []
         return sorted(PurePosixPath(entry["name"]).name for entry in entries if entry["type"] == "directory")
 
     def has(self, name: str) -> bool:
-        """Return whether there is an object of this name."""
-        return bool(self._ask(self._files.exists, self._path(name)))
+        """Return whether an object of this name exists."""
+        return bool(self._request(self._files.exists, self._path(name)))
 
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
         """Return the contents of objects by name."""
         names = list(names)
-        # not `cat` of all: it takes "[", "*" and "?" in names for patterns
-        contents = _at_once(lambda name: self._ask(self._files.cat_file, self._path(name)), names)
+        # `cat` would read "[", "*" and "?" in names as patterns
+        contents = _run_in_threads(lambda name: self._request(self._files.cat_file, self._path(name)), names)
         return dict(zip(names, contents, strict=True))
 
     def write(self, name: str, content: bytes) -> None:
-        """Write an object, in the place of one of this name."""
-        self._ask(self._files.pipe_file, self._path(name), content)
+        """Write an object; replaces an existing one."""
+        self._request(self._files.pipe_file, self._path(name), content)
 
     def send(self, folder: Path, names: Iterable[str]) -> None:
         """Write objects from the files of the same names in a folder."""
-        _at_once(lambda name: self._ask(self._files.put_file, str(folder / name), self._path(name)), names)
+        _run_in_threads(lambda name: self._request(self._files.put_file, str(folder / name), self._path(name)), names)
 
     def create(self, name: str, content: bytes) -> bytes:
-        """Create an object unless one of this name exists; return the content that is there now, ours or another's."""
+        """Create an object unless it exists; return the content that is stored now, ours or another's."""
 
         def create_or_find() -> bool:
             try:
-                self._ask_once(self._files.pipe_file, self._path(name), content, mode="create")
-            except FileExistsError:  # also where our own request was repeated because its answer was lost
+                self._request_once(self._files.pipe_file, self._path(name), content, mode="create")
+            except FileExistsError:  # also if our own request was retried after a lost answer
                 return False
-            except StorageError:  # servers differ in how they say that there is one
+            except StorageError:  # servers differ in how they report an existing object
                 if not self.has(name):
                     raise
                 return False
             return True
 
-        return content if self._repeat(create_or_find) else self.read([name])[name]
+        return content if self._retry(create_or_find) else self.read([name])[name]
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete objects, in any order; those that are not there are left out."""
+        """Delete objects; missing ones are ignored."""
 
         def remove(path: str) -> None:
             with suppress(FileNotFoundError):
                 self._files.rm_file(path)
 
-        _at_once(lambda name: self._ask(remove, self._path(name)), names)
+        _run_in_threads(lambda name: self._request(remove, self._path(name)), names)
 
     def fetch(self, folder: Path, names: Iterable[str]) -> None:
-        """Write objects to the files of the same names in a folder, each one complete or not at all."""
+        """Download objects to files of the same names in a folder, each atomically."""
         waiting = list(names)
-        for start in range(0, len(waiting), _AT_ONCE):
-            for name, content in self.read(waiting[start : start + _AT_ONCE]).items():
+        for start in range(0, len(waiting), _THREADS):
+            for name, content in self.read(waiting[start : start + _THREADS]).items():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(folder / name, [content])
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
-    def _ask(self, call: Callable[..., _Answer], *arguments: Any, **keywords: Any) -> _Answer:
-        return self._repeat(lambda: self._ask_once(call, *arguments, **keywords))
+    def _request(self, call: Callable[..., _Answer], *arguments: Any, **keywords: Any) -> _Answer:
+        return self._retry(lambda: self._request_once(call, *arguments, **keywords))
 
-    def _repeat(self, request: Callable[[], _Answer]) -> _Answer:
-        """Return the result of a request, which is repeated after StorageError; long waiting is logged once."""
+    def _retry(self, request: Callable[[], _Answer]) -> _Answer:
+        """Return the result of a request, retried after StorageError; log a long wait once."""
         began, pause, logged = time.monotonic(), 0.5, False
         while True:
             try:
                 return request()
             except StorageError as error:
                 waited = time.monotonic() - began
-                if waited + pause > self.patience:
+                if waited + pause > self.retry_seconds:
                     raise
-                if waited > SILENT and not logged:
+                if waited > QUIET_SECONDS and not logged:
                     logged = True
-                    _log.warning(f"{error}; trying again for up to {self.patience:g} s")
+                    _log.warning(f"{error}; retrying for up to {self.retry_seconds:g} s")
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
-    def _ask_once(self, call: Callable[..., _Answer], *arguments: Any, **keywords: Any) -> _Answer:
-        """Return the result of a call of fsspec; raises its errors, which differ by file system, as ours."""
+    def _request_once(self, call: Callable[..., _Answer], *arguments: Any, **keywords: Any) -> _Answer:
+        """Return the result of an fsspec call; raises our errors for those of fsspec, which differ by file system."""
         try:
             return call(*arguments, **keywords)
         except FileExistsError:
@@ -156,25 +156,25 @@ class ObjectStore:
 
 
 def fetch_missing(folder: Path) -> None:
-    """Download the files that a folder lacks; does nothing for a folder without an address."""
+    """Download the files that a local copy lacks; does nothing for other folders."""
     if address_of(folder) is not None:
         store = ObjectStore.for_copy(folder)
         store.fetch(folder, [name for name in store.sizes() if not (folder / name).exists()])
 
 
 def fetch_file(path: Path) -> None:
-    """Download a missing file if its address has it; otherwise reading the file will report that it is missing."""
+    """Download a missing file if its address has it; otherwise reading the file reports the error."""
     if not path.exists() and address_of(path) is not None:
         with suppress(StorageRefused):
             ObjectStore.for_copy(path.parent).fetch(path.parent, [path.name])
 
 
-def _at_once(request: Callable[[str], _Answer], names: Iterable[str]) -> list[_Answer]:
-    """Return the results of a request for each name, made by several threads; raises the first error."""
+def _run_in_threads(request: Callable[[str], _Answer], names: Iterable[str]) -> list[_Answer]:
+    """Return the results of a request for each name, run in threads; raises the first error."""
     names = list(names)
     if len(names) < 2:
         return list(map(request, names))
-    with ThreadPoolExecutor(min(_AT_ONCE, len(names))) as threads:
+    with ThreadPoolExecutor(min(_THREADS, len(names))) as threads:
         return list(threads.map(request, names))
 
 

@@ -1,4 +1,4 @@
-"""Files that a command writes where its user says: with the usual ending, and none is replaced without --force."""
+"""Check the output files of a command: their endings and folders, and that none is replaced without --force."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -8,15 +8,15 @@ from orchestrator.text.wording import first_few
 
 
 def check_ending(option: str, path: Path | None, ending: str) -> None:
-    """Raise UserError unless the file of an option, if it is given, has this ending."""
+    """Raise UserError if the file of an option is given without this ending."""
     if path is not None and path.suffix != ending:
         raise UserError(f"--{option} {path}: allowed: a name that ends with {ending}")
 
 
 def check_targets(paths: list[Path], *, force: bool, new_folders: Collection[Path | None] = ()) -> None:
-    """Raise UserError for a file that exists, unless `force`, and for a path where no file can be written.
+    """Raise UserError for files that exist, unless `force`, and for paths where no file can be written.
 
-    `new_folders` will be made if they are missing.
+    The caller creates missing `new_folders`.
     """
     for path in paths:
         if path.is_dir():

@@ -1,8 +1,8 @@
-"""The two trainers, and which of them a sweep has.
+"""Choose the trainer of a sweep: our engine, or a program of the user's.
 
 `orchestrator.engine` trains the models of `trainers/`, many members as one stacked program. `orchestrator.program`
-trains with code of the user's own, a command or a function, one member a pack. Nothing above asks which of the two it
-is; the verbs for weights, attention and training data are of the engine alone (`refuse_program`).
+trains with a command or function of the user's, one member per pack. No other code asks which of them trains; the verbs for
+weights, attention and training data need the engine (`refuse_program`).
 """
 
 from collections.abc import Collection, Mapping
@@ -16,23 +16,23 @@ from orchestrator.program.shared_draws import shared_streams as program_streams
 
 
 def trainer_of(sections: Collection[str]) -> Trainer:
-    """Return the trainer of a specification, or of a recorded configuration, by the names of its sections."""
+    """Return the trainer of a specification or a recorded configuration from the names of its sections."""
     return _program() if "program" in sections else _engine()
 
 
 def refuse_program(sections: Collection[str], feature: str) -> None:
-    """Raise UserError for a sweep of a program; `feature` names a feature that only models of the engine have."""
+    """Raise UserError for a sweep of a program; `feature` names what only the engine can do."""
     if "program" in sections:
-        raise UserError(f"{feature}: only for models of lengthwise, and this sweep trains a program of your own")
+        raise UserError(f"{feature}: only for models of lengthwise; this sweep trains a program")
 
 
 def shared_streams(
     first: Mapping[str, Any], second: Mapping[str, Any], differing: Collection[str]
 ) -> dict[str, list[str]]:
-    """Return the random draws that members of one seed share, each with the keys that set them apart.
+    """Return the random streams of one seed, each with the keys that make it differ between two configurations.
 
-    `first` and `second` are resolved configurations, and `differing` the dotted keys in which they differ. Empty if
-    nothing is known of them.
+    `first` and `second` are resolved configurations, `differing` the dotted keys in which they differ. Empty for a
+    program beside a model of the engine.
     """
     if ("program" in first) != ("program" in second):
         return {}

@@ -17,7 +17,7 @@ def describe_start_shares(configurations: Iterable[tuple[int, StartShares]]) -> 
         total += 1
         for label, (share, remedy) in large.items():
             shares.setdefault(label, []).append((share, steps, remedy))
-    return {label: _describe(label, bytes_at_start, total) for label, bytes_at_start in shares.items()}
+    return {label: _describe(label, large_shares, total) for label, large_shares in shares.items()}
 
 
 def _describe(label: str, shares: list[tuple[float, int, str]], configurations: int) -> str:

@@ -1,7 +1,7 @@
-"""What a configuration measures, in the words of the ledger: a reader needs no class of its task or model.
+"""The measurements of a configuration as the ledger records them; readers need no class of its task or model.
 
-The record of a configuration names its metrics and lengths by digest, under `measured`. The first one with a new digest
-has all of it too, under `measured_in_full`.
+The record of a configuration names its measurements by digest, under `measured`. The first record with a new digest
+also has them in full, under `measured_in_full`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from trainers.tasks.metrics import RecordedMetric
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The measurements of a configuration's members: evaluated lengths, averages, recorded metrics by name.
+    """The measurements of a configuration: evaluated lengths, weight averages, recorded metrics by name.
 
-    `longest_trained`: of each distribution that has trained lengths the longest, evaluated or not; the distribution
-    of the first metric is the one trained on. `trained`: all of these lengths, empty in ledgers of 1.0.0. `technical`:
-    the dotted keys whose values change no numbers. `headline`: the metrics worth a chart, by base. `axis`: what
-    lengths count, such as depth or digits. `start_shares`: averages that still are largely their starting weights.
+    `trained` has the trained lengths of each distribution, evaluated or not, empty in ledgers of 1.0.0;
+    `longest_trained` has the longest of each. The distribution of the first metric is the trained one. `technical` are
+    dotted keys whose values do not change results, `headline` the base names of the metrics worth a chart, `axis` is
+    the unit of lengths, such as depth or digits. `start_shares` has averages that still are largely their initial
+    weights: the share, and what would make it smaller.
     """
 
     lengths: tuple[int, ...]
@@ -37,7 +38,7 @@ class Measured:
     start_shares: Mapping[str, tuple[float, str]] = field(default_factory=dict)
 
     def trained_as(self, recorded: Self) -> Self:
-        """Return the same metrics with the trained lengths of a configuration, those of its task or a record of it."""
+        """Return these measurements with the trained lengths of `recorded`."""
         known = {name: {*lengths} for name, lengths in recorded.trained.items()}
         for metric in recorded.metrics.values():
             known.setdefault(metric.distribution, set()).update(metric.trained_lengths)
@@ -51,7 +52,7 @@ class Measured:
         return replace(self, metrics=metrics, longest_trained=recorded.longest_trained, trained=recorded.trained)
 
     def recorded(self) -> dict[str, Any]:
-        """Return the ledger's fields; metrics with the same distribution and lengths are grouped."""
+        """Return the measurements as ledger fields; metrics with the same distribution and lengths are grouped."""
         sets = []
         for (distribution, lengths, trained), group in itertools.groupby(self.metrics.items(), _set_of):
             of_set = {"distribution": distribution, "lengths": list(lengths), "trained_lengths": list(trained)}
@@ -70,7 +71,7 @@ class Measured:
 
     @classmethod
     def from_recorded(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the measurements of a record made by `recorded`."""
+        """Return the measurements from the fields that `recorded` returned."""
         return cls(
             lengths=tuple(fields["lengths"]),
             averages=tuple(fields["averages"]),
@@ -96,20 +97,20 @@ def _set_of(item: tuple[str, RecordedMetric]) -> tuple[str, tuple[int, ...], tup
 
 
 def measured_fields(measured: Measured, known: Iterable[str]) -> dict[str, Any]:
-    """Return the fields of a configuration's record about its metrics; in full unless the digest is `known`."""
+    """Return the fields of a configuration's record with its measurements, in full unless the digest is `known`."""
     recorded = measured.recorded()
     name = hashlib.sha256(json.dumps(recorded).encode()).hexdigest()[:12]
     return {"measured": name} | ({} if name in known else {"measured_in_full": {name: recorded}})
 
 
 def read_measured(in_full: Mapping[str, Mapping[str, Any]], digests: Mapping[str, str]) -> dict[str, Measured]:
-    """Return the measurements of each configuration of a ledger by config_id; `digests` has its digest in `in_full`."""
+    """Return the measurements of each configuration by config_id; `digests` maps config_ids to keys of `in_full`."""
     by_digest = {digest: Measured.from_recorded(fields) for digest, fields in in_full.items()}
     return {name: by_digest[digest] for name, digest in digests.items()}
 
 
 def measured_lengths(recorded: Iterable[Mapping[str, Any]]) -> dict[str, set[int]]:
-    """Return the lengths of recorded metrics that are not measured at all evaluated lengths."""
+    """Return the lengths of each recorded metric that is measured only at some of the evaluated lengths."""
     lengths: dict[str, set[int]] = {}
     for fields in recorded:
         for test_set in fields["sets"]:

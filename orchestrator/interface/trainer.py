@@ -1,7 +1,7 @@
-"""The interface between what runs a sweep and what trains its members.
+"""The interface between the orchestrator and the trainers of members.
 
-A member is one configuration with one seed. A trainer builds members from the sections of a sweep file, says what they
-measure and cost, and trains packs of them. `orchestrator.trainer` chooses between the two that there are.
+A trainer builds members from the sections of a sweep file, describes their measurements and cost, and trains packs of
+them. `orchestrator.trainer` chooses between the two trainers.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from trainers.evaluation.results import Evaluation, Progress
 
 
-WITHOUT_LAST = "its last report"  # part of the error of a member that ended by itself before its last report
-MEMBERS_FOLDER = "members"  # of a sweep of programs: reports, logs and checkpoints
+WITHOUT_LAST = "its last report"  # in the error of a program that exits before its last report
+MEMBERS_FOLDER = "members"  # with reports, logs and checkpoints of programs
 
 
 class Member(Protocol):
@@ -54,10 +54,10 @@ class Reporter(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredObjective:
-    """The objective's metrics and directions as the sections declare them.
+    """The metrics, weight averages and lengths that an objective may name, as the sections declare them.
 
-    `averages` and `lengths` are None where the sections that name them cannot be built. `distribution` is the one that
-    is trained on, whose metrics have no suffix.
+    `averages` and `lengths` are None if the sections that name them cannot be built. `distribution` is the trained
+    distribution, whose metrics have no suffix.
     """
 
     metrics: Mapping[str, RecordedMetric]
@@ -68,9 +68,9 @@ class DeclaredObjective:
 
 @dataclass(frozen=True, kw_only=True)
 class PackCost:
-    """The cost of packs of one structure: their largest size, a member's bytes of memory, and their work.
+    """The cost of packs of one structure: the largest number of members, bytes of memory per member, and work.
 
-    A pack of n members costs per_pack + n * per_member, in a unit in which the packs of a sweep can be compared.
+    A pack of n members costs per_pack + n * per_member, in a unit that is the same for all packs of a sweep.
     """
 
     largest: int
@@ -80,69 +80,69 @@ class PackCost:
 
 
 class Trainer(Protocol):
-    """Trains members, and knows the meaning of their sections."""
+    """Builds, describes and trains members."""
 
     sections: tuple[str, ...]
-    is_local: bool  # packs run in processes of this machine unless told otherwise, GPUs included
-    inline_curves: bool  # small curves are written to the ledger itself: packs are too many for a file each
-    equal_failures: int | None  # a sweep stops when the first packs, so many, fail alike
+    is_local: bool  # by default packs run in processes of this machine, also on its GPUs
+    inline_curves: bool  # small curves are written to the ledger, because there are too many packs for a file each
+    equal_failures: int | None  # a sweep stops if its first packs, this many, fail with the same error
 
     def build(self, sections: Mapping[str, Any], *, recorded: bool) -> Any:
         """Return the member of seed 0 with these sections. Raises ConfigError with dotted keys."""
 
     def rebuild(self, resolved: Mapping[str, Any], seed: int) -> Any:
-        """Return a member of a recorded configuration, perhaps of an older version. Raises ConfigError."""
+        """Return a member of a recorded configuration, also of an older version. Raises ConfigError."""
 
     def corrections(self, resolved: Mapping[str, Any]) -> list[str]:
-        """Return why a recorded configuration would give other numbers today, a sentence for each reason."""
+        """Return a sentence for each bug fix that changes the results of a recorded configuration."""
 
     def measured(self, member: Any) -> Measured:
         """Return the metrics, lengths and averages that a member reports."""
 
     def declared(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
-        """Return the objective as sections declare it, None if they cannot be built far enough."""
+        """Return what an objective may name; None if the sections cannot be built far enough."""
 
     def single_problems(self, sections: Mapping[str, Any]) -> list[Problem]:
-        """Return problems of single values, key by key."""
+        """Return the problems of single values, each under its dotted key."""
 
     def slot(self, sections: Mapping[str, Any], key: str) -> Slot | None:
-        """Return the typed field that a dotted key sets, None if there is none."""
+        """Return the typed field that a dotted key sets; None for an unknown key."""
 
     def problems_here(self, members: Iterable[Any]) -> list[Problem]:
-        """Return problems of data or scripts that this machine lacks; keys are dotted."""
+        """Return problems of data or scripts that are missing on this machine, under dotted keys."""
 
     def start_problems(self, member: Any, seeds: Collection[int]) -> list[Problem]:
-        """Return why members of this configuration cannot start from step 0 here with these seeds; keys are dotted."""
+        """Return why members of this configuration cannot start here with these seeds, under dotted keys."""
 
     def try_out(self, member: Any, folder: Path | None) -> list[tuple[str, str]]:
-        """Try code of the user's own for a moment; return (dotted key, message) of everything that is wrong.
+        """Run the user's code briefly; return its problems as (dotted key, message).
 
-        `folder` has the sweep file, None without one.
+        `folder` is that of the sweep file, None without a file.
         """
 
     def sources(self, members: Iterable[Any], folder: Path | None) -> list[Source]:
-        """Return files of the user's own, beside the modules of `imports`, that the sweep keeps copies of."""
+        """Return files of the user's, other than the modules of `imports`, that the sweep copies."""
 
     def warnings(self, members: Iterable[Any], folder: Path | None) -> list[tuple[str, str]]:
-        """Return warnings of settings that are allowed but seldom meant, as (dotted key, message)."""
+        """Return warnings about settings that are allowed but seldom intended, as (dotted key, message)."""
 
     def too_large(self, member: Any) -> list[Problem]:
-        """Return problems of parts that need more memory than any machine has; keys are dotted."""
+        """Return problems of parts that need more memory than any machine has, under dotted keys."""
 
     def kept_bytes(self, member: Any) -> int:
-        """Return the bytes of the weights that are kept of a member at its end."""
+        """Return the size in bytes of the weights that a finished member keeps."""
 
     def pack_cost(self, member: Any, gpus: float) -> PackCost:
         """Return the cost of packs of members like this one."""
 
     def rough_seconds(self, member: Any) -> float:
-        """Return a rough estimate of the seconds that a member trains alone on one core; 0 if unknown."""
+        """Return a rough estimate of the seconds that a single member trains on one core; 0 if unknown."""
 
     def parameters(self, resolved: Mapping[str, Any]) -> str | None:
         """Return the parameters of a model and their initial values as text; None if unknown."""
 
     def environment(self, work: Mapping[str, Any]) -> dict[str, str | int | bool]:
-        """Return the settings of this process that may change numbers."""
+        """Return the settings of this process that may change results."""
 
     def run(self, work: Mapping[str, Any], members: list[Any], reporter: Reporter, checkpoints: Any) -> None:
         """Train a pack, resuming from its newest saved state; `work` is what `describe_work` wrote.

@@ -126,7 +126,7 @@ class MirroredLedger(Ledger):
                 return True  # `close` copies the rest
             try:
                 driver.beat()
-                self._copy(driver, self._store.with_patience(PATIENCE))
+                self._copy(driver, self._store.with_retry_seconds(PATIENCE))
                 self._is_failing = False
             except TakenLedger:
                 self._ending.set()

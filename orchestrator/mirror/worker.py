@@ -52,7 +52,7 @@ class StopPoll:
     """Asks in a thread whether the driver has stopped all packs: training does not wait for a late answer."""
 
     def __init__(self, address: str) -> None:
-        self._store = ObjectStore(address).with_patience(0.0)
+        self._store = ObjectStore(address).with_retry_seconds(0.0)
         self._thread, self._stopped = threading.Thread(), False
 
     def is_stopped(self) -> bool:

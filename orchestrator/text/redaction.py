@@ -1,7 +1,7 @@
-"""What is left out of texts: passwords in addresses, all but the host of a webhook, control characters.
+"""Redact texts: passwords in addresses, webhook paths, control characters.
 
-Addresses in sweep files and options are refused with a password; those in environment variables may have one, and
-libraries print them. So everything printed, logged or recorded as a message is masked where it leaves the process.
+Sweep files and options with a password in an address are refused, but environment variables may contain one, and
+libraries print it. So passwords are masked in everything that is printed, logged or recorded as a message.
 """
 
 import logging
@@ -14,17 +14,17 @@ from urllib.parse import urlsplit, urlunsplit
 from search_spaces.grammar.values import MASK, mask_passwords
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
-_MESSAGES = ("error", "message", "trace")  # fields of a record
+_MESSAGES = ("error", "message", "trace")  # fields of a record that are redacted
 _CONTROLS = dict.fromkeys({*range(0x20), 0x7F, *range(0x80, 0xA0)} - {ord("\n"), ord("\t")})  # C0, DEL and C1
 
 
 def make_printable(text: str) -> str:
-    """Return text as it may be printed: passwords in addresses masked, without control characters."""
+    """Return text that is safe to print: passwords in addresses masked, control characters removed."""
     return remove_controls(mask_passwords(text))
 
 
 def remove_controls(text: str) -> str:
-    """Return text without control characters but for newline and tab: a terminal obeys them, whoever wrote them.
+    """Return text without control characters, which a terminal would obey; newlines and tabs stay.
 
     remove_controls("a\\x1b]0;title\\x07") -> "a]0;title"
     """
@@ -32,7 +32,7 @@ def remove_controls(text: str) -> str:
 
 
 def strip_password(uri: str) -> str:
-    """Return an address of MLflow without password: a server's also without user, which is asked for together with it.
+    """Return an MLflow address without its password, for a server also without its user name.
 
     strip_password("postgresql://ada:pw@host/x") -> "postgresql://ada@host/x"
     """
@@ -43,13 +43,13 @@ def strip_password(uri: str) -> str:
 
 
 def restore_password(uri: str) -> str:
-    """Return the address in MLflow's variable if it is `uri` with a password, otherwise `uri`."""
+    """Return MLFLOW_TRACKING_URI if it is `uri` with a password, otherwise `uri`."""
     variable = os.environ.get(URI_VARIABLE, "")
     return variable if strip_password(variable) == uri else uri
 
 
 def mask_webhook(address: str) -> str:
-    """Return the address of a webhook with all but scheme and host masked: its path is a password.
+    """Return the address of a webhook with all but scheme and host masked, because its path is a secret.
 
     mask_webhook("https://ada:pw@host/x") -> "https://host/***"
     """
@@ -59,12 +59,12 @@ def mask_webhook(address: str) -> str:
 
 
 def redact_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a specification as it is kept: with the host alone of the webhook in `notify`."""
+    """Return a specification for the ledger, with the webhook in `notify` masked."""
     return {**spec, "notify": mask_webhook(spec["notify"])} if spec.get("notify") else dict(spec)
 
 
 def redact_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a record as they are kept; data (values, names, paths) is unchanged."""
+    """Return the fields of a ledger record with messages and webhooks redacted; values, names and paths stay."""
     recorded = {
         key: mask_passwords(value) if key in _MESSAGES and isinstance(value, str) else value
         for key, value in fields.items()

@@ -1,4 +1,4 @@
-"""Texts of keys, values, lengths, times and commands, for terminals, tables, legends and reports."""
+"""Format keys, values, lengths, times and commands for terminals, tables, legends and reports."""
 
 import math
 import re
@@ -9,24 +9,24 @@ from typing import Any, TypeVar
 
 from orchestrator.addresses import address_of
 
-MOST_ERRORS = 3  # different ones in a sentence
-NOT_REACHED = "not reached"  # an infinite value of a metric that counts until something is reached
-MOST_NUMBERS = 100_000  # that a range in a command may have
-USUAL = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "batch", "train_length": "train"}
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12}\b|\d+(?:[.,]\d+)*")  # also of an address, and a config_id
+MOST_ERRORS = 3  # different errors in a sentence
+NOT_REACHED = "not reached"  # infinity, for a metric that counts steps to a threshold
+MOST_NUMBERS = 100_000  # in a range of a command
+ABBREVIATIONS = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "batch", "train_length": "train"}
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12}\b|\d+(?:[.,]\d+)*")  # with memory addresses and config_ids
 
 _Subject = TypeVar("_Subject")
 
 
 def label(number: int | None) -> str:
-    """Return the name of a configuration that tables show and commands accept: label(7) -> "#7"."""
+    """Return the label of a configuration in tables and commands: label(7) -> "#7"; "-" for None."""
     return "-" if number is None else f"#{number}"
 
 
 def short_keys(keys: Sequence[str]) -> dict[str, str]:
-    """Return the shortest tail of each dotted key that no other key shares; usual names are abbreviated.
+    """Return the shortest unique tail of each dotted key, with ABBREVIATIONS.
 
-    The name of a section is called like the section.
+    A trailing `.name` is left out.
     short_keys(["training.learning_rate", "training.averages.ema.decay"]) -> {..: "lr", ..: "ema.decay"}
     short_keys(["model.name", "model.position.name"]) -> {..: "model", ..: "position"}
     """
@@ -39,12 +39,12 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
         tails = [".".join(parts[-n:]) for n in range(min(least, len(parts)), len(parts) + 1)]
         alone = [tail for tail in tails if not any(other != key and f".{other}".endswith(f".{tail}") for other in keys)]
         tail = alone[0] if alone else key
-        short[dotted] = USUAL.get(tail, tail)
+        short[dotted] = ABBREVIATIONS.get(tail, tail)
     return short
 
 
 def first_few(names: Sequence[str], most: int = 3) -> str:
-    """Return the first `most` names in a line, and one more rather than "and 1 more".
+    """Return the first `most` names as a text, or all of them instead of "and 1 more".
 
     first_few(["a", "b", "c"], 2) -> "a, b, c"; first_few(["a", "b", "c", "d"], 2) -> "a, b and 2 more"
     """
@@ -52,18 +52,19 @@ def first_few(names: Sequence[str], most: int = 3) -> str:
 
 
 def differing_keys(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the keys, sorted, whose values differ in two tables, or that only one has."""
+    """Return the sorted keys whose values differ between two tables or that only one table has."""
     return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
 
 
 def compact_value(value: Any) -> str:
-    """Return a value in a few characters: three significant digits, more near one (such as an EMA decay).
+    """Return a value as a short text: three significant digits, more just below 1 (such as an EMA decay).
 
     compact_value(0.00316227) -> "0.00316"; compact_value(0.99951) -> "0.9995"; compact_value(True) -> "true"
     compact_value({"name": "upe", "uniform": 3}) -> "upe (uniform 3)"; compact_value([None, "a"]) -> "[null, a]"
     compact_value({"source": "pretrained #3", "file": "...", "sha256": "...", "strict": False}) ->
     "pretrained #3 (strict false)"
     """
+    # A named part: its name, then its options in brackets.
     if isinstance(value, Mapping):
         name_key = next((key for key in ("name", "source") if key in value), None)
         shown = {key: item for key, item in value.items() if key != name_key}
@@ -79,6 +80,8 @@ def compact_value(value: Any) -> str:
         return {True: "true", False: "false", None: "null"}[value]
     if not isinstance(value, float):
         return " ".join(str(value).split())
+
+    # Just below 1 the distance to 1 has three digits.
     if 0.9 < value < 1:
         digits = next(
             n for n in range(3, 17) if n == 16 or (1 - round(value, n) > 0 and _close(round(value, n), value))
@@ -89,21 +92,21 @@ def compact_value(value: Any) -> str:
 
 
 def compact_pair(value: Any, other: Any) -> tuple[str, str]:
-    """Return two different values in a few characters each, in full if these are equal: 0.0551 beside 0.05506."""
+    """Return two different values as short texts, in full if the short texts are equal."""
     texts = compact_value(value), compact_value(other)
     return texts if texts[0] != texts[1] else (str(value), str(other))
 
 
 def format_values(values: Mapping[str, Any], keys: Iterable[str] = ()) -> str:
-    """Return values by dotted key in a line, of these `keys` or all: "lr 0.01, dropout 0.1"."""
+    """Return the values of these dotted keys, or of all, as a text: "lr 0.01, dropout 0.1"."""
     names = short_keys([key for key in keys or values if key in values])
     return ", ".join(f"{name} {compact_value(values[key])}" for key, name in names.items())
 
 
 def three_digits(value: float | None, infinite: str = "inf") -> str:
-    """Return a measured number with three significant digits: three_digits(0.019) -> "0.0190".
+    """Return a number with three significant digits: three_digits(0.019) -> "0.0190"; "-" for NaN and None.
 
-    `infinite` is the word for infinity.
+    `infinite` is the text for infinity.
     """
     if value is None or math.isnan(value):
         return "-"
@@ -117,7 +120,7 @@ def _close(rounded: float, value: float) -> bool:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in words: 42 s, 3 min 20 s, 2 h 05 min."""
+    """Return a duration as a text: 42 s, 3 min 20 s, 2 h 05 min."""
     seconds = round(seconds)
     if seconds < 60:
         return f"{seconds} s"
@@ -133,15 +136,15 @@ def counted(number: int, noun: str) -> str:
 
 
 def command(verb: str, folder: Path) -> str:
-    """Return a command on a sweep directory that can be pasted into a shell."""
+    """Return a shell command on a sweep directory: "lengthwise resume sweeps/quickstart"."""
     return f"lengthwise {verb} {shlex.quote(address_of(folder) or str(folder))}"
 
 
 def group_errors(errors: Iterable[tuple[str, _Subject]]) -> dict[str, list[_Subject]]:
-    """Group (message, subject) pairs whose messages differ in numbers alone, the largest group first.
+    """Group (message, subject) pairs whose messages differ only in numbers, largest group first.
 
-    Returns the first message of each group with all of its subjects. Steps, sizes, addresses, process ids and names of
-    packs and configurations count as numbers.
+    Returns the first message of each group with all of its subjects. Memory addresses, pack_ids and config_ids count
+    as numbers.
     """
     groups: dict[str, tuple[str, list[_Subject]]] = {}
     for message, subject in errors:
@@ -150,9 +153,9 @@ def group_errors(errors: Iterable[tuple[str, _Subject]]) -> dict[str, list[_Subj
 
 
 def describe_deaths(deaths: Sequence[tuple[str, str]], folder: Path) -> str:
-    """Return how many packs were given up, the most frequent errors, and what to do; empty without any.
+    """Return how many packs died, their most frequent errors, and what to do; empty without deaths.
 
-    `deaths` has the pack_id and the error of each.
+    `deaths` are pairs of pack_id and error.
     """
     if not deaths:
         return ""
@@ -163,12 +166,12 @@ def describe_deaths(deaths: Sequence[tuple[str, str]], folder: Path) -> str:
 
 
 def retry_advice(folder: Path) -> str:
-    """Return the commands that show why packs were given up, and try them again."""
-    return f"details: {command('status', folder)} --trace; try them again: {command('resume', folder)} --retry-failed"
+    """Return the commands that show why packs died and that retry them."""
+    return f"details: {command('status', folder)} --trace; retry them: {command('resume', folder)} --retry-failed"
 
 
 def spans(numbers: Sequence[int]) -> str:
-    """Return lengths or seeds as ranges: spans((1, 2, 3, 7)) -> "1-3, 7"."""
+    """Return whole numbers as ranges: spans((1, 2, 3, 7)) -> "1-3, 7"; "none" without numbers."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
@@ -184,9 +187,9 @@ def lengths_in_words(numbers: Sequence[int], kind: str = "") -> str:
 
 
 def read_numbers(text: str) -> tuple[int, ...]:
-    """Return the whole numbers of a list with ranges, in its order: read_numbers("1-3, 7") -> (1, 2, 3, 7).
+    """Return the whole numbers of a list with ranges, in order: read_numbers("1-3, 7") -> (1, 2, 3, 7).
 
-    Empty for any other text, for a number that is repeated, and for a range of more than MOST_NUMBERS.
+    Empty for any other text, for repeated numbers, and for a range of more than MOST_NUMBERS.
     """
     numbers: list[int] = []
     for part in filter(None, map(str.strip, text.split(","))):

@@ -196,7 +196,7 @@ def test_a_ledger_of_another_version_of_the_file_is_said_and_not_taken_for_it(ti
     file = write_claims(tiny.with_name("claims.yaml"), [ASKED])
     said = "begun with other values than its file has now: training.steps was 10, now 20."
     assert said in page_of(file, folder.parent)
-    with pytest.raises(SpecChanged, match="this sweep started with other values"):
+    with pytest.raises(SpecChanged, match="differs from the recorded sweep"):
         verb.run_missing(file, tiny.parent, print)
     tiny.write_text(TINY.replace("steps: 20", "steps: 10"))
     assert "begun with" not in page_of(file, folder.parent) and verb.run_missing(file, tiny.parent, print) == 0

@@ -203,7 +203,7 @@ def test_a_file_is_compared_with_the_specification_of_the_sweep_that_is_nearest(
     file.write_text(tiny_text.replace("seeds: 2", "seeds: [0, 1, 5, 9]"))
     for words in (("run", file, "--storage", folder.parent), ("run", file, "--storage", folder.parent, "--resume")):
         text = lengthwise.refuses(*words, said="seeds: was [0, 1], now [0, 1, 5, 9]").stderr
-        assert text.rstrip().endswith(f"or add this to the sweep by: lengthwise extend {folder} --seeds 9-9")
+        assert text.rstrip().endswith(f"or extend the sweep: lengthwise extend {folder} --seeds 9-9")
     file.write_text(tiny_text.replace("seeds: 2", "seeds: [0, 1, 5]"))
     text = lengthwise.refuses("run", file, "--storage", folder.parent, said="now [0, 1, 5]").stderr
     assert "extend" not in text
