@@ -1,8 +1,8 @@
 """Choose the trainer of a sweep: our engine, or a program of the user's.
 
 `orchestrator.engine` trains the models of `trainers/`, many members as one stacked program. `orchestrator.program`
-trains with a command or function of the user's, one member per pack. No other code asks which of them trains; the verbs for
-weights, attention and training data need the engine (`refuse_program`).
+trains with a command or function of the user's, one member per pack. No other code asks which of them trains; the
+verbs for weights, attention and training data need the engine (`refuse_program`).
 """
 
 from collections.abc import Collection, Mapping

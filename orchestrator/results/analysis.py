@@ -1,4 +1,4 @@
-"""Effects and comparisons of a summary: computed on demand, once for each summary."""
+"""Compute effects and order agreement of a summary on demand, once for each summary."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +26,12 @@ DEPENDENT = {
     "fixed": "the configurations were not drawn",
     "adaptive": "later configurations follow earlier scores",
     "survivors": "rungs pruned the other configurations by their scores",
-}  # why configurations are not independent, by the kind of a design; `survivors` of any kind
+}  # why configurations are not independent, by the kind of the design, or `survivors`
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effect(KeyEffect):
-    """The effect of one searched key: by itself, with the other drawn keys held fixed, and its fANOVA importance."""
+    """The effect of a searched key: alone, with the other drawn keys held fixed (`partial`), and its importance."""
 
     partial: PartialEffect
     importance: Importance
@@ -39,10 +39,10 @@ class Effect(KeyEffect):
 
 @dataclass(frozen=True, kw_only=True)
 class OrderAgreement:
-    """The rank `correlation` of both orders, and which configurations are better than the first at the test lengths.
+    """The rank `correlation` of score and test median, and which configurations beat the first at the test lengths.
 
-    `better` has the config_id and the gain of each of the `others` with a better median there, the largest gain first
-    (infinite if the first has no finite median).
+    `better` has config_id and gain of each of the `others` with a better test median than the first configuration, the
+    largest gain first (infinite if the first has no finite median).
     """
 
     correlation: Estimate
@@ -51,12 +51,12 @@ class OrderAgreement:
 
 
 def shows_effects(summary: Summary) -> bool:
-    """Return whether effects are meaningful; not for a confirmation, whose configurations were picked by score."""
+    """Return whether effects are meaningful; False for a confirmation, whose configurations were selected by score."""
     return _has_search(summary) and why_no_effects(summary) is None
 
 
 def why_no_effects(summary: Summary) -> str | None:
-    """Return why a sweep that searched shows no effects, in a sentence; None if it shows them, or did not search."""
+    """Return a sentence on why a search shows no effects; None if it shows them or nothing was searched."""
     scores = [row.score for row in summary.rows if row.complete and row.score is not None]
     if not _has_search(summary) or not scores:
         return None
@@ -73,7 +73,7 @@ def _has_search(summary: Summary) -> bool:
 
 @lru_cache(REMEMBERED)
 def effects_on_score(summary: Summary) -> tuple[Effect, ...]:
-    """Return the effect of every searched key on the score, at the selection lengths."""
+    """Return the effect of every searched key on the score, which is at the selection lengths."""
     scores = {row.config_id: row.score for row in summary.rows if row.complete}
     objective = summary.objective
     return _effects_at(summary, objective.lengths, objective.reduce, scores, seed_statistic(objective))
@@ -95,10 +95,10 @@ def _effects_at(
     outcomes: Mapping[str, float | None],
     statistic: Callable[[Floats], float] | None = None,
 ) -> tuple[Effect, ...]:
-    """Return the effect of every searched key on an outcome, which is given by config_id.
+    """Return the effect of every searched key on the `outcomes` by config_id.
 
-    If configurations have unequal seeds, the outcome is replaced by that over the seeds that all have. A failed
-    seed counts as the worst possible value, or is NaN, as `objective.failed_seeds` says.
+    If configurations have unequal seeds, outcomes are computed again over the common seeds. Failed seeds count as
+    `objective.failed_seeds` says.
     """
     policy, direction = summary.objective.failed_seeds, summary.objective.direction
     values, design, of_seeds = searched_values(summary), summary.design, shared_seed_values(summary, lengths, how)
@@ -134,10 +134,10 @@ def compare_orders(summary: Summary) -> OrderAgreement | None:
 def order_agreement(
     scores: Mapping[str, float], test: Mapping[str, float], direction: str, design: Design
 ) -> OrderAgreement:
-    """Compare test medians with scores, by config_id; the first key of `scores` is the configuration ranked first.
+    """Compare test medians with scores, both by config_id; the first key of `scores` is the configuration ranked first.
 
-    Configurations without a test median are left out. The correlation is over configurations, so it has an interval
-    only if they were drawn independently.
+    Configurations without a test median are left out. The correlation has an interval only if configurations were
+    drawn independently.
     """
     names = [name for name in scores if name in test]
     first, sign = test[names[0]], 1.0 if direction == "minimize" else -1.0

@@ -1,4 +1,4 @@
-"""The attention weights of one input, in every layer and head of a member whose weights were kept."""
+"""Compute the attention weights of one input in every layer and head of a member with kept weights."""
 
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.record.kept.code import import_recorded

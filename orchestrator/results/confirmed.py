@@ -1,4 +1,4 @@
-"""Search score and confirmed score of the same configurations, side by side, for the reports of both sweeps."""
+"""The search score and the confirmed score of the same configurations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from orchestrator.text.wording import first_few, label, spans
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmationRow:
-    """One configuration: its rank in the search, its score there and on fresh seeds, at selection and test lengths."""
+    """A confirmed configuration: its rank in the search, and its scores in the search and on fresh seeds."""
 
     config_id: str
     number: int | None
@@ -29,10 +29,10 @@ class ConfirmationRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmation:
-    """One confirmation of a sweep; `unfinished` is its state, empty if it has finished.
+    """A confirmation of the search `parent`; `unfinished` is its status, empty if it has finished.
 
-    `reused_seeds` are the seeds that the search has used since. `searched` counts the configurations of the search.
-    `other_code` names the parts of the code that differ between the confirmation and the search.
+    `reused_seeds` are the seeds that the search has used since, `changed_code` the parts of the code that differ from
+    the search, `search_size` is the number of configurations of the search.
     """
 
     name: str
@@ -40,40 +40,42 @@ class Confirmation:
     parent: str
     seeds: tuple[int, ...]
     reused_seeds: tuple[int, ...]
-    other_code: tuple[str, ...]
+    changed_code: tuple[str, ...]
     unfinished: str
-    searched: int
+    search_size: int
     rows: tuple[ConfirmationRow, ...]
 
     @property
     def sentence(self) -> str:
-        """Which configurations were confirmed on which seeds, and whether these are independent of the selection."""
+        """The configurations and seeds as a sentence, and whether the seeds are independent of the selection."""
         state = f" ({self.unfinished})" if self.unfinished else ""
-        worth = "which no selection used"
+        seeds_note = "which no selection used"
         if self.reused_seeds:
-            worth = f"of which the search has since used {spans(self.reused_seeds)}: not independent of the selection"
+            seeds_note = (
+                f"of which the search has since used {spans(self.reused_seeds)}: not independent of the selection"
+            )
         first = [row.search_rank for row in self.rows] == list(range(1, len(self.rows) + 1))
         names = f"the first {len(self.rows)}" if first else ", ".join(label(row.number) for row in self.rows)
-        if self.other_code:
-            parts = first_few(self.other_code)
-            worth += f", and with other code than the search ({parts}): not a score of the same configurations"
-        count = f"{names} of {self.searched} configurations"
+        if self.changed_code:
+            parts = first_few(self.changed_code)
+            seeds_note += f", and with other code than the search ({parts}): not a score of the same configurations"
+        count = f"{names} of {self.search_size} configurations"
         return (
             f"Sweep {self.name}{state} trained {count} of {self.parent} again: the confirmed score is on seeds "
-            f"{spans(self.seeds)}, {worth}"
+            f"{spans(self.seeds)}, {seeds_note}"
         )
 
 
 def read_search_labels(provenance: Mapping[str, Any]) -> dict[int, str]:
-    """Return the labels in the search of the configurations of a confirmation, by number; empty for a search."""
+    """Return the search labels of the configurations of a confirmation by their number; empty for a search."""
     recorded = provenance.get(CONFIRMS, {}).get("configurations", ())
     return {number: label(configuration.get("number")) for number, configuration in enumerate(recorded)}
 
 
 def match_search(state: SweepState) -> list[tuple[Mapping[str, Any], str | None]]:
-    """Return the record of each confirmed configuration in its search, with its config_id here (None if not drawn).
+    """Return the search's record of each confirmed configuration, with its config_id here (None if not drawn).
 
-    They are matched by order, not by config_id: an older search may have named its configurations by another rule.
+    They are matched by order, because older versions computed config_ids differently.
     """
     recorded = state.provenance.get(CONFIRMS, {}).get("configurations", ())
     return [

@@ -1,4 +1,4 @@
-"""Curves of kept weights that were evaluated after training: at other lengths, samples or task settings."""
+"""Read evaluations of kept weights after training: at other lengths, samples or task settings."""
 
 import json
 from collections.abc import Mapping
@@ -19,12 +19,11 @@ Key = tuple[str, str, int, tuple[int, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class LaterEvaluation:
-    """One evaluation of the kept weights of a configuration; it has no influence on scores and ranks.
+    """A later evaluation of the kept weights of a configuration, without influence on scores and ranks.
 
-    `key` is the `evaluation_key` of its record. `task` has the settings in which it differs from the task of the
-    configuration, by dotted key. `measured` has the trained lengths of the configuration. `bands` are by (metric,
-    average), over all `seeds` of the configuration, of which `failed` have no weights. `sha256` is the checksum of its
-    curves.
+    `key` is the `evaluation_key` of its record. `task` has the replaced settings of the task by dotted key. `measured`
+    has the trained lengths of the configuration. `bands` by (metric, average) are over all `seeds` of the
+    configuration, of which `failed` have no weights. `sha256` is the checksum of the curves.
     """
 
     key: Key
@@ -41,11 +40,11 @@ class LaterEvaluation:
 
     @property
     def setting(self) -> str:
-        """The task settings in words, by their full names, "as trained" if none was replaced."""
+        """The replaced task settings as text, "as trained" without any."""
         return ", ".join(f"{key} {compact_value(value)}" for key, value in self.task.items()) or "as trained"
 
     def trained_lengths(self, metric: str) -> str:
-        """Return the lengths that the weights were trained on, as text; of ledgers of 1.0.0 the longest one."""
+        """Return the trained lengths of a metric as text; for ledgers of 1.0.0 the longest one."""
         distribution = self.measured.metrics[metric].distribution
         if lengths := self.measured.trained.get(distribution, ()):
             return spans(lengths)
@@ -53,25 +52,24 @@ class LaterEvaluation:
         return "none" if longest is None else f"up to {longest}"
 
     def metrics_like(self, base: str) -> list[str]:
-        """Return the metric with this name in the task, on every distribution; if there is none, the first metric."""
+        """Return the metric with this base name on every distribution, or else the first metric."""
         names = [name for name, metric in self.measured.metrics.items() if metric.base == base]
         return names or list(self.measured.metrics)[:1]
 
 
 def evaluation_key(fields: Mapping[str, Any]) -> Key:
-    """Return the key of a recorded evaluation: configuration, task settings, samples and lengths.
+    """Return the key of a recorded evaluation: config_id, task settings, samples and lengths.
 
-    Of several records with one key the last one counts.
+    If several records have the same key, the last one counts.
     """
     task = json.dumps(fields["task"], sort_keys=True)
     return fields["config_id"], task, fields["samples"], tuple(fields["measured"]["lengths"])
 
 
 def read_later_evaluations(state: SweepState, objective: Objective) -> tuple[LaterEvaluation, ...]:
-    """Return the later evaluations of a sweep by configuration number, in the order of their records.
+    """Return the later evaluations of a sweep, sorted by configuration number.
 
-    Raises DamagedCurves naming a file of curves that is missing or damaged, LedgerError for a record of a
-    configuration that the sweep does not have.
+    Raises DamagedCurves for a missing or damaged file of curves, LedgerError for a record of an unknown configuration.
     """
     if unknown := {fields["config_id"] for fields in state.later_evaluations} - state.configurations.keys():
         path = state.folder / LEDGER_FILE

@@ -1,4 +1,4 @@
-"""The inputs of effects and comparisons: searched values of configurations, outcomes of their seeds."""
+"""Collect the inputs of effects and comparisons: searched values of configurations, outcomes of their seeds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from search_spaces.grammar.problems import lookup
 
 
 def searched_values(result: Summary) -> dict[str, dict[str, Any]]:
-    """Return the searched values of every complete configuration."""
+    """Return the searched values of every complete configuration by config_id and dotted key."""
     rows = (row for row in result.rows if row.complete)
     values_by_configuration = {
         row.config_id: {key: searched_value(result, row, key) for key in result.searched} for row in rows
@@ -27,9 +27,9 @@ def searched_values(result: Summary) -> dict[str, dict[str, Any]]:
 
 
 def searched_value(result: Summary, row: Row, key: str, missing: Any = ABSENT) -> Any:
-    """Return the value of a searched key in a configuration, in a list its fixed value if the list leaves it out.
+    """Return the value of a searched key in a configuration, or `missing`.
 
-    `missing`, which a table shows, if it has none, and for a section that the list leaves out as a whole.
+    If a list of configurations leaves the key out, its fixed value is returned, but `missing` for a section.
     """
     value = row.values.get(key, ABSENT)
     if value is ABSENT and result.searched[key] == "listed" and result.design.kind == "fixed":
@@ -42,7 +42,7 @@ def searched_value(result: Summary, row: Row, key: str, missing: Any = ABSENT) -
 def outcomes_at_test_lengths(result: Summary) -> dict[str, Quartiles]:
     """Return the quartiles over seeds of the mean over the test lengths, by config_id of complete configurations.
 
-    A configuration that failed has its score, infinite or NaN. Empty when there are no test lengths.
+    A failed configuration has its score, infinite or NaN. Empty without test lengths.
     """
     quartiles: dict[str, Quartiles] = {}
     for row in result.rows if result.test_lengths else ():
@@ -54,7 +54,7 @@ def outcomes_at_test_lengths(result: Summary) -> dict[str, Quartiles]:
 
 
 def shared_seed_values(result: Summary, lengths: Sequence[int], how: str) -> dict[str, dict[int, float]]:
-    """Return the judged metric of every shared seed at some lengths by config_id, NaN for a failed seed."""
+    """Return the judged metric of the common seeds, reduced over `lengths`, by config_id; NaN for a failed seed."""
     scores = {}
     for row in (row for row in result.rows if row.complete):
         known = _seed_values(result, row, result.objective.average, lengths, how)

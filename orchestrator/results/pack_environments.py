@@ -1,4 +1,4 @@
-"""The code and the environment that the packs of a sweep ran under, and how packs differ."""
+"""Compare the code and the environments of the packs of a sweep."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ from orchestrator.engine.environment import ENGINE, MODULE
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import counted, differing_keys, first_few
 
-Code = Mapping[str, str]  # digests of what trains: the engine, each own module and each imported file, by name
+Code = Mapping[str, str]  # digests of the engine, of own modules and of imported files, by name
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedConfiguration:
-    """The record of a configuration in the ledger: its resolved sections, and the structural keys of its packs.
+    """A configuration as recorded: its resolved sections, and the structural keys of its packs.
 
-    `code` has the code of the pack of each seed, `technical` the dotted keys whose values change no numbers.
+    `code` has the code of each seed's pack, `technical` are the dotted keys whose values do not change results.
     """
 
     resolved: Mapping[str, Any]
@@ -28,9 +28,9 @@ class RecordedConfiguration:
 
 @dataclass(frozen=True, kw_only=True)
 class PackGroup:
-    """Packs that ran with the same code (None if not recorded) and in the same environment.
+    """Packs that ran with the same code (None if not recorded) in the same environment.
 
-    A pack that was resumed elsewhere is in both groups.
+    A pack that was resumed in another environment is in both groups.
     """
 
     code: str | None
@@ -40,14 +40,14 @@ class PackGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class PackEnvironments:
-    """All groups of a sweep, the largest first, and the records of its code by name, the latest last."""
+    """All groups of packs of a sweep, the largest first, and its code records by name, the latest last."""
 
     groups: tuple[PackGroup, ...] = ()
     codes: Mapping[str, Mapping[str, Any]]
 
     @classmethod
     def from_state(cls, state: SweepState) -> Self:
-        """Group the packs of a ledger; without groups if it records no environments."""
+        """Group the packs of a sweep; no groups if its ledger records no environments."""
         packs: dict[tuple[str | None, str], list[str]] = {}
         for pack in state.packs.values():
             for under in pack.ran_under:
@@ -66,7 +66,7 @@ class PackEnvironments:
 
     @property
     def changed_code(self) -> list[str]:
-        """The folders of lengthwise and the imported files that were not the same for all packs."""
+        """The folders of lengthwise and the imported files that differ between packs."""
         used = [self.codes[name] for name in dict.fromkeys(group.code for group in self.groups) if name is not None]
         return _differing_keys([{**code["engine"], **imported_files(code)} for code in used])
 
@@ -88,7 +88,7 @@ def _differing_keys(tables: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def read_pack_code(state: SweepState) -> dict[str, Code]:
-    """Return the code that each pack was trained with, by pack_id; empty if it is not recorded."""
+    """Return the code of each pack by pack_id; empty mappings if it is not recorded."""
     files = {code["name"]: imported_files(code) for code in state.codes}
     pack_code: dict[str, Code] = {}
     for pack in state.packs.values():
@@ -121,26 +121,26 @@ def record_configurations(state: SweepState) -> dict[str, RecordedConfiguration]
 
 
 def differing_code(first: Mapping[int, Code], second: Mapping[int, Code]) -> dict[str, tuple[str | None, str | None]]:
-    """Return the parts of the code, with both digests, in which seeds of two configurations differ.
+    """Return the parts of the code in which two configurations differ, with both digests.
 
-    Seeds that both have are compared with each other; if there are none, all with all. A part that only one
-    configuration has is ignored, since it did not train the other, unless the other has another part instead.
+    Common seeds are compared; without common seeds all are compared with all. A part that only one configuration has
+    is ignored, unless the other has a different part instead.
     """
     common = sorted(first.keys() & second.keys())
-    pairs = [(first[seed], second[seed]) for seed in common] or list(product(_unlike(first), _unlike(second)))
+    pairs = [(first[seed], second[seed]) for seed in common] or list(product(_distinct(first), _distinct(second)))
     differing: dict[str, tuple[str | None, str | None]] = {}
     for code, other_code in pairs:
-        instead = code.keys() - other_code.keys() and other_code.keys() - code.keys()
+        is_replaced = code.keys() - other_code.keys() and other_code.keys() - code.keys()
         for key in differing_keys(code, other_code):
-            if instead or key == ENGINE or (key in code and key in other_code):
+            if is_replaced or key == ENGINE or (key in code and key in other_code):
                 differing.setdefault(key, (code.get(key), other_code.get(key)))
     return differing
 
 
 def differing_environment(first: SweepState, second: SweepState) -> dict[str, tuple[str, str]]:
-    """Return the keys of the environments, other than code, in which the packs of two sweeps differ, with all values.
+    """Return the keys in which environments of two sweeps differ, except code, with the values of each sweep.
 
-    Sweeps that record no environments do not differ.
+    Empty if a sweep records no environments.
     """
     groups = [PackEnvironments.from_state(state).groups for state in (first, second)]
     if not all(groups):
@@ -150,7 +150,7 @@ def differing_environment(first: SweepState, second: SweepState) -> dict[str, tu
 
 
 def _environment_values(groups: Iterable[PackGroup]) -> dict[str, str]:
-    """Return the values of every key over all packs, sorted, as one text."""
+    """Return the sorted distinct values of every key over all packs, joined to a text."""
     values: dict[str, set[str]] = {}
     for group in groups:
         for key, value in group.environment.items():
@@ -159,12 +159,12 @@ def _environment_values(groups: Iterable[PackGroup]) -> dict[str, str]:
     return {key: " and ".join(sorted(texts)) for key, texts in values.items()}
 
 
-def _unlike(code: Mapping[int, Code]) -> Iterable[Code]:
+def _distinct(code: Mapping[int, Code]) -> Iterable[Code]:
     return {tuple(sorted(parts.items())): parts for parts in code.values()}.values()
 
 
 def code_sentence(code: Mapping[str, Any]) -> str:
-    """Return a record of the code as a line: commits, changes, imported files, version of lengthwise."""
+    """Return a code record as a line: commits, changes, imported files, version of lengthwise."""
     parts = [_folder_sentence(folder) for folder in code["folders"]]
     parts.append(f"lengthwise {code['version'] or ''} from {code['root']}".replace("  ", " "))
     return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""The rounds of a race in words: trained members, the deciding test, survivors."""
+"""Describe the rounds of a race: trained members, the deciding rule, survivors."""
 
 from orchestrator.record.state.race import Race, Round, RungDecision
 from orchestrator.text.wording import counted, spans
@@ -19,14 +19,14 @@ def describe_rung(rung: RungDecision) -> str:
 
 
 def describe_rule(race_round: Round) -> str:
-    """Return the rule that decided a round: "median", or "rank sum (p = 0.012)"; empty before the decision."""
+    """Return the rule that decided a round: "median" or "rank sum (p = 0.012)"; empty before the decision."""
     if (decision := race_round.decision) is None:
         return ""
     return decision.by if decision.p is None else f"{decision.by} (p = {decision.p:.2g})"
 
 
 def describe_race(race: Race) -> str:
-    """Return how much the race has trained, and how its ranks are to be read."""
+    """Return how much a race has trained and what its ranks mean, without a final full stop."""
     seeds, parts = 0, []
     for race_round in race.rounds:
         seeds += len(race_round.new_seeds)
@@ -45,7 +45,7 @@ def _pruned_sentence(race: Race) -> str:
     guarded = len({name for rung in race.rungs for name in rung.guarded})
     saved, total = race.member_steps_saved, race.member_steps_of_first_round
     return (
-        f"Configurations pruned in the course of training: {', '.join(pruned)}; kept by the guard at least once: "
-        f"{guarded}. That saved {saved:,} of {total:,} member-steps of the first round. They are in no rank, no effect "
+        f"Configurations pruned during training: {', '.join(pruned)}; kept by the guard at least once: "
+        f"{guarded}. That saved {saved:,} of {total:,} member-steps of the first round. They have no rank, no effect "
         "and no comparison. "
     )

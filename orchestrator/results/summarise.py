@@ -1,4 +1,4 @@
-"""Make the summary of a sweep from its state: scores, ranks, bands, confirmations."""
+"""Summarise a sweep from its state: scores, ranks, bands, notes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -44,29 +44,33 @@ from search_spaces import Objective
 def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     """Return the summary of a sweep, finished or not.
 
-    `curves` (all of `read_curves(state)`) saves reading them. Raises DamagedCurves if a parquet part differs from its
-    checksum.
+    `curves` is the result of `read_curves(state)`, if it is known. Raises DamagedCurves if a parquet part differs from
+    its checksum, LedgerError for a configuration that does not measure the objective.
     """
-    # what each configuration measures, and what is judged
+    # The measurements of each configuration, and the objective.
     digests = {name: configuration.measured for name, configuration in state.configurations.items()}
     objective, measured = recorded_objective(state.spec), read_measured(state.measured, digests)
     _refuse_unjudged(state, objective, measured)
     metrics = [item for described in measured.values() for item in described.metrics.items()]
     directions = {name: metric.direction for name, metric in metrics}
 
-    # the curves of configurations with all seeds, at the evaluations that are judged
+    # The curves of configurations with all seeds, at the judged evaluations.
     race = state.race
     count_rounds = race.count_rounds if race else lambda name: 0
-    done = {c.config_id for c in state.configurations.values() if state.has_all_seeds(c)}
+    done = {name for name, configuration in state.configurations.items() if state.has_all_seeds(configuration)}
     needed = partial(_select_needed_rows, objective)
     curves = read_curves(state, keep=needed) if curves is None else curves[needed(curves)]
     curves = curves.loc[curves["config_id"].isin(done), list(COLUMNS)]
     bands = make_bands(curves[select_steps(curves, choose_evaluations(curves, objective))], objective, directions)
 
-    # a row for each configuration, ranked by score
+    # A row for each configuration, ranked by score.
     rows = [
-        replace(_make_row(c, measured[name], bands, objective), complete=name in done, rounds=count_rounds(name))
-        for name, c in state.configurations.items()
+        replace(
+            _make_row(configuration, measured[name], bands, objective),
+            complete=name in done,
+            rounds=count_rounds(name),
+        )
+        for name, configuration in state.configurations.items()
     ]
     return Summary(
         state=state,
@@ -93,9 +97,9 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
 
 
 def _describe_identical_curves(judged: pd.DataFrame) -> list[str]:
-    """Return a warning if seeds or configurations make no difference; curves of zeros and ones alone may be equal.
+    """Return a warning if curves do not depend on the seed or on the configuration; curves of zeros and ones may.
 
-    Seeds are compared within a configuration, and configurations at a seed: every value needs another one beside it.
+    Seeds are compared within a configuration, configurations at a seed; every value needs another one to compare with.
     """
     if judged["value"].isin([0.0, 1.0]).all():
         return []
@@ -112,7 +116,7 @@ def _describe_identical_curves(judged: pd.DataFrame) -> list[str]:
 
 
 def _describe_import(state: SweepState) -> list[str]:
-    """Return one sentence that says where imported results come from; empty for a sweep that was run."""
+    """Return a sentence on the source of imported results; empty for a sweep that was run."""
     if (imported := state.provenance.get(IMPORTED)) is None:
         return []
     table = f"{imported['source']} ({imported['rows']:,} rows, SHA-256 {imported['sha256'][:12]})"
@@ -120,7 +124,7 @@ def _describe_import(state: SweepState) -> list[str]:
 
 
 def _describe_extension(state: SweepState) -> list[str]:
-    """Return a sentence on how a sweep was extended and the effect on intervals; empty if it was not."""
+    """Return a sentence on the extensions of a sweep and their effect on intervals; empty without extensions."""
     if len(state.specs) < 2:
         return []
     first, times = state.specs[0], len(state.specs) - 1
@@ -132,7 +136,7 @@ def _describe_extension(state: SweepState) -> list[str]:
 
 
 def _describe_averages(state: SweepState) -> list[str]:
-    """Return a sentence for each average that still is largely the weights it started from after training."""
+    """Return a sentence for each weight average that is still largely its initial weights after training."""
     recorded = (
         (configuration.resolved["training"]["steps"], state.measured[configuration.measured].get("start_shares", {}))
         for configuration in state.configurations.values()
@@ -141,7 +145,7 @@ def _describe_averages(state: SweepState) -> list[str]:
 
 
 def _describe_repeated(state: SweepState) -> list[str]:
-    """Return how many members of a program reported a step again with other values; the first ones count."""
+    """Return a sentence on members of a program that reported a step again with other values; the first ones count."""
     repeated = [
         pack for pack in state.packs.values() if any("repeated" in fields for fields in pack.evaluations.values())
     ]
@@ -163,7 +167,7 @@ def _refuse_unjudged(state: SweepState, objective: Objective, measured: Mapping[
 
 
 def _select_needed_rows(objective: Objective, curves: pd.DataFrame) -> Mask:
-    """Return which rows a summary needs: every curve at the chosen step, the judged curve at all steps."""
+    """Return a mask of the rows that a summary needs: every curve at the chosen step, the judged one at all steps."""
     return select_steps(curves, choose_evaluations(curves, objective)) | is_judged(curves, objective)
 
 
@@ -173,6 +177,7 @@ def _make_row(
     bands: Mapping[CurveKey, Band],
     objective: Objective,
 ) -> Row:
+    # Counts of seeds, and how they ended.
     members = configuration.members.values()
     groups = length_groups(measured, objective)
     ended = [m for m in members if m.status in ("complete", "failed")]
@@ -191,6 +196,8 @@ def _make_row(
         form=", ".join(sorted({m.form for m in members if m.form})),
         failures=tuple((m.seed, _describe_failure(m)) for m in ended if m.status == "failed"),
     )
+
+    # The judged curve at each group of lengths; an unfinished configuration has none.
     band = bands.get((configuration.config_id, objective.metric, objective.average))
     if band is None:
         return row
@@ -210,18 +217,14 @@ def _make_row(
 
 
 def _describe_failure(member: MemberState) -> str:
-    """Return why a member failed, in words."""
-    return (
-        member.error or "its pack was given up"
-        if member.failed_at is None
-        else f"not finite at step {member.failed_at:,}"
-    )
+    """Return why a member failed, as text."""
+    return member.error or "its pack died" if member.failed_at is None else f"not finite at step {member.failed_at:,}"
 
 
 def _other_distributions(
     config_id: str, measured: Measured, bands: Mapping[CurveKey, Band], objective: Objective
 ) -> dict[tuple[str, str], Quartiles]:
-    """Return the judged metric on the other distributions, at their trained and test lengths."""
+    """Return the judged metric on other distributions, by metric and group (trained, test)."""
     base, quartiles = measured.metrics[objective.metric].base, {}
     for name, metric in measured.metrics.items():
         band = bands.get((config_id, name, objective.average))
@@ -235,19 +238,20 @@ def _other_distributions(
 
 
 def _rank_rows(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, objective: Objective) -> list[Row]:
-    """Return the rows with score and rank, best first; incomplete configurations follow, and those that were pruned.
+    """Return the rows with score and rank, best first, then incomplete and pruned configurations.
 
-    A configuration that left a race in an earlier round is ranked behind all that stayed, also incomplete ones.
+    A configuration that left a race is ranked behind all that stayed longer, also behind incomplete ones.
     """
     complete = {row.config_id: row for row in rows if row.complete}
     seeds = {name: seeds for name, seeds in state.seeds().items() if name in complete}
     scores = score_configurations(score_members(curves, objective, seeds), objective)
-    ranked = []
     best_first = rank_configurations(scores, objective.direction)
     best_first.sort(key=lambda name: (scores[name].is_failed, -complete[name].rounds))
+
+    # A configuration's position counts unfinished configurations in later rounds.
     pruned = sorted((row for row in rows if row.pruned_at is not None), key=lambda row: -(row.pruned_at or 0))
     unfinished = [row for row in rows if not row.complete and row.pruned_at is None]
-    open_rounds = [row.rounds for row in unfinished]
+    ranked, open_rounds = [], [row.rounds for row in unfinished]
     for position, name in enumerate(best_first, start=1):
         (q25, _, q75), failed = scores[name].quartiles, scores[name].is_failed
         row = replace(complete[name], score=scores[name].score, score_q25=q25, score_q75=q75, failed=failed)

@@ -23,18 +23,18 @@ from orchestrator.text.wording import NOT_REACHED, counted, lengths_in_words
 from search_spaces import Objective
 from trainers.tasks.metrics import RecordedMetric
 
-REMEMBERED = 4  # summaries whose effects and comparisons are cached: a report reads them several times
+REMEMBERED = 4  # summaries whose effects and comparisons are cached, because a report reads them several times
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One configuration. Score, rank and quartiles are None until all its seeds have ended.
+    """The results of a configuration. Score, rank and quartiles are None until all its seeds have ended.
 
-    `seeds_crashed` of the `seeds_failed` were lost with a pack that was given up; the others diverged.
-    `other_distributions` has the judged metric by metric and group (trained, test). `seeds` are the planned seeds,
-    `stopped_at` the steps at which seeds stopped early. `rounds` counts the rounds of a race that it was in, 0 without;
-    `pruned_at` is the step of the rung at which it ended, and then it is never complete. `failures` has the seed and
-    the reason of every failed one.
+    `seeds_crashed` of the `seeds_failed` were lost with a pack that died; the others diverged. `other_distributions`
+    has the judged metric by metric and group (trained, test). `seeds` are the planned seeds, `stopped_at` the steps at
+    which seeds stopped early. `rounds` counts the rounds of a race that the configuration was in, 0 without a race.
+    `pruned_at` is the step of the rung at which it was pruned; then it is never complete. `failures` has the seed and
+    the reason of every failed seed.
     """
 
     config_id: str
@@ -65,35 +65,35 @@ class Row:
 
     @property
     def seeds_planned(self) -> int:
-        """How many seeds were planned."""
+        """The number of planned seeds."""
         return len(self.seeds)
 
     @property
     def why_unranked(self) -> str:
-        """Why it has no rank: "failed", "pruned at step 300", or "..." while its seeds have not ended."""
-        open_or_pruned = "..." if self.pruned_at is None else f"pruned at step {self.pruned_at}"
-        return "failed" if self.failed else open_or_pruned
+        """Why the configuration has no rank: "failed", "pruned at step 300", or "..." while seeds are unfinished."""
+        if self.failed:
+            return "failed"
+        return "..." if self.pruned_at is None else f"pruned at step {self.pruned_at}"
 
     @property
     def why_incomplete(self) -> str:
-        """Why an incomplete configuration cannot be compared, as a predicate."""
+        """Why an incomplete configuration cannot be compared: "has not ended" or "was pruned at step 300"."""
         return "has not ended" if self.pruned_at is None else f"was {self.why_unranked}"
 
     @property
     def scored(self) -> Quartiles | None:
-        """The score between its quartiles; None until all seeds have ended."""
+        """The score with its quartiles; None until all seeds have ended."""
         return None if self.score is None else Quartiles(self.score_q25, self.score, self.score_q75)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Summary:
-    """A sweep's results; `rows` by score, unfinished configurations last.
+    """The results of a sweep; `rows` by score, unfinished configurations last.
 
-    `state` is the state of its ledger, which has everything that is not computed. `status` is how it ended, running
-    while a driver trains it, or interrupted. By config_id: `measured` is what a configuration measures, `recorded` the
-    rest of its record. `searched` has the kind of domain of every searched key, `design` how configurations were drawn.
-    `bands` are at the judged evaluation of each seed. `notes` are sentences about what limits these results,
-    `warnings` those that make all of them doubtful.
+    `state` is the state of the ledger. `status` is how the sweep ended, running, or interrupted. `measured` has the
+    measurements of each configuration by config_id, `recorded` the rest of its record. `searched` has the kind of
+    domain of every searched key, `design` how configurations were drawn. `bands` are at the judged evaluation of each
+    seed. `notes` are sentences on limitations of these results, `warnings` sentences that make all results doubtful.
     """
 
     state: SweepState
@@ -120,12 +120,12 @@ class Summary:
 
     @property
     def finished(self) -> bool:
-        """Whether every configuration that was asked for has ended."""
+        """Whether every planned configuration has ended."""
         return self.status in ("complete", "failed")
 
     @property
     def planned(self) -> int:
-        """How many configurations the sweep has when all are drawn."""
+        """The number of configurations when all are drawn."""
         drawn = len(self.state.configurations)
         return drawn if self.finished else max(count_planned(self.state), drawn)
 
@@ -136,12 +136,12 @@ class Summary:
 
     @cached_property
     def may_stop(self) -> bool:
-        """Whether members may stop early, when they are good enough."""
+        """Whether members may stop early."""
         return may_stop(self.state)
 
     @cached_property
     def later_evaluations(self) -> tuple[LaterEvaluation, ...]:
-        """Curves of kept weights that were evaluated after training; raises what `read_later_evaluations` raises."""
+        """The evaluations of kept weights after training; raises what `read_later_evaluations` raises."""
         return read_later_evaluations(self.state, self.objective)
 
     @property
@@ -156,7 +156,7 @@ class Summary:
 
     @cached_property
     def metrics(self) -> dict[str, RecordedMetric]:
-        """Every recorded metric by name; if configurations differ, that of the first one."""
+        """Every recorded metric by name, of the first configuration that has it."""
         metrics: dict[str, RecordedMetric] = {}
         for measured in self.measured.values():
             for name, metric in measured.metrics.items():
@@ -165,7 +165,7 @@ class Summary:
 
     @cached_property
     def headline(self) -> tuple[str, ...]:
-        """The metrics worth a chart: the judged one, then those the tasks name, each on all of its distributions."""
+        """The metrics worth a chart: the judged one, then the tasks' headline metrics, each on all distributions."""
         bases = (base for measured in self.measured.values() for base in measured.headline)
         names = (name for base in bases for name, metric in self.metrics.items() if base in (metric.base, name))
         return tuple(dict.fromkeys([self.objective.metric, *self.distributions, *names]))
@@ -178,13 +178,13 @@ class Summary:
 
     @cached_property
     def distributions(self) -> tuple[str, ...]:
-        """The judged metric on every distribution, in the order of the task."""
+        """The names of the judged metric on every distribution, in the order of the task."""
         judged = self.metrics.get(self.objective.metric)
         return tuple(name for name, metric in self.metrics.items() if judged and metric.base == judged.base)
 
     @cached_property
     def unreached_metrics(self) -> frozenset[str]:
-        """Metrics to be minimized that are infinite for a seed: it never reached their threshold."""
+        """Metrics to be minimized that are infinite for a seed, which never reached their threshold."""
         falling = {name for name, metric in self.metrics.items() if metric.direction == "minimize"}
         return frozenset(
             metric_name
@@ -194,7 +194,7 @@ class Summary:
 
     @property
     def infinity_text(self) -> str:
-        """How an infinite value of the judged metric is written."""
+        """The text for an infinite value of the judged metric."""
         return NOT_REACHED if self.objective.metric in self.unreached_metrics else "inf"
 
     def groups(self, row: Row, metric: str) -> LengthGroups:
@@ -207,41 +207,41 @@ class Summary:
 
     @property
     def objective_curve(self) -> tuple[str, str]:
-        """(metric, average) that configurations are ranked by."""
+        """The metric and average by which configurations are ranked."""
         return self.objective.metric, self.objective.average
 
     @property
     def judged_name(self) -> str:
-        """`objective_curve` in words, with the evaluation unless it is the last."""
+        """The objective's metric and average as text, with the evaluation unless it is the last."""
         metric, average = self.objective_curve
         return f"{metric} ({average}{', chosen evaluation' if self.objective.evaluation == BEST else ''})"
 
     @property
     def score_label(self) -> str:
-        """The score in words."""
+        """The score as text: "score: mean loss (raw) at lengths 6-7"."""
         how = {"mean": "mean", "max": "largest", "last": "value at the last"}[self.objective.reduce]
         return f"score: {how} {self.judged_name} at {lengths_in_words(self.objective.lengths)}"
 
     @cached_property
     def test_lengths(self) -> tuple[int, ...]:
-        """The lengths beyond training and selection that every configuration was evaluated at."""
+        """The test lengths of every configuration: beyond training and without influence on selection."""
         return tuple(sorted(set.intersection(*(set(row.groups.test) for row in self.rows)))) if self.rows else ()
 
     @property
     def configurations_finished(self) -> int:
-        """How many configurations have all their seeds."""
+        """The number of configurations with all their seeds."""
         return sum(row.complete for row in self.rows)
 
     @property
     def seeds_in_words(self) -> str:
-        """How many seeds complete configurations have: "4 seeds", or "2 to 16 seeds" if these differ."""
+        """The number of seeds of complete configurations as text: "4 seeds", or "2 to 16 seeds" if they differ."""
         counts = [*map(len, self._seeds_of_complete)] or [max((row.seeds_planned for row in self.rows), default=0)]
         fewest, most = min(counts), max(counts)
         return counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
 
     @cached_property
     def shared_seeds(self) -> frozenset[int]:
-        """The seeds that all complete configurations have; effects are taken of these."""
+        """The seeds that all complete configurations have, which effects are computed from."""
         return frozenset.intersection(*seeds) if (seeds := self._seeds_of_complete) else frozenset()
 
     @property
@@ -255,15 +255,15 @@ class Summary:
 
     @property
     def seeds_run(self) -> int:
-        """Members that have ended, over all configurations."""
+        """The number of members that have ended."""
         return sum(row.seeds_run for row in self.rows)
 
     @property
     def seeds_failed(self) -> int:
-        """Members that failed, over all configurations."""
+        """The number of members that failed."""
         return sum(row.seeds_failed for row in self.rows)
 
     @property
     def stopped_at(self) -> tuple[int, ...]:
-        """The steps at which members stopped early, over all configurations, ascending."""
+        """The steps at which members stopped early, ascending."""
         return tuple(sorted(step for row in self.rows for step in row.stopped_at))

@@ -1,4 +1,4 @@
-"""Whether values are shown on a linear or a logarithmic axis."""
+"""Choose between a linear and a logarithmic axis for values."""
 
 import math
 from typing import Any
@@ -9,7 +9,7 @@ DECADES_FOR_LOG = 2.0
 
 
 def spans_decades(values: np.ndarray[Any, Any]) -> bool:
-    """Return whether a log axis suits `values`: none is negative, and the positive ones span two decades or more."""
+    """Return whether no value is negative and the positive ones, at least 80 %, span two decades or more."""
     finite = values[np.isfinite(values)]
     positive = finite[finite > 0]
     if len(positive) < 2 or (finite < 0).any() or len(positive) < 0.8 * len(finite):
@@ -18,7 +18,7 @@ def spans_decades(values: np.ndarray[Any, Any]) -> bool:
 
 
 def is_geometric(values: np.ndarray[Any, Any]) -> bool:
-    """Return whether at least three positive values are spaced more evenly by their ratios, as 0.001, 0.003, 0.01."""
+    """Return whether at least three positive values have more even ratios than differences: 0.001, 0.003, 0.01."""
     distinct = np.unique(values[np.isfinite(values)])
     if len(distinct) < 3 or distinct[0] <= 0:
         return False
@@ -27,10 +27,10 @@ def is_geometric(values: np.ndarray[Any, Any]) -> bool:
 
 
 def is_logarithmic(scale: str, direction: str, values: np.ndarray[Any, Any]) -> bool:
-    """Return whether an axis of these values is logarithmic: if `scale` is log, or if it is auto and they span decades.
+    """Return whether an axis is logarithmic: `scale` is log, or it is auto and `values` span decades.
 
-    With auto, an axis of values to be maximized is linear: a logarithmic one would press the good values
-    together. Without a positive value the axis is linear.
+    With auto, an axis of values to be maximized is linear, because a logarithmic axis would crowd the good values. An
+    axis without positive values is linear.
     """
     if scale == "auto":
         return direction != "maximize" and spans_decades(values)

@@ -1,7 +1,7 @@
-"""ExactTest two-sided sign and rank tests of two samples, also with ties and infinities, and Holm's correction.
+"""Exact two-sided sign and rank tests of two samples with ties and infinities, and Holm's correction.
 
-The null distribution of ranks is counted by dynamic programming over their sums, without random draws. Ranks are
-doubled, so that those of ties are whole numbers.
+Dynamic programming counts the null distribution of rank sums, without random draws. Ranks are doubled, so that the
+ranks of ties are whole numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ALPHA = 0.05
 
 
 class ExactTest(NamedTuple):
-    """A two-sided p, and the smallest p that samples of these sizes can have; of rank tests, with their ties."""
+    """The two-sided `p` of a test, and the `smallest` p that these sample sizes and, for ranks, ties allow."""
 
     p: float
     smallest: float
@@ -47,7 +47,7 @@ def signed_rank_test(differences: Floats) -> ExactTest:
     nonzero = differences[differences != 0]
     ranks = _doubled_ranks(np.abs(nonzero))
     total, observed = int(ranks.sum()), int(ranks[nonzero > 0].sum())
-    weights = np.zeros(total + 1)  # by the sum of the positive ranks
+    weights = np.zeros(total + 1)  # probability of each sum of positive ranks
     weights[0] = 1.0
     for rank in ranks.tolist():
         weights[rank:] += weights[: total + 1 - rank].copy()
@@ -61,17 +61,21 @@ def signed_rank_test(differences: Floats) -> ExactTest:
 def rank_sum_test(first: Floats, second: Floats) -> ExactTest:
     """Test whether two independent samples, without NaN, come from one distribution.
 
-    The rank sum of Wilcoxon, Mann and Whitney over all permutations; p counts those at least as far from the mean.
+    The rank sum of Wilcoxon, Mann and Whitney over all permutations.
     """
     count, n = len(first), len(first) + len(second)
     if not count or count == n:
         return ExactTest(p=1.0, smallest=1.0)
+
+    # Count the permutations by rank sum of the first sample.
     ranks = _doubled_ranks(np.concatenate([first, second]))
     total = int(ranks.sum())
-    ways = np.zeros((count + 1, total + 1))  # by how many were dealt to the first, and by the sum of their ranks
+    ways = np.zeros((count + 1, total + 1))  # by the number of values in the first sample and their rank sum
     ways[0, 0] = 1.0
     for rank in ranks.tolist():
         ways[1:, rank:] += ways[:-1, : total + 1 - rank].copy()
+
+    # p is the share of rank sums that are at least as far from the mean as the observed one.
     apart = np.abs(n * np.arange(total + 1) - count * total)
     weights, observed = ways[count] / ways[count].sum(), int(ranks[:count].sum())
     largest = int(apart[weights > 0].max())
@@ -81,7 +85,7 @@ def rank_sum_test(first: Floats, second: Floats) -> ExactTest:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Return the p of a family of tests after Holm's correction (Holm 1979); NaN stays NaN and does not count.
+    """Return the p-values of a family of tests after Holm's correction (Holm 1979); NaN stays NaN and is not counted.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -95,7 +99,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def fewest_pairs(tests: int) -> int:
-    """Return how many pairs a test needs so that its p, times the number of `tests` in its family, can reach ALPHA."""
+    """Return how many pairs a sign test needs so that its p, times the number of `tests`, can reach ALPHA."""
     return math.ceil(1 + math.log2(tests / ALPHA))
 
 

@@ -1,11 +1,11 @@
-"""How failed seeds count in a median over seeds: the policies of `objective.failed_seeds`.
+"""Count failed seeds in statistics over seeds: the policies of `objective.failed_seeds`.
 
 A failed seed has the value NaN. Policies:
-worst    it counts as the worst possible value, so the median is finite if fewer than half of the seeds failed
-exclude  it is left out
-fail     the whole configuration fails: it has no score, and its other medians are over the remaining seeds
-A metric without a better direction has no worst value, so failed seeds are left out. If all seeds failed there is no
-median. A quantile between a number and infinity is infinite: with `worst`, one failed seed of four makes q75 infinite.
+worst    a failed seed counts as the worst possible value: the median is finite if fewer than half of the seeds failed
+exclude  a failed seed is left out
+fail     the configuration fails: it has no score, and its other medians are over the remaining seeds
+Failed seeds of a metric without a better direction are left out. If all seeds failed, the median is NaN. A quantile
+between a number and infinity is infinite: with `worst`, one failed seed of four makes q75 infinite.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from orchestrator.statistics.quartiles import Floats, Quartiles, quartiles, quar
 
 @dataclass(frozen=True, kw_only=True)
 class SeedStatistics:
-    """Quartiles over seeds, NaN if all failed; `counted` of the `seeds` are in them, `failed` of them have failed.
+    """Quartiles over seeds, NaN if all failed, and the statistic `score`, by default the median.
 
-    `score` is the median, or another statistic by `score_seeds`; `is_failed`: the whole configuration failed.
+    `seeds`, `failed` and `counted` are the numbers of all seeds, of failed ones, and of those in the quartiles.
+    `is_failed`: the configuration failed.
     """
 
     quartiles: Quartiles
@@ -43,7 +44,7 @@ class SeedStatistics:
 def summarise_seeds(
     values: Iterable[float], policy: str, direction: str, statistic: Callable[[Floats], float] | None = None
 ) -> SeedStatistics:
-    """Return the quartiles of one value of each seed, NaN for failed ones, and a statistic of them (None: median)."""
+    """Return quartiles and a statistic (None: median) of one value per seed, NaN for a failed seed."""
     of_seeds = np.array(list(values), dtype=np.float64)
     alive = of_seeds[~np.isnan(of_seeds)]
     failed, as_failed = len(of_seeds) - len(alive), failed_seed_value(policy, direction)
@@ -57,11 +58,11 @@ def summarise_seeds(
 def score_seeds(
     values: Iterable[float], policy: str, direction: str, statistic: Callable[[Floats], float] | None = None
 ) -> SeedStatistics:
-    """Return the score of a configuration, the median or a statistic, from the scores of its seeds (NaN = failed seed).
+    """Return the score of a configuration, the median or a statistic of the scores of its seeds (NaN: failed seed).
 
-    The configuration fails if all seeds failed, under `fail` if one did. Its quartiles are then NaN under `fail` and
-    the worst possible value under the others. An infinite score without `is_failed` means that at least half of the
-    seeds failed under `worst`.
+    A configuration fails if all seeds failed, under `fail` if one did. Then its score and quartiles are NaN under
+    `fail` and the worst possible value otherwise. An infinite median without `is_failed` means that at least half of
+    the seeds failed under `worst`.
     """
     outcome = summarise_seeds(values, policy, direction, statistic)
     if outcome.failed < outcome.seeds and (policy != "fail" or not outcome.failed):
@@ -75,12 +76,15 @@ def quartiles_of_groups(
 ) -> tuple[Floats, Floats, Floats]:
     """Return q25, median and q75 of many groups of seeds, each as in `summarise_seeds`; NaN if all seeds failed.
 
-    `values` are those of the first group, then of the next ones; `seeds` counts them in each group. `as_failed` is the
-    `failed_seed_value` of each group, `worst` the worst value.
+    `values` has the groups one after the other, `seeds` (G,) their sizes, `as_failed` (G,) the `failed_seed_value` of
+    each group, `worst` (G,) its worst value. Each result is (G,).
     """
+    # A row of values for each group.
     group, starts = np.repeat(np.arange(len(seeds)), seeds), np.cumsum(seeds) - seeds
-    values_GS = np.full((len(seeds), seeds.max()), np.nan)  # NaN where a group has fewer
+    values_GS = np.full((len(seeds), seeds.max()), np.nan)  # NaN beyond the seeds of a group
     values_GS[group, np.arange(len(values)) - starts[group]] = values
+
+    # Failed seeds get their value; values beyond the seeds of a group are sorted last.
     alive = (~np.isnan(values_GS)).sum(axis=1)
     values_GS = np.where(np.isnan(values_GS), as_failed[:, None], values_GS)
     values_GS[np.arange(values_GS.shape[1]) >= seeds[:, None]] = np.nan
@@ -91,7 +95,7 @@ def quartiles_of_groups(
 
 
 def failed_seed_value(policy: str, direction: str) -> float:
-    """Return the value of a failed seed: the worst possible one, or NaN if it is left out of the median."""
+    """Return the value that a failed seed counts as: the worst possible one, or NaN if it is left out."""
     return worst_value(direction) if policy == "worst" and direction in ("minimize", "maximize") else math.nan
 
 

@@ -1,7 +1,7 @@
-"""Friedman's test over blocks, and which treatments it does not rule out: the F-race of Birattari et al. (2002).
+"""Rule out treatments by Friedman's test over blocks, as in the F-race of Birattari et al. (2002).
 
-Blocks are seeds and treatments are configurations. Only the order within a block counts, so that seeds may differ in
-level, and infinite values are allowed.
+Blocks are seeds and treatments are configurations. Only the order within a block matters, so that seeds may differ in
+level and values may be infinite.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from orchestrator.statistics.quartiles import Floats
 
 
 class FriedmanResult(NamedTuple):
-    """Which treatments stay, the rank sum of each (small is good), and the p of the test."""
+    """Which treatments stay (K,), their rank sums (K,), small is good, and the p of the test."""
 
     stays: npt.NDArray[np.bool_]
     rank_sums: Floats
@@ -26,22 +26,26 @@ class FriedmanResult(NamedTuple):
 
 
 def rule_out_treatments(values_BK: Floats, level: float) -> FriedmanResult:
-    """Return the treatments that are not significantly worse than the best; small values (blocks, treatments) are good.
+    """Return the treatments that are not significantly worse than the best; small values_BK are good.
 
-    If Friedman's test (1937, with its correction for ties) is significant, those are ruled out whose rank sum differs
-    from the best one by more than Conover's critical difference (1999, section 5.8). Two treatments are compared by
-    Wilcoxon's signed-rank test. Without a significant test all stay. Needs two treatments or more, no NaN.
+    If Friedman's test (1937, with its correction for ties) is significant, treatments are ruled out whose rank sum
+    exceeds the best one by more than Conover's critical difference (1999, section 5.8). Two treatments are compared by
+    Wilcoxon's signed-rank test. If the test is not significant, all stay. Needs at least two treatments and no NaN.
     """
     blocks, treatments = values_BK.shape
     ranks_BK = stats.rankdata(values_BK, axis=1)
     sums_K, squares = ranks_BK.sum(axis=0), float((ranks_BK**2).sum())
+
+    # Two treatments: the sign of the signed-rank statistic says which is worse.
     if treatments == 2:
         with np.errstate(invalid="ignore"):  # two infinite values
             differences = np.nan_to_num(values_BK[:, 0] - values_BK[:, 1], nan=0.0, posinf=math.inf, neginf=-math.inf)
         p = signed_rank_test(differences).p
-        better = float(np.sign(differences) @ stats.rankdata(np.abs(differences)))  # the sign of the statistic
-        ruled_out = np.array([better > 0, better < 0])
-        return FriedmanResult(~(ruled_out & (p < level)), sums_K, p)
+        signed_sum = float(np.sign(differences) @ stats.rankdata(np.abs(differences)))
+        is_worse = np.array([signed_sum > 0, signed_sum < 0])
+        return FriedmanResult(~(is_worse & (p < level)), sums_K, p)
+
+    # Friedman's statistic with its correction for ties.
     spread = float((sums_K**2).sum())
     centre = blocks * treatments * (treatments + 1) ** 2 / 4
     if squares == centre:  # all values of every block are ties
@@ -50,6 +54,8 @@ def rule_out_treatments(values_BK: Floats, level: float) -> FriedmanResult:
     p = float(stats.chi2.sf(statistic, treatments - 1))
     if not p < level:
         return FriedmanResult(np.ones(treatments, dtype=bool), sums_K, p)
+
+    # Conover's critical difference of rank sums.
     freedom = (blocks - 1) * (treatments - 1)
     error = max(0.0, 2 * (blocks * squares - spread) / freedom) if freedom else math.inf
     critical = float(stats.t.isf(level / 2, freedom)) * math.sqrt(error) if freedom else math.inf

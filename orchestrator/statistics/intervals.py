@@ -1,7 +1,7 @@
 """Confidence intervals for rank correlations and medians of independent values.
 
-`design` says which units are independent (configurations, draws or seeds). An interval needs a minimal number of
-values, from which on it has its nominal coverage in simulations (tests/orchestrator/statistics/test_coverage.py).
+`effects.design` says which units are independent (configurations, draws or seeds). An interval needs a minimal number
+of values to have its nominal coverage in simulations (tests/orchestrator/statistics/test_coverage.py).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from scipy import stats
 from orchestrator.statistics.quartiles import Floats
 
 LEVEL = 0.95
-FEWEST_FOR_MEDIAN = 6  # all five values lie on one side of the true median in more than 5 % of samples
+FEWEST_FOR_MEDIAN = 6  # five values all lie on one side of the true median in more than 5 % of samples
 FEWEST_FOR_CORRELATION = 8
-PAIRS_AT_ONCE = 4_000_000  # compared at once, to limit memory
-LEAST_RATIO = 0.8  # of the jackknife's standard error to that of the formula: with few values it is too small by chance
+MAX_COMPARISONS = 4_000_000  # of pairs at the same time, to limit memory
+LEAST_RATIO = 0.8  # of the jackknife's standard error to the formula's: with few values it may be too small by chance
 
 
 Integers = npt.NDArray[np.int64]
@@ -29,9 +29,9 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A number with its interval, from `n` independent values; a missing number is NaN, and `reason` says why.
+    """An estimate with its interval from `n` independent values; a missing number is NaN, and `reason` says why.
 
-    The interval of a median covers the true value in at least 95 % of samples (or the level asked for), that of a
+    The interval of a median covers the true value in at least 95 % of samples (or the given level), that of a
     correlation in about 95 %.
     """
 
@@ -43,12 +43,12 @@ class Estimate:
 
 
 def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats, units: str = "values") -> Estimate:
-    """Return the rank correlation of independent pairs with an interval on Fisher's scale.
+    """Return Spearman's rank correlation of independent pairs with an interval on Fisher's scale.
 
-    Its variance is the mean of two: (1 + r^2 / 2) / (n - 3) of Bonett and Wright (Psychometrika 65, 2000), which
+    The variance is the mean of two: (1 + r^2 / 2) / (n - 3) of Bonett and Wright (Psychometrika 65, 2000), which
     assumes a bivariate normal distribution, and that of the jackknife, which assumes nothing and is noisy for small n.
-    Pairs with a NaN are left out; infinities rank as the largest and smallest values, tied among themselves. `units`
-    is what n counts, in the plural, for the reason why there is no interval.
+    Pairs with a NaN are left out; infinities rank as the largest and smallest values, tied among themselves. `reason`
+    names what n counts by the plural `units`.
     """
     pairs = np.column_stack([np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)])
     pairs = pairs[~np.isnan(pairs).any(axis=1)]
@@ -67,9 +67,9 @@ def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats, units: st
 
 
 def correlation_p(correlation: float, low: float, high: float) -> float:
-    """Return the p-value of a rank correlation with `spearman`'s interval, normal on Fisher's scale; NaN without one.
+    """Return the p-value of a rank correlation from `spearman`'s interval, normal on Fisher's scale; NaN without one.
 
-    It is below 0.05 where the interval excludes 0.
+    It is below 0.05 if the interval excludes 0.
     """
     if math.isnan(low):
         return math.nan
@@ -78,7 +78,7 @@ def correlation_p(correlation: float, low: float, high: float) -> float:
 
 
 def rank_correlations(samples_RN2: Floats) -> Floats:
-    """Return Spearman's correlation of each sample (samples, pairs, 2), NaN where one side is constant."""
+    """Return Spearman's correlation (samples,) of each sample (samples, pairs, 2), NaN if one side is constant."""
     ranks = np.asarray(stats.rankdata(samples_RN2, axis=1))
     ranks = ranks - ranks.mean(axis=1, keepdims=True)
     x_RN, y_RN = ranks[..., 0], ranks[..., 1]
@@ -88,7 +88,7 @@ def rank_correlations(samples_RN2: Floats) -> Floats:
 
 
 def correlation_intervals(samples_RN2: Floats) -> tuple[Floats, Floats]:
-    """Return the ends of `spearman`'s interval for each sample; samples whose correlation is +-1 or NaN have none."""
+    """Return the ends (samples,) of `spearman`'s interval for each sample; NaN if the correlation is +-1 or NaN."""
     n = samples_RN2.shape[1]
     r_R = rank_correlations(samples_RN2)
     r_R = np.where(np.abs(r_R) > 1 - 1e-9, np.nan, r_R)
@@ -102,15 +102,15 @@ def correlation_intervals(samples_RN2: Floats) -> tuple[Floats, Floats]:
 
 
 def _leave_one_out(samples_RN2: Floats) -> Floats:
-    """Return `rank_correlations` of each sample without each of its pairs in turn (samples, pairs), to the bit.
+    """Return `rank_correlations` of each sample without each of its pairs in turn (samples, pairs), bit for bit.
 
-    Without pair i, a rank falls by 1 if it is above that of i and by 1/2 if it is equal. So the sums over all pairs are
-    corrected by sums over those above i, in whole numbers: ranks are doubled, and falls are 0, 1 or 2.
+    Without pair i, a rank falls by 1 if it is above that of i and by 1/2 if it is equal. So sums over all pairs are
+    corrected by sums over the pairs above i, in whole numbers: ranks are doubled, and falls are 0, 1 or 2.
     """
     count_R, n, _ = samples_RN2.shape
     x_RN, y_RN = (np.asarray(2 * stats.rankdata(samples_RN2[..., side], axis=1)).astype(np.int64) for side in (0, 1))
     both_RN = np.empty((count_R, n), dtype=np.int64)  # sum over all pairs of the fall in x times the fall in y
-    block = max(1, PAIRS_AT_ONCE // max(1, count_R * n))
+    block = max(1, MAX_COMPARISONS // max(1, count_R * n))
     for rows in (slice(first, first + block) for first in range(0, n, block)):
         both_RN[:, rows] = (_falls(x_RN, rows) * _falls(y_RN, rows)).sum(axis=2, dtype=np.int64)
     xy_RN = (x_RN * y_RN).sum(axis=1, keepdims=True) - x_RN * y_RN + both_RN - 1
@@ -125,19 +125,19 @@ def _leave_one_out(samples_RN2: Floats) -> Floats:
 
 
 def _falls(rank_RN: Integers, rows: slice) -> npt.NDArray[np.int8]:
-    """Return how far the doubled rank of every pair falls without each pair of `rows` (samples, rows, pairs)."""
+    """Return the fall of every doubled rank without each pair of `rows` (samples, rows, pairs)."""
     other_RBN, own_RBN = rank_RN[:, None, :], rank_RN[:, rows, None]
     return (other_RBN > own_RBN).astype(np.int8) + (other_RBN >= own_RBN)
 
 
 def _falls_squared(rank_RN: Integers) -> Integers:
-    """Return the sum over all pairs of the squared falls (`_falls`), for each pair that is left out."""
+    """Return the sum over all pairs of the squared falls, for each pair that is left out (samples, pairs)."""
     lowest_RN, highest_RN = _places(rank_RN)
     return 4 * (rank_RN.shape[1] - highest_RN) + highest_RN - lowest_RN
 
 
 def _fallen(rank_RN: Integers, value_RN: Integers) -> Integers:
-    """Return the sum over all pairs of a value times its fall (`_falls`), for each pair that is left out."""
+    """Return the sum over all pairs of value times fall, for each pair that is left out (samples, pairs)."""
     ordered_RN = np.take_along_axis(value_RN, np.argsort(rank_RN, axis=1, kind="stable"), axis=1)
     below_RN = np.concatenate([np.zeros_like(ordered_RN[:, :1]), np.cumsum(ordered_RN, axis=1)], axis=1)
     lowest_RN, highest_RN = _places(rank_RN)
@@ -146,17 +146,17 @@ def _fallen(rank_RN: Integers, value_RN: Integers) -> Integers:
 
 
 def _places(rank_RN: Integers) -> tuple[Integers, Integers]:
-    """Return how many ranks are below each one, and how many are not above it."""
+    """Return for each rank how many are below it, and how many are not above it."""
     lowest, highest = (np.asarray(stats.rankdata(rank_RN, method=way, axis=1)) for way in ("min", "max"))
     return lowest.astype(np.int64) - 1, highest.astype(np.int64)
 
 
 def median(values: Iterable[float] | Floats, units: str = "values", *, level: float = LEVEL) -> Estimate:
-    """Return the median of independent values, and an interval between two of them with coverage of at least `level`.
+    """Return the median of independent values and an interval between two of them with coverage of at least `level`.
 
-    They follow from the binomial distribution (David and Nagaraja, Order Statistics, 7.1), for any distribution of the
-    values: they may be tied or infinite. The interval excludes 0 if the sign test rejects 0. NaN values are left out.
-    `units` is what n counts, in the plural, for the reason why there is no interval.
+    The ends follow from the binomial distribution (David and Nagaraja, Order Statistics, 7.1), for any distribution of
+    the values, which may be tied or infinite. The interval excludes 0 if the sign test rejects 0. NaN values are left
+    out. `reason` names what n counts by the plural `units`.
     """
     sample = np.asarray(list(values), dtype=np.float64)
     sample = np.sort(sample[~np.isnan(sample)])
@@ -174,9 +174,9 @@ def median(values: Iterable[float] | Floats, units: str = "values", *, level: fl
 
 
 def mean(values: Iterable[float] | Floats, units: str = "values", *, level: float = LEVEL) -> Estimate:
-    """Return the mean of independent values and Student's interval; NaN values are left out, `units` as in `median`.
+    """Return the mean of independent values with Student's interval; NaN values are left out, `units` as in `median`.
 
-    Its coverage is nominal for normal values; with few values and a heavy tail it is lower.
+    The coverage is nominal for normal values, lower for few values with a heavy tail.
     """
     sample = np.asarray(list(values), dtype=np.float64)
     sample = sample[~np.isnan(sample)]
@@ -191,7 +191,7 @@ def mean(values: Iterable[float] | Floats, units: str = "values", *, level: floa
 
 
 def fewest_for_median(level: float) -> int:
-    """Return how many values the interval of a median needs to cover in at least `level` of all samples.
+    """Return how many values an interval of the median needs for coverage of at least `level`.
 
     >>> fewest_for_median(0.95), fewest_for_median(1 - 0.05 / 11)
     (6, 9)
@@ -201,30 +201,30 @@ def fewest_for_median(level: float) -> int:
 
 @cache
 def order_statistic(n: int, level: float = LEVEL) -> int | None:
-    """Return how many of n sorted values to leave out at either end for an interval of the median.
+    """Return how many of n sorted values an interval of the median leaves out at each end.
 
-    The largest number with a coverage of at least `level`; None if all n values cover less than that.
+    This is the largest number with a coverage of at least `level`; None if even all n values cover less.
     """
-    order = int(stats.binom.ppf((1 - level) / 2, n, 0.5))  # the least with P(fewer values below or here) >= the tail
+    order = int(stats.binom.ppf((1 - level) / 2, n, 0.5))  # reduced until the coverage suffices
     while order >= 0 and coverage(n, order) < level:
         order -= 1
     return order if order >= 0 else None
 
 
 def coverage(n: int, order: int) -> float:
-    """Return the probability that a median lies between n sorted values without `order` of them at each end.
+    """Return the probability that the true median lies within n sorted values without `order` of them at each end.
 
-    That is for a continuous distribution; with ties the probability is at least as large.
+    This is exact for continuous distributions; with ties the probability is at least as large.
     """
     return float(1 - 2 * stats.binom.cdf(order, n, 0.5))
 
 
 def explain_too_few(n: int, fewest: int, units: str) -> str:
-    """Return why there is no interval; `units` is what n counts, in the plural."""
+    """Return why there is no interval: "4 seeds are too few for an interval (at least 6)"."""
     return f"{too_few(n, units)} for an interval (at least {fewest})"
 
 
 def too_few(n: int, units: str) -> str:
-    """Return a number of units as too few: "4 seeds are too few", "1 draw is too few"."""
+    """Return "4 seeds are too few" for 4 and "seeds", "1 draw is too few" for 1 and "draws"."""
     noun, *rest = units.split()
     return " ".join([f"{n} {noun.removesuffix('s')}", *rest, "is too few"] if n == 1 else [f"{n} {units} are too few"])

@@ -1,4 +1,4 @@
-"""q25, median and q75 of numbers, some of which may be infinite; always in this order."""
+"""Quartiles of numbers, some of which may be infinite; always in the order q25, median, q75."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FRACTIONS = (0.25, 0.5, 0.75)
 
 
 class Quartiles(NamedTuple):
-    """Median and quartiles; infinite if failed seeds decide them, NaN without values."""
+    """Median and quartiles; infinite if failed seeds determine them, NaN without values."""
 
     q25: float
     median: float
@@ -22,17 +22,17 @@ class Quartiles(NamedTuple):
 
 
 def quartiles(values: Floats, worst: float = math.inf) -> Quartiles:
-    """Return q25, median, q75 of values without NaN; needs at least one.
+    """Return q25, median, q75 of at least one value, without NaN.
 
-    Linear interpolation, equal to `numpy.quantile` to the bit on finite values. A quantile between a finite and an
-    infinite value is infinite, one between two opposite infinities is `worst`, so NaN never appears.
+    Linear interpolation, bit for bit as `numpy.quantile` on finite values. A quantile between a finite and an infinite
+    value is infinite, a quantile between two opposite infinities is `worst`, so NaN never appears.
     """
     ordered: list[float] = np.sort(values).tolist()
     return Quartiles(*(quantile(ordered, fraction, worst) for fraction in FRACTIONS))
 
 
 def fast_median(values: Sequence[float]) -> float:
-    """Return the median that `quartiles` gives, ten times faster for a few values; needs at least one."""
+    """Return the median as `quartiles` does, ten times faster for few values; needs at least one."""
     ordered = sorted(values)
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     if low == high or math.isinf(high):
@@ -41,7 +41,7 @@ def fast_median(values: Sequence[float]) -> float:
 
 
 def median_or_nan(values: Sequence[float] | Floats) -> float:
-    """Return the median of values without NaN; NaN without any, and if it lies between two opposite infinities."""
+    """Return the median of values without NaN; NaN if empty or between two opposite infinities."""
     if not len(values):
         return math.nan
     ordered: list[float] = sorted(map(float, values))
@@ -50,7 +50,7 @@ def median_or_nan(values: Sequence[float] | Floats) -> float:
 
 
 def quantile(ordered: Sequence[float], fraction: float, worst: float) -> float:
-    """Return one quantile of ascending values, at least one; between opposite infinities it is `worst`."""
+    """Return a quantile of at least one ascending value; between opposite infinities it is `worst`."""
     position = fraction * (len(ordered) - 1)
     low, high = ordered[math.floor(position)], ordered[math.ceil(position)]
     weight = position - math.floor(position)
@@ -69,13 +69,13 @@ def quantile(ordered: Sequence[float], fraction: float, worst: float) -> float:
 def quartiles_of_rows(
     values_GS: Floats, counted: npt.NDArray[np.int64], worst: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Return q25, median, q75 of the first `counted` numbers, ascending, of each row; as `quartiles`, row by row."""
+    """Return q25, median, q75 (each (G,)) of the first `counted` (G,) ascending numbers of each row, as `quartiles`."""
     low, middle, high = (_quantile(values_GS, counted, fraction, worst) for fraction in FRACTIONS)
     return low, middle, high
 
 
 def _quantile(values_GS: Floats, counted: npt.NDArray[np.int64], fraction: float, worst: Floats) -> Floats:
-    """Return the quantile of the first `counted` numbers, ascending, of each row."""
+    """Return the quantile (G,) of the first `counted` ascending numbers of each row."""
     position = fraction * (np.maximum(counted, 1) - 1)
     below, above = (edge(position).astype(np.int64)[:, None] for edge in (np.floor, np.ceil))
     low, high = (np.take_along_axis(values_GS, index, axis=1)[:, 0] for index in (below, above))

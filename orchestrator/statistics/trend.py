@@ -1,4 +1,4 @@
-"""The trend of an outcome along a hyperparameter: medians and quartiles in bins of about equal count."""
+"""Compute the trend of an outcome along a hyperparameter: quartiles in bins of about equal counts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ import numpy as np
 
 from orchestrator.statistics.quartiles import quartiles
 
-PER_BIN, MOST_BINS = 5, 8
+PER_BIN, MOST_BINS = 5, 8  # pairs per bin on average, at least
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bin:
-    """`n` neighbouring values: their median, and median and quartiles of the outcome (infinite with many failures)."""
+    """`n` neighbouring values: their median `x`, and the quartiles of the outcome, infinite with many failures."""
 
     x: float
     q25: float
@@ -22,9 +22,9 @@ class Bin:
 
 
 def binned_medians(x: Sequence[float], y: Sequence[float], worst: float = np.inf) -> list[Bin]:
-    """Return bins of PER_BIN pairs or more on average, ascending; none if there are not enough pairs for two bins.
+    """Return ascending bins of the pairs (x, y); empty if there are too few pairs for two bins.
 
-    Equal values share a bin. NaN outcomes are left out.
+    Equal x share a bin. Pairs with a NaN outcome y are left out.
     """
     pairs = np.array([(a, b) for a, b in zip(x, y, strict=True) if not np.isnan(b)], dtype=np.float64).reshape(-1, 2)
     bins = min(MOST_BINS, len(pairs) // PER_BIN)

@@ -1,4 +1,4 @@
-"""The code, machine and versions with which a sweep was begun, and those with which its packs ran."""
+"""The section on provenance: code, machine and versions of a sweep and of its packs."""
 
 import json
 
@@ -8,23 +8,23 @@ from orchestrator.results.pack_environments import PackEnvironments, PackGroup, 
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import counted, first_few
 
-MOST_GROUPS = 6  # groups of packs that ran alike
+MOST_GROUPS = 6  # groups of packs that are shown
 
 
 def provenance_section(result: Summary) -> Section:
-    """Return machine and versions of the sweep's start, records of its code, own modules, environments of its packs."""
-    ran_under = PackEnvironments.from_state(result.state)
+    """Return the section with machine and versions, code records, own modules, and environments of packs."""
+    environments = PackEnvironments.from_state(result.state)
     facts = dict(result.state.provenance)
     versions = facts.pop("versions", {})
     texts = {key.replace("_", " "): fact if isinstance(fact, str) else json.dumps(fact) for key, fact in facts.items()}
     texts["versions"] = ", ".join(f"{name} {version}" for name, version in versions.items())
-    texts |= {f"code {name}": code_sentence(code) for name, code in ran_under.codes.items()}
+    texts |= {f"code {name}": code_sentence(code) for name, code in environments.codes.items()}
     for fields in result.state.modules:
         where = "installed" if fields["installed"] else copy_folder(fields["sha256"])
         texts[f"module {fields['module']}"] = f"{first_few(list(fields['files']), most=8)} ({where})"
 
-    # The largest groups of packs that ran alike, each with the keys first in which the groups differ.
-    groups, differing = ran_under.groups, ran_under.differing
+    # The largest groups of packs, beginning with the keys in which groups differ.
+    groups, differing = environments.groups, environments.differing
     for group in groups[:MOST_GROUPS]:
         texts[f"{counted(len(group.packs), 'pack')}: {first_few(group.packs)}"] = _describe(group, differing)
     note = [f"{len(groups) - MOST_GROUPS} more groups of packs are in the ledger"] if len(groups) > MOST_GROUPS else []
@@ -32,7 +32,7 @@ def provenance_section(result: Summary) -> Section:
 
 
 def _describe(group: PackGroup, differing: list[str]) -> str:
-    """Return code and environment of packs as text."""
+    """Return code and environment of a group of packs as text."""
     values = {f"{key} (differs)": group.environment.get(key, "-") for key in differing}
     values |= {key: value for key, value in group.environment.items() if key not in differing}
     return "; ".join(f"{key} {value}" for key, value in {"code": group.code or "-", **values}.items())

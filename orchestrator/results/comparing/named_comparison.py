@@ -1,4 +1,4 @@
-"""Compare two named configurations, of one sweep or of two, over their seeds."""
+"""Compare two named configurations, of one or two sweeps, over their seeds."""
 
 from __future__ import annotations
 
@@ -35,10 +35,9 @@ def compare_named(
     average: str | None = None,
     lengths: str | None = None,
 ) -> NamedComparison:
-    """Compare two configurations of the sweep in `folder`; one of another sweep is named FOLDER/CONFIGURATION.
+    """Compare two configurations of the sweep in `folder`, or of another sweep by the name FOLDER/CONFIGURATION.
 
-    A configuration is named as in `find_configuration`. `metric` and `average` default to those of the first sweep's
-    objective.
+    Names are those of `find_configuration`. `metric` and `average` default to those of the first sweep's objective.
     `lengths`, such as "5,8", replace its trained, selection and test lengths. Raises UserError for a configuration,
     metric, average or length that does not exist, for seeds that have not ended, and the errors of reading sweeps.
     """
@@ -46,7 +45,7 @@ def compare_named(
     first_side, second_side = (_side(folder, name, read) for name in (first, second))
     if first_side == second_side:
         raise UserError(
-            f"{first} and {second} are one configuration, {first_side.row.config_id}; name two different ones"
+            f"{first} and {second} are the same configuration, {first_side.row.config_id}; name two different ones"
         )
     questions = [question for (question,) in make_questions([(first_side, second_side)], metric, average, lengths)]
     if not questions:
@@ -62,7 +61,7 @@ def compare_named(
 
 
 def _side(folder: Path, name: str, read: dict[Path, tuple[SweepState, Summary]]) -> Side:
-    """Return the named configuration, of the sweep in `folder` or in the folder that the name begins with."""
+    """Return the named configuration of the sweep in `folder`, or in the folder that the name begins with."""
     path = Path(name)
     sweep, label = (find_sweep(path.parent), path.name) if "/" in name else (folder, name)
     if sweep.resolve() not in read:

@@ -1,4 +1,4 @@
-"""The questions of a comparison that a user asked for: metric, average and lengths that all its configurations have."""
+"""Make the questions of a comparison: a metric, average and lengths that all its configurations have."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -16,11 +16,11 @@ Pair = tuple[Side, Side]
 def make_questions(
     pairs: Sequence[Pair], metric: str | None = None, average: str | None = None, lengths: str | None = None
 ) -> list[list[Question]]:
-    """Return for each group of lengths the question of every pair of configurations; a pair may lack lengths there.
+    """Return for each group of lengths the question of every pair of configurations; its lengths may be empty.
 
-    The default of `metric` and `average` is the objective of the first sweep. `lengths`, such as "5,8", replace the
-    test, selection and trained lengths. Groups without any length are left out. Raises UserError for a metric, average
-    or length that a configuration does not have, and for sweeps that are judged at different evaluations.
+    `metric` and `average` default to the objective of the first sweep. `lengths`, such as "5,8", replace the test,
+    selection and trained lengths. Groups without any length are left out. Raises UserError for a metric, average or
+    length that a configuration lacks, and for sweeps that are judged at different evaluations.
     """
     first, second = pairs[0]
     objective, rules = first.result.objective, [side.result.objective.evaluation for side in (first, second)]
@@ -36,21 +36,18 @@ def make_questions(
         groups = [[make_question(*pair, group, metric, average) for pair in pairs] for group in GROUPS]
         return [questions for questions in groups if any(question.lengths for question in questions)]
     known = common_lengths(pairs, metric)
-    chosen = parse_lengths(lengths, known, f"different lengths that both were evaluated at ({spans(known)})")
+    chosen = parse_lengths(lengths, known, f"different common lengths ({spans(known)})")
     return [[replace(make_question(*pair, GROUPS[0], metric, average), group=ASKED, lengths=chosen) for pair in pairs]]
 
 
 def common_lengths(pairs: Sequence[Pair], metric: str) -> tuple[int, ...]:
-    """Return the lengths that a metric was evaluated at in every configuration."""
+    """Return the lengths at which every configuration evaluated a metric."""
     lengths = [set(side.result.measured[side.row.config_id].metrics[metric].lengths) for pair in pairs for side in pair]
     return tuple(sorted(set.intersection(*lengths)))
 
 
 def _allowed(kind: str, asked: str | None, judged: str, allowed: Sequence[Iterable[str]]) -> str:
-    """Return the name that was asked for, or else the judged one, if all configurations have it.
-
-    Otherwise raises UserError with what is allowed and the nearest name.
-    """
+    """Return the requested name, or else the judged one. Raises UserError if a configuration lacks it."""
     first, *other_names = (dict.fromkeys(names) for names in allowed)
     common = [candidate for candidate in first if all(candidate in names for names in other_names)]
     name = asked or judged
@@ -60,9 +57,6 @@ def _allowed(kind: str, asked: str | None, judged: str, allowed: Sequence[Iterab
         lists = "; ".join(dict.fromkeys(f"{', '.join(names)}" for names in (first, *other_names)))
         raise UserError(f"the configurations have no {kind} in common, so they cannot be compared: {lists}")
     if asked is None:
-        raise UserError(
-            f"not every configuration has the {kind} {judged}, by which the first is ranked; choose a common one: "
-            f"--{kind} {', '.join(common)}"
-        )
+        raise UserError(f"--{kind}: not every configuration has {judged}, the default; allowed: {', '.join(common)}")
     hint = nearest(name, common)
     raise UserError(f"--{kind} {name}: {f'did you mean {hint}? ' if hint else ''}allowed: {', '.join(common)}")

@@ -17,8 +17,8 @@ from orchestrator.statistics.failed_seeds import failed_seed_value, summarise_se
 from orchestrator.statistics.quartiles import Floats
 from orchestrator.statistics.two_samples import TwoSamples, compare_groups, compare_pairs
 
-GROUPS = ("test", "selection", "trained")  # the lengths that no choice depends on come first
-MOST, OTHERS = 6, 20  # all pairs of up to MOST configurations; else the first against OTHERS
+GROUPS = ("test", "selection", "trained")  # lengths without influence on choices come first
+MOST, OTHERS = 6, 20  # up to MOST configurations in all pairs, of more the first against OTHERS
 FAILED = "a seed failed, and with it the configuration (objective.failed_seeds: fail)"
 ALL_FAILED = "every seed of both failed"
 FIRST_TWO, PAIRS, AGAINST_FIRST = "first and second", "every pair", "each against the first"
@@ -26,7 +26,7 @@ FIRST_TWO, PAIRS, AGAINST_FIRST = "first and second", "every pair", "each agains
 
 @dataclass(frozen=True)
 class Side:
-    """One configuration of a comparison, with its sweep."""
+    """A configuration of a comparison, and the summary of its sweep."""
 
     result: Summary
     row: Row
@@ -34,7 +34,7 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """Which values of two configurations are compared: one number per seed, a metric reduced over lengths."""
+    """The values of two configurations that are compared: for each seed a metric reduced over lengths."""
 
     group: str
     lengths: tuple[int, ...]
@@ -47,11 +47,11 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedComparison:
-    """Two configurations at one group of lengths; `outcome` is first - second.
+    """A comparison of two configurations at a group of lengths; `outcome` is first - second.
 
     `first` and `second` are config_ids, empty for the mean of several configurations. `unmatched` counts the seeds of
-    both that have no partner. `family` is the name of the comparisons at the same lengths that `holm_p` is corrected
-    for, `tests` the number of these with a p. Medians are over seeds.
+    both without a partner. `holm_p` is corrected for the `tests` comparisons with a p in the same `family` and at the
+    same lengths. Medians are over seeds.
     """
 
     question: Question
@@ -72,19 +72,19 @@ class SeedComparison:
 
     @property
     def first_better(self) -> int | None:
-        """The number of pairs in which the first is better; None without pairs, and if neither direction is better."""
+        """The number of pairs in which the first is better; None without pairs or a better direction."""
         better = {"minimize": self.outcome.first_smaller, "maximize": self.outcome.second_smaller}
         return better.get(self.question.direction) if self.outcome.paired else None
 
     @property
     def second_better(self) -> int | None:
-        """The number of pairs in which the second is better, None like `first_better`."""
+        """The number of pairs in which the second is better; None without pairs or a better direction."""
         first = self.first_better
         return None if first is None else self.outcome.n - first - self.outcome.ties
 
     @property
     def verdict(self) -> Literal["first", "second", "inconclusive"]:
-        """Which one is better, or lower if neither direction is, by an interval without 0."""
+        """Which configuration is better, or lower without a better direction, if the interval excludes 0."""
         if not (self.outcome.low > 0 or self.outcome.high < 0):  # NaN without an interval
             return "inconclusive"
         return "first" if (self.outcome.low > 0) == (self.question.direction == "maximize") else "second"
@@ -92,20 +92,23 @@ class SeedComparison:
 
 @lru_cache(REMEMBERED)
 def compare_seeds(result: Summary) -> tuple[SeedComparison, ...]:
-    """Compare values of grids and listed configurations with each other, and the first configuration with the second.
+    """Return comparisons of grid points or listed configurations, and of the first configuration with the second.
 
-    Only grid points with the same draw as the first are compared. If there are more than MOST, the first is compared
-    with the OTHERS that follow it by rank.
+    Only grid points with the same draw as the first are compared. Of more than MOST the first is compared with the
+    OTHERS that follow by rank.
     """
     rows = [row for row in result.rows if row.complete and row.rank is not None]
     if len(rows) < 2:
         return ()
+    # The families of compared pairs.
     alike = [row for row in rows if _same_draw(result, rows[0], row)]
     all_pairs = len(alike) <= MOST
     pairs = list(combinations(alike, 2)) if all_pairs else [(alike[0], other) for other in alike[1 : OTHERS + 1]]
     families = {PAIRS if all_pairs else AGAINST_FIRST: pairs} if len(pairs) > 1 else {}
     if len(pairs) < 2 or rows[1] not in alike:
         families[FIRST_TWO] = [(rows[0], rows[1])]
+
+    # Holm's correction is over a family at one group of lengths.
     comparisons = []
     for family, of_family in families.items():
         for group in GROUPS:
@@ -121,7 +124,7 @@ def compare_seeds(result: Summary) -> tuple[SeedComparison, ...]:
 def make_question(
     first: Side, second: Side, group: str, metric: str | None = None, average: str | None = None
 ) -> Question:
-    """Return the question at the lengths of a group that both have; the default is the judged metric and average."""
+    """Return the question at the common lengths of a group, by default about the judged metric and average."""
     objective = first.result.objective
     metric, average = metric or objective.metric, average or objective.average
     lengths = [set(getattr(side.result.groups(side.row, metric), group)) for side in (first, second)]
@@ -140,11 +143,10 @@ def make_question(
 def compare_sides(
     first: Side, second: Side, question: Question, family: str, shared: Shared | None = None
 ) -> SeedComparison:
-    """Compare two configurations: by pairs of seeds if these share anything random, else as two samples.
+    """Compare two configurations: by pairs of seeds if these share random streams, else as two samples.
 
-    Seeds are paired if those of one configuration are among those of the other. A failed seed counts as the worst
-    value, or its pair is left out, or nothing is compared: see `statistics.failed_seeds`. `shared` saves finding out
-    again what the two share.
+    Seeds are paired only if one configuration has all seeds of the other. Failed seeds count as
+    `statistics.failed_seeds` says. `shared` is the result of `find_shared`, if it is known.
     """
     shared = shared or find_shared(first, second)
     first_values, second_values = (values_by_seed(side, question) for side in (first, second))
@@ -163,13 +165,13 @@ def compare_sides(
         second_failed=int(np.isnan(list(second_values.values())).sum()),
         unmatched=len(first_values) + len(second_values) - 2 * len(common) if paired else 0,
         shared=shared,
-        outcome=_compared(np.array(x), np.array(y), paired, question),
+        outcome=_compare_values(np.array(x), np.array(y), paired, question),
         family=family,
     )
 
 
 def find_shared(first: Side, second: Side) -> Shared:
-    """Return which randomness members of one seed share between two configurations."""
+    """Return which random streams members of one seed share between two configurations."""
     first_record, second_record = (side.result.recorded[side.row.config_id] for side in (first, second))
     return shared_streams(first_record, second_record, partial(import_recorded, first.result.state))
 
@@ -181,7 +183,7 @@ def correct_family(family: Sequence[SeedComparison]) -> list[SeedComparison]:
     return [replace(comparison, holm_p=p, tests=tests) for comparison, p in zip(family, adjusted, strict=True)]
 
 
-def _compared(x: Floats, y: Floats, paired: bool, question: Question) -> TwoSamples:
+def _compare_values(x: Floats, y: Floats, paired: bool, question: Question) -> TwoSamples:
     lost = np.isnan(x).any() or np.isnan(y).any()
     if question.policy == "fail" and lost:
         return TwoSamples(n=0, reason=FAILED)
@@ -195,12 +197,12 @@ def _compared(x: Floats, y: Floats, paired: bool, question: Question) -> TwoSamp
 
 
 def count_failed(values: Floats, question: Question) -> Floats:
-    """Return the values with NaN, of failed seeds, replaced as the question says; NaN where they are left out."""
+    """Return the values with the NaN of failed seeds replaced by the question's policy; NaN if they are left out."""
     return np.where(np.isnan(values), failed_seed_value(question.policy, question.direction), values)
 
 
 def values_by_seed(side: Side, question: Question) -> dict[int, float]:
-    """Return the value of every planned seed, NaN for one that failed."""
+    """Return the value of every planned seed; NaN for a failed seed."""
     band = side.result.bands.get((side.row.config_id, question.metric, question.average))
     if band is None:
         return {}
@@ -209,7 +211,7 @@ def values_by_seed(side: Side, question: Question) -> dict[int, float]:
 
 
 def _same_draw(result: Summary, first: Row, other: Row) -> bool:
-    """Return whether two configurations have the same drawn values: keys that are neither of a grid nor listed."""
+    """Return whether two configurations have equal values of drawn keys, which are neither of a grid nor listed."""
     if result.design.kind == "grid_by_random":
         return result.design.draw[first.config_id] == result.design.draw[other.config_id]
     drawn = [key for key, kind in result.searched.items() if kind not in ("grid", "listed")]

@@ -1,7 +1,7 @@
-"""Which random draws two configurations share, seed by seed: training data, test inputs, initial weights.
+"""Determine the random streams that two configurations share: training data, test inputs, initial weights.
 
 Random numbers depend on seed, stream and step (trainers.random), so members of one seed draw the same numbers. Data and
-weights are the same only if the same code asks for them in the same shapes; the records of both configurations show it.
+weights are the same only if the same code draws them in the same shapes, which the records of configurations show.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from orchestrator.results.pack_environments import RecordedConfiguration, differ
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """Randomness that members of one seed share (`same`) or not (`apart`), with the keys that cause it.
+    """Random streams that members of one seed share (`same`) or not (`apart`, with the keys that cause it).
 
-    Names in `unsure` may be the same after all. `differing` has every resolved key and every part of the code in which
-    the two differ, with both values (None for a missing one); `code` has only the parts of the code.
+    Streams in `unsure` may be the same after all. `differing` has every resolved key and every part of the code in
+    which the configurations differ, with both values (None if missing); `code` has only the parts of the code.
     """
 
     same: tuple[str, ...]
@@ -30,7 +30,7 @@ class Shared:
     unsure: frozenset[str]
     differing: Mapping[str, tuple[Any, Any]]
     code: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
-    by_number: bool = False  # programs: a seed is a block by design, whatever its members share
+    by_number: bool = False  # of programs: seeds are paired by number, whatever they share
 
     @property
     def is_paired(self) -> bool:
@@ -39,7 +39,7 @@ class Shared:
 
     @property
     def sentence(self) -> str:
-        """In words: "same training data, test inputs; initial weights differ (model.position)"."""
+        """The streams as text: "same training data, test inputs; initial weights differ (model.position)"."""
         if self.by_number:
             declared = f"the sweep file declares the same {', '.join(self.same)}"
             unknown = "whether seeds share anything random is not known"
@@ -55,20 +55,21 @@ class Shared:
 def shared_streams(
     first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None] = lambda: None
 ) -> Shared:
-    """Return which randomness members of one seed share between two configurations.
+    """Return which random streams members of one seed share between two configurations.
 
-    Technical keys, which change no numbers, unpair nothing. With a curriculum the data of a seed follow the stages that
-    its member has reached, so two configurations share them only if nothing differs.
+    Technical keys, which do not change results, have no influence. With a curriculum the data of a seed depend on the
+    stages that its member has reached, so two configurations share them only if nothing differs.
 
     If the task or the model differs, the current classes are built after `import_code` to see whether the parameters
     are the same (as for another dropout rate). Data of different tasks are not compared: they are `apart` but `unsure`,
-    like everything that was drawn by different code.
+    like everything that different code has drawn.
     """
+    # The streams, each with the differing keys that it depends on.
     differing = dict(differing_values(first.resolved, second.resolved))
     code = differing_code(first.code, second.code)
     changing = [key for key in differing if key not in first.technical or key not in second.technical]
     asked: dict[str, list[str]] = trainer.shared_streams(first.resolved, second.resolved, changing)
-    if first.structural_keys & second.structural_keys:  # one program: every seed is drawn once for all members
+    if first.structural_keys & second.structural_keys:  # in one pack every seed is drawn once for all members
         asked = {stream: [key for key in keys if key.startswith(INITIAL)] for stream, keys in asked.items()}
     if (
         DATA in asked
@@ -76,9 +77,13 @@ def shared_streams(
         and any(configuration.resolved.get("training", {}).get("curriculum") for configuration in (first, second))
     ):
         asked[DATA].append("training.curriculum")
+
+    # Equal declared parameters mean equal initial weights.
     alike = _same_parameters(first, second, import_code) if asked.get(WEIGHTS) else True
     if alike and WEIGHTS in asked:
         asked[WEIGHTS] = []
+
+    # Streams drawn by different code are apart, but may be the same.
     known = alike is not None and not (alike and code)
     apart = {stream: (*keys, *code) for stream, keys in asked.items()}
     return Shared(
@@ -94,7 +99,7 @@ def shared_streams(
 def are_paired(
     first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None] = lambda: None
 ) -> bool:
-    """Return `shared_streams(...).is_paired`; builds no model if equal test inputs and code already pair the seeds."""
+    """Return `shared_streams(...).is_paired`, without building models if test inputs and code are equal."""
     sections = ("task", "evaluation")
     alike = all(first.resolved.get(name) == second.resolved.get(name) for name in sections)
     if alike and not differing_code(first.code, second.code) and "program" not in first.resolved:
@@ -103,7 +108,7 @@ def are_paired(
 
 
 def differing_values(first: Mapping[str, Any], second: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every dotted key in which two trees differ, with both values."""
+    """Yield every dotted key in which two nested mappings differ, with both values."""
     for key in dict.fromkeys([*first, *second]):
         value, other_value = first.get(key), second.get(key)
         if isinstance(value, Mapping) and isinstance(other_value, Mapping):
@@ -125,7 +130,7 @@ def _same_parameters(
 
 
 def declared_parameters(resolved: Mapping[str, Any]) -> str | None:
-    """Return the declared parameters of a model and their initial values as text; None without its classes."""
+    """Return the declared parameters of a model and their initial values as text; None if its classes are missing."""
     try:
         return trainer.trainer_of(resolved).parameters(resolved)  # brings torch, which most reports do without
     except OwnCodeError:

@@ -1,4 +1,4 @@
-"""Compare two whole sweeps over the configurations that both have: one by one, all together, and length by length."""
+"""Compare two sweeps over their common configurations: each pair, all pairs together, and every length."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,11 +44,11 @@ UNPAIRED_FAILED = "a seed failed, and seeds that are not paired cannot be averag
 
 @dataclass(frozen=True, kw_only=True)
 class Matching:
-    """The configurations of two sweeps with the same values of `keys`; the other fields count configurations.
+    """The configurations of two sweeps with the same values of `keys`.
 
-    `apart` are the searched keys in which these configurations differ, empty if they agree in all of them. `pairs` have
-    ended in both, by their numbers in the first sweep; `unfinished` match and have not ended in both,
-    `pruned` were pruned in one of them.
+    `apart` are searched keys in which matched configurations may differ. `pairs` have ended in both sweeps, ordered by
+    their numbers in the first sweep. The other fields count configurations: matched ones that are `unfinished` or
+    `pruned` in one of the sweeps, and those that only one sweep has.
     """
 
     keys: tuple[str, ...]
@@ -62,13 +62,12 @@ class Matching:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepComparison:
-    """Two sweeps: the keys in which they differ, the configurations that both have, and the differences first - second
-    of these.
+    """Two sweeps: the keys in which they differ, their matched configurations, and the differences first - second.
 
     `configurations` has every matched pair at each group of lengths, with p after Holm's correction over the pairs.
-    `together` has one value a seed, the mean over the matched configurations, at each group of lengths. `by_length` has
-    the same at every single length, with the intervals of a simultaneous band: they contain all median differences at
-    once with a probability of LEVEL or more, by Bonferroni's inequality.
+    `together` has one value per seed, the mean over the matched configurations, at each group of lengths. `by_length`
+    has the same at every length, with the intervals of a simultaneous band, which contains all median differences with
+    a probability of LEVEL or more, by Bonferroni's inequality.
     """
 
     first: Summary
@@ -93,7 +92,7 @@ class SweepComparison:
 
 
 def band_level(lengths: int) -> float:
-    """Return the level of each of this many intervals that together have LEVEL, by Bonferroni's inequality."""
+    """Return the level of each interval of a band over `lengths` lengths with LEVEL, by Bonferroni's inequality."""
     return 1 - (1 - LEVEL) / max(1, lengths)
 
 
@@ -105,11 +104,11 @@ def compare_sweeps(
     average: str | None = None,
     lengths: str | None = None,
 ) -> SweepComparison:
-    """Compare two sweeps at the configurations with equal searched values; `metric` ... are those of `make_questions`.
+    """Compare two sweeps at the configurations with equal searched values; options are those of `make_questions`.
 
-    Seeds are paired if every matched pair shares something random, as in `compare_sides`, and one difference a seed is
-    taken over the seeds that all of them have. Raises UserError for sweeps without a common configuration that has
-    ended in both, and for a metric, average or length that a configuration lacks.
+    Seeds are paired if every matched pair shares random streams, as in `compare_sides`; comparisons of all pairs use
+    the seeds that all configurations have. Raises UserError for sweeps without a common configuration that has ended in
+    both, and for a metric, average or length that a configuration lacks.
     """
     # Match configurations, and ask the same questions of each pair.
     matching = _match_configurations(first, second)
@@ -119,7 +118,7 @@ def compare_sweeps(
         raise UserError(f"{first.folder} and {second.folder}: the common configurations have no common lengths")
     shared = [find_shared(*pair) for pair in pairs]
 
-    # Each pair by itself, corrected for their number, and all pairs together at common lengths.
+    # Each pair alone, with Holm's correction, and all pairs together at common lengths.
     configurations, together = list[SeedComparison](), list[SeedComparison]()
     for questions in groups:
         with_lengths = [number for number, question in enumerate(questions) if question.lengths]
@@ -133,7 +132,7 @@ def compare_sweeps(
             chosen = [pairs[number] for number in with_lengths]
             together.append(_compare_together(chosen, [shared[number] for number in with_lengths], question, TOGETHER))
 
-    # The band against length.
+    # The band over all lengths.
     every_length = groups[0][0].lengths if lengths else common_lengths(pairs, groups[0][0].metric)
     by_length = [
         _compare_together(pairs, shared, _question_at(pairs[0], groups[0][0], length), EACH_LENGTH, len(every_length))
@@ -158,11 +157,11 @@ def compare_sweeps(
 def _match_configurations(first: Summary, second: Summary) -> Matching:
     """Match the configurations of two sweeps by every key that either of them searched.
 
-    A sweep that did not search a key has the fixed value of its configurations. If none match, they are matched by the
-    keys that both searched and drew alike, as after one key was taken out of the space, if these tell configurations
-    apart. Raises UserError if no configuration of one matches one of the other, and if none that match have ended.
+    A key that a sweep did not search has the fixed value of its configurations. If none match, configurations are
+    matched by the keys that both searched with common values, as after a key was removed from the space, if these
+    values are unique in each sweep. Raises UserError if no configurations match, or none that match have ended.
     """
-    # By all searched keys; if nothing matches, by those that both sweeps searched alike.
+    # By all searched keys; if nothing matches, by those with common values.
     sides, apart = (first, second), tuple[str, ...]()
     all_keys = keys = tuple(sorted({*first.searched, *second.searched}))
     shared = frozenset(first.searched) & frozenset(second.searched)
@@ -177,12 +176,12 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
         if len(in_first) < len(first.rows) or len(in_second) < len(second.rows):
             in_first = {}
 
-    # Refuse sweeps without a match, or without one that has ended.
+    # Refuse sweeps without a match, or without a match that has ended.
     matched = sorted((values for values in in_first if values in in_second), key=lambda values: in_first[values].number)
     if not matched:
         nearest = [line for key in all_keys if (line := _nearest_numbers(first, second, key))]
         raise UserError(
-            f"{first.folder} and {second.folder}: no configurations of the two have equal searched values "
+            f"{first.folder} and {second.folder}: no configurations with equal searched values "
             f"({', '.join(all_keys) or 'none'})" + (f"; nearest: {', '.join(nearest)}" if nearest else "")
         )
     pruned = sum(
@@ -205,7 +204,7 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
 
 
 def _nearest_numbers(first: Summary, second: Summary, key: str) -> str:
-    """Return the nearest numbers that two sweeps have for a key, "key 0.0302 / 0.03"; empty if one is in both."""
+    """Return the nearest numbers of a key in two sweeps, "key 0.0302 / 0.03"; empty if they share a number."""
     numbers, other_numbers = (
         {
             value
@@ -220,7 +219,7 @@ def _nearest_numbers(first: Summary, second: Summary, key: str) -> str:
 
 
 def _values(result: Summary, row: Row, keys: tuple[str, ...], shared: frozenset[str]) -> Hashable:
-    """Return the values of a configuration: as drawn if both sweeps searched the key, else as resolved."""
+    """Return the values of `keys` in a configuration: as drawn if both sweeps searched a key, else as resolved."""
     resolved = dict(result.recorded[row.config_id].resolved)
     drawn = {key: row.values[key] for key in shared if key in row.values}
     values = (drawn[key] if key in drawn else lookup(resolved, key) for key in keys)
@@ -236,12 +235,12 @@ def _question_at(pair: Pair, question: Question, length: int) -> Question:
 def _compare_together(
     pairs: Sequence[Pair], shared: Sequence[Shared], question: Question, family: str, lengths: int = 1
 ) -> SeedComparison:
-    """Compare the means over all pairs of configurations, seed by seed; with the level of a band of `lengths`.
+    """Compare the means over all pairs of configurations, seed by seed, at the level of a band over `lengths`.
 
-    `first_seeds` and the like count members: seeds of all configurations. `unmatched` counts the seeds that not all
-    configurations have.
+    `first_seeds`, `second_seeds` and failed seeds are counted over all configurations. `unmatched` counts the seeds
+    that some configuration lacks.
     """
-    # Seeds that every configuration of a side has; with shared randomness, those of both sides.
+    # The seeds that every configuration of a side has; if paired, of both sides.
     first_values, second_values = ([values_by_seed(pair[side], question) for pair in pairs] for side in (0, 1))
     seeds = [sorted(set.intersection(*map(set, values))) for values in (first_values, second_values)]
     all_seeds = {seed for values in (*first_values, *second_values) for seed in values}
@@ -252,13 +251,13 @@ def _compare_together(
         for values, own_seeds in zip((first_values, second_values), seeds, strict=True)
     )
 
-    # The difference, and the medians of each side over the seeds that it is made of.
+    # The difference, and the medians of each side over the same values.
     outcome = _outcome(x_CS, y_CS, question, paired, band_level(lengths))
     same = [name for name in shared[0].same if all(name in streams.same for streams in shared)]
     first_CS, second_CS = (count_failed(table, question) for table in (x_CS, y_CS))
-    if paired:  # medians of what the difference is made of
-        gone = np.isnan(first_CS) | np.isnan(second_CS)
-        first_CS, second_CS = (np.where(gone, np.nan, table) for table in (first_CS, second_CS))
+    if paired:
+        is_missing = np.isnan(first_CS) | np.isnan(second_CS)
+        first_CS, second_CS = (np.where(is_missing, np.nan, table) for table in (first_CS, second_CS))
     first, second = map(_mean_over_configurations, (first_CS, second_CS))
     return SeedComparison(
         question=question,
@@ -277,7 +276,7 @@ def _compare_together(
 
 
 def _outcome(x_CS: Floats, y_CS: Floats, question: Question, paired: bool, level: float) -> TwoSamples:
-    """Compare values of configurations and seeds, NaN for failed ones, by their means over configurations."""
+    """Compare two tables (configurations, seeds), NaN for failed seeds, by means over configurations."""
     lost = np.isnan(x_CS).any() or np.isnan(y_CS).any()
     if question.policy == "fail" and lost:
         return TwoSamples(n=0, reason=FAILED)
@@ -294,7 +293,7 @@ def _outcome(x_CS: Floats, y_CS: Floats, question: Question, paired: bool, level
 
 
 def _mean_over_configurations(values_CS: Floats) -> Floats:
-    """Return the mean of each seed (seeds,) without NaN; NaN without values and between opposite infinities."""
+    """Return the mean (seeds,) over the values of each seed that are not NaN; NaN without any."""
     present = ~np.isnan(values_CS)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(present, values_CS, 0.0).sum(axis=0) / present.sum(axis=0))

@@ -1,11 +1,11 @@
-"""The chosen evaluation of each member: its last one, or the one with the best judged value.
+"""Choose the evaluation of each member: the last one, or the best by its judged value.
 
-The judged value (`objective.judged_values`) is taken at the selection lengths alone, so other lengths have no
-influence. The chosen step holds for every metric, average and length of the member, so that comparisons stay paired.
+The judged value (`objective.judged_values`) depends on the selection lengths alone. The chosen step applies to every
+metric, average and length of the member, so that comparisons stay paired.
 
-A member without a number at its last evaluation has failed, whatever its earlier evaluations were: how often training
-diverges is part of the result. Of equal values the latest is chosen: if a metric saturates at the selection lengths,
-further training can still matter beyond them.
+A member with NaN at its last evaluation has failed, whatever its earlier evaluations were, because the frequency of
+divergence is part of the result. Of equal values the latest is chosen, because further training can matter at other
+lengths after a metric has saturated at the selection lengths.
 """
 
 from __future__ import annotations
@@ -23,23 +23,29 @@ Mask = npt.NDArray[np.bool_]
 
 
 def choose_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.DataFrame:
-    """Return one row per member (config_id, seed, step, value), in the order of their last evaluations in `judged`.
+    """Return the chosen evaluation of each member: config_id, seed, step, value, in the order of their last rows.
 
-    `judged` has a row per member and evaluation: config_id, seed, step, value. The last step of a configuration is the
-    last of any of its members; a member that has no row there is left out, one with NaN there keeps that step and NaN.
+    `judged` has a row per member and evaluation with the same columns. The last step of a configuration is that of any
+    of its members; members without a row there are left out, members with NaN there keep this step and NaN.
     """
     judged = judged[["config_id", "seed", "step", "value"]]
     final = judged["step"] == judged.groupby("config_id", observed=True)["step"].transform("max")
     last = judged[final].reset_index(drop=True)
     if evaluation == LAST or not len(last):
         return last
-    member, members = _members(judged)
+
+    # Evaluations with a value of members that did not fail, sorted by member, then value, then latest step.
+    member, members = _number_members(judged)
     alive = np.zeros(len(members), dtype=bool)
     alive[member[final]] = ~last["value"].isna().to_numpy()
     value, step = judged["value"].to_numpy(dtype=np.float64), judged["step"].to_numpy(dtype=np.int64)
     candidates = np.flatnonzero(alive[member] & ~np.isnan(value))
     worse = value if direction == "minimize" else -value
-    order = candidates[np.lexsort((-step[candidates], worse[candidates], member[candidates]))]  # the last key is first
+    order = candidates[
+        np.lexsort((-step[candidates], worse[candidates], member[candidates]))
+    ]  # the last key has precedence
+
+    # The first evaluation of each member is the best one.
     of_member = member[order]
     first = order[np.flatnonzero(np.diff(of_member, prepend=-1))]
     best = np.full(len(members), -1)
@@ -52,16 +58,16 @@ def choose_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.Da
 
 
 def select_steps(curves: pd.DataFrame, steps: pd.DataFrame) -> Mask:
-    """Return which rows of `curves` are at the step that `steps` (config_id, seed, step) names for their member."""
+    """Return a mask of the rows of `curves` at the step that `steps` (config_id, seed, step) has for their member."""
     rows = steps[["config_id", "seed", "step"]].itertuples(index=False, name=None)
     chosen = {(str(name), int(seed)): step for name, seed, step in rows}
-    member, members = _members(curves)
+    member, members = _number_members(curves)
     step_of = np.array([chosen.get(pair, -1) for pair in members], dtype=np.int64)
     return np.asarray(step_of[member] == curves["step"].to_numpy())
 
 
-def _members(rows: pd.DataFrame) -> tuple[npt.NDArray[np.int64], list[tuple[str, int]]]:
-    """Return the number of each row's member, and the members (config_id, seed) by that number."""
+def _number_members(rows: pd.DataFrame) -> tuple[npt.NDArray[np.int64], list[tuple[str, int]]]:
+    """Return the index of each row's member, and the members (config_id, seed) by index."""
     import pandas as pd
 
     name, names = pd.factorize(rows["config_id"])

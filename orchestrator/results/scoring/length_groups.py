@@ -1,8 +1,8 @@
 """The trained, selection and test lengths of a metric.
 
 Every metric has its own lengths. Trained lengths occur in training on its distribution. Selection lengths are those of
-the objective, for metrics on the distribution that is judged. Test lengths are all others beyond the longest trained
-one; if the distribution is not trained on, all others.
+the objective, for metrics on the judged distribution. Test lengths are all others beyond the longest trained length,
+or all others if the distribution is not trained on.
 """
 
 from collections.abc import Collection
@@ -16,7 +16,7 @@ from search_spaces import Objective
 
 @dataclass(frozen=True, kw_only=True)
 class LengthGroups:
-    """The evaluated lengths of a metric; `test` is beyond the trained ones and not used for selection."""
+    """The evaluated lengths of a metric, all (`every`) and by group."""
 
     every: tuple[int, ...]
     trained: tuple[int, ...]
@@ -38,9 +38,9 @@ def length_groups(measured: Measured, objective: Objective, metric: str | None =
 
 
 def parse_lengths(text: str, known: Collection[int] | None, allowed: str) -> tuple[int, ...]:
-    """Return the lengths given by --lengths, ascending; raises UserError, with `allowed`, for repeated or unknown ones.
+    """Return the ascending lengths of the option --lengths; `known` None allows every length.
 
-    If `known` is None, every length is allowed.
+    Raises UserError, whose message has `allowed`, for repeated or unknown lengths.
     """
     numbers = read_numbers(text)
     if not numbers or not (known is None or set(numbers) <= set(known)):

@@ -1,4 +1,4 @@
-"""Bands: median and quartile curves over the seeds of a configuration, with the curve of every seed."""
+"""Compute bands: median and quartile curves over the seeds of a configuration, with the curve of every seed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CurveKey = tuple[str, str, str]  # config_id, metric, average
 
 @dataclass(frozen=True, kw_only=True)
 class Band:
-    """A metric of a weight average against length: median and quartiles over seeds, and every seed's own curve."""
+    """A metric of a weight average against length: quartiles over seeds, and the curve of every seed."""
 
     lengths: tuple[int, ...]
     q25: tuple[float, ...]
@@ -32,7 +32,7 @@ class Band:
     seeds: dict[int, tuple[float, ...]]
 
     def seed_values(self, lengths: Collection[int], how: str) -> dict[int, float]:
-        """Return one number for each seed, by `reduce_rows`; empty if none of these lengths was evaluated."""
+        """Return each seed's curve reduced over `lengths` by `reduce_rows`; empty if none of them was evaluated."""
         columns = [column for column, length in enumerate(self.lengths) if length in lengths]
         if not columns:
             return {}
@@ -43,10 +43,10 @@ class Band:
 
 
 def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[str, str]) -> dict[CurveKey, Band]:
-    """Return a band for every curve; failed seeds count as the objective says, by the direction of each metric.
+    """Return the band of every curve; failed seeds count as the objective says, by the direction of each metric.
 
-    `curves` has one step of every seed, which need not be the same one. All curves are sorted at once: fifty times
-    faster than groupby, so that millions of rows take seconds.
+    `curves` has one step of every seed, not necessarily the same one. Sorting all curves together is fifty times faster
+    than groupby, so that millions of rows take seconds.
     """
     if not len(curves):
         return {}
@@ -85,7 +85,7 @@ def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[s
 
 
 def _factorize(column: pd.Series[Any]) -> tuple[Integers, list[Any]]:
-    """Return integer codes and their labels, in the order of the categories, else ascending."""
+    """Return the integer codes of a column and their labels, in the order of its categories or ascending."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.codes.to_numpy().astype(np.int64), column.cat.categories.tolist()
     labels, codes = np.unique(column.to_numpy(), return_inverse=True)
@@ -93,18 +93,18 @@ def _factorize(column: pd.Series[Any]) -> tuple[Integers, list[Any]]:
 
 
 def _changed(keys_KR: Integers) -> Mask:
-    """Return where runs of equal keys begin."""
+    """Return a mask (R,) of where runs of equal keys begin."""
     return np.asarray((np.diff(keys_KR, prepend=-1) != 0).any(axis=0))
 
 
 def _runs(keys_KR: Integers, columns: Sequence[Any]) -> Iterator[tuple[list[int], list[tuple[Any, ...]]]]:
-    """Yield the keys of each run of equal ones, with its part of the columns."""
+    """Yield the keys of each run of equal keys, with its slice of each column."""
     plain = [column.tolist() for column in columns]
     for first, last in pairwise([*np.flatnonzero(_changed(keys_KR)).tolist(), keys_KR.shape[1]]):
         yield keys_KR[:, first].tolist(), [tuple(column[first:last]) for column in plain]
 
 
 def quartiles_at(band: Band, lengths: Sequence[int], objective: Objective) -> Quartiles | None:
-    """Return the quartiles over seeds of the mean over `lengths`; NaN if every seed failed, None without lengths."""
+    """Return quartiles over seeds of the mean over `lengths`; NaN if all seeds failed, None if none was evaluated."""
     means = band.seed_values(lengths, "mean")
     return judged_quartiles(means.values(), objective) if means else None

@@ -1,7 +1,7 @@
-"""The score of a configuration: each seed's curve is reduced to one number, the score is `objective.seeds` of them.
+"""Score configurations: each seed's curve is reduced to a number, and the score is `objective.seeds` of these.
 
 A seed failed if its value is NaN or missing at the last step; `statistics.failed_seeds` says how it counts. Failed
-seeds are always reported, and a configuration whose seeds all failed is failed and never ranked.
+seeds are always reported, and a configuration is failed and not ranked if all of its seeds failed.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from orchestrator.statistics.quartiles import Floats, Quartiles, quantile
 from search_spaces import Objective
 from search_spaces.grammar.objective import SeedQuantile, ShareAbove
 
-ROUNDING = 1e-6  # relative, of a value at its threshold: curves are kept in float32, where 0.9 is 0.89999998
+ROUNDING = 1e-6  # relative tolerance at a threshold: curves are float32, in which 0.9 is 0.89999998
 
 if TYPE_CHECKING:
-    import pandas as pd  # slow to import, and a driver scores what its workers report without it
+    import pandas as pd  # slow to import, and a driver does without it
 
 
 def recorded_objective(spec: Mapping[str, Any]) -> Objective:
-    """Return the objective of a recorded specification, as `SweepState.spec` has it.
+    """Return the objective of a recorded specification, such as `SweepState.spec`.
 
-    Raises LedgerError when this version cannot read it.
+    Raises LedgerError if this version cannot read it.
     """
     try:
         return Objective.model_validate(spec.get("objective", {}))
@@ -47,10 +47,10 @@ def is_judged(curves: pd.DataFrame, objective: Objective) -> npt.NDArray[np.bool
 
 
 def judged_values(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
-    """Return one row per seed and step (config_id, seed, step, value): its curve reduced over the objective's lengths.
+    """Return a row per seed and step (config_id, seed, step, value): the curve reduced over the objective's lengths.
 
-    NaN where the curve has one at these lengths. Raises KeyError when the metric or the average has no rows at all, or
-    when a length is missing.
+    The value is NaN if the curve has a NaN at these lengths. Raises KeyError if the metric or the average has no rows,
+    or if a length is missing.
     """
     rows = curves[is_judged(curves, objective)]
     if len(curves) and not len(rows):
@@ -70,7 +70,7 @@ def judged_values(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
 
 
 def choose_evaluations(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
-    """Return the step of each seed that `objective.evaluation` names, with its judged value; see `choose_steps`."""
+    """Return the evaluation of each seed that `objective.evaluation` selects; see `choose_steps`."""
     return choose_steps(judged_values(curves, objective), objective.direction, objective.evaluation)
 
 
@@ -79,12 +79,11 @@ def score_members(
     objective: Objective,
     seeds: Mapping[str, Iterable[int]] | None = None,
 ) -> pd.DataFrame:
-    """Return one row per seed (config_id, seed, score): its curve reduced over the objective's lengths.
+    """Return a row per seed (config_id, seed, score): the chosen curve reduced over the objective's lengths.
 
-    The step is that of `objective.evaluation`, so `curves` must have every evaluation if that is `best`. The last step
-    of a configuration in `curves` is taken as its final one, so pass finished configurations or members. The score is
-    NaN for a seed that failed: any of its values at the last step is NaN, or `seeds` (configuration -> seeds planned,
-    as from `state.seeds()`) names it and it has no row there. Raises what `judged_values` raises.
+    `curves` are those of finished configurations or members, because their last step counts as the final one, at all
+    evaluations if `objective.evaluation` is best. The score of a failed seed is NaN: a judged value at the last step is
+    NaN, or the seed is in `seeds` (planned seeds by config_id) without a row there. Raises what `judged_values` raises.
     """
     scores = choose_evaluations(curves, objective).drop(columns="step").rename(columns={"value": "score"})
     if seeds is None:
@@ -98,15 +97,14 @@ def score_members(
 
 
 def score_configuration(scores: Iterable[float], objective: Objective) -> SeedStatistics:
-    """Return the score of one configuration from its seeds' scores (NaN = failed seed)."""
+    """Return the score of a configuration from the scores of its seeds (NaN: failed seed)."""
     return score_seeds(scores, objective.failed_seeds, objective.direction, seed_statistic(objective))
 
 
 def seed_statistic(objective: Objective) -> Callable[[Floats], float] | None:
-    """Return the function of the seeds' values that `objective.seeds` names; None for the median.
+    """Return the statistic over seeds that `objective.seeds` names; None for the median.
 
-    Under `worst` one failed seed makes a mean infinite. Without a number, as between opposite infinities, the worst
-    possible value is returned.
+    Under `worst` a failed seed makes a mean infinite. A statistic between opposite infinities is the worst value.
     """
     seeds, worst = objective.seeds, worst_value(objective.direction)
     if seeds == "median":
@@ -127,27 +125,27 @@ def seed_statistic(objective: Objective) -> Callable[[Floats], float] | None:
 
 
 def judged_quartiles(values: Iterable[float], objective: Objective) -> Quartiles:
-    """Return the quartiles of one value of the judged metric for each seed (NaN = failed seed); NaN if all failed."""
+    """Return the quartiles of a value of the judged metric per seed (NaN: failed seed); NaN if all failed."""
     return summarise_seeds(values, objective.failed_seeds, objective.direction).quartiles
 
 
 def score_configurations(members: pd.DataFrame, objective: Objective) -> dict[str, SeedStatistics]:
-    """Return the score of every configuration in the rows of `score_members` by config_id, in the order they come."""
+    """Return the score of every configuration in the rows of `score_members`, by config_id in order of appearance."""
     groups = members.groupby("config_id", sort=False, observed=True)["score"]
     return {str(name): score_configuration(values, objective) for name, values in groups}
 
 
 def rank_configurations(scores: Mapping[str, SeedStatistics], direction: str) -> list[str]:
-    """Return the config_ids by score, best first; failed ones come last, ties keep their order."""
+    """Return the config_ids sorted by score, best first; failed ones last, ties in their order."""
     sign = _sign(direction)
-    goodness = {
+    sort_keys = {
         name: (score.is_failed, 0.0 if score.is_failed else sign * score.score) for name, score in scores.items()
     }
-    return sorted(goodness, key=lambda name: goodness[name])
+    return sorted(sort_keys, key=lambda name: sort_keys[name])
 
 
 def meets(values: Any, threshold: float, direction: str) -> Any:
-    """Return whether values are at most a threshold (minimize) or at least (maximize), up to ROUNDING; NaN is not."""
+    """Return whether values are at most (minimize) or at least (maximize) a threshold, up to ROUNDING; NaN is not."""
     sign = _sign(direction)
     return sign * values <= sign * threshold + ROUNDING * abs(threshold)
 
@@ -155,7 +153,7 @@ def meets(values: Any, threshold: float, direction: str) -> Any:
 def generalization_length(
     lengths: Sequence[int], median_values: Sequence[float], threshold: float, direction: str
 ) -> int:
-    """Return the greatest length at which the median meets the threshold, and at every shorter one too; 0 if none."""
+    """Return the greatest length up to which every median meets the threshold; 0 if none."""
     reached = 0
     for length, value in sorted(zip(lengths, median_values, strict=True)):
         if not meets(value, threshold, direction):
@@ -165,9 +163,9 @@ def generalization_length(
 
 
 def area_beyond(lengths: Sequence[int], median_values: Sequence[float], used: Iterable[int]) -> float:
-    """Return the mean of the median over the lengths beyond the longest one `used`; NaN when there are none.
+    """Return the mean of the medians over lengths beyond the longest `used` one; NaN without such lengths.
 
-    Used are lengths that were trained on, and those that configurations were selected by.
+    `used` are the trained and the selection lengths.
     """
     longest = max(used)
     beyond = [value for length, value in zip(lengths, median_values, strict=True) if length > longest]
@@ -175,11 +173,11 @@ def area_beyond(lengths: Sequence[int], median_values: Sequence[float], used: It
 
 
 def reduce_rows(values_ML: Floats, how: str) -> Floats:
-    """Return the "mean", "max" or "last" of each row of (members, lengths ascending), NaN where a value is NaN."""
+    """Return the "mean", "max" or "last" (members,) of each row (members, ascending lengths); NaN if a value is NaN."""
     if not values_ML.size:
         return np.full(len(values_ML), np.nan)
     if how == "mean":
-        with np.errstate(invalid="ignore"):  # inf - inf, both in one curve: no number, a failed seed
+        with np.errstate(invalid="ignore"):  # inf - inf within a curve is NaN, a failed seed
             return np.asarray(values_ML.mean(axis=1))
     if how == "max":
         return np.asarray(values_ML.max(axis=1))

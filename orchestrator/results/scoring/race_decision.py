@@ -1,8 +1,8 @@
-"""Which configurations of a race get further seeds after a round: by the scores of their seeds so far, nothing else.
+"""Decide which configurations of a race get further seeds after a round, by the scores of their seeds so far.
 
-A configuration that failed leaves. With `keep` the share with the best scores stays, rounded up, with those that tie
-with the last of them: at least one. With `test` those stay that the test does not rule out, and at least two, so that
-the first always has a rival with as many seeds. With neither all stay.
+Failed configurations leave. With `keep` the share with the best scores stays, rounded up, at least one, with all that
+tie with the last of them. With `test` all stay that the test does not rule out, at least two, so that the first always
+has a rival with as many seeds. With neither all stay.
 """
 
 import math
@@ -16,14 +16,15 @@ from orchestrator.statistics.failed_seeds import worst_value
 from search_spaces import Objective, Racing
 
 MEDIAN, RANK_SUM = "median", "rank sum"
-LEAST_TESTED = 2  # configurations that stay after a test, if at least this many have not failed
+FEWEST_AFTER_TEST = 2  # configurations that stay after a test, if as many have not failed
 
 
 def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objective: Objective) -> RoundOutcome:
-    """Return the outcome of a round from the score of every seed, NaN for a failed one, by config_id.
+    """Return the outcome of a round from the scores of seeds, NaN for a failed one, by config_id.
 
     All configurations have the same seeds in the same order. Failed seeds count as `objective.failed_seeds` says.
     """
+    # The score of each configuration, None if it failed.
     medians: dict[str, float | None] = {}
     for name, values in scores.items():
         score = score_configuration(values, objective)
@@ -31,10 +32,12 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
     alive = [name for name, median in medians.items() if median is not None]
     sign = 1.0 if objective.direction == "minimize" else -1.0
     if racing.test is None:
-        goodness = {name: sign * median for name, median in medians.items() if median is not None}
-        survivors = keep_best(goodness, racing.count_kept(len(scores)))
+        losses = {name: sign * median for name, median in medians.items() if median is not None}
+        survivors = keep_best(losses, racing.count_kept(len(scores)))
         return RoundOutcome(survivors=survivors, by=MEDIAN, values=medians)
-    if len(alive) < LEAST_TESTED:
+
+    # Test configurations against the best one; failed seeds have the worst value.
+    if len(alive) < FEWEST_AFTER_TEST:
         return RoundOutcome(survivors=tuple(alive), by=RANK_SUM, values=dict.fromkeys(scores))
     from orchestrator.statistics.friedman import rule_out_treatments  # scipy is slow to import
 
@@ -43,14 +46,14 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
     stays, rank_sums, p = rule_out_treatments(values_BK, float(racing.resolved()["level"]))
     sums = dict(zip(alive, rank_sums.tolist(), strict=True))
     survivors = tuple(name for name, stay in zip(alive, stays, strict=True) if stay)
-    if len(survivors) < LEAST_TESTED:
-        survivors = keep_best(sums, LEAST_TESTED)
+    if len(survivors) < FEWEST_AFTER_TEST:
+        survivors = keep_best(sums, FEWEST_AFTER_TEST)
     return RoundOutcome(survivors=survivors, by=RANK_SUM, values=dict.fromkeys(scores) | sums, p=p)
 
 
-def keep_best(goodness: Mapping[str, float], count: int) -> tuple[str, ...]:
-    """Return the `count` names with the smallest values and all that tie with the last of them, in their order."""
-    if not goodness:
+def keep_best(losses: Mapping[str, float], count: int) -> tuple[str, ...]:
+    """Return the `count` names with the smallest losses and all that tie with the last of them, in their order."""
+    if not losses:
         return ()
-    last = sorted(goodness.values())[min(count, len(goodness)) - 1]
-    return tuple(name for name, value in goodness.items() if value <= last)
+    last = sorted(losses.values())[min(count, len(losses)) - 1]
+    return tuple(name for name, loss in losses.items() if loss <= last)

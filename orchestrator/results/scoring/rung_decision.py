@@ -1,11 +1,11 @@
-"""Which configurations of a race train on at a rung: by their scores in the course of training alone.
+"""Decide which configurations of a race continue after a rung, by their scores during training.
 
-The share with the best scores over the seeds trains on, rounded up, with those that tie with the last of them.
-Training curves cross, so this rule alone would prune configurations that learn late. The guard also keeps those that
-still improve by more than their seeds differ: the median over the seeds of the improvement since an earlier step, each
-seed compared with itself, is larger than the interquartile range of their scores at the rung. Pairing cancels what is
-constant in a seed, and the interquartile range is robust: fewer than a quarter of the seeds may be anywhere (Rousseeuw
-and Croux, 1993, "Alternatives to the Median Absolute Deviation"). A configuration that failed is pruned.
+The share with the best scores continues, rounded up, with all that tie with the last of them. Training curves cross, so
+this rule alone would prune configurations that learn late. The guard also keeps configurations that still improve by
+more than their seeds differ: the median over seeds of the improvement since an earlier step, each seed compared with
+itself, is larger than the interquartile range of the scores at the rung. Pairing cancels constant differences between
+seeds, and the interquartile range is robust against outliers among fewer than a quarter of the seeds (Rousseeuw and
+Croux, 1993, "Alternatives to the Median Absolute Deviation"). Failed configurations are pruned.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Scores = Mapping[str, Sequence[float]]
-"""The score of every seed, NaN for a failed one, by config_id; all configurations have the same seeds in one order."""
+"""The scores of seeds, NaN for a failed one, by config_id; all configurations have the same seeds in the same order."""
 
 
 def scores_at_step(
     curves: pd.DataFrame, objective: Objective, step: int, names: Sequence[str], seeds: Sequence[int]
 ) -> dict[str, list[float]]:
-    """Return the score of every seed of these configurations as if training ended at a step.
+    """Return the scores of `seeds` of the configurations `names` as if training ended at `step`.
 
-    `curves` may go beyond it. A seed without an evaluation at the step, because all members of its pack had stopped
-    early, has that of the next one, which repeats its last values.
+    `curves` may have later steps. A seed without an evaluation at the step, because all members of its pack had stopped
+    early, has the score of its next evaluation, which repeats the last values.
     """
     judged = judged_values(curves, objective)
     judged = judged[judged["config_id"].isin(names)]
@@ -51,19 +51,22 @@ def scores_at_step(
 
 
 def decide_rung(current: Scores, before: Scores, rungs: Rungs, objective: Objective) -> RungOutcome:
-    """Return which configurations train on, from the scores at the rung and at the step from which improvement counts.
+    """Return which configurations continue, from the scores at the rung and `before`, at an earlier step.
 
-    Failed seeds count as `objective.failed_seeds` says, and as the worst improvement where they are not left out.
+    Failed seeds count as `objective.failed_seeds` says, also in improvements.
     """
+    # Scores, smallest best, with the improvement and the spread over seeds of each configuration.
     policy, sign = objective.failed_seeds, 1.0 if objective.direction == "minimize" else -1.0
     scored = {name: score_configuration(scores, objective) for name, scores in current.items()}
     alive = {name: sign * score.score for name, score in scored.items() if not score.is_failed}
     improvements, spreads = dict[str, float](), dict[str, float]()
-    with np.errstate(invalid="ignore"):  # inf - inf, nothing was reached at either step: counts as a failed seed
+    with np.errstate(invalid="ignore"):  # inf - inf, not reached at either step, counts as a failed seed
         for name in alive:
             gains = sign * (np.array(before[name]) - np.array(current[name]))
             improvements[name] = summarise_seeds(gains, policy, "maximize").median
             spreads[name] = float(np.subtract(scored[name].quartiles.q75, scored[name].quartiles.q25))
+
+    # The best configurations continue, and those that the guard keeps.
     ahead = keep_best(alive, rungs.count_kept(len(current)))
     guarded = tuple(name for name in alive if rungs.guard and name not in ahead and improvements[name] > spreads[name])
 

@@ -1,4 +1,4 @@
-"""The design of a sweep (how its configurations were drawn), from its recorded specification."""
+"""Read the design of a sweep, how its configurations were drawn, from its recorded specification."""
 
 import math
 from collections.abc import Mapping
@@ -28,20 +28,17 @@ def read_design(state: SweepState) -> Design:
 
 
 def draws_by_number(state: SweepState) -> dict[int, int]:
-    """Return the draw of the random domains that each configuration number has.
+    """Return the draw of each configuration by its number.
 
-    Where the ledger does not say it, configuration number n is draw n // G at grid point n % G, of the G grid points
-    that the sweep began with.
+    If the ledger does not record it, configuration n is draw n // G at grid point n % G of the G grid points that the
+    sweep began with.
     """
     points = grid_size(state.specs[0]) if state.specs else 1
     return {draw.number: draw.number // points if draw.draw is None else draw.draw for draw in state.draws.values()}
 
 
 def domain_kind(domain: Any) -> str:
-    """Return the kind of a domain in a resolved specification: the key of its mapping that is not an option.
-
-    A key without a domain is "listed": its values are in search.listed.
-    """
+    """Return the kind of a resolved domain, such as "grid"; "listed" for None, a key of search.listed."""
     if domain is None:
         return "listed"
     return next((kind for kind in KINDS if isinstance(domain, Mapping) and kind in domain), "choice")
@@ -53,22 +50,22 @@ def grid_size(spec: Mapping[str, Any]) -> int:
 
 
 def planned_size(spec: Mapping[str, Any]) -> int:
-    """Return the number of configurations that a resolved specification asks for, duplicates included."""
+    """Return the number of configurations of a resolved specification, with duplicates."""
     search = spec.get("search", {})
     draws = len(search.get("listed") or ()) or search.get("configurations") or 1
     return int(draws * grid_size(spec))
 
 
 def count_planned(state: SweepState) -> int:
-    """Return how many configurations a sweep has when all are drawn; a draw that repeats one is not another one.
+    """Return how many different configurations a sweep will have when all are drawn.
 
-    Repetitions among draws to come are not foreseen.
+    Repetitions among future draws are not predicted.
     """
     return planned_size(state.spec) - len(state.draws) + len(state.configurations)
 
 
 def count_informed(state: SweepState) -> int:
-    """Return how many configurations a sampler that learns has drawn by results."""
+    """Return how many configurations an adaptive sampler has drawn by results."""
     finished = [configuration for configuration in state.configurations.values() if configuration.finished]
     failed = [configuration.number for configuration in finished if configuration.score is None]
     return Search.model_validate(state.spec["search"]).informed(len(state.draws), failed)

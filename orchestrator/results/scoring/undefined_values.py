@@ -1,4 +1,4 @@
-"""Where the judged metric is NaN in members that did not fail: a score that is missing has its reason there."""
+"""Describe where the judged metric is NaN in members that did not fail, which explains missing scores."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective: Objective) -> list[str]:
-    """Return a sentence with the lengths at which the judged metric is NaN, and in how many members; empty if nowhere.
+    """Return a sentence on the lengths and members with NaN in the judged metric; empty if there are none.
 
-    Counted are members that ended without failing, at the evaluation they are judged at.
+    Only members that ended without failing are counted, at their judged evaluation.
     """
+    # Count the members with NaN by length.
     ended = {
         (name, seed)
         for name, configuration in state.configurations.items()
@@ -32,6 +33,8 @@ def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective
     members = Counter(int(length) for name, seed, length in missing if (str(name), int(seed)) in ended)
     if not members:
         return []
+
+    # Group lengths with the same count.
     lengths_by_count: dict[int, list[int]] = {}
     for length, count in sorted(members.items()):
         lengths_by_count.setdefault(count, []).append(length)
@@ -46,6 +49,6 @@ def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective
 
 
 def has_undefined_score(configuration: ConfigurationState) -> bool:
-    """Return whether a score takes more seeds for failed than failed."""
+    """Return whether a score counts more failed seeds than members failed."""
     failed = sum(member.status == "failed" for member in configuration.members.values())
     return configuration.finished and configuration.seeds_failed > failed

@@ -1,4 +1,4 @@
-"""The validation scores of members, which decide on early stopping and on the stages of curricula."""
+"""Read the validation scores of members, which decide early stopping and the stages of curricula."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,10 +11,9 @@ from orchestrator.record.state.state import SweepState
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationScore:
-    """A score of a member at an evaluation, on validation inputs of each trained length.
+    """The `values` of a member at an evaluation, on validation inputs of each trained length.
 
-    `stage` is the stage trained before the evaluation, None without a curriculum. `stopped` says whether the member had
-    stopped by then.
+    `stage` is the stage trained before the evaluation, None without a curriculum. `stopped`: the member had stopped.
     """
 
     config_id: str
@@ -35,7 +34,7 @@ class ValidationScore:
 
 
 def read_validation_scores(state: SweepState) -> tuple[ValidationScore, ...]:
-    """Return every validation score by configuration, seed and step; empty without stopping and curricula."""
+    """Return all validation scores by configuration, seed and step; empty without early stopping and curricula."""
     order = {name: configuration.number for name, configuration in state.configurations.items()}
     return tuple(
         sorted(
@@ -53,8 +52,10 @@ def stopped_at(configuration: ConfigurationState) -> tuple[int, ...]:
 
 
 def may_stop(state: SweepState) -> bool:
-    """Return whether members of the sweep may stop early, when they are good enough."""
-    first = (next(iter(pack.evaluations.values()), {}) for pack in state.packs.values())  # as all others of its pack
+    """Return whether members of the sweep may stop early."""
+    first = (
+        next(iter(pack.evaluations.values()), {}) for pack in state.packs.values()
+    )  # the same for all evaluations of a pack
     return any("stopped_at" in fields for fields in first)
 
 

@@ -1,4 +1,4 @@
-"""The design of a sweep: which configurations are independent of each other."""
+"""The design of a sweep: which units, configurations, draws or seeds, are independent."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ SURVIVORS = "these configurations survived the rungs by their scores, so no inte
 class Design:
     """How the configurations of a sweep were drawn. Units are independent of each other; n counts units.
 
-    random          each configuration is an independent draw: the unit is the configuration
+    random          each configuration is an independent draw, which is the unit
     grid_by_random  every draw is combined with every grid point: the unit is the draw, grid points are compared within
-    fixed           grid points of one draw or none, or a list: configurations have the same seeds. The unit is the
-                    seed, configurations are compared within it
+                    each draw
+    fixed           grid points of at most one draw, or a list: the unit is the seed, configurations are compared
+                    within each seed
     adaptive        later draws depend on earlier scores: nothing is independent
 
     `draw` has the draw of each configuration, `grid` the dotted keys of the grid. `survivors`: rungs pruned the other
-    configurations, and a selection by scores makes keys correlate with scores: nothing is independent, either.
+    configurations. Selection by scores makes keys correlate with scores, so nothing is independent.
     """
 
     kind: Kind
@@ -52,7 +53,7 @@ class Design:
         return ADAPTIVE if self.kind == "adaptive" else SURVIVORS if self.survivors else None
 
     def compares_within_units(self, key: str) -> bool:
-        """Return whether the values of a key are compared within units; otherwise each unit has one value."""
+        """Return whether units have several values of a key, which are compared within each unit."""
         return self.kind == "fixed" or (self.kind == "grid_by_random" and key in self.grid)
 
     def member_unit(self, config_id: str, seed: int) -> Hashable:
@@ -62,5 +63,5 @@ class Design:
         return self.draw.get(config_id, config_id) if self.kind == "grid_by_random" else config_id
 
     def grid_point(self, values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-        """Return the grid point of a configuration as a sortable key."""
+        """Return the grid point of a configuration as sorted (key, text of the value) pairs."""
         return tuple(sorted((key, repr(value)) for key, value in values.items() if key in self.grid))

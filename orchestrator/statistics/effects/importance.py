@@ -1,4 +1,4 @@
-"""The importance of each hyperparameter for the score, by Optuna's fANOVA, where there are enough configurations."""
+"""Compute the importance of each hyperparameter for the score by Optuna's fANOVA."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FEWEST_FOR_IMPORTANCE, PER_HYPERPARAMETER = 20, 8
 
 @dataclass(frozen=True, kw_only=True)
 class Importance:
-    """The `share` of one hyperparameter, from `n` configurations or draws; NaN with a `reason`."""
+    """The `share` of one hyperparameter, from `n` configurations or draws; NaN if there is a `reason`."""
 
     share: float
     n: int
@@ -34,20 +34,20 @@ class Importance:
 
 
 def importances(values_by_config: Values, scores: Scores, design: Design | None = None) -> dict[str, Importance]:
-    """Return the fANOVA importance of each hyperparameter, from Optuna.
+    """Return the fANOVA importance of each hyperparameter by its key.
 
-    A random forest predicts the ranks of the scores from the ranks of the values; the importance is the share of its
-    variance that one hyperparameter explains alone. Shares add up to 1 even if nothing has an effect: with 40
-    configurations and five hyperparameters without effect, the largest share was 0.26 (mean of eight samples). With
-    fewer than 20 configurations, or 8 per hyperparameter, one without effect is often first, and there is a `reason`
-    instead. If each draw was tried at several grid points (`design`), n counts the draws.
+    A random forest predicts the ranks of scores from the ranks of values; the importance is the share of its variance
+    that one hyperparameter explains alone. Shares add up to 1 even if nothing has an effect: with 40 configurations
+    and five hyperparameters without effect, the largest share was 0.26 (mean of eight samples). With fewer than 20
+    configurations, or 8 per hyperparameter, a hyperparameter without effect is often first, so a `reason` is returned
+    instead. If each draw was tried at several grid points (`design`), n counts draws.
     """
     names = hyperparameters(values_by_config)
     scored = [config for config in values_by_config if config in scores and not is_failed(scores[config])]
     values = {name: [values_by_config[c][name] for c in scored if name in values_by_config[c]] for name in names}
     labels = {name: [value_label(value) for value in values[name]] for name in names}
 
-    # Hyperparameters that cannot be judged.
+    # Leave out hyperparameters that cannot be judged.
     reasons: dict[str, str] = {}
     for name in names:
         if len(values[name]) < len(scored):
@@ -55,7 +55,7 @@ def importances(values_by_config: Values, scores: Scores, design: Design | None 
         elif len(set(labels[name])) < 2:
             reasons[name] = "it is the same everywhere"
 
-    # Refuse an importance for too few configurations, or without a difference to explain.
+    # Give no importance for too few configurations, or if scores do not differ.
     used = [name for name in names if name not in reasons]
     by_draw = design is not None and design.kind == "grid_by_random"
     n = len({design.draw[config] for config in scored}) if design and by_draw else len(scored)
@@ -70,7 +70,7 @@ def importances(values_by_config: Values, scores: Scores, design: Design | None 
     elif len(np.unique(response)) < 2:
         problem = "the score is the same everywhere"
 
-    # Fit the forest to ranks.
+    # Fit the random forest to ranks.
     columns = {
         name: (stats.rankdata(values[name]) / len(scored)).tolist() if is_numeric(values[name]) else labels[name]
         for name in used

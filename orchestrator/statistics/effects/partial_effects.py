@@ -1,4 +1,4 @@
-"""The effect of each drawn hyperparameter on the score with the other ones held fixed: least squares on ranks."""
+"""Compute the effect of each drawn hyperparameter with the others held fixed, by least squares on ranks."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from orchestrator.statistics.effects.rank_effects import (
 from orchestrator.statistics.intervals import LEVEL, too_few
 from orchestrator.statistics.quartiles import Floats
 
-FEWEST_RESIDUALS = 4  # residual degrees of freedom that a fit needs; with fewer its intervals cover too rarely
+FEWEST_RESIDUALS = 4  # residual degrees of freedom that a fit needs for the coverage of its intervals
 
-Column = tuple[str, str]  # a key and one of its values, "" for numbers
+Column = tuple[str, str]  # a key and one of its values, or "" for a numeric key
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slope:
-    """An effect with the other drawn hyperparameters held fixed, with its interval; least squares on ranks.
+    """The coefficient of a column in the fit, with its interval and p, in standard deviations of the score's rank.
 
-    In standard deviations of the score's rank: for numbers, whose `value` is "", per standard deviation of their rank;
-    for the category `value`, its difference from the first category.
+    Of a numeric key, whose `value` is "", per standard deviation of its rank; of the category `value` the difference
+    from the first category.
     """
 
     value: str
@@ -46,9 +46,9 @@ class Slope:
 
 @dataclass(frozen=True, kw_only=True)
 class PartialEffect:
-    """The slopes of one key over `n` units: one for numbers, one for each category but the first.
+    """The slopes of a key over `n` units: one for a numeric key, or one for each category except the first.
 
-    Without any slope `reason` says why.
+    If there are no slopes, `reason` says why.
     """
 
     slopes: tuple[Slope, ...] = ()
@@ -57,17 +57,21 @@ class PartialEffect:
 
 
 def partial_effects(values_by_config: Values, scores: Scores, design: Design | None = None) -> dict[str, PartialEffect]:
-    """Return the effect of each hyperparameter with the other drawn ones held fixed: least squares on ranks.
+    """Return the effect of each hyperparameter with the other drawn ones held fixed, by its key.
 
-    The observations are the units of the design, as in `effects`: those with a score and every drawn hyperparameter.
+    The observations are the units of the design, as in `effects`, that have a score and every drawn hyperparameter.
     """
     design = design or Design.random(values_by_config)
+
+    # The drawn keys that every scored configuration has.
     names = hyperparameters(values_by_config)
     reasons = {name: f"it is compared within {design.unit}" for name in names if design.compares_within_units(name)}
     drawn = [name for name in names if name not in reasons]
     scored = {c: v for c, v in values_by_config.items() if c in scores and not is_failed(scores[c])}
     everywhere = [name for name in drawn if all(name in values for values in scored.values())]
     reasons |= {name: "some configurations do not have it" for name in drawn if name not in everywhere}
+
+    # Fit all columns at the same time.
     sample = score_units(scored, scores, design) if drawn else []
     columns: dict[Column, Floats] = {}
     for name in everywhere:
@@ -75,7 +79,7 @@ def partial_effects(values_by_config: Values, scores: Scores, design: Design | N
         if not columns_of_key:
             reasons[name] = "it is the same everywhere"
         columns |= {(name, value): column for value, column in columns_of_key.items()}
-    response = _standardised(np.array([score for _, score in sample], dtype=np.float64))
+    response = _standardise_ranks(np.array([score for _, score in sample], dtype=np.float64))
     slopes, problem = _fit(response, columns, design.unit)
     if not design.units_are_independent:
         slopes = {key: [replace(slope, low=nan, high=nan, p=nan) for slope in of_key] for key, of_key in slopes.items()}
@@ -86,7 +90,7 @@ def partial_effects(values_by_config: Values, scores: Scores, design: Design | N
 
 
 def _fit(response: Floats, columns: Mapping[Column, Floats], unit: str) -> tuple[dict[str, list[Slope]], str | None]:
-    """Return the slopes of each key, or a reason why there are none."""
+    """Return the slopes of each key, or no slopes and the reason."""
     n, k = len(response), len(columns)
     if not k:
         return {}, None
@@ -111,16 +115,17 @@ def _fit(response: Floats, columns: Mapping[Column, Floats], unit: str) -> tuple
 
 
 def fit_least_squares(response: Floats, design: Floats) -> tuple[Floats, Floats, Floats, Floats, float]:
-    """Return coefficients, the ends of their intervals, their p-values (each (k,)), and the residual sum of squares.
+    """Return coefficients, lower and upper ends of intervals, p-values (each (k,)), and the residual sum of squares.
 
-    response (n,), design (n, k) of rank k < n. Intervals and p-values are those of Student's t with n - k degrees.
+    `response` is (n,), `design` (n, k) of rank k < n. Intervals and p-values are Student's with n - k degrees of
+    freedom.
     """
     n, k = design.shape
     inverse = np.linalg.pinv(design)
     coefficients = inverse @ response
     squares = float(((response - design @ coefficients) ** 2).sum())
 
-    # The variance of a coefficient is that of the residuals times the squared length of its row of the inverse.
+    # The variance of a coefficient is the residual variance times the squared norm of its row of the inverse.
     errors = np.sqrt(squares / (n - k) * (inverse**2).sum(axis=1))
     width = float(stats.t.ppf((1 + LEVEL) / 2, n - k)) * errors
     p = 2 * stats.t.sf(abs(coefficients) / np.where(errors > 0, errors, np.nan), n - k)
@@ -128,18 +133,18 @@ def fit_least_squares(response: Floats, design: Floats) -> tuple[Floats, Floats,
 
 
 def _columns(values: Sequence[Any]) -> dict[str, Floats]:
-    """Return the columns of a hyperparameter: its ranks, or an indicator of each value but the first."""
+    """Return the columns of a key: its ranks, or an indicator of each value but the first; empty if constant."""
     labels = [value_label(value) for value in values]
     if len(set(labels)) < 2:
         return {}
     if is_numeric(values):
-        return {"": _standardised(np.array(values, dtype=np.float64))}
+        return {"": _standardise_ranks(np.array(values, dtype=np.float64))}
     distinct = list(group_scores(values, np.zeros(len(values))))
     return {value: np.array([label == value for label in labels], dtype=np.float64) for value in distinct[1:]}
 
 
-def _standardised(values: Floats) -> Floats:
-    """Return ranks with mean 0 and standard deviation 1; zeros when all are equal."""
+def _standardise_ranks(values: Floats) -> Floats:
+    """Return the ranks of values with mean 0 and standard deviation 1; zeros if all values are equal."""
     if len(np.unique(values)) < 2:
         return np.zeros(len(values))
     ranks = np.asarray(stats.rankdata(values))

@@ -1,7 +1,7 @@
-"""The effect of each hyperparameter on the score.
+"""Compute the effect of each hyperparameter on the score.
 
-Everything is based on ranks: scores may be infinite (half the seeds failed) and hyperparameters span decades. The
-`Design` defines what counts as one observation.
+Everything is based on ranks, because scores may be infinite (half the seeds failed) and hyperparameters span decades.
+The `Design` defines the observations.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ Values = Mapping[str, Mapping[str, Any]]
 Scores = Mapping[str, float | None]
 Members = Mapping[str, Mapping[int, float]]
 
-FEW_VALUES = 8  # up to which a hyperparameter has a median for each value
+FEW_VALUES = 8  # a hyperparameter with at most this many values has a median for each value
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyEffect:
     """The effect of one searched key on an outcome; a missing number is NaN, and `reason` says why.
 
-    `kind` is "numeric" if every value is a number, else "categorical". `n` counts the `unit` (configurations, draws or
-    seeds: what is independent). `configurations` counts those with a score, `distinct` the values of the key among
+    `kind` is "numeric" if every value is a number, else "categorical". `n` counts the independent `unit`s
+    (configurations, draws or seeds). `configurations` counts those with a score, `distinct` the values of the key among
     them, `dropped` those that failed.
 
-    A drawn key has Spearman's `correlation` over units with its interval if it is numeric, else `p` of Kruskal-Wallis
-    if every value has two units. A key whose values are compared within units (see `compare_within`) has `differences`
-    from its first value, `p` of the sign test or Friedman's `test`, and from three numbers on the median `correlation`
-    within units with the sign test's `correlation_p`. It is `matched` if all other compared keys were the same. Up to
-    FEW_VALUES values have their median outcome and their count of configurations.
+    A numeric drawn key has Spearman's `correlation` over units with its interval, a categorical one `p` of
+    Kruskal-Wallis if every value has two units. A key whose values are compared within units (`compare_within`) has
+    `differences` from its first value and `p` of the sign test or Friedman's `test`; with three or more numbers also
+    the median `correlation` within units, with the sign test's `correlation_p`. It is `matched` if all other compared
+    keys were the same. `medians` and `counts` have the median outcome and the number of configurations by value, for up
+    to FEW_VALUES values.
     """
 
     key: str
@@ -64,7 +65,7 @@ class KeyEffect:
 
     @property
     def count(self) -> str:
-        """The number of units, and that of values if units share them: "8, 2 values"."""
+        """The number of units as text, with the number of values if units share them: "8, 2 values"."""
         if self.distinct >= self.n or self.differences:
             return str(self.n)
         return f"{self.n}, {self.distinct} value{'' if self.distinct == 1 else 's'}"
@@ -87,23 +88,23 @@ def effects(
     design: Design | None = None,
     members: Members | None = None,
 ) -> tuple[KeyEffect, ...]:
-    """Return the effect of every hyperparameter on the score, in the order the keys come.
+    """Return the effect of every hyperparameter on the score, in order of first appearance.
 
     `values_by_config` are the searched values by config_id and dotted key, `scores` the scores by config_id (None or
     NaN: the configuration failed). The default `design` is independent draws. A `fixed` design needs `members`, the
-    score of every seed by config_id (NaN: left out). A conditional hyperparameter is judged on the configurations that
-    have it.
+    score of every seed by config_id (NaN: left out). A conditional hyperparameter is judged over the configurations
+    that have it.
 
     A drawn key is judged over the units of the design, each with one value and one score; the score of a draw at
-    several grid points is its mean rank, each among the draws at that grid point. Raises ValueError for a
-    fixed design without members.
+    several grid points is its mean rank among the draws at each grid point. Raises ValueError for a fixed design
+    without members.
     """
     design = design or Design.random(values_by_config)
     if design.kind == "fixed" and members is None:
-        raise ValueError("a fixed design is judged over its seeds: it needs the score of each member")
+        raise ValueError("a fixed design needs the score of each member")
     effects_by_key = []
     for name in hyperparameters(values_by_config):
-        # The configurations that have the key and a score.
+        # Select the configurations that have the key and a score.
         having = [config for config in values_by_config if name in values_by_config[config] and config in scores]
         used = {
             config: values_by_config[config]
@@ -116,9 +117,10 @@ def effects(
 
         # Compare values within units, or correlate over independent draws.
         if design.compares_within_units(name):
-            numbers = _compared(_units(name, used, scores, design, members), list(groups), numeric, design.unit)
+            units = _scores_by_unit(name, used, scores, design, members)
+            numbers = _effect_within_units(units, list(groups), numeric, design.unit)
         else:
-            numbers = _drawn(name, used, scores, design, numeric)
+            numbers = _effect_over_units(name, used, scores, design, numeric)
         if not design.units_are_independent:
             numbers = _without_intervals(numbers) | {"reason": design.dependence}
         effects_by_key.append(
@@ -138,12 +140,12 @@ def effects(
 
 
 def _has_members(config: str, design: Design, members: Members | None) -> bool:
-    """Return whether a configuration has the score of any seed; asked of a fixed design, which compares these."""
+    """Return whether a configuration has the score of any seed; True for designs that do not compare seeds."""
     return design.kind != "fixed" or not all(map(math.isnan, ((members or {}).get(config) or {}).values()))
 
 
-def _drawn(name: str, used: Values, scores: Scores, design: Design, numeric: bool) -> dict[str, Any]:
-    """Return the effect of a drawn key over units."""
+def _effect_over_units(name: str, used: Values, scores: Scores, design: Design, numeric: bool) -> dict[str, Any]:
+    """Return the effect of a drawn key over units as fields of KeyEffect."""
     sample = score_units(used, scores, design)
     values, score = [used[config][name] for config, _ in sample], np.array([mean for _, mean in sample])
     numbers: dict[str, Any] = {"n": len(sample)}
@@ -162,24 +164,24 @@ def _drawn(name: str, used: Values, scores: Scores, design: Design, numeric: boo
 
 
 def _without_intervals(numbers: dict[str, Any]) -> dict[str, Any]:
-    """Return the effect of a key without its intervals and tests; the point estimates stay."""
+    """Return the effect of a key with intervals and p-values replaced by NaN."""
     missing = {"low": math.nan, "high": math.nan, "p": math.nan}
     differences = tuple(replace(difference, **missing, reason=None) for difference in numbers.get("differences", ()))
     return numbers | missing | {"correlation_p": math.nan, "differences": differences}
 
 
-def _compared(units: Sequence[Cells], labels: Sequence[str], numeric: bool, unit: str) -> dict[str, Any]:
-    """Return the effect of a key whose values are compared within units."""
+def _effect_within_units(units: Sequence[Cells], labels: Sequence[str], numeric: bool, unit: str) -> dict[str, Any]:
+    """Return the effect of a key whose values are compared within units, as fields of KeyEffect."""
     if not labels:
         return {"n": 0, "reason": "no configuration has a score"}
     within = compare_within(units, labels, numeric, unit)
     return vars(within) | {"differences": within.differences if len(labels) <= FEW_VALUES else ()}
 
 
-def _units(name: str, used: Values, scores: Scores, design: Design, members: Members | None) -> list[Cells]:
+def _scores_by_unit(name: str, used: Values, scores: Scores, design: Design, members: Members | None) -> list[Cells]:
     """Return the scores of each unit by context (the values of all other compared keys) and by value of the key.
 
-    Conditional keys, which some configurations do not have, are not part of a context.
+    A context has no conditional keys, which some configurations lack.
     """
     others = [
         key
@@ -201,10 +203,10 @@ def _units(name: str, used: Values, scores: Scores, design: Design, members: Mem
 
 
 def score_units(used: Values, scores: Scores, design: Design) -> list[tuple[str, float]]:
-    """Return one configuration of each unit, for its drawn values, and the unit's score.
+    """Return for each unit one of its configurations, which has the drawn values, and the unit's score.
 
-    The score of a draw at several grid points is its mean rank, scaled to between 0 and 1, each among all draws at that
-    grid point. So grid points with higher or more variable scores have no more weight; failed ones are left out.
+    The score of a draw at several grid points is its mean rank among all draws at each grid point, scaled to between 0
+    and 1, so that all grid points have the same weight. Failed configurations are left out.
     """
     score_of = {config: math.nan if (score := scores[config]) is None else score for config in used}
     if design.kind != "grid_by_random":
@@ -234,19 +236,19 @@ def _kruskal(groups: Sequence[Floats], unit: str) -> tuple[float, str | None]:
 
 
 def group_scores(values: Sequence[Any], score: Floats) -> dict[str, Floats]:
-    """Return the scores by value, values as text: numbers ascending, then the rest in alphabetical order."""
+    """Return the scores by label of the value: numbers ascending, then other values in alphabetical order."""
     labels = [value_label(value) for value in values]
     first = dict(zip(labels, values, strict=True))
     numbers = sorted((label for label in first if is_numeric([first[label]])), key=lambda label: float(first[label]))
     order = [*numbers, *sorted(first.keys() - set(numbers))]
-    places: dict[str, list[int]] = {label: [] for label in order}
-    for number, label in enumerate(labels):
-        places[label].append(number)
-    return {label: score[places[label]] for label in order}
+    indices: dict[str, list[int]] = {label: [] for label in order}
+    for index, label in enumerate(labels):
+        indices[label].append(index)
+    return {label: score[indices[label]] for label in order}
 
 
 def hyperparameters(values_by_config: Values) -> list[str]:
-    """Return the keys of all configurations, in order of first appearance."""
+    """Return the keys that any configuration has, in order of first appearance."""
     return list(dict.fromkeys(name for values in values_by_config.values() for name in values))
 
 
@@ -256,7 +258,7 @@ def is_numeric(values: Sequence[Any]) -> bool:
 
 
 def value_label(value: Any) -> str:
-    """Return a value as text, a number with many zeros in scientific notation if it is exact.
+    """Return a value as a text that distinguishes it from other values, in scientific notation if that is exact.
 
     value_label(0.05), value_label(1e12), value_label(123456789.0) -> "0.05", "1e+12", "123456789.0"
     """

@@ -1,7 +1,7 @@
-"""Compare the values of a key within units that have several of them: grid points of a draw, configurations of a seed.
+"""Compare the values of a key within units: grid points of a draw, or configurations of a seed.
 
-The scores of a unit depend on each other, but its comparisons do not depend on other units. So each unit counts once:
-with one difference, one order of values, or one correlation.
+Scores of a unit depend on each other, but comparisons within a unit do not depend on other units. So each unit counts
+once: with one difference, one order of values, or one correlation.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Cells = Mapping[
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """The score at `value` minus that at `against`: the median over `n` units with its interval, NaN ends without one.
+    """The score at `value` minus the score at `against`: the median over `n` units with its interval.
 
-    `p` is of the sign test, which the interval inverts; NaN without any unit.
+    `p` is that of the sign test, which the interval inverts. Missing numbers are NaN, and `reason` says why.
     """
 
     value: str
@@ -41,12 +41,11 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class WithinComparison:
-    """A key compared within units: differences from its first value, the order of all values, and their correlation.
+    """The values of a key compared within units: differences from the first value, a test, and a correlation.
 
-    `correlation` is the median over units of the rank correlation of value and score with its interval and the sign
-    test's `correlation_p`, for three numbers or more, else NaN. `p` is of Friedman's test over the units with all
-    values for three values or more, else of the only difference. `matched` says whether all other compared keys were
-    the same.
+    `correlation` is the median over units of the rank correlation of value and score, with its interval and the sign
+    test's `correlation_p`, for three or more numbers, else NaN. `p` is that of Friedman's test over units with all
+    values for three or more values, else of the only difference. `matched`: all other compared keys were the same.
     """
 
     differences: tuple[Difference, ...]
@@ -62,21 +61,19 @@ class WithinComparison:
 
 
 def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool, unit: str) -> WithinComparison:
-    """Compare the values `labels`, in this order; `units` have the scores by context and value.
+    """Compare the values `labels`, in this order, within `units`, which have the scores by context and value.
 
-    `unit` is what they are, in the plural, for the reason why there is no interval.
-
-    Values are compared within a context, and the median over contexts is taken. If no context of any unit has all
-    values, contexts are ignored.
+    Values are compared within each context, and the median over contexts counts. If no context of any unit has all
+    values, contexts are ignored. `reason` names the units by the plural `unit`.
     """
     matched = any(len(by_value) == len(labels) for cells in units for by_value in cells.values())
     if not matched:
-        units = [_pooled(cells) for cells in units]
+        units = [_pool_contexts(cells) for cells in units]
 
-    # Differences from the first value, and the tables of units with every value.
+    # Differences from the first value, and the scores of units with every value.
     first = labels[0]
-    differences = [_differences(units, value, first, unit) for value in labels[1:]]
-    tables = [table for cells in units if (table := _table(cells, labels)) is not None]
+    differences = [_compare_values(units, value, first, unit) for value in labels[1:]]
+    tables = [row for cells in units if (row := _scores_at(cells, labels)) is not None]
     blocks = np.array(tables, dtype=np.float64).reshape(len(tables), len(labels))
     n = max((difference.n for difference in differences), default=len(units))
     incomplete = f"none of the {unit} has a score at every value" if not len(blocks) else None
@@ -107,24 +104,27 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool,
     )
 
 
-def _pooled(cells: Cells) -> Cells:
-    together: dict[str, list[float]] = {}
+def _pool_contexts(cells: Cells) -> Cells:
+    pooled: dict[str, list[float]] = {}
     for by_value in cells.values():
         for value, scores in by_value.items():
-            together.setdefault(value, []).extend(scores)
-    return {(): together}
+            pooled.setdefault(value, []).extend(scores)
+    return {(): pooled}
 
 
-def _differences(units: Sequence[Cells], value: str, first: str, unit: str) -> Difference:
+def _compare_values(units: Sequence[Cells], value: str, first: str, unit: str) -> Difference:
+    # One difference for each unit: the median over contexts.
     differences = []
     for cells in units:
         in_unit = [
-            difference_of(fast_median(by_value[value]), fast_median(by_value[first]))
+            subtract(fast_median(by_value[value]), fast_median(by_value[first]))
             for by_value in cells.values()
             if by_value.get(value) and by_value.get(first)
         ]
         if in_unit:
             differences.append(median_or_nan(in_unit))
+
+    # The median over units, its interval and test.
     estimate = median(differences, unit)
     known = np.array([value for value in differences if not math.isnan(value)])
     return Difference(
@@ -139,8 +139,8 @@ def _differences(units: Sequence[Cells], value: str, first: str, unit: str) -> D
     )
 
 
-def _table(cells: Cells, labels: Sequence[str]) -> list[float] | None:
-    """Return the score at every value: the median over the contexts with all values, None without any."""
+def _scores_at(cells: Cells, labels: Sequence[str]) -> list[float] | None:
+    """Return the score at every value, the median over contexts that have all values; None without such a context."""
     complete = [by_value for by_value in cells.values() if all(by_value.get(label) for label in labels)]
     if not complete:
         return None
@@ -148,18 +148,18 @@ def _table(cells: Cells, labels: Sequence[str]) -> list[float] | None:
 
 
 def _correlations(blocks: Floats) -> Floats:
-    """Return the rank correlation of value and score in each unit (units, values); 0 if all scores are the same."""
+    """Return the rank correlation (units,) of value and score in `blocks` (units, values); 0 for equal scores."""
     if not len(blocks):
         return np.zeros(0)
-    places = np.broadcast_to(np.arange(blocks.shape[1], dtype=np.float64), blocks.shape)
-    return np.nan_to_num(rank_correlations(np.stack([places, blocks], axis=2)))
+    positions = np.broadcast_to(np.arange(blocks.shape[1], dtype=np.float64), blocks.shape)
+    return np.nan_to_num(rank_correlations(np.stack([positions, blocks], axis=2)))
 
 
 def _friedman(blocks: Floats) -> float:
-    """Return p of Friedman's test in the form of Iman and Davenport (1980); NaN without any difference.
+    """Return p of Friedman's test in the form of Iman and Davenport (1980); NaN if no scores differ.
 
-    NaN below six units too, where the F approximation does not hold: with three units of three values, 18 % of samples
-    without an effect would have p below 0.05.
+    NaN below six units, where the F approximation is wrong: with three units of three values, 18 % of samples without
+    an effect would have p below 0.05.
     """
     n, k = blocks.shape
     if n < FEWEST_FOR_MEDIAN or k < 3:
@@ -169,13 +169,13 @@ def _friedman(blocks: Floats) -> float:
     between = n * ((ranks.mean(axis=0) - (k + 1) / 2) ** 2).sum()
     if not total:
         return math.nan
-    if total - between < 1e-9 * total:  # all units have the same order of all with these ties
+    if total - between < 1e-9 * total:  # all units have the same order of values, with the same ties
         ties = np.unique(ranks[0], return_counts=True)[1].tolist()
         orders = math.factorial(k) / math.prod(map(math.factorial, ties))
         return float(orders ** -(n - 1.0))
     return float(stats.f.sf((n - 1) * between / (total - between), k - 1, (n - 1) * (k - 1)))
 
 
-def difference_of(x: float, y: float) -> float:
-    """Return x - y; equal infinities do not differ."""
+def subtract(x: float, y: float) -> float:
+    """Return x - y; 0 for equal infinities."""
     return 0.0 if x == y else x - y

@@ -321,10 +321,10 @@ def test_of_a_metric_without_a_better_direction_neither_is_better(three):
     ("words", "said"),
     [
         ({"second": "7"}, "there is no configuration 7; allowed: #0 to #2"),
-        ({"second": "0"}, "are one configuration"),
+        ({"second": "0"}, "are the same configuration"),
         ({"metric": "margni"}, "--metric margni: did you mean margin?"),
         ({"average": "emma"}, "--average emma: did you mean ema?"),
-        ({"lengths": "99"}, "--lengths '99': allowed: different lengths that both were evaluated at (1-11)"),
+        ({"lengths": "99"}, "--lengths '99': allowed: different common lengths (1-11)"),
         ({"lengths": "a"}, "--lengths 'a'"),
     ],
 )

@@ -112,7 +112,7 @@ def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything
 
     shutil.copytree(tmp_path / "first-confirm", changed.parent / "first-confirm")  # of the same name and specification
     (told,) = read_confirmations(summarise(SweepState.load(changed)))
-    assert told.other_code == ("module my_tasks",) and "with other code than the search" in told.sentence
+    assert told.changed_code == ("module my_tasks",) and "with other code than the search" in told.sentence
 
 
 @pytest.mark.slow

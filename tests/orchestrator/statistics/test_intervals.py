@@ -33,7 +33,7 @@ def test_without_each_pair_in_turn_a_correlation_is_that_of_the_others(
     pairs[pairs == 0] = -inf
     slow = np.stack([rank_correlations(np.delete(pairs, left_out, axis=1)) for left_out in range(n)], axis=1)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(intervals, "PAIRS_AT_ONCE", at_once)
+        monkeypatch.setattr(intervals, "MAX_COMPARISONS", at_once)
         assert np.array_equal(intervals._leave_one_out(pairs), slow, equal_nan=True)
 
 
