@@ -78,8 +78,9 @@ def make_streams_lenient() -> None:
         stream = getattr(sys, name)
         if type(stream) is io.TextIOWrapper:  # not if the caller has replaced the stream
             buffer = io.BufferedWriter(LenientOutput(stream.fileno(), "w", closefd=False))
-            options = {"line_buffering": stream.line_buffering, "write_through": stream.write_through}
-            setattr(sys, name, io.TextIOWrapper(buffer, stream.encoding, "replace", **options))
+            buffering, through = stream.line_buffering, stream.write_through
+            replacing = io.TextIOWrapper(buffer, stream.encoding, "replace", None, buffering, through)
+            setattr(sys, name, replacing)
             os.environ[ENCODING_VARIABLE] = os.environ.get(ENCODING_VARIABLE, "").partition(":")[0] + ":replace"
 
 
