@@ -1,7 +1,7 @@
-"""Median curves with their bands on axes: of one configuration, of several, and the shaded lengths behind them.
+"""Draw median curves with their bands on axes, with groups of lengths shaded.
 
-The median over seeds is the main line, its quartiles a band, the seeds thin lines behind it; trained lengths are
-shaded, the lengths used for selection hatched.
+The median over seeds is the main line, its quartiles are a band, the seeds thin lines; trained lengths are shaded,
+selection lengths hatched.
 """
 
 import math
@@ -15,7 +15,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator.figures.drawing import EDGE, GREY, PALETTE, frame_axes, scale_values, with_gaps
+from orchestrator.figures.drawing import EDGE, GREY, PALETTE, frame_axes, mask_infinite, scale_values
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.median_curves import Band
 from orchestrator.results.summary import Row
@@ -41,14 +41,17 @@ def draw_configurations(
     crosses: bool,
     styles: Sequence[tuple[Any, str]] = SOLID,
 ) -> list[Artist]:
-    """Draw the configurations that have a band: `coloured` with band and seeds, the first on top, `grey` as medians.
+    """Draw the `coloured` configurations with band and seeds, the first on top, and `grey` ones as medians.
 
-    `bands` are by config_id; `crosses` mark infinite medians; `styles` are line styles and markers, used in turn.
-    Returns the drawn medians in the order of `coloured`, then one artist for all grey ones.
+    Configurations without a band in `bands` (by config_id) are skipped. `crosses` mark infinite medians; `styles` are
+    line styles and markers, used in turn. Returns the drawn medians in the order of `coloured`, then one artist for all
+    grey ones.
     """
     lines: list[Artist] = []
     if medians := [np.column_stack(finite_line(bands[row.config_id])) for row in grey if row.config_id in bands]:
-        thin = LineCollection(medians, colors=GREY, linewidths=0.7, alpha=0.6, zorder=2)  # a line each takes minutes
+        thin = LineCollection(
+            medians, colors=GREY, linewidths=0.7, alpha=0.6, zorder=2
+        )  # separate lines would take minutes
         axes.add_collection(thin)
         axes.autoscale_view()
         lines = [thin]
@@ -63,7 +66,7 @@ def draw_configurations(
 
 
 def mark_unreached(axes: Axes, band: Band, colour: str) -> None:
-    """Draw crosses at the upper edge where the median is infinite: too few seeds have reached the level."""
+    """Draw crosses at the upper edge where the median is infinite, because too few seeds reached the threshold."""
     lengths = [length for length, median in zip(band.lengths, band.median, strict=True) if math.isinf(median)]
     edge = axes.get_xaxis_transform()
     axes.plot(lengths, [EDGE] * len(lengths), "x", color=colour, markersize=6, transform=edge, zorder=6)
@@ -71,11 +74,11 @@ def mark_unreached(axes: Axes, band: Band, colour: str) -> None:
 
 def finite_line(band: Band) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return lengths and medians of a band, NaN where a median is infinite."""
-    return np.array(band.lengths), with_gaps(band.median)
+    return np.array(band.lengths), mask_infinite(band.median)
 
 
 def draw_band(axes: Axes, band: Band, colour: str, *, prominent: bool, style: Any = "-", marker: str = "o") -> Line2D:
-    """Draw the median of a configuration, its quartiles as a band, its seeds as thin lines; return the median."""
+    """Draw the median of a configuration, its quartiles as a band, its seeds as thin lines; return the median line."""
     lengths, median = finite_line(band)
     for values in band.seeds.values():
         axes.plot(lengths, values, color=colour, linewidth=0.5, alpha=0.25, zorder=2)
@@ -97,7 +100,7 @@ def draw_band(axes: Axes, band: Band, colour: str, *, prominent: bool, style: An
 
 
 def shape_axes(axes: Axes, bands: Sequence[Band], lengths: Iterable[Sequence[int]], scale: str, direction: str) -> None:
-    """Set scales, limits and grid of axes that show `bands` at `lengths`; `direction` is that of the metric."""
+    """Set scales, limits and grid of axes with `bands` at `lengths`; `direction` is the better one of the metric."""
     seed_values = (value for band in bands for line in (band.q25, band.q75, *band.seeds.values()) for value in line)
     scale_values(axes, scale, direction, np.concatenate([finite_line(band)[1] for band in bands]), seed_values)
     every = sorted({length for run in lengths for length in run})
@@ -108,9 +111,9 @@ def shape_axes(axes: Axes, bands: Sequence[Band], lengths: Iterable[Sequence[int
 
 
 def shade_groups(axes: Axes, groups: LengthGroups, *, labels: bool) -> None:
-    """Shade the trained lengths and hatch those used for selection; `labels` writes the names above.
+    """Shade the trained lengths and hatch the selection lengths; `labels` writes the names of groups above.
 
-    Groups in the same place share a label, "trained, selection".
+    Groups at the same position share a label, "trained, selection".
     """
     names = dict[float, list[str]]()
     for name, lengths in (("trained", groups.trained), ("selection", groups.selection), ("test", groups.test)):
@@ -126,7 +129,7 @@ def shade_groups(axes: Axes, groups: LengthGroups, *, labels: bool) -> None:
 
 
 def consecutive_runs(lengths: Sequence[int], every: Sequence[int]) -> list[tuple[int, int]]:
-    """Return `lengths` as (first, last) runs of neighbours among all evaluated lengths `every`.
+    """Return `lengths` as (first, last) runs that are consecutive among all evaluated lengths `every`.
 
     consecutive_runs((1, 2, 4), (1, 2, 3, 4)) -> [(1, 2), (4, 4)]
     """

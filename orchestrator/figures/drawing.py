@@ -1,6 +1,6 @@
-"""Colours, log axes and files of all figures. A file is only drawn again if its data or the drawing code changed.
+"""Colours, log axes and files of all figures. A figure is redrawn only if its data or the drawing code changed.
 
-The colours of Okabe and Ito (2008) can be distinguished by colour-blind readers. Equal input gives equal bytes.
+Colour-blind readers can distinguish the colours of Okabe and Ito (2008). Equal input gives equal bytes.
 """
 
 import hashlib
@@ -31,15 +31,15 @@ FAILED_COLOUR = "#B00020"
 EDGE = 0.975  # height of crosses for values that are not finite, as a fraction of the axes
 SHARES = (-0.02, 1.02)  # limits of an axis of shares, on which lines at 0 and 1 can be seen
 PACKAGE = Path(__file__).parents[1]
-DECIDING = ("figures", "results", "statistics", "text")  # parts of the package that determine what figures show
+DRAWING_CODE = ("figures", "results", "statistics", "text")  # folders whose code determines figures
 
 
-def save(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
-    """Draw a figure and write it, unless `path` already holds the figure of the same facts drawn by the same code.
+def save_figure(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
+    """Draw a figure and write it to `path`, unless the file was drawn from the same facts by the same code.
 
-    `facts` are the data that `draw` shows. The code is DECIDING and the module of `draw`.
+    `facts` are the data that `draw` shows. The code is DRAWING_CODE and the module of `draw`.
     """
-    code = f"{digest_of_sources(PACKAGE, DECIDING)} {digest_of_sources(Path(draw.__code__.co_filename))}"
+    code = f"{digest_of_sources(PACKAGE, DRAWING_CODE)} {digest_of_sources(Path(draw.__code__.co_filename))}"
     written = json.dumps(facts, sort_keys=True, default=repr)
     digest = hashlib.sha256(f"{mpl.__version__}\n{code}\n{written}".encode()).hexdigest()
     if read_figure_digest(path) == digest:
@@ -55,7 +55,7 @@ def save(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
 
 @cache
 def digest_of_sources(root: Path, parts: tuple[str, ...] = ("",)) -> str:
-    """Return the digest of every Python source in these parts of `root`, by name and content; cached."""
+    """Return the digest of the names and contents of all Python files in these parts of `root`; cached."""
     digest = hashlib.sha256()
     for part in parts:
         path = root / part
@@ -66,7 +66,7 @@ def digest_of_sources(root: Path, parts: tuple[str, ...] = ("",)) -> str:
 
 
 def escape_for_figure(text: str) -> str:
-    """Return `text` as matplotlib can draw it: without mathematics mode, and with a box for missing characters."""
+    """Return a text for matplotlib: `$` escaped, and missing characters replaced by a box."""
     font = _font()
     drawable = "".join(c if c == "\n" or font.get_char_index(ord(c)) else "\u25a1" for c in text)
     return drawable.replace("$", r"\$")
@@ -78,10 +78,10 @@ def _font() -> FT2Font:
 
 
 def make_logarithmic(axes: Axes, name: str, values: np.ndarray[Any, Any]) -> None:
-    """Make the x or y axis (its `name`) logarithmic.
+    """Make the axis `name`, "x" or "y", logarithmic for these values.
 
-    If some of the values on it are not positive, it is linear from 0 to the power of ten below the positive ones, so
-    that all are shown.
+    If some values are not positive, it is linear from 0 to the power of ten below the smallest positive value, so that
+    all values are shown.
     """
     finite = values[np.isfinite(values)]
     scale: dict[str, Any] = {"value": "log", "nonpositive": "clip"}
@@ -94,10 +94,10 @@ def make_logarithmic(axes: Axes, name: str, values: np.ndarray[Any, Any]) -> Non
 def scale_values(
     axes: Axes, scale: str, direction: str, values: np.ndarray[Any, Any], others: Iterable[float] = ()
 ) -> None:
-    """Set the scale of the y axis for these values (see `is_logarithmic`).
+    """Set the scale and limits of the y axis for these values (see `is_logarithmic`).
 
-    An axis of values to be maximized goes from 0 to 1 if all of them, and of the `others` on the axes, are between 0
-    and 1, such as accuracies.
+    An axis of values to be maximized goes from 0 to 1 if these and the `others` on the axes are between 0 and 1, such
+    as accuracies.
     """
     finite = values[np.isfinite(values)]
     if is_logarithmic(scale, direction, values):
@@ -109,20 +109,20 @@ def scale_values(
         axes.set_ylim(*SHARES)
 
 
-def with_gaps(values: ArrayLike) -> np.ndarray[Any, Any]:
-    """Return the values with NaN instead of infinity: a line has a gap there."""
+def mask_infinite(values: ArrayLike) -> np.ndarray[Any, Any]:
+    """Return the values with infinities replaced by NaN, where a line has a gap."""
     numbers = np.asarray(values, dtype=float)
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
 def frame_axes(axes: Axes) -> None:
-    """Draw a faint grid, and no frame at the top and on the right."""
+    """Draw a faint grid, and remove the frame at the top and on the right."""
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def file_name(key: str) -> str:
-    """Return a dotted key as part of a file name; keys that differ have different ones.
+    """Return a dotted key as part of a file name, different for different keys.
 
     file_name("training.averages.ä.decay") -> "training.averages._.decay-139e81"
     """
@@ -131,7 +131,7 @@ def file_name(key: str) -> str:
 
 
 def read_figure_digest(path: Path) -> str | None:
-    """Return the digest that `save` wrote into a figure; None for any other file."""
+    """Return the digest that `save_figure` wrote into a figure; None for any other file."""
     try:
         if not path.is_file():  # opening a pipe would wait
             return None
@@ -142,7 +142,7 @@ def read_figure_digest(path: Path) -> str | None:
 
 
 def check_figure_path(figure: Path, *, force: bool = False) -> None:
-    """Raise UserError unless --figure can be drawn here: a .png that is new or drawn by lengthwise, or `force`."""
+    """Raise UserError unless --figure names a .png file that is new or drawn by lengthwise, or `force`."""
     check_ending("figure", figure, ".png")
     if figure.exists() and not force and read_figure_digest(figure) is None:
         raise UserError(f"--figure {figure}: exists and was not drawn by lengthwise; choose another name")

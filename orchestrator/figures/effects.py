@@ -1,6 +1,6 @@
-"""The score of every configuration against a searched hyperparameter, and its median trend.
+"""Draw the score of every configuration against a searched key, with its trend.
 
-Numbers have binned medians with quartiles, categories have boxes.
+Numeric keys have binned medians with quartiles, categories have boxes.
 """
 
 import json
@@ -35,21 +35,21 @@ from orchestrator.text.wording import compact_value
 GOLDEN = 0.6180339887
 TREND_COLOUR = "#333333"
 FEWEST_FOR_A_BOX = 4
-CHARACTERS = 56  # of names beside each other below a panel
+CHARACTERS = 56  # of all names side by side below a panel
 
 
 @dataclass(frozen=True)
 class Dot:
-    """One configuration: its value, its outcome over seeds, and whether it ranks first by the score."""
+    """A configuration: the value of the key, its score with quartiles, and whether it ranks first."""
 
     value: Any
     outcome: Quartiles
-    first: bool
+    is_first: bool
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One outcome against one hyperparameter."""
+    """The score of configurations against a searched key."""
 
     label: str
     dots: tuple[Dot, ...]
@@ -57,15 +57,15 @@ class Panel:
 
 
 def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
-    """Draw the score of every configuration against one searched key on `axes`: median and quartiles over seeds."""
-    panel = _panel(summary, key)
+    """Draw the score of every configuration against a searched key on `axes`, with quartiles over seeds."""
+    panel = _make_panel(summary, key)
     domain, worst = summary.searched[key], worst_value(summary.objective.direction)
-    _scale(axes, panel, summary)
+    _scale_axes(axes, panel, summary)
     if _is_axis_of_numbers(domain, panel):
-        _against_number(axes, key, panel, domain, worst)
+        _draw_numbers(axes, key, panel, domain, worst)
     else:
-        _against_category(axes, key, panel, worst)
-    _room_for_failed(axes, panel)
+        _draw_categories(axes, key, panel, worst)
+    _leave_room_for_failed(axes, panel)
     axes.set_ylabel(escape_for_figure(panel.label), fontsize=9)
     axes.set_title(escape_for_figure(panel.effect.sentence if panel.effect else ""), fontsize=9, loc="left")
 
@@ -74,7 +74,7 @@ def _is_axis_of_numbers(domain: str, panel: Panel) -> bool:
     return domain not in ("choice", "grid") and is_numeric([dot.value for dot in panel.dots])
 
 
-def _panel(summary: Summary, key: str) -> Panel:
+def _make_panel(summary: Summary, key: str) -> Panel:
     values = searched_values(summary)
     rows = [row for row in summary.rows if row.scored is not None and key in values.get(row.config_id, {})]
     return Panel(
@@ -86,13 +86,13 @@ def _panel(summary: Summary, key: str) -> Panel:
     )
 
 
-def _against_number(axes: Axes, key: str, panel: Panel, domain: str, worst: float) -> None:
+def _draw_numbers(axes: Axes, key: str, panel: Panel, domain: str, worst: float) -> None:
     complement = domain == "one_minus_log_uniform"
     x = [1.0 - float(dot.value) if complement else float(dot.value) for dot in panel.dots]
-    _points(axes, x, panel.dots)
+    _draw_points(axes, x, panel.dots)
     if domain in ("log_uniform", "one_minus_log_uniform") or (domain == "listed" and spans_decades(np.array(x))):
         make_logarithmic(axes, "x", np.array(x))
-    if complement:  # a log axis of the distance to one, on which values grow to the right
+    if complement:  # a log axis of the distance to 1, on which values grow to the right
         axes.invert_xaxis()
         axes.xaxis.set_major_formatter(lambda x, _: f"{1 - x:.10g}")
     if domain == "int_uniform":
@@ -107,12 +107,12 @@ def _against_number(axes: Axes, key: str, panel: Panel, domain: str, worst: floa
     axes.set_xlabel(escape_for_figure(f"{key} (logarithmic in 1 − value)" if complement else key))
 
 
-def _against_category(axes: Axes, key: str, panel: Panel, worst: float) -> None:
+def _draw_categories(axes: Axes, key: str, panel: Panel, worst: float) -> None:
     values = sorted({json.dumps(dot.value) for dot in panel.dots}, key=_category_order)
     for position, value in enumerate(values):
         members = [dot for dot in panel.dots if json.dumps(dot.value) == value]
-        width = 0.4 if len(members) > 1 else 0.0  # jitter, the same in every run
-        _points(axes, [position + width * ((i * GOLDEN) % 1.0 - 0.5) for i in range(len(members))], members)
+        width = 0.4 if len(members) > 1 else 0.0  # of the jitter, the same in every run
+        _draw_points(axes, [position + width * ((i * GOLDEN) % 1.0 - 0.5) for i in range(len(members))], members)
         outcomes = np.array([dot.outcome.median for dot in members if not math.isnan(dot.outcome.median)])
         finite = outcomes[np.isfinite(outcomes)]
         if len(outcomes) < 2 or not len(finite):
@@ -130,7 +130,7 @@ def _against_category(axes: Axes, key: str, panel: Panel, worst: float) -> None:
 
 
 def _label_categories(axes: Axes, names: Sequence[str]) -> None:
-    """Write the names below an axis, in lines that are upright if a word has no room beside those of its neighbours."""
+    """Write category names below an axis, vertically if a word does not fit between its neighbours."""
     room = CHARACTERS // len(names) - 1
     fits = all(len(word) <= room for name in names for word in name.split())
     upright = max(24, len(names) * max(map(len, names)) // 20)  # characters of a line: the more names, the fewer lines
@@ -138,10 +138,10 @@ def _label_categories(axes: Axes, names: Sequence[str]) -> None:
     axes.set_xticks(range(len(names)), lines, fontsize=8, rotation=0 if fits else 90)
 
 
-def _points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
-    """Draw medians with quartiles, the first by score as a star, and crosses at the upper edge for infinite ones."""
+def _draw_points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
+    """Draw medians with quartiles, the first by score as a star, infinite ones as crosses at the upper edge."""
     points = [
-        (position, dot.outcome, dot.first)
+        (position, dot.outcome, dot.is_first)
         for position, dot in zip(x, dots, strict=True)
         if math.isfinite(dot.outcome.median)
     ]
@@ -152,21 +152,21 @@ def _points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
     for first, colour, marker, size in ((False, PALETTE[0], "o", 5), (True, PALETTE[1], "*", 11)):
         some = [(position, outcome) for position, outcome, star in points if star == first]
         if some:
-            places, medians = [position for position, _ in some], [outcome.median for _, outcome in some]
+            positions, medians = [position for position, _ in some], [outcome.median for _, outcome in some]
             low, high = [_finite(o.q25, o.median) for _, o in some], [_finite(o.q75, o.median) for _, o in some]
-            axes.vlines(places, low, high, color=colour, linewidth=1, alpha=0.45, capstyle="projecting")
-            axes.plot(places, medians, marker, color=colour, markersize=size, zorder=5 if first else 3)
+            axes.vlines(positions, low, high, color=colour, linewidth=1, alpha=0.45, capstyle="projecting")
+            axes.plot(positions, medians, marker, color=colour, markersize=size, zorder=5 if first else 3)
 
 
-def _scale(axes: Axes, panel: Panel, summary: Summary) -> None:
+def _scale_axes(axes: Axes, panel: Panel, summary: Summary) -> None:
     medians = np.array([dot.outcome.median for dot in panel.dots], dtype=float)
     if is_logarithmic("auto", summary.objective.direction, medians):
         make_logarithmic(axes, "y", medians)
     frame_axes(axes)
 
 
-def _room_for_failed(axes: Axes, panel: Panel) -> None:
-    """Leave room above the points for the crosses."""
+def _leave_room_for_failed(axes: Axes, panel: Panel) -> None:
+    """Leave room above the points for crosses."""
     if any(not math.isfinite(dot.outcome.median) for dot in panel.dots):
         scale = axes.yaxis.get_transform()
         low, high = scale.transform(axes.get_ylim())

@@ -1,6 +1,6 @@
-"""Figures of a sweep on axes that the caller made: median curves against length, the effect of a hyperparameter.
+"""Draw figures of a sweep on the caller's axes: median curves against length, the effect of a searched key.
 
-`labels` replaces texts that would be shown: metrics, searched keys, "length", "score", and configurations ("#3").
+`labels` replaces shown texts: metrics, searched keys, "length", "score", and configurations ("#3").
 """
 
 import math
@@ -17,7 +17,7 @@ from orchestrator.text.wording import counted, format_values, label
 from trainers.errors import nearest
 
 Labels = Mapping[str, str]
-MANY, HIGHLIGHTED_OF_MANY = 8, 5  # configurations in colour: all if they are few, else the first
+MANY, HIGHLIGHTED_OF_MANY = 8, 5  # up to MANY configurations are coloured, of more only the first
 
 
 def plot_curves(
@@ -30,11 +30,12 @@ def plot_curves(
     labels: Labels | None = None,
     distinct_in_grey: bool = False,
 ) -> Axes:
-    """Draw a metric against length on `axes`: medians over seeds with quartiles and every seed, and a legend.
+    """Draw a metric against length on `axes`: medians over seeds with quartiles, every seed, and a legend.
 
-    `rows` are the configurations to draw, by default the first ones by score in colour and the others in grey. `metric`
-    and `average` are by default those of the objective. Raises UserError if there is nothing to draw.
+    `rows` are the configurations to draw, by default all, the first by score in colour and the others in grey. `metric`
+    and `average` default to those of the objective. Raises UserError for unknown names and if there is nothing to draw.
     """
+    # The configurations with a curve.
     metric = choose_name("metric", metric or summary.objective.metric, summary.metrics)
     average = choose_name("average", average or summary.objective.average, summary.averages)
     bands = {row.config_id: summary.bands.get((row.config_id, metric, average)) for row in rows or summary.rows}
@@ -43,6 +44,8 @@ def plot_curves(
     if not drawn_rows:
         why = "no seed left a curve" if summary.configurations_finished else "no configuration has all its seeds yet"
         raise UserError(f"{summary.folder}: {why}; there are no median curves to draw")
+
+    # Curves on shaded lengths.
     coloured = drawn_rows if rows or len(drawn_rows) <= MANY else drawn_rows[:HIGHLIGHTED_OF_MANY]
     grey = drawn_rows[len(coloured) :]
     labels, crosses = labels or {}, metric in summary.unreached_metrics
@@ -50,6 +53,8 @@ def plot_curves(
     styles = DISTINCT_IN_GREY if distinct_in_grey else SOLID
     lines = draw_configurations(axes, drawn, coloured, grey, crosses=crosses, styles=styles)
     shape_axes(axes, list(drawn.values()), [band.lengths for band in drawn.values()], "auto", summary.direction(metric))
+
+    # Labels and legend.
     axes.set_xlabel(escape_for_figure(labels.get("length", summary.axis)))
     axes.set_ylabel(escape_for_figure(f"{labels.get(metric, f'{metric} ({average})')}, median over seeds"))
     names = [configuration_label(row, summary, labels) for row in coloured]
@@ -75,14 +80,14 @@ def plot_effect(summary: Summary, key: str, axes: Axes, *, labels: Labels | None
 
 
 def configuration_label(row: Row, summary: Summary, labels: Labels) -> str:
-    """Return how a legend calls a configuration: its label and values, or its own text, and its failed seeds."""
+    """Return the legend of a configuration: label and values, or its text in `labels`, and failed seeds."""
     values = format_values(row.values, summary.searched)
     text = labels.get(label(row.number), f"{label(row.number)} {values}".rstrip())
     return text + (f" ({row.seeds_failed} of {row.seeds_run} seeds failed)" if row.seeds_failed else "")
 
 
 def choose_name(kind: str, name: str, allowed: Sequence[str] | Mapping[str, object]) -> str:
-    """Return `name` if it is allowed; raises UserError with all that is, and the nearest one."""
+    """Return `name` if it is allowed; otherwise raises UserError with the allowed names and the nearest one."""
     if name in allowed:
         return name
     hint = nearest(name, allowed)

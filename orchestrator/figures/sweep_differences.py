@@ -1,4 +1,4 @@
-"""The difference between two sweeps against length, over the configurations that both have, with its band."""
+"""Draw the difference between sweeps against length, over their matched configurations, with its band."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,13 +12,14 @@ from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
 from orchestrator.figures.bands import shade_groups
-from orchestrator.figures.drawing import PALETTE, escape_for_figure, frame_axes, with_gaps
+from orchestrator.figures.drawing import PALETTE, escape_for_figure, frame_axes, mask_infinite
 from orchestrator.results.comparing.sweep_comparison import SweepComparison
 from orchestrator.text.wording import counted
 
 
 def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Path:
-    """Draw for every comparison the median over seeds of first - second at each length, with its simultaneous band."""
+    """Draw the median over seeds of first - second at each length for every comparison; return the path."""
+    # Texts, and lengths to shade.
     first = comparisons[0]
     question = first.by_length[0].question
     groups = first.first.groups(first.matching.pairs[0][0].row, question.metric)
@@ -45,19 +46,20 @@ def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Pat
         frame_axes(axes)
         return figure
 
+    # The figure is redrawn if any of these facts has changed.
     points = [
         [_label(comparison), comparison.has_band, [_point(point.outcome) for point in comparison.by_length]]
         for comparison in comparisons
     ]
     lengths = [[point.question.lengths for point in comparison.by_length] for comparison in comparisons]
-    return drawing.save(path, draw, question, groups, title, points, lengths)
+    return drawing.save_figure(path, draw, question, groups, title, points, lengths)
 
 
 def _draw_difference(axes: Axes, comparison: SweepComparison, colour: str) -> Line2D:
     lengths = [point.question.lengths[0] for point in comparison.by_length]
     values = np.array([_point(point.outcome) for point in comparison.by_length])
     finite = values[np.isfinite(values)]
-    line = with_gaps(values[:, 0])  # infinite where failed seeds decide
+    line = mask_infinite(values[:, 0])  # infinite where failed seeds decide
     (drawn,) = axes.plot(lengths, line, color=colour, linewidth=1.8, marker="o", markersize=3, zorder=4)
     if comparison.has_band and len(finite):
         low, high = np.clip(values[:, 1:], finite.min(), finite.max()).T

@@ -1,4 +1,4 @@
-"""What `lengthwise compare` prints and writes: two configurations over their seeds, or sweeps with the first one."""
+"""Print and write what `lengthwise compare` compares: two configurations over their seeds, or sweeps with the first."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +20,8 @@ from orchestrator.report.tables.seed_comparisons import (
     MOST_VALUES,
     comparison_columns,
     comparison_lines,
+    describe_sign,
     difference_notes,
-    meaning,
     pairs_needed,
     verdict_sentence,
 )
@@ -45,7 +45,7 @@ from orchestrator.text.wording import (
     three_digits,
 )
 
-MOST_KEYS, MOST_CHARACTERS = 12, 60  # differing keys in a sentence, characters of a value
+MOST_KEYS, MOST_CHARACTERS = 12, 60  # in a sentence, and of a value
 
 
 def compare_and_show(
@@ -60,12 +60,12 @@ def compare_and_show(
     lengths: str | None = None,
     force: bool = False,
 ) -> Iterator[str]:
-    """Print a comparison; write it to `csv` and draw it to `figure` if they are given, and yield their paths.
+    """Print a comparison, write it to `csv` and draw it to `figure` if they are given; yield a line for each file.
 
-    `others` are two configurations of the sweep in `folder`, or sweeps if any of them is one. Raises UserError for
-    other names, for files that exist unless `force`, and what `compare_named` and `compare_sweeps` raise.
+    `others` are two configurations of the sweep in `folder`, or sweeps if any of them is a sweep. Raises UserError for
+    unknown names, for files that exist unless `force`, and what `compare_named` and `compare_sweeps` raise.
     """
-    # Refuse files that cannot be written before anything is compared.
+    # Refuse files that cannot be written.
     if csv is not None:
         check_ending("csv", csv, ".csv")
         check_targets([csv], force=force)
@@ -84,14 +84,14 @@ def compare_and_show(
                 console.print(part)
         lines = sweep_comparison_lines(comparisons)
     elif figure is not None:
-        raise UserError(f"--figure {figure}: only whole sweeps are drawn; lengthwise report draws configurations")
+        raise UserError(f"--figure {figure}: only for sweeps; lengthwise report draws configurations")
     else:
         named = compare_named(folder, *others, metric=metric, average=average, lengths=lengths)
         for part in _show_named(named, console):
             console.print(part)
         lines = comparison_lines(named.comparisons)
 
-    # Write the files that were asked for.
+    # Write the requested files.
     if figure is not None:
         from orchestrator.figures.sweep_differences import difference_figure
 
@@ -106,7 +106,7 @@ def compare_and_show(
 
 
 def _show_named(compared: NamedComparison, console: Console) -> Iterator[RenderableType]:
-    """Yield the verdict, which configurations are compared, the keys in which they differ, and their differences."""
+    """Yield the verdict, both configurations, the keys in which they differ, the table of differences, and notes."""
     result, comparisons = compared.first.result, compared.comparisons
     sides, is_one_sweep = (compared.first, compared.second), compared.second.result is result
     names = [label(side.row.number) + ("" if is_one_sweep else f" of {side.result.name}") for side in sides]
@@ -118,7 +118,7 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
     yield prose(f"They differ in: {', '.join(values) or 'nothing that was recorded'}", console, result)
     yield ""
     yield from _lay_out_comparisons(comparisons, [], result, console)
-    notes = [f"Here {meaning(comparisons)}", *difference_notes(comparisons)]
+    notes = [f"Here {describe_sign(comparisons)}", *difference_notes(comparisons)]
     if len(comparisons) > 1:
         notes.append("Each group of lengths has its own p, not corrected for their number.")
     if is_one_sweep and 1 in (compared.first.row.rank, compared.second.row.rank):
@@ -130,13 +130,13 @@ def _show_named(compared: NamedComparison, console: Console) -> Iterator[Rendera
 
 
 def _show_verdict(line: SeedComparison, names: Sequence[str], console: Console, result: Summary) -> RenderableType:
-    """Return the first line of a comparison; names that are equal are replaced by those of the lines below it."""
+    """Return the verdict as the first line of a comparison; equal names become "First" and "Second"."""
     first, second = names if names[0] != names[1] else ("First", "Second")
     return prose(verdict_sentence(line, first, second, result.infinity_text), console, result, "bold")
 
 
 def _describe_configuration(side: Side) -> str:
-    """Return its label, sweep, rank and seeds."""
+    """Return label, sweep, config_id, rank and seeds of a configuration as text."""
     row = side.row
     rank = f"ranked {row.rank} of {side.result.configurations_finished}" if row.rank else "failed"
     ended = f"{row.seeds_run} seeds, {row.seeds_failed} failed"
@@ -144,17 +144,17 @@ def _describe_configuration(side: Side) -> str:
 
 
 def _names_sweep(name: str) -> bool:
-    """Return whether a name is that of a sweep; otherwise it is that of a configuration."""
+    """Return whether a name is that of a sweep, not of a configuration."""
     try:
         return has_ledger(find_sweep(name))
-    except NotASweep:  # an address
+    except NotASweep:  # an address without a sweep
         return False
 
 
 def _compare_with_first(
     folders: Sequence[Path], metric: str | None, average: str | None, lengths: str | None
 ) -> list[SweepComparison]:
-    """Compare the first sweep with each of the others."""
+    """Return the comparison of the first sweep with each of the others."""
     read: dict[Path, Summary] = {}
     for folder in folders:
         if folder.resolve() not in read:
@@ -173,10 +173,10 @@ def _load_sweep(folder: Path, first: Path) -> SweepState:
 
 
 def sweep_comparison_lines(comparisons: Sequence[SweepComparison]) -> Lines:
-    """Return a line for every difference: each matched configuration and all together by group, and every length.
+    """Return a CSV line for every comparison: all matched configurations together, each length, each configuration.
 
-    The columns are the names of the sweeps and those of seed_comparisons.csv. `family` says which kind of line it is.
-    Intervals of lines of the family "each length" are those of the simultaneous band.
+    The columns are the names of the sweeps and those of seed_comparisons.csv; `family` is the kind of comparison.
+    Intervals of the family "each length" are those of the simultaneous band.
     """
     return [
         {"first_sweep": compared.first.name, "second_sweep": compared.second.name, **line}
@@ -186,12 +186,12 @@ def sweep_comparison_lines(comparisons: Sequence[SweepComparison]) -> Lines:
 
 
 def describe_noise(compared: SweepComparison) -> list[str]:
-    """Return which differences are more than seed noise: at which lengths, and in which matched configurations."""
+    """Return sentences on differences beyond seed noise: at which lengths, and in which matched configurations."""
     return [*_describe_band(compared), *_describe_configurations(compared)]
 
 
 def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[RenderableType]:
-    """Yield the verdict, the settings in which two sweeps differ, and the differences: overall, and of each match."""
+    """Yield the verdict, the settings in which two sweeps differ, the tables of differences, and notes."""
     first, matching = compared.first, compared.matching
     if compared.together:
         yield _show_verdict(compared.together[0], [first.name, compared.second.name], console, first)
@@ -223,14 +223,14 @@ def _show_sweeps(compared: SweepComparison, console: Console) -> Iterator[Render
             yield Text(f"... and {counted(more, 'more line')} with --csv", style="dim")
 
     # How to read the tables.
-    notes = [f"Here {meaning(compared.configurations)}"] if compared.configurations else []
+    notes = [f"Here {describe_sign(compared.configurations)}"] if compared.configurations else []
     notes.append(
         "All together: one value per seed, the mean over the matched configurations; only seeds that all of them have."
     )
     notes += difference_notes(compared.configurations)
     together, alone = ([line.unmatched for line in lines] for lines in (compared.together, compared.configurations))
-    if (left_out := max(together, default=0)) > min(alone, default=0):  # otherwise the notes above say it
-        notes.append(f"All together: {counted(left_out, 'seed')} left out that not every matched configuration has.")
+    if (left_out := max(together, default=0)) > min(alone, default=0):  # else in the notes above
+        notes.append(f"All together: {counted(left_out, 'seed')} left out, missing in some matched configuration.")
     yield from (prose(note, console, first, "dim") for note in notes)
 
 
@@ -267,8 +267,8 @@ def _describe_differences(differing: Mapping[str, tuple[Any, Any]]) -> str:
 
 
 def _shorten_value(value: Any) -> str:
-    are_whole = isinstance(value, list | tuple) and value and all(type(number) is int for number in value)
-    text = spans(value) if are_whole and list(value) == sorted(value) else compact_value(value)
+    are_integers = isinstance(value, list | tuple) and value and all(type(number) is int for number in value)
+    text = spans(value) if are_integers and list(value) == sorted(value) else compact_value(value)
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
 
 
@@ -286,6 +286,7 @@ def _describe_matching(compared: SweepComparison) -> str:
 
 
 def _describe_band(compared: SweepComparison) -> Iterator[str]:
+    # Say why there is no band.
     points = compared.by_length
     if not points:
         yield "The matched configurations have no lengths in common: no difference against length."
@@ -298,6 +299,8 @@ def _describe_band(compared: SweepComparison) -> Iterator[str]:
         too_few = f"{counted(missing.n, 'seed')} are too few for {lengths} at once (at least {fewest})"
         yield f"No band against length: {too_few if few else missing.reason}."
         return
+
+    # Where the band excludes 0, by sign.
     sides = {
         "higher": [comparison for comparison in points if comparison.outcome.low > 0],
         "lower": [comparison for comparison in points if comparison.outcome.high < 0],
@@ -321,11 +324,13 @@ def _describe_lengths(side: str, clear: Sequence[SeedComparison], points: Sequen
 
 
 def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
-    """Yield how many matched configurations differ after Holm's correction, at the first group of lengths."""
+    """Yield a sentence on the matched configurations that differ after Holm's correction, at the first group."""
     tested = [comparison for comparison in compared.configurations if not math.isnan(comparison.holm_p)]
     tested = [comparison for comparison in tested if comparison.question.group == tested[0].question.group]
     if not tested:
         return
+
+    # Which configurations differ, where, and in which direction.
     numbers = {first.row.config_id: first.row.number for first, _ in compared.matching.pairs}
     differ = [label(numbers[comparison.first]) for comparison in tested if comparison.holm_p < ALPHA]
     group = tested[0].question.group

@@ -1,4 +1,4 @@
-"""The tables of a report as CSV files, with every number in full; a column is a function of a line."""
+"""The CSV tables of a report, with every number in full."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ REPORT_CSV = "report.csv"
 
 
 def write_csv(path: Path, lines: Lines, columns: Sequence[str]) -> None:
-    """Write lines of equal columns, None and NaN as empty cells; a table without lines has the header `columns`."""
+    """Write lines with the same keys as CSV, None and NaN as empty cells; without lines the header is `columns`."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, fieldnames=list(lines[0]) if lines else list(columns))
     writer.writeheader()
@@ -36,11 +36,11 @@ def write_csv(path: Path, lines: Lines, columns: Sequence[str]) -> None:
 
 
 def effect_lines(result: Summary) -> Lines:
-    """Return a line for every outcome and key, for categories one for each value that is compared with the first.
+    """Return the lines of effects.csv: one for every outcome and key, for categories one for each compared value.
 
-    Empty for a sweep that shows no effects. n is the number of units. correlation is Spearman's, with the interval low
-    to high; p is that of test; difference is the outcome at value minus that at the first value, for a key compared
-    within units; partial is the slope with the other drawn keys held fixed.
+    Empty for a sweep that shows no effects. n is the number of units. correlation is Spearman's, with its interval from
+    low to high; p is that of test; difference is the outcome at value minus the outcome at the first value, for a key
+    compared within units; partial is the slope with the other drawn keys held fixed.
     """
     columns = [
         *csv_columns("outcome=outcome.group"),
@@ -68,7 +68,7 @@ def _read_part(part: str, name: str, line: EffectLine) -> Any:
 
 
 def validation_lines(result: Summary) -> Lines:
-    """Return a line for every evaluation of a seed and every validation score."""
+    """Return the lines of validation.csv: one for every validation score of a member at an evaluation."""
     columns = csv_columns("config_id seed step stage stopped metric average mean")
     scores = read_validation_scores(result.state)
     lengths = sorted({length for score in scores for length in score.lengths})
@@ -91,10 +91,10 @@ TABLES: Mapping[str, Callable[[Summary], Lines]] = {
     "later_evaluations.csv": lambda result: later_lines(result.later_evaluations),
 }
 """The CSV files of a report by name, with the functions that make their lines."""
-EARLIER = ("averages.csv", "families.csv", "evaluations.csv", "steps_to.csv", "values.csv")
-"""Files of the reports of earlier versions."""
+OUTDATED = ("averages.csv", "families.csv", "evaluations.csv", "steps_to.csv", "values.csv")
+"""CSV files of earlier versions, which a new report deletes."""
 
 
 def csv_tables(result: Summary) -> dict[str, Lines]:
-    """Return the lines of the CSV files of a report by name: report.csv, and the others that have any."""
+    """Return the lines of the CSV files of a report by name: report.csv and all others that are not empty."""
     return {name: lines for name, make in TABLES.items() if (lines := make(result)) or name == REPORT_CSV}

@@ -1,4 +1,4 @@
-"""The files of a report: the page and the tables beside it; `present_report` also prints one screen."""
+"""Write the files of a report: report.html and the CSV tables beside it."""
 
 import shlex
 import tempfile
@@ -17,7 +17,7 @@ from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.ledger.folders import REPORT_HTML, has_ledger, make_no_sweep_error
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.csv_tables import EARLIER, REPORT_CSV, TABLES, csv_tables, write_csv
+from orchestrator.report.csv_tables import OUTDATED, REPORT_CSV, TABLES, csv_tables, write_csv
 from orchestrator.report.page.render import render_page
 from orchestrator.report.tables.later_evaluations import later_section
 from orchestrator.report.terminal import Screen, lay_out, prose, rich_table
@@ -30,7 +30,7 @@ PAUSE = 10.0  # seconds between two pages of a running sweep, at least
 
 
 def present_report(folder: Path, console: Console, *, quiet: bool = False, show: bool = False) -> None:
-    """Write curves.parquet, page and tables of a sweep, finished or not, and print one screen unless `quiet`.
+    """Write curves.parquet, page and tables of a sweep, and print its results unless `quiet`.
 
     `show` opens the page in a browser. Raises NotASweep, DamagedLedger and DamagedCurves.
     """
@@ -46,7 +46,7 @@ def present_report(folder: Path, console: Console, *, quiet: bool = False, show:
 
 
 def refuse_read_only(folder: Path) -> None:
-    """Raise UserError if the folder of a sweep cannot be written, with the way to report a copy."""
+    """Raise UserError, which says how to report a copy, if the folder of a sweep cannot be written."""
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
@@ -54,8 +54,7 @@ def refuse_read_only(folder: Path) -> None:
             raise make_no_sweep_error(folder) from None
         copy = f"cp -r {shlex.quote(str(folder))} COPY && lengthwise report COPY"
         raise UserError(
-            f"{folder}: a report is written into the folder of its sweep, which is impossible here: {error.strerror}; "
-            f"report a copy: {copy}"
+            f"{folder}: the report cannot be written here: {error.strerror}; report a copy: {copy}"
         ) from error
 
 
@@ -65,10 +64,10 @@ def read_summary(folder: Path) -> Summary:
 
 
 def write_report(folder: Path, result: Summary | None = None, curves: pd.DataFrame | None = None) -> tuple[Path, Path]:
-    """Write report.html and the CSV tables of the sweep in `folder`, and return the page and report.csv.
+    """Write report.html and the CSV tables of a sweep, finished or not; return the paths of report.html and report.csv.
 
-    Works on an unfinished sweep and says that it is. `result` and `curves` (all of them) save reading the sweep again.
-    Deletes tables of an earlier report that this one does not have.
+    `result` and `curves` are the summary and all curves of the sweep, if they are known. Deletes CSV tables of an
+    earlier report that this report does not have.
     """
     state = SweepState.load(folder) if result is None or curves is None else None
     if state is not None:
@@ -79,27 +78,27 @@ def write_report(folder: Path, result: Summary | None = None, curves: pd.DataFra
     write_atomic(folder / REPORT_HTML, [render_page(result, curves).encode()])
     for name, lines in tables.items():
         write_csv(folder / name, lines, ["config_id"])
-    for name in {*TABLES, *EARLIER} - tables.keys():
+    for name in {*TABLES, *OUTDATED} - tables.keys():
         (folder / name).unlink(missing_ok=True)
     return folder / REPORT_HTML, folder / REPORT_CSV
 
 
 def report_files(folder: Path) -> list[Path]:
-    """Return the files of the report that was last written."""
+    """Return the existing files of a report: the page and its tables."""
     return [path for name in (REPORT_HTML, *TABLES) if (path := folder / name).is_file()]
 
 
 def write_page(folder: Path) -> None:
-    """Write report.html alone, as the ledger is now; raises what reading ledger and curves raises."""
+    """Write only report.html from the current ledger; raises what reading ledger and curves raises."""
     state = SweepState.load(folder)
     curves = read_curves(state)
     write_atomic(folder / REPORT_HTML, [render_page(summarise(state, curves), curves).encode()])
 
 
 def refresh_page(folder: Path, ended: threading.Event, pause: float = PAUSE) -> None:
-    """Write the page anew after new records of a running sweep, until `ended` is set.
+    """Rewrite the page after new records of a running sweep, until `ended` is set.
 
-    Not more often than every `pause` seconds, and at most a fifth of the time is spent on it.
+    Pages are at least `pause` seconds apart, and writing them takes at most a fifth of the time.
     """
     read, rest = -1, 0.0
     while not ended.wait(rest):
@@ -111,7 +110,7 @@ def refresh_page(folder: Path, ended: threading.Event, pause: float = PAUSE) -> 
 
 
 def show_later_evaluations(folder: Path, keys: Collection[object], console: Console) -> None:
-    """Print the later evaluations with these keys (`evaluation_key`) at all of their lengths."""
+    """Print a table of the later evaluations with these keys (`evaluation_key`), at all of their lengths."""
     result = read_summary(folder)
     section = later_section(result, [evaluation for evaluation in result.later_evaluations if evaluation.key in keys])
     console.print(Text(section.heading, style="bold"))

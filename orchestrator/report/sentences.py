@@ -1,4 +1,4 @@
-"""The sentences of a report: what a sweep answers (what ran, which is best, what mattered), and how it was judged."""
+"""Write the sentences of a report: what ran, which configuration is best, what mattered, how it was judged."""
 
 import math
 import operator
@@ -31,7 +31,7 @@ from orchestrator.text.wording import (
 
 MOST_SHOWN = 3  # hyperparameters with a clear effect, configurations of a confirmation
 MOST_NAMED = 5  # configurations that are better at the test lengths
-FEWEST_ORDERED = 3  # configurations from which on their order has a correlation
+FEWEST_ORDERED = 3  # configurations whose order has a correlation
 CONFOUNDED = "hyperparameters change along with one another, and none can be judged by itself"
 STATES = {"complete": "finished", "failed": "finished without a result", "running": "running", STOPPED: STOPPED}
 FAILED_SEEDS = {
@@ -42,9 +42,9 @@ FAILED_SEEDS = {
 
 
 def answers(result: Summary, *, values: bool = True) -> list[str]:
-    """Return the three sentences, and one for each confirmation; of an empty sweep the first alone.
+    """Return the three answers and a sentence for each confirmation; only the first answer for an empty sweep.
 
-    With `values` the best configuration is named with its searched values.
+    With `values` the searched values of the best configuration are named.
     """
     if not result.rows:
         return [describe_runs(result)]
@@ -54,11 +54,14 @@ def answers(result: Summary, *, values: bool = True) -> list[str]:
 
 def describe_runs(result: Summary) -> str:
     """Return the state of the sweep, how many configurations and seeds ran, and how many failed."""
+    # Failed seeds, and how they count.
     failed = "none failed"
     if result.seeds_failed:
         crashed = sum(row.seeds_crashed for row in result.rows)
         policy = FAILED_SEEDS[result.objective.failed_seeds]
         failed = f"{result.seeds_failed} failed ({result.seeds_failed - crashed} diverged, {crashed} crashed; {policy})"
+
+    # Configurations, pruned ones, and members that stopped early.
     done, planned = result.configurations_finished, result.planned
     count = counted(planned, "configuration") if done == planned else f"{done} of {counted(planned, 'configuration')}"
     pruned = sum(row.pruned_at is not None for row in result.rows)
@@ -86,6 +89,8 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
             if not result.finished
             else "No configuration has a finite score."
         )
+
+    # The label of the first configuration, its values, and ties.
     tied = sum(other.score == row.score for other in result.rows if other.rank is not None) - 1
     name = label(row.number)
     if in_search := read_search_labels(result.state.provenance).get(row.number):
@@ -93,6 +98,8 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
     shown = format_values(row.values, result.searched) if values else ""
     if tied and tied + 1 == sum(other.rank is not None for other in result.rows) == len(result.rows):
         return _all_tied(result, row.score, len(result.rows))
+
+    # The score, then the value at the test lengths.
     so_far = "" if result.finished else " so far"
     chosen = (
         f"Best by the {lengths_in_words(result.objective.lengths, 'selection ')}{so_far} is {name}"
@@ -107,14 +114,14 @@ def describe_best(result: Summary, *, values: bool = True) -> str:
 
 
 def _all_tied(result: Summary, score: float, count: int) -> str:
-    """Return that all configurations have the same score."""
+    """Return a sentence that all configurations have the same score."""
     all_of = f"all {count}" + ("" if result.finished else " so far")
     lengths = lengths_in_words(result.objective.lengths, "selection ")
     return f"No configuration is ahead: {all_of} have {_score_words(result, score)} at the {lengths}."
 
 
 def _score_words(result: Summary, score: float) -> str:
-    """Return the objective with its value: "total_variation (ema) 0.0262"."""
+    """Return the objective with its value: "total_variation (ema) 0.0262 (lower is better)"."""
     statistic = "" if result.objective.seeds == "median" else f"{result.objective.statistic} of "
     better = "lower" if result.objective.direction == "minimize" else "higher"
     return f"{statistic}{result.judged_name} {three_digits(score, result.infinity_text)} ({better} is better)"
@@ -123,15 +130,17 @@ def _score_words(result: Summary, score: float) -> str:
 def describe_effects(result: Summary, *, sizes: bool = True) -> str:
     """Return which hyperparameters have a clear effect on the score, or why nothing can be said.
 
-    With `sizes`, or if it is one alone, also the median scores of configurations with lower and with higher values.
+    With `sizes`, or for a single hyperparameter, also the median scores below and above its middle value.
 
-    One interval of each hyperparameter counts, or one of each value: other lengths, and slopes with the others held
-    fixed, would be further chances for an interval to exclude 0.
+    Only one interval of each hyperparameter, or of each value, counts: other lengths and slopes with the others held
+    fixed would be further chances for an interval to exclude 0.
     """
     if result.status == "running":
         return "Which hyperparameters matter is shown when the sweep has ended."
     if not shows_effects(result):
         return why_no_effects(result) or "No hyperparameter was compared, so it is unknown which matter."
+
+    # The effects with an interval.
     names = short_keys([effect.key for effect in effects_on_score(result)])
     on_score = [line for line in effect_lines(result) if line.outcome.effects == effects_on_score(result)]
     lines = [line for line in on_score if line.effect.matched and line.intervals]
@@ -139,12 +148,15 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
         reasons = {effect.reason if effect.matched else CONFOUNDED for effect in effects_on_score(result)}
         why = f": {reasons.pop()}" if len(reasons) == 1 else ""
         return f"Nothing can be said about what mattered{why or ': no effect has an interval'}."
-    # Of a key with several values that differ clearly from the first, the best one is named.
+
+    # Name the best of several values that differ clearly from the first.
     sign, clear = -1.0 if result.objective.direction == "minimize" else 1.0, dict[str, str]()
     gains = {id(line): sign * line.difference.difference if line.difference else 0.0 for line in lines}
     for line in sorted(lines, key=lambda line: -gains[id(line)] if math.isfinite(gains[id(line)]) else 0.0):
         if number := _clear(result, line):
             clear.setdefault(names[line.effect.key], number)
+
+    # Clear effects, then inconclusive ones.
     rest = [name for name in names.values() if name not in clear]
     if not clear:
         return f"No hyperparameter has a clear effect on the score: every 95 % interval contains 0 ({first_few(rest)})."
@@ -162,7 +174,7 @@ def describe_effects(result: Summary, *, sizes: bool = True) -> str:
 
 
 def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
-    """Return a sentence on a confirmation: the scores in the search beside those on fresh seeds."""
+    """Return a sentence on a confirmation: scores in the search beside scores on fresh seeds."""
     scores = [
         f"{label(row.number)} {three_digits(row.search.median, result.infinity_text)} in the search and "
         + (
@@ -176,7 +188,7 @@ def _describe_confirmation(result: Summary, confirmed: Confirmation) -> str:
 
 
 def _clear(result: Summary, line: EffectLine) -> str:
-    """Return which way an effect goes with the interval that excludes 0, empty without one."""
+    """Return the direction of an effect with its interval; empty unless the interval excludes 0."""
     rises = "worse" if result.objective.direction == "minimize" else "better"
     falls = "better" if rises == "worse" else "worse"
     if line.difference:
@@ -195,7 +207,7 @@ def _clear(result: Summary, line: EffectLine) -> str:
 
 
 def _describe_halves(result: Summary, key: str) -> str:
-    """Return the median score below and above the middle value of a key with numbers, in words."""
+    """Return the median scores below and above the middle value of a numeric key; empty for other keys."""
     scores = [
         (row.values[key], row.score)
         for row in result.rows
@@ -214,7 +226,7 @@ def _describe_halves(result: Summary, key: str) -> str:
 
 
 def columns_sentence(result: Summary, *, quartiles: bool) -> str:
-    """Return a legend of the table's columns: the lengths of each group, quartiles, the reach."""
+    """Return a legend of the columns of the table: lengths of each group, quartiles, reach."""
     groups = {row.groups for row in result.rows}
     common = groups.pop() if len(groups) == 1 else None
     lengths = {"trained": common.trained, "selection": result.objective.lengths, "test": common.test} if common else {}
@@ -226,7 +238,7 @@ def columns_sentence(result: Summary, *, quartiles: bool) -> str:
 
 
 def _at_test(result: Summary, row: Row) -> str:
-    """Return the median on the test lengths, with its 95 % interval if there are enough seeds, else with quartiles."""
+    """Return the median at the test lengths with its 95 % interval, or with quartiles for too few seeds."""
     assert row.test is not None
     infinite, shown = result.infinity_text, three_digits(row.test.median, result.infinity_text)
     band = result.bands[row.config_id, *result.objective_curve]
@@ -241,7 +253,7 @@ def _at_test(result: Summary, row: Row) -> str:
 
 
 def headlines(result: Summary) -> list[str]:
-    """Return the sentences below the answers: how to continue, counts, the rule of judgement, and notes."""
+    """Return the sentences below the answers: how to continue, counts, the selection, and notes."""
     lines = [*_continue_sentence(result), *count_sentences(result)]
     if not result.rows:
         return lines
@@ -258,12 +270,12 @@ def headlines(result: Summary) -> list[str]:
 
 
 def threshold_words(result: Summary) -> str:
-    """Return the threshold of the reach in words: "at most 0.1"."""
+    """Return the threshold of the reach: "at most 0.1"."""
     return f"{'at most' if result.objective.direction == 'minimize' else 'at least'} {result.objective.threshold:g}"
 
 
 def _continue_sentence(result: Summary) -> list[str]:
-    """Return the command that continues a sweep or says how; empty if it has ended or is running."""
+    """Return a sentence with the command that continues a sweep; empty if it has ended or is running."""
     if result.finished or result.status == "running":
         return []
     verb = "status" if result.status == STOPPED else "resume"
@@ -271,7 +283,7 @@ def _continue_sentence(result: Summary) -> list[str]:
 
 
 def count_sentences(result: Summary) -> list[str]:
-    """Return sentences on the judged lengths, on the choice by a race or sampler, and on the seeds of a median."""
+    """Return sentences on the unit of lengths, on a race, on unequal seeds, and on an adaptive sampler."""
     lines = [] if result.axis == "length" else [f"Lengths count: {result.axis}"]
     lines += [describe_race(result.race)] if result.race else []
     lines += unequal_seeds(result)
@@ -282,7 +294,7 @@ def count_sentences(result: Summary) -> list[str]:
 
 
 def unequal_seeds(result: Summary) -> list[str]:
-    """Return how many seeds configurations have if these differ, and which seeds medians and effects use."""
+    """Return a sentence on unequal seeds of configurations and their use; empty if all have the same."""
     if not result.has_unequal_seeds:
         return []
     return [
@@ -293,7 +305,7 @@ def unequal_seeds(result: Summary) -> list[str]:
 
 
 def selection_sentence(result: Summary) -> str:
-    """Return the metric and lengths by which configurations were selected, and the lengths without influence."""
+    """Return a sentence on the metric and lengths of the selection, and on the lengths without influence."""
     (metric, average), objective = result.objective_curve, result.objective
     groups = {row.groups for row in result.rows}
     common = groups.pop() if len(groups) == 1 else None
@@ -315,9 +327,9 @@ def selection_sentence(result: Summary) -> str:
 
 
 def _trained_words(result: Summary, common: LengthGroups) -> str:
-    """Return which lengths of the judged metric were trained on, and which of these were evaluated: `common.trained`.
+    """Return which lengths of the judged metric were trained, and which of these were evaluated (`common.trained`).
 
-    A ledger of 1.0.0 has only the longest one, unless all lengths were evaluated.
+    A ledger of 1.0.0 has only the longest trained length, unless all lengths were evaluated.
     """
     metric, first = result.objective.metric, result.rows[0].config_id
     distribution = result.measured[first].metrics[metric].distribution
@@ -337,9 +349,9 @@ def _trained_words(result: Summary, common: LengthGroups) -> str:
 
 
 def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
-    """Return how well the order at the test lengths agrees with the order by score; empty for fewer than two.
+    """Return a sentence on the agreement of test order and score order; empty for fewer than two configurations.
 
-    `complete` names the configurations that are better than the first at the test lengths, which choose nothing.
+    `complete` names the configurations that are better than the first at the test lengths.
     """
     labels = {row.config_id: label(row.number) for row in result.rows if row.complete and row.rank is not None}
     if len(labels) < 2:
@@ -350,6 +362,8 @@ def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
             "No lengths beyond training and selection were evaluated in all configurations, so it is unknown whether "
             "the order by score holds there"
         ]
+
+    # How many configurations are better than the first, and by how much.
     lower = "lower" if result.objective.direction == "minimize" else "higher"
     scored = " with a score" if any(row.failed for row in result.rows) else ""
     better, several = orders.better, orders.others > 1
@@ -364,6 +378,8 @@ def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
         gains = [f"{labels[name]} by {three_digits(gain, result.infinity_text)}" for name, gain in better[:MOST_NAMED]]
         gains += [f"{len(better) - MOST_NAMED} more"] if len(better) > MOST_NAMED else []
         words += f" ({', '.join(gains)}); not used for selection"
+
+    # The rank correlation of both orders.
     correlation = [_correlation(orders.correlation)] if orders.others + 1 >= FEWEST_ORDERED else []
     return [f"Order at the {lengths_in_words(result.test_lengths, 'test ')}: {'; '.join([*correlation, words])}"]
 

@@ -1,4 +1,4 @@
-"""A sweep on one screen of a terminal or in a log. No number is cut, and intervals are never broken."""
+"""Print a sweep on one screen of a terminal or in a log, without cropping numbers or breaking intervals."""
 
 import math
 import textwrap
@@ -23,12 +23,12 @@ from orchestrator.report.tables.configurations import (
 from orchestrator.results.summary import Row, Summary
 from orchestrator.text.wording import counted
 
-ROWS, SENTENCE = 6, 200  # configurations, and characters of a sentence, in whole lines
+ROWS, SENTENCE = 6, 200  # configurations in the table, characters of a sentence
 LEFT = {"label", "at lengths", "against", "form", "searched values", CONFIG_ID, IN_SEARCH, "first", "second", "task"}
 
 
 def prose(text: str, console: Console, result: Summary, style: str = "") -> Text:
-    """Return a sentence that is wrapped on a terminal, but whole in files and if it names the sweep's folder."""
+    """Return a sentence that wraps on a terminal, but not in files or if it contains the sweep's folder."""
     unwrapped = not console.is_terminal or str(result.folder) in text
     return Text(text, style=style, no_wrap=unwrapped, overflow="ignore" if unwrapped else "fold")
 
@@ -36,7 +36,7 @@ def prose(text: str, console: Console, result: Summary, style: str = "") -> Text
 def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
     """Return the table if it fits, else several tables with broken cells that repeat the first `keys` columns.
 
-    A column too wide for all of them has fewer beside it.
+    Beside a wide column fewer of these are repeated.
     """
     if table_width(cells) <= width:
         return [cells]
@@ -56,14 +56,14 @@ def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
 
 
 def table_width(cells: Cells) -> int:
-    """Return how many characters wide `rich_table` draws a table."""
+    """Return the width in characters of a table of `rich_table`."""
     return sum(
         2 + max(len(line) for text in (name, *column) for line in text.split("\n")) for name, column in cells.items()
     )
 
 
 def rich_table(cells: Cells) -> Table:
-    """Return a table without lines around it."""
+    """Return a table without a frame."""
     look: dict[str, Any] = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 0, 0, 1)}
     table = Table(header_style="bold", **look)
     for heading in cells:
@@ -74,7 +74,7 @@ def rich_table(cells: Cells) -> Table:
 
 
 class Screen:
-    """Prints a sweep on at most 20 lines of a terminal with 100 columns: answers, then the first configurations."""
+    """Renders a sweep on about 20 lines of 100 characters: answers, then the first configurations."""
 
     def __init__(self, result: Summary) -> None:
         self.result = result
@@ -90,7 +90,7 @@ class Screen:
                 )
             yield prose(sentence, console, result)
 
-        # The table of the first configurations, as wide as the terminal.
+        # The table of the first configurations.
         rows = [row for row in result.rows if row.complete]
         if rows:
             yield ""
@@ -107,7 +107,7 @@ class Screen:
         else:
             yield ""
 
-        # The first note, and where everything else is.
+        # The first note, and the path of the page.
         if result.notes:
             first_note = f"{counted(len(result.notes), 'note')} on the page, the first: {result.notes[0]}"
             yield Text(textwrap.shorten(first_note, width, placeholder=" ..."), "dim")
@@ -115,7 +115,7 @@ class Screen:
 
 
 def short_table(result: Summary, rows: Sequence[Row], fits: Callable[[Cells], bool]) -> Cells:
-    """Return as much of the table of `rows` as fits.
+    """Return the columns of the table of `rows` that fit.
 
     The config_id is left out first, then the quartiles, then values.
     """

@@ -50,6 +50,6 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         spec = load_sweep(ROOT / "search_spaces" / file, [*overrides, *inline])
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("orchestrator.figures.drawing.save", blank)
+            patch.setattr("orchestrator.figures.drawing.save_figure", blank)
             assert run_sweep(spec, folder / "sweeps", Console(file=io.StringIO())).exit_code == 0
     return folder

@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def blank(path, draw, *facts):
-    """In the place of `orchestrator.figures.drawing.save`: a picture of one pixel."""
+    """In the place of `orchestrator.figures.drawing.save_figure`: a picture of one pixel."""
     from PIL import Image
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -25,7 +25,7 @@ def blank(path, draw, *facts):
 
 
 def leave_blank(drawing):
-    drawing.save = blank
+    drawing.save_figure = blank
 
 
 def hold(train_pack):

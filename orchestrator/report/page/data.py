@@ -1,4 +1,4 @@
-"""The numbers behind the page of a sweep, as one JSON object; page.js draws them and says in its first lines how."""
+"""Collect the data of the page of a sweep as a JSON object, which page.js draws."""
 
 import base64
 import math
@@ -14,7 +14,7 @@ import pandas as pd
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configurations import identity_columns, result_columns, value_columns
-from orchestrator.report.tables.effects import outcomes
+from orchestrator.report.tables.effects import list_outcomes
 from orchestrator.results.analysis import shows_effects, why_no_effects
 from orchestrator.results.comparing.shared_streams import are_paired
 from orchestrator.results.outcomes import searched_value
@@ -26,14 +26,14 @@ from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.decades import is_geometric, is_logarithmic, spans_decades
 from orchestrator.text.wording import compact_value, label, short_keys
 
-MOST_NUMBERS = 1_400_000  # of curves in a page, 7.5 MB: what is more is left out, step by step
+MOST_NUMBERS = 1_400_000  # of curves in a page, 7.5 MB; with more, training steps are left out
 GROUPS = ("trained", "selection", "test")
 
 Floats = npt.NDArray[np.float32]
 
 
 def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
-    """Return everything that the page draws; `curves` are those of all members, also of unfinished configurations."""
+    """Return all data of the page; `curves` are those of all members, also of unfinished configurations."""
     objective = result.objective
     groups: dict[LengthGroups, int] = {}
     configurations = [_configuration(result, row, groups) for row in result.rows]
@@ -66,7 +66,7 @@ def page_data(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
 
 
 def _configuration(result: Summary, row: Row, groups: dict[LengthGroups, int]) -> dict[str, Any]:
-    """Return a configuration; `groups` numbers the different groups of lengths, and gets those that are new."""
+    """Return the data of a configuration; adds new groups of lengths to `groups`, which numbers them."""
     metrics = [metric for metric in result.headline if metric in result.measured[row.config_id].metrics]
     return {
         "label": label(row.number),
@@ -87,7 +87,7 @@ def _configuration(result: Summary, row: Row, groups: dict[LengthGroups, int]) -
 
 
 def _hyperparameter(result: Summary, key: str, name: str) -> dict[str, Any]:
-    """Return the values of a searched key, numbers or else texts, None where a configuration has none."""
+    """Return name, scale and values of a searched key: all numbers or all texts, None for a missing value."""
     values = [searched_value(result, row, key, None) for row in result.rows]
     known = [value for value in values if value is not None]
     is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
@@ -102,9 +102,9 @@ def _hyperparameter(result: Summary, key: str, name: str) -> dict[str, Any]:
 
 
 def _effects(result: Summary) -> Iterator[dict[str, Any]]:
-    """Yield the effect of every key on every outcome, with the differences between values and the partial slopes."""
+    """Yield the effect of every key on every outcome, with differences between values and partial slopes."""
     names = short_keys([*result.searched])
-    for outcome in outcomes(result):
+    for outcome in list_outcomes(result):
         for effect in outcome.effects:
             yield {
                 "name": names[effect.key],
@@ -130,9 +130,10 @@ def _effects(result: Summary) -> Iterator[dict[str, Any]]:
 
 
 def _pairing(result: Summary) -> dict[str, Any]:
-    """Return the class of each configuration, and which classes have paired seeds.
+    """Return the class of each configuration, and the pairs of classes with paired seeds.
 
-    Members of one program and one code draw the same numbers (`shared_streams`), so one of each class is looked at.
+    Members of one structure and one code draw the same numbers (`shared_streams`), so classes are compared by their
+    first configurations.
     """
     classes: dict[Any, list[Row]] = {}
     for row in result.rows:
@@ -151,12 +152,12 @@ def _pairing(result: Summary) -> dict[str, Any]:
 
 
 def _curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
-    """Return metrics, averages and steps, and as base64 of float32 every curve in the order that page.js reads.
+    """Return metrics, averages, steps, and all curves as base64 of float32 in the order that page.js reads.
 
     First the seeds at the judged evaluation: metric, average, configuration, seed, length. Then q25, median and q75:
     metric, average, judged evaluation and steps, configuration, quartile, length. NaN is a missing number.
     """
-    # What is shown: metrics, averages, and so many steps that the page stays small.
+    # Metrics, averages, and as many steps as MOST_NUMBERS allows.
     objective, row_numbers = result.objective, {row.config_id: row_number for row_number, row in enumerate(result.rows)}
     shown = curves[curves["metric"].isin(result.headline) & curves["config_id"].isin(row_numbers)]
     metrics = [name for name in result.headline if name in result.metrics]
@@ -191,7 +192,7 @@ def _curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
             of_seeds.append(seeds_CSL)
             of_bands.append(bands_ECQL)
 
-    # The medians of the judged evaluation tell whether an axis is logarithmic.
+    # The medians at the judged evaluation decide whether an axis is logarithmic.
     medians = {
         name: np.concatenate(
             [bands_ECQL[0, :, 1].ravel() for bands_ECQL in of_bands[number * len(averages) :][: len(averages)]]
@@ -217,7 +218,7 @@ def _curves(result: Summary, curves: pd.DataFrame) -> dict[str, Any]:
 
 
 def _thin(steps: Sequence[int], most: int) -> list[int]:
-    """Return at most this many of the steps, evenly spread, the last among them."""
+    """Return at most `most` of the steps, evenly spread, with the last step."""
     if len(steps) <= most:
         return list(steps)
     numbers = np.linspace(len(steps) - 1, 0, most).round().astype(int)

@@ -1,4 +1,4 @@
-"""The page of a sweep: one HTML file that needs nothing else; page.js draws its pictures and tables in the browser."""
+"""Render the page of a sweep: a self-contained HTML file, whose figures and tables page.js draws in the browser."""
 
 import base64
 import hashlib
@@ -36,15 +36,15 @@ from orchestrator.text.wording import (
     spans,
 )
 
-MOST_FAILURES, MOST_NAMED = 20, 12  # reasons that are listed, configurations that are named with one
+MOST_FAILURES, MOST_NAMED = 20, 12  # listed reasons, and named configurations for each
 _FAILED = re.compile(r"\d[\d,]* failed")  # in the first sentence; what failed and why is far below it
 _INTERVAL = re.compile(r"\[[^\[\]]{,40}\]")
 
 
 def render_page(result: Summary, curves: pd.DataFrame) -> str:
-    """Return the page; `curves` are those of all members, also of configurations that have not ended.
+    """Return the page as HTML; `curves` are those of all members, also of unfinished configurations.
 
-    Whatever a user named is escaped here or shown as text by page.js. No script runs but those of this package.
+    Names given by users are escaped here or shown as text by page.js. Only scripts of this package run.
     """
     style, library, script = (_file(name) for name in ("page.css", "d3.min.js", "page.js"))
     hashes = {name: _hash(text) for name, text in (("style", style), ("library", library), ("script", script))}
@@ -61,7 +61,7 @@ def render_page(result: Summary, curves: pd.DataFrame) -> str:
         columns=escape(columns_sentence(result, quartiles=True)) if result.rows else "",
         answers=_FAILED.sub(r"<a href=#what-failed>\g<0></a>", "".join(_paragraphs(answers(result))), count=1),
         sections="\n".join(_sections(result)),
-        data=data.replace("<", "\\u003c"),  # no text in it can end the element
+        data=data.replace("<", "\\u003c"),  # so that no text can end the script element
         style=style,
         library=library,
         script=script,
@@ -69,7 +69,7 @@ def render_page(result: Summary, curves: pd.DataFrame) -> str:
 
 
 def escape(text: str) -> str:
-    """Return text as HTML shows it, in attributes as well, without control characters."""
+    """Return text escaped for HTML, also in attributes, without control characters."""
     return html.escape(remove_controls(text))
 
 
@@ -82,7 +82,7 @@ def _hash(text: str) -> str:
 
 
 def _without_controls(value: Any) -> Any:
-    """Return a tree of JSON in which no text has control characters."""
+    """Return a JSON value without control characters in its texts."""
     if isinstance(value, str):
         return remove_controls(value)
     if isinstance(value, dict):
@@ -96,7 +96,7 @@ def _meta(result: Summary) -> str:
 
 
 def _sections(result: Summary) -> Iterator[str]:
-    """Yield the sections on failures and confirmations, then folded ones: judgement, race, provenance, commands."""
+    """Yield the HTML of the sections on failures and confirmations, then of folded sections."""
     yield from _failures(result)
     for confirmed in read_confirmations(result):
         yield _section(confirmation_section(result, confirmed))
@@ -115,7 +115,7 @@ def _sections(result: Summary) -> Iterator[str]:
 
 
 def _failures(result: Summary) -> Iterator[str]:
-    """Yield why seeds failed, and which of which configurations, a line for reasons alike; nothing if none did."""
+    """Yield the section on failed seeds and dead packs, a line for similar reasons; nothing without any."""
     groups = group_errors((why, (row, seed)) for row in result.rows for seed, why in row.failures)
     if not groups and not result.state.deaths:
         return
@@ -149,7 +149,7 @@ def _describe_seeds(failed: Sequence[tuple[Row, int]]) -> str:
 
 
 def _commands(result: Summary) -> str:
-    # Code of the user's own is searched beside the sweep file that was run, which is not recorded.
+    # Own code is searched beside the original sweep file, whose path is not recorded.
     again = {"the same sweep again": f"{command('run', result.folder / 'sweep.yaml')} --name another-name"}
     commands = {
         **({} if result.state.modules else again),
@@ -188,5 +188,5 @@ def _table(cells: Cells) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a cell in which an interval is not broken into lines."""
+    """Return a cell as HTML in which intervals are not broken into lines."""
     return _INTERVAL.sub(r"<span class=keep>\g<0></span>", escape(text))

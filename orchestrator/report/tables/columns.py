@@ -1,6 +1,6 @@
-"""The columns of tables, each defined once for the page, the terminal and CSV files.
+"""Define the columns of tables for the page, the terminal and CSV files.
 
-A cell is one line of text. `break_cell` says where it may be broken.
+A cell is a line of text, which only `break_cell` breaks.
 """
 
 import math
@@ -17,18 +17,18 @@ from orchestrator.text.wording import three_digits
 Cells = dict[str, list[str]]
 Lines = list[dict[str, Any]]
 
-NONE = "-"  # a cell without a value
-NARROW = 18  # characters of a broken cell, unless a part that stays whole is longer
+NONE = "-"  # the text of a missing value
+NARROW = 18  # characters of a broken cell, unless an unbroken part is longer
 UNBROKEN = re.compile(r"\S+: \S+ \(n = \d+\)|\S+: \S+|\[[^\]]*\]|p = \S+")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: `read` takes its value from a line.
+    """A column of a table, with the value that `read` returns for a line.
 
-    Page and terminal have it as text under `heading`: `text` of the line, by default the value with three digits. A CSV
-    file has it in full under `name`; quartiles are three columns there, for the name "test_median" also test_q25 and
-    test_q75. Without a heading or a name it is left out there.
+    Page and terminal show `text` of the line, by default the value with three digits, under `heading`. CSV files have
+    the full value under `name`; `quartiles` are three columns there: for the name "test_median" also test_q25 and
+    test_q75. Without a heading or name the column is left out there.
     """
 
     heading: str
@@ -52,9 +52,9 @@ class Section:
 
 
 def make_cells(lines: Sequence[Any], columns: Columns, infinite: str = "inf") -> Cells:
-    """Return the text of every column that has a heading, infinity as the word `infinite`.
+    """Return the texts of the lines by heading; `infinite` is the text for infinity.
 
-    Columns without any value are left out.
+    Columns without a heading or without any value are left out.
     """
     cells = {
         column.heading: [
@@ -67,7 +67,7 @@ def make_cells(lines: Sequence[Any], columns: Columns, infinite: str = "inf") ->
 
 
 def make_lines(lines: Iterable[Any], columns: Columns) -> Lines:
-    """Return the lines of a CSV file: the values in full of every column that has a name."""
+    """Return the lines of a CSV file: the full values of every column with a name."""
     return [
         {name: value for column in columns if column.name for name, value in _named_values(column, line)}
         for line in lines
@@ -97,7 +97,7 @@ def csv_columns(names: str) -> list[Column]:
 
 
 def break_cell(cell: str, width: int = NARROW) -> str:
-    """Return a cell in lines of `width` characters or more; intervals and values with their n stay whole."""
+    """Return a cell broken into lines of about `width` characters; intervals and values with their n stay unbroken."""
     unbroken = UNBROKEN.sub(lambda part: part[0].replace(" ", "\0"), cell)
     lines = textwrap.wrap(unbroken, width, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines).replace("\0", " ")
@@ -111,5 +111,5 @@ def interval(value: float, low: float, high: float, form: str) -> str:
 
 
 def p_value(p: float) -> str:
-    """Return a p-value with three significant digits, "-" for NaN."""
+    """Return a p-value with three significant digits as text, "-" for NaN."""
     return NONE if math.isnan(p) else f"{p:.3g}"

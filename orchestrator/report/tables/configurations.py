@@ -1,4 +1,4 @@
-"""The columns of the table of configurations, and the table of search score beside confirmed score."""
+"""The tables of configurations, and of search scores beside confirmed scores."""
 
 import json
 import statistics
@@ -26,7 +26,7 @@ CONFIG_ID, IN_SEARCH = "config_id", "in search"
 
 
 def identity_columns(result: Summary) -> Columns:
-    """Return the columns that say which configuration it is: rank, label, label in the search, config_id, number."""
+    """Return the columns that identify a configuration: rank, label, label in the search, config_id, number."""
     in_search = read_search_labels(result.state.provenance)
     return [
         Column("rank", lambda row: row.rank or "", "rank", lambda row: str(row.rank) if row.rank else row.why_unranked),
@@ -38,7 +38,7 @@ def identity_columns(result: Summary) -> Columns:
 
 
 def value_columns(result: Summary) -> Columns:
-    """Return one column per searched key, by its whole key where the short one is the heading of another column."""
+    """Return a column for each searched key, headed by the full key if the short one heads another column."""
     headings = {column.heading for column in (*identity_columns(result), *result_columns(result))}
 
     def make_column(key: str, short: str) -> Column:
@@ -53,10 +53,8 @@ def value_columns(result: Summary) -> Columns:
 
 
 def result_columns(result: Summary) -> Columns:
-    """Return score, medians at trained, selection and test lengths, reach and counts of seeds.
-
-    The judged metric on other distributions follows the test lengths.
-    """
+    """Return the columns of results: score, medians by group of lengths and distribution, reach, counts of seeds."""
+    # Medians at each group of lengths, and on other distributions.
     groups = [
         Column(group, attrgetter(group), f"{group}_median", quartiles=True)
         for group in ("trained", "selection", "test")
@@ -65,6 +63,8 @@ def result_columns(result: Summary) -> Columns:
         Column(f"{metric} {group}", _read_other_distribution(metric, group), f"{metric}_{group}_median", quartiles=True)
         for metric, group in dict.fromkeys(key for row in result.rows for key in row.other_distributions)
     ]
+
+    # Columns of some sweeps only: reach, rounds of a race, early stopping.
     reach, rounds = "reach" if result.objective.threshold is not None else "", "rounds" if result.race else ""
     stopped = [
         Column("stopped", attrgetter("stopped_at"), text=_describe_stopped),
@@ -99,7 +99,7 @@ def result_columns(result: Summary) -> Columns:
 
 
 def configuration_lines(result: Summary) -> Lines:
-    """Return a line of a CSV file for every configuration, by rank."""
+    """Return a line of report.csv for every configuration, by rank."""
     return make_lines(result.rows, [*identity_columns(result), *value_columns(result), *result_columns(result)])
 
 
@@ -141,7 +141,7 @@ def _confirmation_columns(confirmed: Confirmation) -> Columns:
 
 
 def confirmation_section(result: Summary, confirmed: Confirmation) -> Section:
-    """Return search score beside confirmed score, at the selection and at the test lengths."""
+    """Return the section with search scores beside confirmed scores, at the selection and at the test lengths."""
     return Section(
         heading="Search score and confirmed score",
         cells=make_cells(confirmed.rows, _confirmation_columns(confirmed), result.infinity_text),
@@ -150,7 +150,7 @@ def confirmation_section(result: Summary, confirmed: Confirmation) -> Section:
 
 
 def confirmed_lines(result: Summary) -> Lines:
-    """Return a line of a CSV file for every configuration of every confirmation."""
+    """Return a line of confirmed.csv for every configuration of every confirmation."""
     confirmations = read_confirmations(result)
     return [
         line for confirmed in confirmations for line in make_lines(confirmed.rows, _confirmation_columns(confirmed))

@@ -1,4 +1,4 @@
-"""The effect of each hyperparameter at the selection and at the test lengths, and how to read it."""
+"""The effects of hyperparameters at the selection and at the test lengths, and notes on how to read them."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -15,18 +15,16 @@ from orchestrator.statistics.effects.within import Difference
 from orchestrator.text.wording import spans
 
 UNITS = {
-    "random": "n counts configurations, each drawn independently; intervals are over configurations.",
-    "grid_by_random": "n counts draws: the grid points of a draw share its other values, so they are not independent "
-    "configurations. A key that was drawn has one number for each draw, the mean of its ranks at the grid points. The "
-    "values of a grid key are compared within each draw. Intervals are over draws.",
-    "fixed": "n counts seeds: no configuration was drawn, and all have the same seeds. So values are compared seed by "
-    "seed. Intervals are over seeds, for these configurations.",
+    "random": "n counts configurations, each drawn independently.",
+    "grid_by_random": "n counts draws, because grid points of a draw are not independent. A drawn key has one rank per "
+    "draw, the mean over its grid points; the values of a grid key are compared within each draw.",
+    "fixed": "n counts seeds, because no configuration was drawn: values are compared seed by seed.",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class EffectsAtLengths:
-    """One group of lengths, and the effect of every searched key there."""
+    """A group of lengths, and the effect of every searched key on the outcome there."""
 
     group: str
     lengths: tuple[int, ...]
@@ -40,7 +38,7 @@ class EffectsAtLengths:
 
 @dataclass(frozen=True, kw_only=True)
 class EffectLine:
-    """The effect of a key on one outcome; of one `value` of the key if it has a difference or a slope for each."""
+    """The effect of a key on an outcome, for one `value` if the key has a difference or a slope for each value."""
 
     outcome: EffectsAtLengths
     effect: Effect
@@ -50,31 +48,31 @@ class EffectLine:
 
     @property
     def intervals(self) -> list[tuple[float, float]]:
-        """The intervals of this line: of its difference, else of the correlation and the slope."""
+        """The intervals of the difference, or else of the correlation and the slope."""
         parts = (self.difference,) if self.difference else (self.effect, self.slope)
         ends = [(part.low, part.high) for part in parts if part is not None]
         return [pair for pair in ends if not math.isnan(pair[0])]
 
     @property
     def reasons(self) -> str:
-        """Why numbers are missing, in words."""
+        """Why numbers are missing, as text."""
         effect = self.effect
         main = "correlation" if effect.kind == "numeric" and not effect.differences else "effect"
         reasons = {main: effect.reason, "partial": effect.partial.reason, "importance": effect.importance.reason}
         return "; ".join(f"{column}: {why}" for column, why in reasons.items() if why)
 
 
-def outcomes(result: Summary) -> list[EffectsAtLengths]:
-    """Return the effects on the score at the selection lengths and, if there are any, at the test lengths."""
+def list_outcomes(result: Summary) -> list[EffectsAtLengths]:
+    """Return the effects at the selection lengths and, if there are any, at the test lengths."""
     score = EffectsAtLengths(group="selection", lengths=result.objective.lengths, effects=effects_on_score(result))
     test = EffectsAtLengths(group="test", lengths=result.test_lengths, effects=effects_at_test_lengths(result))
     return [score, *([test] if test.effects else [])]
 
 
 def effect_lines(result: Summary) -> list[EffectLine]:
-    """Return one line for each outcome, key and value that has a difference or a slope, by outcome."""
+    """Return a line for each outcome, key and value with a difference or a slope."""
     lines = []
-    for outcome in outcomes(result):
+    for outcome in list_outcomes(result):
         for effect in outcome.effects:
             differences = {difference.value: difference for difference in effect.differences}
             slopes = {slope.value: slope for slope in effect.partial.slopes}
@@ -92,10 +90,10 @@ def effect_lines(result: Summary) -> list[EffectLine]:
 
 
 def effect_notes(result: Summary) -> list[str]:
-    """Return notes: the unit of n, how to read the effects, and why numbers are missing."""
-    # What the table shows, and what n counts.
+    """Return notes on the unit of n, on how to read the effects, and on missing numbers."""
+    # The outcome and the unit of n.
     rises = "worse" if result.objective.direction == "minimize" else "better"
-    effects = [effect for outcome in outcomes(result) for effect in outcome.effects]
+    effects = [effect for outcome in list_outcomes(result) for effect in outcome.effects]
     unit, why = result.design.unit, result.design.dependence
     notes = [
         f"Outcomes: {result.judged_name}, median over seeds, at the selection lengths and at the test lengths; + means "
@@ -103,23 +101,21 @@ def effect_notes(result: Summary) -> list[str]:
         f"n counts {unit}, and no interval or test is given: {why}." if why else UNITS[result.design.kind],
     ]
 
-    # How many intervals exclude 0 by chance, and what could not be compared.
+    # How many intervals exclude 0 by chance.
     if number := sum(1 for _ in shown_intervals(effects)):
         shown = f"{number} intervals of effects are" if number > 1 else "1 interval of effects is"
         notes.append(
-            f"{shown} shown, uncorrected for their number: if nothing has an effect, about {0.05 * number:.2g} of "
-            f"{number} would exclude 0 by chance."
+            f"{shown} shown: without any effect about {0.05 * number:.2g} of {number} would exclude 0 by chance."
         )
     if not effects_at_test_lengths(result):
-        notes.append("There are no test lengths that all configurations were evaluated at.")
+        notes.append("Configurations have no common test lengths.")
 
-    # How each kind of number is made.
+    # How each kind of number is computed.
     if any(effect.differences for effect in effects):
         notes.append(
-            f"Difference from the first value: the median over {unit} of the outcome at one value minus that at the "
-            "first, all else that is compared being the same (keys that only some configurations have are averaged "
-            "over). Its interval lies between two of these differences and contains the true median in 95 % of samples "
-            f"or more, for any distribution. p is over the same {unit}."
+            f"Difference from the first value: the median over {unit} of the outcome at a value minus the outcome at "
+            "the first, with all other compared keys the same. The interval is between two of these differences, with "
+            f"a coverage of at least 95 % for any distribution. p is over the same {unit}."
         )
     if any(effect.differences and not math.isnan(effect.correlation) for effect in effects):
         notes.append(f"Rank correlation of a key with differences: the median of those within {unit}.")
@@ -128,7 +124,7 @@ def effect_notes(result: Summary) -> list[str]:
     if shown_slopes := [effect for effect in effects if effect.partial.slopes]:
         counts = ", ".join(map(str, dict.fromkeys(effect.partial.n for effect in shown_slopes)))
         notes.append(
-            "Standardised slope, others held: least squares on the ranks of all hyperparameters at once, in standard "
+            "Standardised slope, others held: least squares on the ranks of all hyperparameters, in standard "
             f"deviations; n = {counts}."
         )
     notes += _missing(
@@ -136,14 +132,14 @@ def effect_notes(result: Summary) -> list[str]:
     )
     if any(not math.isnan(effect.importance.share) for effect in effects):
         notes.append(
-            "Importance: the share of the variance that a key explains alone, by fANOVA (a random forest on ranks). "
-            "Shares add up to 1 even if nothing has an effect, so trust one only beside an interval that excludes 0."
+            "Importance: the share of variance that a key explains alone, by fANOVA (a random forest on ranks). Shares "
+            "add up to 1 even without any effect: trust a share only if an interval excludes 0."
         )
     return [*notes, *_missing("Importance (fANOVA)", [(e.key, e.importance.reason) for e in effects])]
 
 
 def shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:
-    """Yield the ends of every interval that is given with an effect."""
+    """Yield the ends of every interval of the effects."""
     for effect in effects:
         ends = [(effect.low, effect.high)]
         ends += [(difference.low, difference.high) for difference in effect.differences]
@@ -152,7 +148,7 @@ def shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:
 
 
 def _missing(column: str, reasons: Iterable[tuple[str, str | None]]) -> list[str]:
-    """Return one sentence for each reason, with the keys that it is about."""
+    """Return a sentence for each reason, with its keys."""
     keys: dict[str, dict[str, None]] = {}
     for key, reason in reasons:
         if reason is not None:

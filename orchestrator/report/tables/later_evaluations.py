@@ -1,4 +1,4 @@
-"""Kept weights that were evaluated after training: medians at every length."""
+"""The table of kept weights that were evaluated after training: medians at every length."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,8 @@ Line = tuple[LaterEvaluation, str, int]  # an evaluation, a metric and a length
 
 
 def later_section(result: Summary, evaluations: Sequence[LaterEvaluation] = ()) -> Section:
-    """Return the judged metric of later evaluations at every length, by default of all; a column for each average."""
+    """Return the section with the judged metric of later evaluations (default: all) at every length, by average."""
+    # A line for each evaluation, metric and length; a column for each weight average.
     evaluations = evaluations or result.later_evaluations
     lines = [
         (evaluation, metric, length)
@@ -38,16 +39,18 @@ def later_section(result: Summary, evaluations: Sequence[LaterEvaluation] = ()) 
     cells = make_cells(lines, columns, result.infinity_text)
     if len(set(cells["metric"])) == 1:
         del cells["metric"]
+
+    # A note on the numbers.
     shown = ", ".join(dict.fromkeys(line[1] for line in lines))
     notes = [
-        f"{shown}: medians over seeds with quartiles, of the weights after the last step. No score and no rank depends "
-        "on these evaluations; each one has its own test inputs if the samples or the task differ from the sweep's."
+        f"{shown}: medians over seeds with quartiles, of the weights after the last step. Scores and ranks do not "
+        "depend on these evaluations. Their test inputs differ from the sweep's if the samples or the task do."
     ]
     return Section(heading=TITLE, cells=cells, notes=notes)
 
 
 def later_lines(evaluations: Iterable[LaterEvaluation]) -> Lines:
-    """Return a line for every metric, average and length of later evaluations; `task` has the replaced settings."""
+    """Return a line of later_evaluations.csv for every metric, average and length; `task` has the replaced settings."""
     return [
         {
             "config_id": evaluation.config_id,
@@ -70,7 +73,7 @@ def later_lines(evaluations: Iterable[LaterEvaluation]) -> Lines:
 
 
 def _quartiles(average: str, line: Line) -> Quartiles | None:
-    """Return the quartiles of an average at the metric and length of a line, None if it was not evaluated there."""
+    """Return the quartiles of an average at the metric and length of a line; None if it was not evaluated."""
     evaluation, metric, length = line
     band = evaluation.bands.get((metric, average))
     if band is None or length not in band.lengths:

@@ -1,4 +1,4 @@
-"""The tables of a race over seeds: its rounds and the rungs of the first one, the deciding values and the survivors."""
+"""The tables of a race over seeds: its rounds, the rungs of the first round, values and survivors."""
 
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -8,28 +8,27 @@ from orchestrator.results.race_rounds import describe_race, describe_rule
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import label, spans
 
-NAMED = 12  # survivors of a round that are listed
+MOST_LABELS = 12  # survivors of a round that are listed
 NOTES = (
-    "Members: how many were trained in the round. A decision depends only on the judged values at the selection "
-    "lengths, of all seeds up to its round.",
-    "The configurations ranked first were chosen by the scores shown here, which are therefore optimistic; scores on "
-    "fresh seeds (confirm) are not.",
+    "Decisions depend only on the judged values at the selection lengths, of all seeds up to the round.",
+    "Scores of the configurations ranked first are optimistic, because these scores chose them; scores on fresh seeds "
+    "(lengthwise confirm) are not.",
 )
 
 
 RUNG_NOTES = (
-    "Packs pause at a rung, and configurations are compared by the median over the seeds of the judged value at the "
-    "selection lengths. The guard keeps configurations that still improve by more than their seeds differ: the median "
-    "over the seeds of the improvement since the step in the second column is above the interquartile range at the "
-    "rung.",
-    "A pruned configuration keeps its curves up to its rung, and has no score.",
+    "At a rung, configurations are compared by their median judged value at the selection lengths. The guard keeps "
+    "configurations that still improve by more than their seeds differ: the median improvement since the step in the "
+    "second column exceeds the interquartile range at the rung.",
+    "A pruned configuration has curves up to its rung, and no score.",
 )
 
 
 def race_section(result: Summary) -> list[Section]:
-    """Return the sections of the race, of its rungs if it has any; none without a race."""
+    """Return the sections on the rounds of a race and on its rungs, if there are any; empty without a race."""
     if result.race is None:
         return []
+    # The rounds.
     staying = partial(_labels, {row.config_id: row.number for row in result.rows})
     rounds = [
         Column("round", lambda line: line[0]),
@@ -48,6 +47,8 @@ def race_section(result: Summary) -> list[Section]:
             notes=NOTES,
         )
     ]
+
+    # The rungs of the first round.
     if result.race.rungs:
         rungs = [
             Column("rung at step", lambda rung: f"{rung.step:,}"),
@@ -63,7 +64,7 @@ def race_section(result: Summary) -> list[Section]:
 
 
 def race_lines(result: Summary) -> Lines:
-    """Return a line for every configuration of every round of a race: its seeds, the rule, whether it stays.
+    """Return a line of race.csv for every configuration of every round: its seeds, the rule, whether it stays.
 
     `value` is its median score or rank sum over all seeds up to the round; `stays` is empty until it is decided.
     """
@@ -83,10 +84,10 @@ def race_lines(result: Summary) -> Lines:
 
 
 def rung_lines(result: Summary) -> Lines:
-    """Return a line for every configuration of every rung of a race, with the value that decided.
+    """Return a line of rungs.csv for every configuration of every rung, with the deciding value.
 
-    `value` is its median score at the step; `improvement`, the median since an earlier step, and `spread` are those of
-    the guard; `outcome` is ahead, guarded or pruned.
+    `value` is its median score at the step; `improvement` (the median since an earlier step) and `spread` decide the
+    guard; `outcome` is ahead, guarded or pruned.
     """
     return [
         {
@@ -104,6 +105,6 @@ def rung_lines(result: Summary) -> Lines:
 
 
 def _labels(numbers: Mapping[str, int], names: Collection[str]) -> str:
-    """Return the labels of configurations, at most NAMED."""
+    """Return the labels of configurations as text, at most MOST_LABELS."""
     chosen = sorted(numbers[name] for name in names)
-    return ", ".join(map(label, chosen[:NAMED])) + (" ..." if len(chosen) > NAMED else "")
+    return ", ".join(map(label, chosen[:MOST_LABELS])) + (" ..." if len(chosen) > MOST_LABELS else "")

@@ -1,4 +1,4 @@
-"""Configurations against each other, over their seeds: columns of a table, and notes."""
+"""The table of comparisons of configurations over their seeds, its notes, and the verdict."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
 from orchestrator.text.wording import counted, lengths_in_words, spans, three_digits
 
 MOST = 15  # comparisons on a terminal
-MOST_VALUES = 2  # searched values beside a label; if more of them differ there are none
+MOST_VALUES = 2  # searched values beside a label; with more keys there are none
 POLICIES = {
     "worst": "A failed seed counts as the worst value: its differences are infinite; if both failed there is none.",
     "exclude": "A seed that failed in one of the two is left out of their comparison.",
@@ -23,14 +23,15 @@ POLICIES = {
 
 
 def comparison_columns(comparisons: Sequence[SeedComparison], infinite: str = "inf") -> Columns:
-    """Return the columns of comparisons over seeds, without the names of the configurations on page and terminal.
+    """Return the columns of comparisons over seeds; page and terminal add the names of the configurations.
 
-    Differences are first - second. The last columns of a CSV file say in which resolved keys the two differ: JSON, with
-    null for a key that one does not have.
+    Differences are first - second. The last columns of a CSV file have the resolved keys in which the two differ, as
+    JSON with null for a missing key.
     """
     corrected = any(line.tests > 1 for line in comparisons)
     failed = any(line.first_failed or line.second_failed for line in comparisons)
 
+    # Texts of cells.
     def medians(line: SeedComparison) -> str:
         return ", ".join(three_digits(value, infinite) for value in (line.first_median, line.second_median))
 
@@ -74,33 +75,38 @@ def comparison_columns(comparisons: Sequence[SeedComparison], infinite: str = "i
 
 
 def comparison_lines(comparisons: Sequence[SeedComparison]) -> Lines:
-    """Return a line of a CSV file for every comparison."""
+    """Return a line of seed_comparisons.csv for every comparison."""
     return make_lines(comparisons, comparison_columns(comparisons))
 
 
 def difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
-    """Return notes: how seeds were paired, assumptions of intervals and tests, how failed seeds count."""
+    """Return notes on the pairing of seeds, on assumptions of intervals and tests, and on failed seeds."""
+    # How seeds were paired.
     notes, pairings = [], Counter(map(_describe_pairing, comparisons))
     for how, count in pairings.items():
         notes.append(f"{how}." if len(pairings) == 1 else f"{how} ({count} of {len(comparisons)} lines).")
+
+    # Intervals of paired seeds; unpaired ones have none.
     if paired := [line for line in comparisons if line.outcome.paired and line.outcome.n]:
         few = [line for line in paired if math.isnan(line.outcome.low)]
-        none = f"; there is none with fewer than {FEWEST_FOR_MEDIAN} pairs" if few else ""
+        too_few = f"; none with fewer than {FEWEST_FOR_MEDIAN} pairs" if few else ""
         notes.append(
-            "Difference: the median over pairs of seeds. Its interval lies between two of the sorted differences: it "
-            f"assumes nothing about their distribution, and its coverage is at least the level given{none}."
+            "Difference: the median over pairs of seeds. The interval is between two of the sorted differences, with "
+            f"a coverage of at least the given level for any distribution{too_few}."
         )
         tests = max(line.tests for line in paired)
         if tests > 1 and len(few) < len(paired):
             notes.append(
-                f"Each interval is by itself, not corrected for the {tests} comparisons at the same lengths: if "
-                "nothing differs some of them exclude 0 by chance. p (Holm) is corrected."
+                f"Intervals are not corrected for the {tests} comparisons at the same lengths: some exclude 0 by "
+                "chance. p (Holm) is corrected."
             )
     if any(not line.outcome.paired for line in comparisons):
         notes.append(
-            "Seeds that are not paired: the difference of the medians, without an interval, which would assume that "
-            "both configurations have the same spread over seeds."
+            "Unpaired seeds: the difference of the medians; an interval would assume the same spread of both "
+            "configurations."
         )
+
+    # Tests, failed seeds, and what was not compared.
     notes += _describe_tests([line for line in comparisons if not math.isnan(line.outcome.p)])
     if any(line.first_failed or line.second_failed for line in comparisons):
         notes.append(POLICIES[comparisons[0].question.policy])
@@ -108,8 +114,8 @@ def difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
     return notes + [f"Not compared: {reason}." for reason in sorted(filter(None, missing))]
 
 
-def meaning(comparisons: Sequence[SeedComparison]) -> str:
-    """Return which value is subtracted from which, and the meaning of the sign."""
+def describe_sign(comparisons: Sequence[SeedComparison]) -> str:
+    """Return what is subtracted from what, and the meaning of the sign, as the end of a sentence."""
     question = comparisons[0].question
     worse = "worse" if question.direction == "minimize" else "better"
     sign = "" if question.direction == "none" else f"; + means that the first is {worse}"
@@ -117,7 +123,7 @@ def meaning(comparisons: Sequence[SeedComparison]) -> str:
 
 
 def verdict_sentence(line: SeedComparison, first: str, second: str, infinite: str = "inf") -> str:
-    """Return which of two is better and by how much, or that it is inconclusive, with interval and number of seeds."""
+    """Return a sentence on which of two is better and by how much, or that it is inconclusive."""
     outcome, question = line.outcome, line.question
     metric = f"{question.metric} ({question.average})"
     kind = "" if question.group == ASKED else f"{question.group} "
@@ -129,7 +135,7 @@ def verdict_sentence(line: SeedComparison, first: str, second: str, infinite: st
         why = f": {outcome.reason}" if math.isnan(outcome.low) else f" ({evidence})"
         return f"Inconclusive {where}: {first} minus {second} in {metric} is {_describe_difference(line)}{why}."
 
-    # Name the better one first, and give the size of the difference without a sign.
+    # Name the better configuration first, with the absolute difference.
     better, other = (first, second) if line.verdict == "first" else (second, first)
     lower = "higher" if question.direction == "maximize" else "lower"
     ends = (three_digits(end, infinite) for end in sorted((abs(outcome.low), abs(outcome.high))))
@@ -140,7 +146,7 @@ def verdict_sentence(line: SeedComparison, first: str, second: str, infinite: st
 
 
 def pairs_needed(tested: Sequence[SeedComparison]) -> int | None:
-    """Return how many pairs of seeds a p below ALPHA needs; None if there are enough, or if seeds are not paired."""
+    """Return how many pairs of seeds a p below ALPHA needs; None if there are enough or seeds are unpaired."""
     if any(not line.outcome.paired or line.tests * line.outcome.smallest_p < ALPHA for line in tested):
         return None
     needed = fewest_pairs(max(line.tests for line in tested))
@@ -172,8 +178,7 @@ def _describe_tests(tested: Sequence[SeedComparison]) -> list[str]:
     kinds += ["of the rank-sum test over all permutations"] if any(not line.outcome.paired for line in tested) else []
     smallest, tests = min(line.outcome.smallest_p for line in tested), max(line.tests for line in tested)
     lines = [
-        f"p: two-sided and exact, {' or '.join(kinds)}; with this many seeds no p can be below "
-        f"{p_value(smallest)}, however large the difference."
+        f"p: two-sided and exact, {' or '.join(kinds)}; with this many seeds no p can be below {p_value(smallest)}."
     ]
     if tests > 1:
         lines.append(f"p (Holm): after Holm's correction for the {tests} comparisons at the same lengths.")

@@ -20,7 +20,7 @@ def saved(tmp_path):
 
     def save(*facts):
         drawings = []
-        drawing.save(tmp_path / "one.png", lambda: drawings.append(1) or Figure(figsize=(1, 1)), *facts)
+        drawing.save_figure(tmp_path / "one.png", lambda: drawings.append(1) or Figure(figsize=(1, 1)), *facts)
         return bool(drawings)
 
     return save
@@ -66,7 +66,7 @@ def test_a_figure_is_drawn_again_when_the_module_that_asks_for_it_has_changed(so
         module.write_text(f"def draw():\n    drawings.append({text})\n    return Figure(figsize=(1, 1))\n")
         names = {"drawings": drawings, "Figure": Figure}
         exec(compile(module.read_text(), module, "exec"), names)
-        drawing.save(tmp_path / "one.png", names["draw"], "fact")
+        drawing.save_figure(tmp_path / "one.png", names["draw"], "fact")
         assert len(drawings) == drawn
 
 
