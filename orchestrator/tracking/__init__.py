@@ -1,4 +1,4 @@
-"""From the ledger to MLflow, the only package that imports it."""
+"""Publish sweeps from their ledgers to MLflow; the only package that imports MLflow."""
 
 import os
 

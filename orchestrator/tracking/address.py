@@ -1,6 +1,6 @@
-"""Addresses of MLflow stores: which of them a sweep is published to, and the files of a SQLite store.
+"""Choose the address of the MLflow store of a sweep; paths of SQLite stores.
 
-Imports neither MLflow nor anything that is slow: commands that begin a sweep ask for its address.
+Imports neither MLflow nor other slow packages, because commands that begin a sweep need its address.
 """
 
 import os
@@ -16,7 +16,7 @@ from search_spaces.grammar.values import STORES, make_store_absolute, store_prob
 
 
 def read_uri_variable() -> str | None:
-    """Return the address in MLFLOW_TRACKING_URI, without password and for any current folder, None without one.
+    """Return the absolute address in MLFLOW_TRACKING_URI without its password; None if it is not set.
 
     Raises UserError if lengthwise cannot publish there.
     """
@@ -32,11 +32,11 @@ def read_uri_variable() -> str | None:
 
 
 def choose_tracking_uri(state: SweepState, uri: str | None = None) -> str:
-    """Return the address that a sweep is published to, without password.
+    """Return the address that a sweep is published to, without its password.
 
-    `uri` takes precedence over `tracking.uri` of the sweep file, and that over the environment variable; "" is SQLite
-    beside the sweep. The address in a sweep file from another machine (by host name) is not trusted, because the user's
-    token would be sent to it. Raises UserError then, unless the environment variable is set.
+    `uri` takes precedence over `tracking.uri` of the sweep file, which takes precedence over the environment variable;
+    "" is SQLite beside the sweep. The address in a sweep from another machine (by host name) is not trusted, because
+    the user's token would be sent to it: raises UserError, unless the environment variable is set.
     """
     if uri is None:
         recorded = (state.spec.get("tracking") or {}).get("uri")
@@ -51,7 +51,7 @@ def choose_tracking_uri(state: SweepState, uri: str | None = None) -> str:
 
 
 def is_from_this_machine(state: SweepState) -> bool:
-    """Return whether a sweep was begun or resumed on this machine, so that the addresses it names can be trusted."""
+    """Return whether a sweep was begun or resumed on this machine, so that its addresses can be trusted."""
     return socket.gethostname() in _hosts(state)
 
 
@@ -70,23 +70,23 @@ def sqlite_file(uri: str) -> Path | None:
 
 
 def is_server(uri: str) -> bool:
-    """Return whether a store is a server of MLflow."""
+    """Return whether a store is an MLflow server."""
     return uri.startswith(("http://", "https://"))
 
 
 def is_database(uri: str) -> bool:
-    """Return whether a store is a database, whose values can be deleted: a SQLite file, or PostgreSQL and its like."""
+    """Return whether a store is a database, whose values can be deleted: SQLite, PostgreSQL, MySQL, SQL Server."""
     return uri.startswith(("sqlite", "postgresql", "mysql", "mssql"))
 
 
 def artifact_folder(storage: Path, uri: str = "") -> Path:
-    """Return the folder of artifacts: beside a SQLite file, for another database in the storage folder."""
+    """Return the folder of artifacts: beside a SQLite file, or else in the storage folder."""
     database = sqlite_file(uri)
     return (storage if database is None else database.parent).resolve() / "mlartifacts"
 
 
 def server_command(uri: str, storage: Path) -> str:
-    """Return the command that starts a server of MLflow on a store."""
+    """Return the command that starts an MLflow server on a store."""
     if sqlite_file(uri) or not is_database(uri):
         return f"lengthwise ui --tracking-uri {shlex.quote(uri)}"
     artifacts = str(artifact_folder(storage))

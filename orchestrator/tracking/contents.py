@@ -1,4 +1,4 @@
-"""The MLflow runs of a sweep as plain data: one for the sweep, and one for each configuration as its child.
+"""Compute the MLflow runs of a sweep: one for the sweep, and a child run for each configuration.
 
 MLflow cannot replace a point, and a second value at the same step draws a zigzag. So only final values are sent: curves
 and score of a configuration when all its seeds have ended, its rank at the end of the sweep. Times come from the
@@ -31,7 +31,7 @@ STATUSES = {"complete": "FINISHED", "failed": "FAILED", "interrupted": "KILLED",
 
 
 class Point(NamedTuple):
-    """One value of one metric; `step` is a length, or a training step under `progress/`, or 0 for a summary."""
+    """A value of a metric; `step` is a length, under `progress/` a training step, and 0 for a single value."""
 
     key: str
     step: int
@@ -41,7 +41,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RunContents:
-    """Everything in one MLflow run except its artifacts, within MLflow's limits."""
+    """The contents of an MLflow run, except its artifacts, within MLflow's limits."""
 
     name: str
     status: str
@@ -53,7 +53,7 @@ class RunContents:
 
     @classmethod
     def within_limits(cls, *, points: list[Point], params: dict[str, str], tags: dict[str, str], **more: Any) -> Self:
-        """Return contents with texts cut, and without infinite values, which MLflow would store as 1.8e308."""
+        """Return contents with long texts cut, and without infinite values, which MLflow would store as 1.8e308."""
         return cls(
             params={key[:MAX_KEY]: text[:MAX_PARAM] for key, text in params.items()},
             tags={key[:MAX_KEY]: text[:MAX_TAG] for key, text in tags.items()},
@@ -62,14 +62,14 @@ class RunContents:
         )
 
     def digest(self, *others: str) -> str:
-        """Return a digest of everything that is published."""
+        """Return a digest of these contents and `others`."""
         points = [(point.key, point.step, point.value) for point in self.points]
         facts = [self.status, self.end_ms, self.params, self.tags, points, others]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
 
 
 class SweepRuns:
-    """The runs of one sweep; `summary` and `curves` (all of them) are those of its `records`."""
+    """Computes the runs of a sweep from its `records`, `summary` and all `curves`."""
 
     def __init__(self, summary: Summary, records: Sequence[Record], curves: pd.DataFrame) -> None:
         self.summary, self.state, self.records = summary, summary.state, records
@@ -77,7 +77,7 @@ class SweepRuns:
         self._names = unique_names([*summary.headline, *summary.averages])
         self._searched = {name: recorded["score"][0] for recorded, name in match_search(summary.state)}
 
-        # When each evaluation was recorded, and under step None the last record of each pack.
+        # The time of the record of each evaluation, and under step None of the last record of each pack.
         self._times_ms: dict[tuple[str, int | None], int] = {}
         for record in records:
             if record.kind in ("evaluation", "pack_end"):
@@ -105,7 +105,7 @@ class SweepRuns:
             tags["mlflow.source.git.commit"] = commit
         sections = (*sections_of(state.spec), "space", "search", "objective")
 
-        # Points of a finished sweep: its counts, and the score of the first configuration.
+        # Points of a finished sweep: counts, and the score of the first configuration.
         ends = [_milliseconds(record.time) for record in self.records if record.kind == "end"]
         end_ms, points = ends[-1] if state.ended else None, []
         if summary.finished and end_ms is not None:
@@ -131,17 +131,22 @@ class SweepRuns:
 
     def configuration_runs(self, parent_run_id: str = "") -> Iterator[tuple[Row, RunContents]]:
         """Yield the run of each configuration, by number, as a child of the run of the sweep."""
-        begun = {r.fields["config_id"]: r.time for r in reversed(self.records) if r.kind == "configuration"}
+        configured = [record for record in self.records if record.kind == "configuration"]
+        begun = {record.fields["config_id"]: record.time for record in reversed(configured)}
         for row in sorted(self.summary.rows, key=lambda row: row.number):
             configuration = self.state.configurations[row.config_id]
             packs = {member.pack_id for member in configuration.members.values()}
             end_ms = max((self._times_ms.get((pack_id, None), 0) for pack_id in packs), default=0)
+
+            # The status, and the points so far.
             status = "FAILED" if row.failed else "FINISHED"
             if not row.complete:
                 status = "KILLED" if self.state.ended or row.pruned_at is not None else "RUNNING"
             points = list(self._progress_points(configuration))
             if row.complete:
                 points += [*self._curve_points(row, end_ms), *self._summary_points(row, end_ms)]
+
+            # Parameters: all resolved settings, and the searched values under their keys.
             values = {make_key_part(key): text for key, value in row.values.items() for _, text in flatten(value, key)}
             resolved = {key: value for key, value in configuration.resolved.items() if key != "seed"}
             yield (
@@ -173,7 +178,7 @@ class SweepRuns:
         return tags
 
     def _curve_points(self, row: Row, time_ms: int) -> Iterator[Point]:
-        """Yield the curves against length: quartiles over seeds, and of the judged one every seed."""
+        """Yield the curves against length: quartiles over seeds, of the judged metric also every seed."""
         for metric in self.summary.headline:
             for average in self.summary.averages:
                 band = self.summary.bands.get((row.config_id, metric, average))
@@ -231,7 +236,7 @@ class SweepRuns:
 
 
 def _points(values: dict[str, Any], time_ms: int) -> list[Point]:
-    """Return a point of each value that is not None, at step 0."""
+    """Return a point at step 0 for each value that is not None."""
     return [Point(key, 0, float(value), time_ms) for key, value in values.items() if value is not None]
 
 

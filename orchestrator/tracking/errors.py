@@ -1,6 +1,6 @@
-"""Errors of MLflow in words, and settings by which a server that is down is noticed in seconds.
+"""Describe errors of MLflow, and set timeouts that detect an unreachable server in seconds.
 
-TrackingError (a LengthwiseError)    MLflow cannot be reached, or rejects a request; the sweep itself is unharmed
+TrackingError (a LengthwiseError)    MLflow cannot be reached or rejects a request; the sweep itself is not affected
 └── TrackingRefused                 a wrong password, permission or host name; exit code 2
 """
 
@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.errors import LengthwiseError
 
-TIMEOUTS = {  # with MLflow's defaults one call blocks for four minutes
+TIMEOUTS = {  # environment variables; with MLflow's defaults a call blocks for four minutes
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
@@ -24,11 +24,11 @@ TIMEOUTS = {  # with MLflow's defaults one call blocks for four minutes
 
 for _noisy in ("mlflow", "alembic"):
     logging.getLogger(_noisy).setLevel(logging.WARNING)
-logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints the traceback of every error
+logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs the traceback of every error
 
 
 class TrackingError(LengthwiseError):
-    """MLflow cannot be reached or rejects a request; the message has the address and how to complete it later."""
+    """MLflow cannot be reached or rejects a request; the message has the address and the command to try again."""
 
 
 class TrackingRefused(TrackingError):  # noqa: N818 - reads as the sentence it prints
@@ -39,9 +39,9 @@ class TrackingRefused(TrackingError):  # noqa: N818 - reads as the sentence it p
 
 @contextmanager
 def raising_tracking_error(uri: str, later: str = "", uri_option: str | None = None) -> Iterator[None]:
-    """Raise errors of MLflow and the network as TrackingError, with the command to try again `later`.
+    """Raise errors of MLflow and the network as TrackingError, whose message has the command `later` to try again.
 
-    `uri_option` is the address if it was named for this call alone; the command then names it, too.
+    `uri_option` is the address if an option gave it; then the command has this option.
     """
     try:
         yield
@@ -55,7 +55,7 @@ def raising_tracking_error(uri: str, later: str = "", uri_option: str | None = N
 
 
 def _describe_refusal(error: Exception) -> str:
-    """Return why a server refused a request, with a remedy; "" for any other error."""
+    """Return why a server refused a request, with a remedy; empty for any other error."""
     status = None
     if isinstance(error, MlflowException):
         status = error.get_http_status_code()
@@ -71,7 +71,7 @@ def _describe_refusal(error: Exception) -> str:
 
 
 def _describe(error: Exception) -> str:
-    """Return the failure with a remedy; the first line of an unknown error."""
+    """Return the failure with a remedy, or the first line of an unknown error."""
     text = str(error).strip()
     if type(error.__context__ or error) in (requests.ConnectionError, requests.ConnectTimeout):  # the text is urllib3's
         return "no MLflow server answers at this address; start one with: lengthwise ui, or correct the address"

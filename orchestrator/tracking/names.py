@@ -1,4 +1,4 @@
-"""Names that MLflow accepts, for metrics, parameters and runs."""
+"""Make names that MLflow accepts for metrics, parameters and runs."""
 
 import hashlib
 import json
@@ -14,23 +14,23 @@ MAX_LABEL = 80
 
 
 def sweep_id(records: Sequence[Record]) -> str:
-    """Return the identity of a sweep among others of the same name: a hash of its first record."""
+    """Return the identity of a sweep, a hash of its first record, which distinguishes sweeps of one name."""
     first = records[0]
     facts = [first.time, first.fields["name"], first.fields["spec_hash"]]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
 def make_key_part(text: str) -> str:
-    """Return `text` as one part of an MLflow key: letters of any script, digits, `_`, `-`, `.` and spaces.
+    """Return a text as a part of an MLflow key: letters of any script, digits, `_`, `-`, `.` and spaces.
 
-    make_key_part("ema/0.99 (β)") -> "ema_0.99 _β_"; a part that would be empty or mean a folder becomes `_`.
+    make_key_part("ema/0.99 (β)") -> "ema_0.99 _β_"; a part that is empty or only dots becomes `_`.
     """
     cleaned = re.sub(r"[^\w.\- ]", "_", text).strip()[:MAX_LABEL].strip()
     return "_" if not cleaned.strip(".") else cleaned
 
 
 def unique_names(texts: Iterable[str]) -> dict[str, str]:
-    """Return the key part of each text, with a number if two texts would have the same."""
+    """Return the key part of each text, with a number appended if two texts have the same key part."""
     names: dict[str, str] = {}
     for text in dict.fromkeys(texts):
         candidate, count = make_key_part(text), 2
@@ -54,5 +54,5 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def run_name(row: Row) -> str:
-    """Return the name of a configuration's run, without its rank, which may change: `#3: lr 0.00316, dropout 0.3`."""
+    """Return the name of a configuration's run: `#3: lr 0.00316, dropout 0.3`."""
     return f"{label(row.number)}: {format_values(row.values) or row.config_id}"

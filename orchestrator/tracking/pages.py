@@ -1,7 +1,7 @@
-"""The MLflow pages of a sweep: links to them, and the note of its run.
+"""Link to the MLflow pages of a sweep, and write the note of its run.
 
-MLflow opens an experiment on an empty GenAI page and folds child runs under their parent, where they draw nothing. So
-the links contain the workflow and a filter, which unfolds the children: the ten best are drawn.
+MLflow opens an experiment on an empty GenAI page and folds child runs under their parent, where no chart shows them. So
+the links contain the workflow and a filter, which unfolds the children, and charts show the ten best.
 """
 
 from urllib.parse import quote
@@ -13,14 +13,14 @@ from orchestrator.results.summary import Summary
 from orchestrator.text.wording import lengths_in_words
 
 NOTE_TAG, COLOR_TAG = "mlflow.note.content", "mlflow.runColor"
-COLORS = (  # of the curves ranked first; MLflow's own follow from run ids, and repeat among ten
+COLORS = (  # of the configurations ranked first; MLflow's own colours follow from run ids and may repeat
     *("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd"),
     *("#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"),
 )
 
 
 def children_filter(parent_run_id: str) -> str:
-    """Return the filter for the configurations of one sweep."""
+    """Return MLflow's search filter for the configurations of a sweep."""
     return f"tags.mlflow.parentRunId = '{parent_run_id}'"
 
 
@@ -37,7 +37,7 @@ def sweep_links(server: str, experiment_id: str, parent_id: str) -> tuple[tuple[
 
 
 def write_note(summary: Summary) -> str:
-    """Return the note on the page of the sweep's run (Markdown): the results in sentences, and how to read MLflow."""
+    """Return the Markdown note of the sweep's run: results in sentences, and how to read the pages of MLflow."""
     state = "finished" if summary.finished else f"**{summary.status}**"
     race = [f"{describe_race(summary.race)}."] if summary.race else []
     confirmed = read_confirmations(summary) if summary.finished else ()

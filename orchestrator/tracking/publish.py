@@ -1,7 +1,7 @@
-"""From the ledger to MLflow: idempotent, and as far as the sweep has come. A driver's child calls `publish`, too.
+"""Publish a sweep, finished or not, from its ledger to MLflow, or delete its runs there.
 
-`publish` may be repeated and may be cut short anywhere: runs are found by their tags, times come from the ledger, and
-only missing parts of runs are sent. `delete_runs` takes it back.
+`publish` is idempotent and may be interrupted anywhere: runs are found by their tags, times come from the ledger, and
+only missing parts of runs are sent. A child of the driver calls it, too.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ from orchestrator.tracking.store import MlflowExperiment, open_client, search_ta
 
 @dataclass(frozen=True)
 class Published:
-    """The result of one `publish` call: runs `created` and `points` sent by it, configurations `completed` in all."""
+    """The result of a `publish` call: runs `created` and `points` sent by it, all configurations `completed`."""
 
     uri: str
     parent_run_id: str
@@ -48,14 +48,13 @@ def publish(
     wait_for_files: Callable[[], object] | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Published:
-    """Bring MLflow at `uri` up to date with the ledger of `folder`; unfinished sweeps as far as they are.
+    """Bring MLflow at `uri` up to date with the ledger of a sweep, finished or not.
 
-    `uri` defaults to `choose_tracking_uri(state)`. `experiment` defaults to the last one published to, then to
-    `tracking.experiment` of the sweep file, then to the study. "" means SQLite beside the sweep, or the study.
-    `sweep_files=False` leaves the report, the tables and curves.parquet to a later call; otherwise they are written
-    here, or by another process until `wait_for_files` returns. `on_progress` is called with the number of
-    configurations sent and of all. Raises TrackingError when MLflow cannot be reached or refuses, and
-    what `choose_tracking_uri` and reading the sweep raise.
+    `uri` defaults to `choose_tracking_uri(state)`, "" is SQLite beside the sweep. `experiment` defaults to the last one
+    published to, then to `tracking.experiment` of the sweep file, then to the study, which "" also means.
+    `sweep_files=False` does not send report, tables and curves.parquet; otherwise they are written here, or by another
+    process before `wait_for_files` returns. `on_progress` gets the numbers of sent and of all configurations. Raises
+    TrackingError if MLflow cannot be reached or refuses, and what `choose_tracking_uri` and reading the sweep raise.
     """
     records = read_records(folder)
     state = SweepState.replay(folder, records)
@@ -63,13 +62,13 @@ def publish(
     uri_option = uri if uri is not None and uri != (recorded or "") else None
     uri = choose_tracking_uri(state, uri)
     with raising_tracking_error(uri, command("publish", folder), uri_option), _lock_publishing(folder):
-        name = _experiment_of(state, records) if experiment is None else experiment or state.study
+        name = _choose_experiment(state, records) if experiment is None else experiment or state.study
         store = MlflowExperiment(uri, name, folder.resolve().parent)
         curves = read_curves(state)
         result = summarise(state, curves)
         runs = SweepRuns(result, records, curves)
 
-        # The run of the sweep first, because children point to it.
+        # The run of the sweep first, because its children refer to it.
         existing, sweep_run, digests = store.read_runs(runs.sweep_id), runs.sweep_run(), list[str]()
         parent = store.update_run(sweep_run, existing.get(None))
         parent_id = str(parent.info.run_id)
@@ -78,7 +77,7 @@ def publish(
             digests.append(contents.digest())
             on_progress(len(digests), len(result.rows))
 
-        # Files last, and only if anything has changed.
+        # Files last, and only if the runs have changed.
         def make_files() -> Sequence[Path]:
             if wait_for_files is not None:
                 wait_for_files()
@@ -94,17 +93,17 @@ def publish(
 
 
 def record_address(folder: Path, uri: str) -> None:
-    """Record that a sweep is published at `uri`, if that is new and no driver runs it; a driver records its own."""
+    """Record a new address of a sweep in its ledger, unless a driver runs it, which records its own."""
     if uri not in SweepState.load(folder).published_at:
-        with suppress(LengthwiseError), open_ledger(folder) as ledger:  # the folder of somebody else is not writable
+        with suppress(LengthwiseError), open_ledger(folder) as ledger:  # the folder may belong to another user
             ledger.append("publish", uri=uri, ok=True, message="")
 
 
 def delete_runs(folder: Path, uri: str | None = None) -> dict[str, int]:
-    """Move the MLflow runs of the sweep in `folder` to MLflow's bin; return how many at each address.
+    """Move the MLflow runs of the sweep in `folder` to MLflow's bin; return their number by address.
 
-    That is done at `uri`, by default at all addresses to which this machine has published the sweep. Raises
-    TrackingError when MLflow cannot be reached or refuses, and what reading the ledger raises.
+    `uri` is the address, by default all at which this machine has published the sweep. Raises TrackingError if MLflow
+    cannot be reached or refuses, and what reading the ledger raises.
     """
     records = read_records(folder)
     state = SweepState.replay(folder, records)
@@ -114,22 +113,23 @@ def delete_runs(folder: Path, uri: str | None = None) -> dict[str, int]:
         deleted[address], database = 0, sqlite_file(address)
         if database is None or database.exists():
             with raising_tracking_error(address, again, uri):
-                client = open_client(address)  # of all experiments: `resume` may have named another one
+                client = open_client(address)
+                # In all experiments, because `resume` may have named another one.
                 for run in list(search_tagged(client, "sweep_id", sweep_id(records))):
                     client.delete_run(run.info.run_id)
                     deleted[address] += 1
     return deleted
 
 
-def _experiment_of(state: SweepState, records: Sequence[Record]) -> str:
-    """Return the name of the MLflow experiment that a driver last published to, else the file's or the study."""
+def _choose_experiment(state: SweepState, records: Sequence[Record]) -> str:
+    """Return the MLflow experiment that a driver last published to, else that of the sweep file, else the study."""
     published = [record.fields for record in records if record.kind == "publish" and record.fields.get("ok")]
     recorded = [fields.get("experiment") for fields in reversed(published)]
     return next(filter(None, recorded), (state.spec.get("tracking") or {}).get("experiment") or state.study)
 
 
 def _lock_publishing(folder: Path) -> AbstractContextManager[object]:
-    """Take the lock on publishing this sweep, which leaving the context releases: two at once create runs twice."""
+    """Take the lock on publishing a sweep, until the context ends: two publishers would create runs twice."""
     path = folder / PUBLISH_LOCK_FILE
     try:
         return FileLock(path, timeout=60).acquire()

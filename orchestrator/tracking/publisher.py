@@ -1,7 +1,7 @@
-"""The driver's side of the child process that publishes a sweep to MLflow (`publisher_process`).
+"""Control the child process of the driver that publishes a sweep to MLflow (`publisher_process`).
 
-A server that is down or slow keeps that process waiting and nobody else. At the end the driver waits for it no longer
-than LONGEST_SECONDS and kills it; `lengthwise publish` sends what is missing.
+Only this process waits for a server that is down or slow. At the end the driver waits at most LONGEST_SECONDS, then
+kills the process; `lengthwise publish` sends what is missing.
 """
 
 import json
@@ -17,15 +17,15 @@ from orchestrator.running.children.child import start_child
 from orchestrator.text.wording import command
 from search_spaces import Tracking
 
-LONGEST_SECONDS = 30.0  # that the end of a sweep waits for MLflow
+LONGEST_SECONDS = 30.0  # that a driver waits for MLflow at the end of a sweep
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """The address and the links of published results, or the problem in words.
+    """The result of an attempt to publish: address and links of the results, or the problem as text.
 
-    `is_refused`: whether the problem stays until the user acts: true for a wrong password, false for an outage.
-    `is_last`: whether it was the one after the end of the sweep.
+    `is_refused`: the problem persists until the user acts, such as a wrong password, unlike an outage. `is_last`: the
+    attempt was made after the end of the sweep.
     """
 
     uri: str = ""
@@ -36,7 +36,7 @@ class Attempt:
 
 
 class Publisher:
-    """The driver's side of a child that has just been started, and imports MLflow."""
+    """Starts the child process, which imports MLflow, and sends it requests."""
 
     def __init__(self) -> None:
         self._connection, theirs = Pipe()
@@ -44,12 +44,12 @@ class Publisher:
             self._process = start_child("orchestrator.tracking.publisher_process", theirs.fileno())
 
     def follow(self, folder: Path, tracking: Tracking) -> None:
-        """Request that the running sweep in `folder` is published after new scores."""
+        """Ask the child to publish the running sweep in `folder` after new scores."""
         self._folder = folder
         self._send(folder=str(folder), uri=tracking.uri or "", experiment=tracking.experiment or "")
 
     def read_refusals(self) -> list[str]:
-        """Return why MLflow rejected the user since the last call; each reason comes once."""
+        """Return why MLflow has rejected the user since the last call; each reason is returned once."""
         refusals = list[str]()
         with suppress(EOFError, OSError):
             while self._connection.poll(0):
@@ -57,15 +57,15 @@ class Publisher:
         return refusals
 
     def begin_end(self) -> None:
-        """Request the last publication of a sweep that has ended."""
+        """Ask the child for the last publication, after the end of the sweep."""
         self._send()
 
     def send_files(self) -> None:
-        """Request that the written files of the report are sent; call `begin_end` first."""
+        """Ask the child to send the files of the report, which are written now; call `begin_end` first."""
         self._send()
 
     def wait(self, seconds: float = LONGEST_SECONDS) -> Attempt:
-        """Return the last attempt, or that there is none after so many seconds."""
+        """Return the last attempt, or an attempt with a problem after `seconds`."""
         deadline = time.monotonic() + seconds
         problem = f"publishing to MLflow did not end in {seconds:.0f} s"
         try:
@@ -77,8 +77,8 @@ class Publisher:
         return Attempt(problem=f"{problem}; complete it with: {command('publish', self._folder)}")
 
     def kill(self) -> None:
-        """End the child at once; does nothing the second time."""
-        if self._connection.closed:  # its number may be that of another process by now
+        """Kill the child; does nothing if it was killed before."""
+        if self._connection.closed:  # another process may have its pid by now
             return
         with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal a group of zombies
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -86,7 +86,7 @@ class Publisher:
         self._connection.close()
 
     def _send(self, **request: str) -> None:
-        with suppress(OSError):  # it has died: `wait` will find the connection closed
+        with suppress(OSError):  # the child has died: `wait` will see the closed connection
             self._connection.send_bytes(json.dumps(request).encode())
 
     def _receive(self) -> Attempt:

@@ -1,4 +1,4 @@
-"""A child process of the driver that publishes a sweep to MLflow: while it runs, after new scores, and at its end."""
+"""The child process of the driver that publishes a sweep to MLflow, after new scores and at its end."""
 
 import json
 import logging
@@ -20,17 +20,18 @@ from orchestrator.text.redaction import mask_log_records
 from orchestrator.text.wording import command
 from orchestrator.tracking.publisher import Attempt
 
-PAUSE = 5.0  # seconds between two looks at the ledger; after publishing at least four times its duration
+PAUSE = 5.0  # seconds between two reads of the ledger; after publishing at least four times its duration
 _SCORE = b'"kind":"score"'  # as `records.encode_record` writes it
 
 _log = logging.getLogger(__name__)
 
 
 def serve(descriptor: int) -> None:
-    """Publish the sweep that the driver names over this connection, until the driver says that it has ended.
+    """Publish the sweep that the driver names over this connection, until the driver reports its end.
 
-    The driver writes the files of the report meanwhile, and says when they are written.
+    Afterwards publish once more, with the files of the report when the driver has written them.
     """
+    # Receive requests in a thread, which also ends this process if the driver dies.
     mask_log_records()
     connection: Connection[bytes, bytes] = Connection(descriptor)
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -38,6 +39,7 @@ def serve(descriptor: int) -> None:
     load("orchestrator.tracking.publish")  # imports MLflow while the driver checks the sweep
     from orchestrator.tracking.publish import publish
 
+    # The first request names the sweep, every later one is a signal.
     request = json.loads(requests.get())
     folder = Path(request["folder"])
     publish_sweep = partial(publish, folder, request["uri"], experiment=request["experiment"])
@@ -51,12 +53,13 @@ def serve(descriptor: int) -> None:
     def send(attempt: Attempt) -> None:
         connection.send_bytes(json.dumps(asdict(attempt)).encode())
 
+    # Publish while the sweep runs, then with its files.
     follow(folder, partial(publish_sweep, sweep_files=False), has_ended, send)
     send(replace(try_to_publish(folder, partial(publish_sweep, wait_for_files=requests.get)), is_last=True))
 
 
 def receive(connection: "Connection[bytes, bytes]", requests: "queue.SimpleQueue[bytes]") -> None:
-    """Put requests of the driver into a queue; end the process when the driver dies, whatever it is waiting for."""
+    """Put requests of the driver into a queue; end this process when the driver dies."""
     try:
         while True:
             requests.put(connection.recv_bytes())
@@ -67,7 +70,7 @@ def receive(connection: "Connection[bytes, bytes]", requests: "queue.SimpleQueue
 def follow(
     folder: Path, publish: Callable[[], Any], has_ended: Callable[[float], bool], send: Callable[[Attempt], None]
 ) -> None:
-    """Call `publish` at once and after new scores, until `has_ended` (seconds to wait); send each refusal once."""
+    """Call `publish` now and after new scores until `has_ended(seconds)`, which waits; send each refusal once."""
     published, pause, refusals = -1, 0.0, set[str]()
     while not has_ended(pause):
         began, pause = time.monotonic(), PAUSE

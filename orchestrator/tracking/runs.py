@@ -1,4 +1,4 @@
-"""Runs of any MLflow experiment: their parameters and the history of their metrics."""
+"""Read the runs of any MLflow experiment: parameters and histories of metrics."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from trainers.errors import nearest
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedRun:
-    """A run: its parameters, the names of its metrics, and (name, step, value) of those that were asked for."""
+    """A run: its parameters, the names of its metrics, and (name, step, value) of requested metrics."""
 
     run_id: str
     params: dict[str, str]
@@ -22,19 +22,19 @@ class LoggedRun:
 
 
 def read_runs(uri: str, experiment: str, is_asked: Callable[[str], bool]) -> Iterator[LoggedRun]:
-    """Yield the runs of an experiment that are not deleted, with the metrics whose names are asked for.
+    """Yield the runs of an experiment that are not deleted, with the metrics whose names `is_asked` accepts.
 
-    Raises UserError if there is no such store or experiment, TrackingError if the store cannot be reached.
+    Raises UserError for an unknown store or experiment, TrackingError if the store cannot be reached.
     """
     database = sqlite_file(uri)
     if database is not None and not database.is_file():
-        raise UserError(f"{uri}: there is no such file")  # MLflow would make it
+        raise UserError(f"{uri}: there is no such file")  # MLflow would create it
     with raising_tracking_error(uri):
         client = open_client(uri)
         known = {logged.name: logged.experiment_id for logged in every_page(client.search_experiments)}
         if experiment not in known:
             hint = nearest(experiment, known)
-            text = f"--experiment {experiment}: {uri} has no such experiment; it has: {', '.join(known) or 'none'}"
+            text = f"--experiment {experiment}: not in {uri}; allowed: {', '.join(known) or 'none'}"
             raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
         search = partial(client.search_runs, [known[experiment]], order_by=["attributes.start_time ASC"])
         for run in every_page(search):

@@ -1,4 +1,4 @@
-"""One experiment of one MLflow store: read its runs, and send missing parts in batches."""
+"""Read the runs of an experiment in an MLflow store, and send missing parts in batches."""
 
 import hashlib
 import os
@@ -28,28 +28,28 @@ from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, sweep_links
 METRICS_PER_BATCH, TEXTS_PER_BATCH = 800, 100  # a request may have 1,000 items, 100 parameters and 100 tags
 DIGEST_TAG = "lengthwise.published"
 FILES_TAG = "lengthwise.published_files"
-WRITTEN_NOTE_TAG = "lengthwise.note"  # digest of the note as it was written; a user's note has another one
-CHANGED_TAG = "lengthwise.now."  # + the key of a parameter: its value, where a server keeps an older one
+WRITTEN_NOTE_TAG = "lengthwise.note"  # digest of the note that was written; a note of the user has another digest
+CHANGED_TAG = "lengthwise.now."  # + key: the value of a parameter of which a server keeps an older value
 TABLE_METRICS = {"score", "rank", "generalization_length", "area_beyond", "seeds_run", "seeds_failed"}
 
 
 def open_client(uri: str) -> MlflowClient:
-    """Return a client of the store at `uri`, which notices an outage in seconds."""
+    """Return a client of the store at `uri` with short timeouts."""
     for key, value in TIMEOUTS.items():
         os.environ.setdefault(key, value)
-    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # it prints the address with its password
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # MLflow would print the address with its password
     return MlflowClient(restore_password(uri))
 
 
 def initialise(uri: str) -> None:
-    """Create a SQLite store if it is missing, whole or not at all, and one process at a time.
+    """Create a missing SQLite store atomically, in one process at a time; other stores are left alone.
 
-    Two processes at once crash in MLflow's migration. Raises TrackingError for a path with a question mark.
+    Two simultaneous processes would crash in MLflow's migration. Raises TrackingError for a path with a question mark.
     """
     database = sqlite_file(uri)
     if database is None:
         return
-    if "?" in uri:  # behind which SQLAlchemy reads options
+    if "?" in uri:  # SQLAlchemy would read options after it
         raise TrackingError(f"{uri}: MLflow takes no '?' in the path of a SQLite file; give another --tracking-uri")
     database.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(database.with_name(f".{database.name}.lock"), timeout=120):
@@ -58,13 +58,15 @@ def initialise(uri: str) -> None:
                 new = Path(folder) / "new.db"
                 MlflowClient(f"sqlite:///{new}").search_experiments(max_results=1)
                 with closing(sqlite3.connect(new)) as connection, connection:
-                    connection.execute("DELETE FROM experiments")  # the default one, which names the current folder
+                    connection.execute(
+                        "DELETE FROM experiments"
+                    )  # the default experiment, which names the current folder
                 new.replace(database)
         MlflowClient(uri).search_experiments(max_results=1)
 
 
 def search_tagged(client: MlflowClient, tag: str, value: str, experiment_ids: list[str] | None = None) -> Iterator[Run]:
-    """Yield the runs, by default of all experiments, whose tag `lengthwise.<tag>` has this value."""
+    """Yield the runs of these experiments, by default of all, whose tag `lengthwise.<tag>` has this value."""
     if experiment_ids is None:
         experiment_ids = [experiment.experiment_id for experiment in every_page(client.search_experiments)]
     tagged = f"tags.`lengthwise.{tag}` = '{value}'"
@@ -72,7 +74,7 @@ def search_tagged(client: MlflowClient, tag: str, value: str, experiment_ids: li
 
 
 def every_page(search: Callable[..., Any]) -> Iterator[Any]:
-    """Yield the results of a search, page after page."""
+    """Yield the results of all pages of a search."""
     token = None
     while True:
         page = search(page_token=token)
@@ -83,10 +85,11 @@ def every_page(search: Callable[..., Any]) -> Iterator[Any]:
 
 
 class MlflowExperiment:
-    """One experiment of the MLflow store at `uri`, created if it is missing; counts runs `created` and `points` sent.
+    """An experiment of the MLflow store at `uri`, created if missing; counts runs `created` and `points` sent.
 
     Artifacts are beside a SQLite file, for another database beside the sweeps of `storage`, else where the server keeps
-    them. Raises TrackingError if it is deleted or keeps its artifacts on another machine, and errors of MLflow.
+    them. Raises TrackingError for an experiment that is deleted or keeps its artifacts on another machine, and errors
+    of MLflow.
     """
 
     def __init__(self, uri: str, experiment: str, storage: Path) -> None:
@@ -96,7 +99,7 @@ class MlflowExperiment:
         self.created = self.points = 0
 
     def read_runs(self, sweep_id: str) -> dict[str | None, Run]:
-        """Return the runs of a sweep by config_id (None: the parent); delete duplicates left by a lost answer."""
+        """Return the runs of a sweep by config_id (None: the parent); delete duplicates of lost answers."""
         runs: dict[str | None, list[Run]] = defaultdict(list)
         for run in search_tagged(self.client, "sweep_id", sweep_id, [self.experiment_id]):
             runs[run.data.tags.get("lengthwise.config_id")].append(run)
@@ -107,10 +110,10 @@ class MlflowExperiment:
         return {config_id: twins[0] for config_id, twins in runs.items()}
 
     def update_run(self, contents: RunContents, run: Run | None) -> Run:
-        """Bring one run up to date in place and return it, with the tags that it had before.
+        """Bring a run up to date, or create it if it is None; return it with the tags that it had before.
 
-        Its name, its other tags, and a note or colour chosen by a user stay. Outdated values, such as medians of fewer
-        seeds, are deleted from a database; a server has no request for it and keeps them beside the new ones.
+        Its name, other tags, and a note or colour of the user stay. Outdated values, such as medians of fewer seeds,
+        are deleted from a database; a server, which has no request for this, keeps them beside the new values.
         """
         if run is None:
             identity = {key: text for key, text in contents.tags.items() if key not in (NOTE_TAG, COLOR_TAG)}
@@ -120,7 +123,7 @@ class MlflowExperiment:
         if run.data.tags.get(DIGEST_TAG) == digest:
             return run
 
-        # Find what the run has otherwise than the ledger, and delete it from a database.
+        # Delete values that differ from the ledger from a database.
         keys = sorted({point.key for point in contents.points}.intersection(run.data.metrics))
         history = [point for key in keys for point in self.client.get_metric_history(run_id, key)]
         params, wanted = dict(run.data.params), {(point.key, point.step): point.value for point in contents.points}
@@ -132,7 +135,7 @@ class MlflowExperiment:
             history = [old for old in history if old.key not in outdated]
             params, changed = {key: text for key, text in params.items() if key not in changed}, set()
 
-        # Send missing parts; MLflow shows the newest of several values at one step.
+        # Send missing parts; MLflow shows the newest of several values at a step.
         newest = {(old.key, old.step): old for old in sorted(history, key=lambda old: old.timestamp)}
         metrics = []
         for point in contents.points:
@@ -144,7 +147,7 @@ class MlflowExperiment:
         tags = _tags_to_write(contents, run.data.tags) | {CHANGED_TAG + key: contents.params[key] for key in changed}
         self._send(run_id, metrics, missing, [RunTag(*tag) for tag in tags.items() - run.data.tags.items()])
 
-        # The status, and last the digest, which says that everything else is there.
+        # The status, and last the digest, which means that the run is complete.
         if contents.end_ms is not None:
             self.client.set_terminated(run_id, contents.status, contents.end_ms)
         else:
@@ -153,7 +156,7 @@ class MlflowExperiment:
         return run
 
     def upload(self, run: Run, make_files: Callable[[], Iterable[Path]], texts: Mapping[str, Any], digest: str) -> None:
-        """Make and upload the files of a run and `texts` (name -> YAML), unless its tags say that it has them."""
+        """Make and upload the files of a run and `texts` (YAML contents by file name), unless a tag has `digest`."""
         if run.data.tags.get(FILES_TAG) != digest:
             run_id = str(run.info.run_id)
             for path in make_files():
@@ -163,7 +166,7 @@ class MlflowExperiment:
             self.client.set_tag(run_id, FILES_TAG, digest, synchronous=True)
 
     def links(self, parent_id: str) -> tuple[tuple[str, str], ...]:
-        """Return links to pages of the server, or the command that starts one."""
+        """Return links to pages of the server, or the command that starts a server."""
         if is_server(self.uri):
             return sweep_links(self.uri, self.experiment_id, parent_id)
         return (("MLflow pages of this sweep", server_command(self.uri, self.storage)),)
@@ -177,16 +180,21 @@ class MlflowExperiment:
             self.points += len(batch[0])
 
     def _find_experiment(self, name: str) -> str:
-        """Return the id of the experiment, which is created if it is missing."""
+        """Return the id of the experiment, created if missing."""
+        # Create the experiment, unless it exists.
         experiment: Experiment | None = self.client.get_experiment_by_name(name)
         if experiment is None:
             try:
                 tags = {"mlflow.experimentKind": "custom_model_development"}
-                return str(self.client.create_experiment(name, artifact_location=self._location(name), tags=tags))
+                return str(
+                    self.client.create_experiment(name, artifact_location=self._artifact_location(name), tags=tags)
+                )
             except MlflowException as error:
                 experiment = self.client.get_experiment_by_name(name)  # another sweep of the study created it
                 if experiment is None:
                     raise error
+
+        # Refuse an experiment that cannot be used from here.
         refused, location = f"MLflow at {self.uri}: the experiment {name!r}", experiment.artifact_location
         if experiment.lifecycle_stage == "deleted":
             raise TrackingError(
@@ -204,8 +212,8 @@ class MlflowExperiment:
             )
         return str(experiment.experiment_id)
 
-    def _location(self, name: str) -> str | None:
-        """Return the folder of artifacts for a database, None for a server, which has its own."""
+    def _artifact_location(self, name: str) -> str | None:
+        """Return the URI of the folder of artifacts for a database; None for a server, which has its own."""
         if not is_database(self.uri):
             return None
         plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:60]
@@ -214,7 +222,7 @@ class MlflowExperiment:
 
 
 def _delete_values(client: MlflowClient, run_id: str, metrics: Collection[str], params: Collection[str]) -> None:
-    """Delete metrics, with all their points, and parameters of a run from a database: no request to a server does."""
+    """Delete metrics with all their points, and parameters, of a run in a database."""
     from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric, SqlParam
 
     with client._tracking_client.store.ManagedSessionMaker() as session:
@@ -224,7 +232,7 @@ def _delete_values(client: MlflowClient, run_id: str, metrics: Collection[str], 
 
 
 def _tags_to_write(contents: RunContents, known: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags of a run whose tags are `known`, without a note or a colour that a user has chosen."""
+    """Return the tags to write to a run with `known` tags, except a note or colour chosen by the user."""
     tags, note = dict(contents.tags), known.get(NOTE_TAG, "")
     if known.get(COLOR_TAG, COLORS[0]) not in COLORS:
         tags.pop(COLOR_TAG, None)

@@ -1,4 +1,4 @@
-"""The verb `ui`: MLflow's server on the store of a storage folder, with links to its sweeps."""
+"""Run MLflow's server on the store of a storage folder, with links to its sweeps (`lengthwise ui`)."""
 
 import os
 import signal
@@ -23,12 +23,12 @@ from orchestrator.tracking.store import initialise, search_tagged
 from search_spaces.grammar.values import store_problem
 
 SHOWN_SWEEPS = 20
-PORTS = range(5000, 5100)  # MLflow's own and those after it
-START_SECONDS = 180.0  # of a busy machine; a server that has ended is noticed at once
+PORTS = range(5000, 5100)  # MLflow's default and the following
+START_SECONDS = 180.0  # on a busy machine; a server that exits is detected earlier
 
 
 class UiServerError(LengthwiseError):
-    """The MLflow server did not start, or it ended; the message has its last output."""
+    """The MLflow server did not start or has exited; the message has its last output or its log file."""
 
 
 def serve(
@@ -40,15 +40,14 @@ def serve(
     uri: str | None = None,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Run MLflow's server on the store of `storage` until SIGINT or SIGTERM.
+    """Run MLflow's server on the store of `storage` until SIGINT or SIGTERM, and print links to its newest sweeps.
 
-    Prints links to the newest SHOWN_SWEEPS in it, and how many more there are.
-
-    `uri` names another `sqlite:///` store. `allowed_hosts` is MLflow's list of Host headers it answers (needed behind
-    another name than localhost). Raises UiServerError if the server cannot start, UserError for other kinds of URI, a
-    file that is missing or no store, and a host or port that cannot be used, and TrackingError for a store that MLflow
+    `uri` names another `sqlite:///` store. `allowed_hosts` are the Host headers that the server accepts, for host names
+    other than localhost. Raises UiServerError if the server cannot start, UserError for other kinds of URI, for a file
+    that is missing or not a store, and for a host or port that cannot be used, TrackingError for a store that MLflow
     refuses.
     """
+    # Check the store and the port.
     chosen, uri = uri, uri or default_uri(storage)
     database = sqlite_file(uri)
     if database is None:
@@ -61,6 +60,8 @@ def serve(
     port = choose_port(host, port)
     with raising_tracking_error(uri):
         initialise(uri)
+
+    # Run the server and print links.
     with suppress(KeyboardInterrupt), running_server(database, host, port, allowed_hosts) as (url, server):
         sweeps = sweeps_in(uri, url)
         say(f"MLflow runs at {url} (Ctrl-C ends it){'; pages of its sweeps, newest first:' if sweeps else ''}")
@@ -69,16 +70,16 @@ def serve(
         if older := len(sweeps[SHOWN_SWEEPS:]):
             say(f"and {counted(older, 'older sweep')}, among the experiments of MLflow")
         code = server.wait()
-        raise UiServerError(f"the MLflow server ended by itself with exit code {code}; see {_log_file(database)}")
+        raise UiServerError(f"the MLflow server exited with code {code}; see {_log_file(database)}")
 
 
 @contextmanager
 def running_server(
     database: Path, host: str = "127.0.0.1", port: int | None = None, allowed_hosts: str | None = None
 ) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
-    """Yield the address and the process of an MLflow server on a SQLite file, and leave no process behind.
+    """Yield the address and the process of an MLflow server on a SQLite file; kill it when the block ends.
 
-    A signal ends the block by KeyboardInterrupt. Raises UiServerError if the server does not answer in START_SECONDS.
+    A signal raises KeyboardInterrupt in the block. Raises UiServerError if the server does not answer in START_SECONDS.
     """
     port = choose_port(host, port)
     url, log = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}", _log_file(database)
@@ -90,7 +91,7 @@ def running_server(
     ]
     environment = {
         **os.environ,
-        "PYTHONSAFEPATH": "1",  # also for its own children: the current folder hides no module
+        "PYTHONSAFEPATH": "1",  # for its children, too: modules of the current folder hide no others
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # it would start four more processes that are not needed
     }
@@ -99,7 +100,7 @@ def running_server(
     with Interrupts() as interrupts, log.open("ab") as sink:
         server = None
         try:
-            with interrupts.held():  # MLflow's workers outlive a killed parent: a process group of their own
+            with interrupts.held():  # in a process group of its own, because MLflow's workers outlive their parent
                 server = subprocess.Popen(
                     words, start_new_session=True, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
                 )
@@ -112,7 +113,7 @@ def running_server(
 
 
 def choose_port(host: str, port: int | None) -> int:
-    """Return `port`, or without one the first of PORTS that is free; raises UserError if it cannot be used."""
+    """Return `port`, or the first free one of PORTS if it is None; raises UserError if it cannot be used."""
     for candidate in PORTS if port is None else [port]:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
@@ -122,13 +123,13 @@ def choose_port(host: str, port: int | None) -> int:
             except (OSError, UnicodeError) as error:
                 problem = getattr(error, "strerror", None) or error
     raise UserError(
-        f"--host {host} --port {candidate}: {problem}; allowed: a free port above 1023; 127.0.0.1 (this machine "
-        "alone), 0.0.0.0 (others, too), or another name or address of it"
+        f"--host {host} --port {candidate}: {problem}; allowed: a free port above 1023, and a name or address of "
+        "this machine: 127.0.0.1 (only for this machine), 0.0.0.0 (for others, too)"
     )
 
 
 def _wait_for_answer(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy cannot reach this machine
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # without a proxy
     deadline = time.monotonic() + START_SECONDS
     while True:
         with suppress(OSError), opener.open(f"{url}/health", timeout=2):
@@ -140,7 +141,7 @@ def _wait_for_answer(url: str, server: "subprocess.Popen[bytes]", log: Path) -> 
 
 
 def _end_group(server: "subprocess.Popen[bytes]") -> None:
-    """End the process group of a server: SIGTERM, then SIGKILL after at most five seconds."""
+    """Kill the process group of a server: SIGTERM, then SIGKILL after at most five seconds."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(server.pid, number)
