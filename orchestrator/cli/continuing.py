@@ -1,4 +1,4 @@
-"""The verbs that train more of an existing sweep: resume, extend, confirm. See `cli`."""
+"""The verbs that train more of an existing sweep: resume, extend, confirm."""
 
 from functools import partial
 from typing import Annotated
@@ -69,12 +69,10 @@ def extend(
 
     Trains what was added. --set may also change space, resources ...
     """
-    # More steps make a new sweep beside this one.
+    # More steps make a new sweep.
     if steps is not None:
         if seeds is not None or configurations is not None or accept_code_change:
-            raise UserError(
-                "--steps makes a new sweep; --seeds, --configurations and --accept-code-change need another command"
-            )
+            raise UserError("--steps: not allowed with --seeds, --configurations or --accept-code-change")
         from orchestrator.sweep.more_steps import extend_steps, plan_more_steps
 
         plan = partial(
@@ -90,9 +88,7 @@ def extend(
 
     # Everything else is added to the sweep itself.
     if name is not None:
-        raise UserError(
-            "--name names the new sweep of --steps; without --steps the sweep is extended under its own name"
-        )
+        raise UserError("--name: only allowed with --steps, which makes a new sweep")
     refuse_running(folder)
     from orchestrator.sweep.extend import extend_sweep
 

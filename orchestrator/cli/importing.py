@@ -1,4 +1,4 @@
-"""The verb that makes a sweep of results that exist already. See `cli`."""
+"""The verb `import`, which makes a sweep of existing results."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -17,13 +17,13 @@ console = make_console()
 
 
 class Missing(StrEnum):
-    """How a member without a value at its last step counts."""
+    """How members without a value at the last step count."""
 
     failed = "failed"
     absent = "absent"
 
 
-@app.command("import", rich_help_panel=options.BEGIN, short_help="Make a sweep of results that exist already.")
+@app.command("import", rich_help_panel=options.BEGIN, short_help="Make a sweep of existing results.")
 def import_results(
     name: Annotated[str, typer.Option(help="Name of the sweep, and its folder in the storage folder.")],
     metric: Annotated[
@@ -63,8 +63,9 @@ def import_results(
 
     The table has the columns seed, step, metric, length and value, perhaps average and loss; others are settings.
     """
+    # Read the rows of the table or of the other tool.
     if (table is None) == (source is None):
-        raise UserError("give either TABLE or --from, which says whose results are imported")
+        raise UserError("give either TABLE or --from")
     from orchestrator.importing.verb import JudgingRules, import_rows, read_directions, read_rows
 
     directions = read_directions(metric)
@@ -77,6 +78,8 @@ def import_results(
         seed_column=seed_column,
         step=step,
     )
+
+    # Write them as a sweep.
     outcome = import_rows(
         rows,
         storage or find_default_storage(),

@@ -1,8 +1,8 @@
-"""The command line: verbs that take a sweep file or a sweep directory. Imports little, so that `--help` is quick.
+"""The command line: verbs on sweep files and sweep directories. Imports little, so that `--help` is quick.
 
-This module has the verbs that take a sweep file, and `list`; `importing` makes sweeps of other results, `continuing`
-has those that train more of a sweep, `results` and `upkeep` those that read or look after existing ones.
-orchestrator/README.md says what the exit codes mean.
+This module has `list` and the verbs on sweep files; `importing` has `import`, `continuing` the verbs that train more of
+a sweep, `results` and `upkeep` those that read or maintain existing sweeps. orchestrator/README.md explains the exit
+codes.
 """
 
 import os
@@ -33,14 +33,14 @@ DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
 
 
 class _Verbs(TyperGroup):
-    """Shows flags in the help without the type <bool>, which typer gives them."""
+    """Shows flags in the help without typer's type <bool>."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the global options."""
         return _without_types(super().get_params(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a verb; None without one of this name."""
+        """Return the verb of this name; None if it does not exist."""
         verb = super().get_command(ctx, cmd_name)
         if verb is not None:
             _without_types(verb.get_params(ctx))
@@ -79,7 +79,7 @@ def declare_global_options(
 def init(
     target: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files go; made if missing.")] = Path(),
     program: Annotated[
-        bool, typer.Option("--program", help="A training script instead of a task and a model.")
+        bool, typer.Option("--program", help="Write a training script instead of a task and a model.")
     ] = False,
 ) -> None:
     """Write a sweep file to change and run.
@@ -110,13 +110,13 @@ def list_names(
     """
     if kind == "sweeps":
         if imports:
-            raise UserError("--import adds names that a sweep file can use; `lengthwise list sweeps` lists none")
+            raise UserError("--import: not allowed with `lengthwise list sweeps`")
         from orchestrator.upkeep.listing import list_sweeps
 
         lines = list_sweeps(storage or find_default_storage())
     else:
         if storage is not None:
-            raise UserError("--storage holds sweeps; only `lengthwise list sweeps` lists them")
+            raise UserError("--storage: only allowed with `lengthwise list sweeps`")
         from orchestrator.preview.names import describe_names
 
         lines = describe_names(kind, imports or ())
@@ -165,7 +165,7 @@ def plan(
     imports: options.Imports = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Packs at once; by default what fits here.")] = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Run one member of a program to its first report, to know its time.")
+        bool, typer.Option("--measure", help="Run a member of a program to its first report, to measure its time.")
     ] = False,
 ) -> None:
     """Show the configurations, memory and time of a sweep before it runs.
@@ -178,7 +178,7 @@ def plan(
     spec = _load(file, overrides, name, imports, storage)
     plan = forecast(spec, workers, measured=measure)
     register(spec)
-    _say(f"{spec.name} would be kept in {address_or_path((storage or find_default_storage()) / spec.name)}")
+    _say(f"{spec.name} would be stored in {address_or_path((storage or find_default_storage()) / spec.name)}")
     _say(align_rows(plan.rows))
     for warning in plan.warnings:
         _say(f"warning: {warning}")
@@ -190,7 +190,7 @@ def data(
     overrides: options.Overrides = None,
     imports: options.Imports = None,
     examples: Annotated[int, typer.Option(min=1, help="How many training inputs to show.")] = 5,
-    fetch: Annotated[bool, typer.Option("--fetch", help="First prepare the texts that are missing here.")] = False,
+    fetch: Annotated[bool, typer.Option("--fetch", help="First prepare missing texts.")] = False,
 ) -> None:
     """Show the first inputs that a sweep trains on.
 
@@ -228,28 +228,27 @@ def run(
     reading = read_sweep(file, replaced, name, imports or ())
     storage = storage or find_default_storage()
 
-    # A folder that holds another sweep is refused before torch is imported.
+    # Refuse a folder that holds another sweep before torch is imported.
     early = None if reading.findings.problems else reading.spec
-    if (
-        early is not None and not resume_begun and "." not in early.objective.metric
-    ):  # else only the task knows the metric
+    # A metric with a dot is only known to its task.
+    if early is not None and not resume_begun and "." not in early.objective.metric:
         from orchestrator.sweep.specification import refuse_existing
 
-        with suppress(SpecChanged):  # said below, unless the difference is a mistake
-            refuse_existing(early, storage / early.name)  # before torch is imported
+        with suppress(SpecChanged):  # raised again below, after the file is checked
+            refuse_existing(early, storage / early.name)
 
-    # Start child processes, which import while this process checks the file, then run or resume the sweep.
+    # Start child processes, which import while this process checks the file.
     with ExitStack() as opens:
         children = None
-        if early is not None and not (storage / early.name).exists():  # else it is refused
+        if early is not None and not (storage / early.name).exists():  # else the sweep is refused or resumed
             children = SweepChildren(early.resources.scheduler, tracking=early.tracking.enabled)
-            opens.enter_context(children)  # they import in parallel to this process
+            opens.enter_context(children)
         spec = _checked(reading, storage)
         from orchestrator.running.schedulers.choice import refuse_workers
 
         refuse_workers(spec.resources.scheduler, workers)
 
-        # A sweep that has begun is resumed if that was asked for.
+        # Resume a sweep that has begun, with --resume, or run it.
         if resume_begun:
             from orchestrator.mirror.fetch import fetch_sweep
 
@@ -273,17 +272,18 @@ app.add_typer(upkeep.app)
 
 
 def main() -> None:
-    """Run the command line; expected errors are one message on stderr and an exit code, without a traceback."""
+    """Run the command line; expected errors are printed as one message on stderr, without a traceback."""
+    # Run a verb.
     make_streams_lenient()
     mask_log_records()
     code = 0
     try:
         app()
-    except SystemExit as ended:  # the end of every verb
+    except SystemExit as ended:  # every verb ends with it
         if ended.__context__ is not None and isinstance(ended.__context__.__cause__, KeyboardInterrupt):
             _complain("interrupted")  # typer turns it into an exit
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException as error:  # the user's own code may raise anything
+    except BaseException as error:  # the user's code may raise anything
         if os.environ.get(DEBUG_VARIABLE):
             sys.stderr.write(make_printable("".join(traceback.format_exception(error))))
         elif isinstance(error, LengthwiseError | SweepFileError):
@@ -293,8 +293,7 @@ def main() -> None:
         elif isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
             _complain(f"{error.filename2 or error.filename}: cannot be used: {error.strerror}")
         else:
-            text = f"{type(error).__name__}: {error}\nthis should not happen; {DEBUG_VARIABLE}=1 shows the traceback"
-            _complain(text)
+            _complain(f"internal error: {type(error).__name__}: {error}\n{DEBUG_VARIABLE}=1 shows the traceback")
         code = _exit_code(error)
     sys.stdout.flush()
     sys.exit(code or int(LenientOutput.lost))

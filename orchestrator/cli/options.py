@@ -1,4 +1,4 @@
-"""Arguments and options of the command line: shared ones, and those with long help texts; the panels of the help."""
+"""Define arguments and options of the command line that verbs share or that have long help texts."""
 
 import os
 import re
@@ -26,18 +26,19 @@ from search_spaces.grammar.values import (
     store_problem,
 )
 
+# The panels of the help.
 BEGIN, LOOK, CONTINUE, EXPORT, MAINTENANCE = PANELS = ("begin", "look", "continue", "export", "maintenance")
 
 
 def _choose_storage(ctx: typer.Context, storage: str | None) -> str | None:
-    """Set the storage folder for the rest of the command."""
+    """Use a storage folder for the rest of the command, and return it."""
     if storage is not None:
         ctx.with_resource(use_storage(storage))
     return storage
 
 
 def _find_sweep(ctx: typer.Context, sweep: str) -> Path:
-    """Return the folder of a sweep; --storage and --trust, which are eager, are known here.
+    """Return the folder of a sweep; uses --storage and --trust, which are parsed before.
 
     Raises UserError for a path or address outside of --storage, and what `find_sweep` raises.
     """
@@ -46,8 +47,7 @@ def _find_sweep(ctx: typer.Context, sweep: str) -> Path:
     storage, path = ctx.params.get("storage"), resolve_place(sweep)
     if storage and not is_bare_name(sweep) and path.absolute().parent.resolve() != find_default_storage().resolve():
         raise UserError(
-            f"{sweep} is not in --storage {storage}; leave out --storage, or give the name of a sweep there, such as "
-            f"{path.resolve().name}"
+            f"{sweep}: not in --storage {storage}; leave out --storage, or give a name such as {path.resolve().name}"
         )
     folder = find_sweep(sweep)
     if ctx.params.get("trust"):
@@ -59,19 +59,19 @@ def _find_sweep(ctx: typer.Context, sweep: str) -> Path:
 
 
 def _check_store(uri: str) -> str:
-    """Return an address of MLflow as it is; "" is the default. Raises UserError if it cannot be one."""
+    """Return an MLflow address unchanged; "" is the default. Raises UserError for an invalid address."""
     if uri and (problem := store_problem(uri)):
         raise UserError(f"--tracking-uri {uri!r} {problem}; allowed: {STORES}")
     return uri
 
 
 def parse_store(uri: str) -> str:
-    """Return an address of MLflow for any current folder; "" is the default. Raises UserError if it cannot be one."""
+    """Return an MLflow address as an absolute one; "" is the default. Raises UserError for an invalid address."""
     return make_store_absolute(_check_store(uri))
 
 
 def _check_notify(address: str) -> str:
-    """Return an address for notices; "" is none. Raises UserError, which does not show it, if it cannot be one."""
+    """Return a webhook address; "" is none. Raises UserError, without showing it, for an invalid address."""
     if address and not is_web_address(address):
         raise UserError(f"--notify: is not an http or https address; allowed: {WEB_ADDRESSES}")
     return address
@@ -81,7 +81,7 @@ SweepFile = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="A sweep file (YAML), or the name of one that `lengthwise list examples` shows.",
+        help="A sweep file (YAML), or the name of an example (`lengthwise list examples`).",
         parser=find_sweep_file,
     ),
 ]
@@ -119,7 +119,7 @@ InStorage = Annotated[
 ]
 Trust = Annotated[
     bool,
-    typer.Option("--trust", is_eager=True, help="Let code of a sweep that somebody else began run here, from now on."),
+    typer.Option("--trust", is_eager=True, help="Trust the code of a sweep that another user began, from now on."),
 ]
 Storage = Annotated[
     Path | None,
@@ -140,7 +140,9 @@ TrackingUri = Annotated[
 Notify = Annotated[
     str | None,
     typer.Option(
-        metavar="URL", parser=_check_notify, help="Gets a JSON POST (Slack's, too) when the sweep ends or is stopped."
+        metavar="URL",
+        parser=_check_notify,
+        help="Webhook, also of Slack, that gets a JSON POST when the sweep ends or is stopped.",
     ),
 ]
 Name = Annotated[str | None, typer.Option(metavar="NAME", help="Name of the sweep instead of the one in the file.")]
@@ -153,38 +155,36 @@ Imports = Annotated[
         "--import", metavar="MODULE", help="A Python module with tasks, models ... of your own; may be repeated."
     ),
 ]
-ResumeBegun = Annotated[bool, typer.Option("--resume", help="Resume the sweep if this command has begun it already.")]
-RetryFailed = Annotated[
-    bool, typer.Option("--retry-failed", help="Also try again packs that died of an error and were given up.")
-]
+ResumeBegun = Annotated[bool, typer.Option("--resume", help="Resume the sweep if it has begun already.")]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Also retry packs that died.")]
 AcceptCodeChange = Annotated[
     bool,
     typer.Option(
         "--accept-code-change",
-        help="Continue although code of the sweep is missing or has changed; this is recorded.",
+        help="Continue although code of the sweep is missing or has changed; recorded in the ledger.",
     ),
 ]
 Configurations = Annotated[
     list[str] | None,
-    typer.Option(metavar="CONFIGURATION", help="Confirm this one instead of the best ones; may be repeated."),
+    typer.Option(metavar="CONFIGURATION", help="Confirm this configuration instead of the best; may be repeated."),
 ]
 MaxTime = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Stop after this time, such as 30m or 1h30m, to be resumed later.")
+    str | None, typer.Option(metavar="TIME", help="Stop after this time, such as 30m or 1h30m; resume later.")
 ]
 MoreSeeds = Annotated[
     str | None,
-    typer.Option(metavar="SEEDS", help="12: 12 in all; +6: 6 more; 20-29 or 20,23: these."),
+    typer.Option(metavar="SEEDS", help="12 for 12 seeds in all; +6 for 6 more; 20-29 or 20,23 for these."),
 ]
 ExtendedTop = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Give the seeds or steps to the N configurations ranked first, and no others."),
+    typer.Option(metavar="N", help="Add seeds or steps only to the N configurations ranked first."),
 ]
 Extended = Annotated[
     list[str] | None,
     typer.Option(
         "--configuration",
         metavar="CONFIGURATION",
-        help="Give the seeds or steps to this one, such as 7 for #7; may be repeated.",
+        help="Add seeds or steps only to this one, such as 7 for #7; may be repeated.",
     ),
 ]
 Compared = Annotated[
@@ -196,32 +196,35 @@ Compared = Annotated[
 ]
 Smoke = Annotated[
     bool,
-    typer.Option("--smoke", help="Also train every structure for one step and evaluate it once, in this process."),
+    typer.Option("--smoke", help="Also train and evaluate every structure for one step, in this process."),
 ]
 Follow = Annotated[
-    bool, typer.Option("--follow", help="While it runs, here or elsewhere, show its progress; Ctrl-C only ends this.")
+    bool,
+    typer.Option(
+        "--follow", help="Show its progress while it runs, here or elsewhere; Ctrl-C does not stop the sweep."
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 Trace = Annotated[bool, typer.Option("--trace", help="Also show the tracebacks of packs that died.")]
 
 
-def parse_duration(time: str | None) -> float | None:
-    """Return a time as seconds: parse_duration("1h30m") -> 5400.0. Raises UserError for anything else."""
-    if time is None:
+def parse_duration(text: str | None) -> float | None:
+    """Return a duration in seconds: parse_duration("1h30m") -> 5400.0. Raises UserError for other texts."""
+    if text is None:
         return None
-    match = re.fullmatch(r"(?=\d)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", time.strip())
+    match = re.fullmatch(r"(?=\d)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip())
     seconds = (
         sum(float(part or 0) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)) if match else 0
     )
     if not seconds:
         allowed = "hours, minutes and seconds such as 2h, 1h30m or 90s"
-        raise UserError(f"--max-time {time!r} is not a duration; allowed: {allowed}")
+        raise UserError(f"--max-time {text!r}: allowed: {allowed}")
     return seconds
 
 
 def add_uris(overrides: list[str] | None, uri: str | None, notify: str | None = None) -> list[str]:
-    """Return the overrides, with the values of --tracking-uri and --notify as further ones."""
-    if uri == "":  # the default, whatever MLflow's variable names
+    """Return the overrides, with those of --tracking-uri and --notify added."""
+    if uri == "":  # the default store, not the one of MLflow's variable
         os.environ.pop(URI_VARIABLE, None)
     settings = {"tracking.uri": uri, "notify": notify}
     added = [f"{key}={quote_text(value) if value else ''}" for key, value in settings.items() if value is not None]

@@ -1,4 +1,4 @@
-"""The verbs that read existing sweeps: state, results, ledger, MLflow. See `cli`."""
+"""The verbs that read existing sweeps: state, results, ledger, MLflow."""
 
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ def status(
     """
     if folder is None:
         if trace or follow:
-            raise UserError(f"{'--trace' if trace else '--follow'} is about one sweep: give DIR, its folder or name")
+            raise UserError(f"{'--trace' if trace else '--follow'}: needs DIR, the folder or name of a sweep")
         from orchestrator.upkeep.listing import list_sweeps
 
         _say("\n".join(list_sweeps(find_default_storage())))
@@ -71,21 +71,21 @@ def report(
 def compare(
     folder: options.SweepFolder,
     others: options.Compared,
-    metric: Annotated[str | None, typer.Option(help="By default the judged one.")] = None,
-    average: Annotated[str | None, typer.Option(help="By default the judged one.")] = None,
+    metric: Annotated[str | None, typer.Option(help="By default the judged metric.")] = None,
+    average: Annotated[str | None, typer.Option(help="By default the judged weight average.")] = None,
     lengths: Annotated[
         str | None, typer.Option(help="Such as 5,8-10; by default the test, selection and trained lengths.")
     ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="PATH.csv", help="Also write the numbers to this file.")] = None,
     figure: Annotated[
-        Path | None, typer.Option(metavar="PATH.png", help="Of sweeps: also draw the difference against length.")
+        Path | None, typer.Option(metavar="PATH.png", help="For sweeps: also draw the difference against length.")
     ] = None,
     force: options.Force = False,
     storage: options.InStorage = None,
 ) -> None:
     """Compare configurations or whole sweeps over their seeds.
 
-    Several sweeps: each with the first. Trains nothing.
+    Several sweeps are each compared with the first. Trains nothing.
     """
     from orchestrator.report.comparisons import compare_and_show
 
@@ -101,11 +101,10 @@ def claims(
     page: Annotated[
         Path | None, typer.Option(metavar="OUT.md", help="Also write a page with every number and figure.")
     ] = None,
-    run: Annotated[
-        bool, typer.Option("--run", help="First run or resume the sweeps whose files lie beside the claims file.")
-    ] = False,
+    run: Annotated[bool, typer.Option("--run", help="First run or resume the sweeps beside the claims file.")] = False,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Also pack what the verdicts rest on into results/ beside the claims file.")
+        bool,
+        typer.Option("--keep", help="Also pack the results behind the verdicts into results/ beside the claims file."),
     ] = False,
 ) -> None:
     """Judge claims by sweeps, with effects, intervals and seeds.
@@ -137,12 +136,10 @@ def publish(
         published = publish_sweep(
             folder,
             tracking_uri,
-            on_progress=lambda done, total: shown.update(f"publishing: {done} of {total} configurations are sent"),
+            on_progress=lambda done, total: shown.update(f"publishing: {done} of {total} configurations sent"),
         )
     record_address(folder, published.uri)
-    _say(
-        f"{published.uri}: {published.completed} configurations are published; {published.points} new points were sent"
-    )
+    _say(f"{published.uri}: {published.completed} configurations published; {published.points} new points sent")
     for name, link in published.links:
         _say(f"{name}: {link}")
 

@@ -1,4 +1,4 @@
-"""The verbs that take results out of a sweep, look after its folder, or describe it to a job or editor. See `cli`."""
+"""The verbs that export results, maintain a sweep folder, or print data for jobs and editors."""
 
 import sys
 from functools import partial
@@ -32,7 +32,7 @@ def export(
     to: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where figures go; made if missing.")] = None,
     size: Annotated[str | None, typer.Option(help="Of figures, in inches; by default 3.3x2.4.")] = None,
     labels: Annotated[
-        Path | None, typer.Option(metavar="FILE.yaml", help="Own names of metrics, keys and configurations.")
+        Path | None, typer.Option(metavar="FILE.yaml", help="Your names of metrics, keys and configurations.")
     ] = None,
     force: options.Force = False,
     storage: options.InStorage = None,
@@ -106,36 +106,36 @@ def delete(
     ] = False,
     tracking_uri: Annotated[
         str | None,
-        typer.Option(metavar="URI", parser=options.parse_store, help="With --mlflow: the runs there alone."),
+        typer.Option(metavar="URI", parser=options.parse_store, help="With --mlflow: only the runs at this address."),
     ] = None,
-    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Delete its checkpoints alone.")] = False,
+    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Delete only its checkpoints.")] = False,
     storage: options.InStorage = None,
 ) -> None:
     """Delete a sweep.
 
-    Asks first; refuses a folder that is no sweep, and a sweep that is being run.
+    Asks first; refuses a folder without a sweep, and a running sweep.
     """
     from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 
-    # Refuse options that contradict one another.
+    # Refuse options that contradict each other.
     for option, is_given in {"--mlflow": mlflow, "--tracking-uri": tracking_uri is not None}.items():
         if checkpoints and is_given:
-            raise UserError(f"--checkpoints deletes checkpoints alone; leave out {option}")
+            raise UserError(f"--checkpoints: not allowed with {option}")
     if tracking_uri is not None and not mlflow:
-        raise UserError("--tracking-uri says where runs are deleted; give --mlflow too")
+        raise UserError("--tracking-uri: only allowed with --mlflow")
 
-    # Say what would be deleted, and ask.
+    # Print what would be deleted, and ask.
     planned = plan_deletion(folder, checkpoints_only=checkpoints)
     say(console, planned.sentence)
     if not yes:
         if not sys.stdin.isatty():
             raise UserError(
-                f"{folder}: nothing was deleted, because there is no terminal to ask on; --yes deletes without asking"
+                f"{folder}: nothing was deleted, because there is no terminal to ask; --yes deletes without asking"
             )
         if not typer.confirm("Delete them?" if checkpoints else "Delete it?"):
             raise UserError(f"{folder}: nothing was deleted")
 
-    # Delete runs in MLflow first: their addresses are in the ledger.
+    # Delete runs in MLflow first, because their addresses are in the ledger.
     deleted = dict[str, int]()
 
     def delete_its_runs() -> None:
@@ -145,7 +145,7 @@ def delete(
 
         deleted.update(delete_runs(folder, tracking_uri))
         for uri, count in deleted.items():
-            say(console, f"{uri}: {count} runs were moved to MLflow's bin")
+            say(console, f"{uri}: {count} runs moved to MLflow's bin")
 
     delete_sweep(planned, delete_its_runs)
     remaining = [uri for uri in planned.published_at if uri not in deleted]

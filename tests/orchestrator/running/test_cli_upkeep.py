@@ -44,7 +44,7 @@ def test_a_sweep_that_is_being_run_keeps_its_mlflow_runs(lengthwise, tmp_path, m
     done = lengthwise.succeeds("delete", shutil.copytree(folder, tmp_path / "copied"), "--yes", "--mlflow")
     assert not asked and "grid is the same sweep, with the same MLflow runs, and stays with them" in done.stdout
     done = lengthwise.succeeds("delete", folder, "--yes", "--mlflow")
-    assert asked == [(folder, None)] and "a: 1 runs were moved to MLflow's bin" in done.stdout
+    assert asked == [(folder, None)] and "a: 1 runs moved to MLflow's bin" in done.stdout
 
 
 @pytest.mark.slow

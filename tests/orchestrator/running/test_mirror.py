@@ -300,7 +300,7 @@ def test_an_address_to_which_nothing_was_written_yet_is_an_empty_storage(tmp_pat
     claims = write_claims(tmp_path / "claims.yaml", [CLAIM])
     assert "not tested: the sweep was not run" in lengthwise.succeeds("claims", claims, *where).stdout
     lengthwise.refuses("ui", *where, said=f"file://{tmp_path}/new does not exist")
-    assert f"tiny would be kept in file://{tmp_path}/new/tiny\n" in lengthwise.succeeds("plan", tiny, *where).stdout
+    assert f"tiny would be stored in file://{tmp_path}/new/tiny\n" in lengthwise.succeeds("plan", tiny, *where).stdout
     assert not (tmp_path / "new").exists()
 
 
