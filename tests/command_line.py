@@ -54,7 +54,7 @@ class CommandLine:
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             patch.chdir(cwd)
             patch.setattr(sys, "argv", words)
-            patch.setattr(drawing, "save", self._save)
+            patch.setattr(drawing, "save_figure", self._save)
             patch.setattr(cli, "app", COMMAND)
             for key in set(os.environ) - set(self.environment):
                 patch.delenv(key)

@@ -1,4 +1,4 @@
-"""The best configuration as a sweep file of its own, ready to run."""
+"""Export the best configuration as a sweep file that is ready to run."""
 
 from orchestrator.errors import UserError
 from orchestrator.plan.recorded import rebuild_member, refuse_corrected
@@ -15,7 +15,7 @@ KEPT = ("objective", "resources", "tracking")
 
 
 def best_file(state: SweepState, result: Summary) -> str:
-    """Return the sweep file of the configuration ranked first, every value written out, with the seeds it had.
+    """Return the sweep file of the configuration ranked first, with every value and its seeds.
 
     It trains the same members as the sweep, even if defaults have changed since. Raises UserError if no configuration
     has a score yet, and for a configuration that this version would train to other results.
@@ -23,11 +23,15 @@ def best_file(state: SweepState, result: Summary) -> str:
     row = next((row for row in result.rows if row.rank == 1), None)
     if row is None:
         raise UserError(f"--best: {state.folder}: no configuration has a score yet")
+
+    # Its member as this version trains it.
     refuse_imported(state)
     import_recorded(state)
     configuration = state.configurations[row.config_id]
     refuse_corrected([configuration], f"{label(row.number)} of {state.folder} cannot be exported")
     member = rebuild_member(configuration).to_dict()
+
+    # The sweep file, which is parsed to be sure that it can be run.
     score = f"score {three_digits(row.score)}, {row.seeds_run} seeds ran, {row.seeds_failed} failed"
     ranked = f"ranked 1 of {result.configurations_finished} by {result.score_label}"
     spec = {
@@ -45,13 +49,13 @@ def best_file(state: SweepState, result: Summary) -> str:
 
 
 def _shortened(name: str, ending: str) -> str:
-    """Return a name with an ending, shortened to the longest name that is allowed."""
+    """Return a name with an ending, shortened to the maximal length of a name."""
     in_bytes = name.encode()[: MAX_BYTES - len(ending)].decode(errors="ignore")
     return in_bytes[: MAX_CHARACTERS - len(ending)] + ending
 
 
 def _without_revision(section: object) -> object:
-    """Return a section without the revisions of its classes, which a sweep file does not give."""
+    """Return a section without the revisions of its classes, which are no keys of sweep files."""
     if isinstance(section, dict):
         return {key: _without_revision(value) for key, value in section.items() if key != "revision"}
     return [_without_revision(item) for item in section] if isinstance(section, list | tuple) else section

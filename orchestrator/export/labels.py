@@ -1,4 +1,4 @@
-"""The user's own names for keys, metrics and configurations in figures and tables, from a small YAML file."""
+"""Read the user's names for keys, metrics and configurations in figures and tables from a YAML file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,9 +14,9 @@ WORDS = ("length", "score", "trained", "selection", "test", "seeds")
 
 
 def read_labels(path: Path, result: Summary) -> dict[str, str]:
-    """Return the texts of a labels file by the name they replace: metrics, searched keys, "#3", and WORDS.
+    """Return the texts of a labels file by the name that they replace: metrics, searched keys, "#3", and WORDS.
 
-    Raises SweepFileError, with its line, for each key that the sweep does not have, and says which are allowed.
+    Raises SweepFileError, with line and allowed keys, for unknown keys.
     """
     findings = Findings(str(path))
     written = read_text(path, findings, "YAML file of labels")
@@ -39,6 +39,6 @@ def read_labels(path: Path, result: Summary) -> dict[str, str]:
 
 
 def named_rows(result: Summary, labels: Mapping[str, str]) -> list[Row]:
-    """Return the configurations that the labels name, in their order; none if they name none."""
+    """Return the configurations that have a label, in the order of the labels."""
     rows = {label(row.number): row for row in result.rows}
     return [rows[key] for key in labels if key in rows]

@@ -1,4 +1,4 @@
-"""The table of configurations for a paper: LaTeX with booktabs."""
+"""Write the table of configurations as LaTeX with booktabs."""
 
 import math
 import re
@@ -19,9 +19,9 @@ _ESCAPED = {
 
 
 def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
-    """Return a `tabular` of configurations: values, medians with quartiles over seeds, seeds failed.
+    """Return a `tabular` of configurations: values, medians with quartiles over seeds, failed seeds.
 
-    The rows are the configurations that `labels` names, in that order, otherwise all by score. `labels` also renames
+    The rows are the configurations that have a label, in that order, or else all by score. `labels` also renames
     searched keys, configurations ("#3") and the columns trained, selection, test and seeds. The document needs
     \\usepackage{booktabs}.
     """
@@ -39,13 +39,13 @@ def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
         text = labels.get(label(row.number), label(row.number))
         cells = [escape(cell) for cell in (text, *values)]
         if cells[0].startswith(("[", "*")):
-            cells[0] = f"{{}}{cells[0]}"  # which the \\ before it would take as its argument
+            cells[0] = f"{{}}{cells[0]}"  # else the \\ before it would take the cell as an argument
         cells += [_quartiles(getattr(row, name)) for name in groups]
         unfinished = "unfinished" if row.pruned_at is None else row.why_unranked
         cells.append(f"{row.seeds_failed} of {row.seeds_run}" + ("" if row.complete else f", {unfinished}"))
         lines.append(" & ".join(cells) + r" \\")
 
-    # The table, below comments on what it shows.
+    # Comments on the contents, then the table.
     about = [
         "% Needs \\usepackage{booktabs} in the preamble.",
         f"% Sweep {result.name}: {' '.join(result.score_label.split())}; ranked by the selection lengths.",

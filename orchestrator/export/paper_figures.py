@@ -1,4 +1,4 @@
-"""Figures for papers: vector or pixel files of a given size, with embedded fonts and line styles legible in grey."""
+"""Draw figures for papers: files of a given size, with embedded fonts and line styles that are legible in grey."""
 
 import io
 import math
@@ -21,7 +21,7 @@ from orchestrator.text.wording import spans
 FORMATS = ("pdf", "svg", "png")
 SIZE = (3.3, 2.4)  # inches: one column of a two-column page
 SMALLEST, LARGEST = 1.0, 40.0
-CHARACTERS_PER_INCH, LABEL_CHARACTERS_PER_INCH = 22, 15  # of the legend and of axis labels, on average
+CHARACTERS_PER_INCH, LABEL_CHARACTERS_PER_INCH = 22, 15  # in legends and in axis labels, on average
 STYLE = {
     "pdf.fonttype": 42,  # TrueType, which journals ask for; 3 is matplotlib's own
     "svg.fonttype": "path",
@@ -53,30 +53,30 @@ def parse_size(text: str) -> tuple[float, float]:
 def paper_figures(
     result: Summary, kind: str, folder: Path, size: tuple[float, float], labels: Mapping[str, str]
 ) -> dict[Path, bytes]:
-    """Return the median curves and the effect of every searched key as files below `folder`.
+    """Return the bytes of the figures by path below `folder`: median curves, and the effect of every searched key.
 
-    The curves are of the configurations that `labels` names, in that order, otherwise of the first ones by score. The
-    same sweep gives the same bytes. Raises UserError for an unknown format and where there is nothing to draw.
+    The curves are those of configurations that have a label, in that order, or else of the first by score. The same
+    sweep gives the same bytes. Raises UserError for an unknown format and if there is nothing to draw.
     """
     if kind not in FORMATS:
         raise UserError(f"--figures {kind}: allowed: {', '.join(FORMATS)}")
     with mpl.rc_context(STYLE):
-        figure, axes = _new(size)
+        figure, axes = _make_figure(size)
         plot_curves(result, axes, rows=named_rows(result, labels), labels=labels, distinct_in_grey=True)
         _move_legend_out(axes, figure)
-        files = {folder / f"{result.name}-curves.{kind}": _saved(figure, kind)}
+        files = {folder / f"{result.name}-curves.{kind}": _render(figure, kind)}
         for key in result.searched:
             if sum(key in row.values and row.score is not None for row in result.rows) > 1:
-                figure, axes = _new(size)
+                figure, axes = _make_figure(size)
                 plot_effect(result, key, axes, labels=labels)
                 axes.yaxis.label.set_fontsize(8)
-                axes.set_title("", loc="left")  # its words belong into the caption
-                files[folder / f"{result.name}-{file_name(key)}.{kind}"] = _saved(figure, kind)
+                axes.set_title("", loc="left")  # its text belongs into the caption
+                files[folder / f"{result.name}-{file_name(key)}.{kind}"] = _render(figure, kind)
     return files
 
 
 def caption(result: Summary, labels: Mapping[str, str]) -> str:
-    """Return the facts for the caption of the curves of the configurations that `labels` names, or of all."""
+    """Return facts for the caption of the curves of configurations that have a label, or of all."""
     rows = named_rows(result, labels) or result.rows
     ran, failed = sum(row.seeds_run for row in rows), sum(row.seeds_failed for row in rows)
     of_all = ""
@@ -92,7 +92,7 @@ def caption(result: Summary, labels: Mapping[str, str]) -> str:
 
 
 def _move_legend_out(axes: Axes, figure: Figure) -> None:
-    """Draw the legend below the axes, where it hides no line."""
+    """Move the legend below the axes, where it hides no line."""
     legend = axes.get_legend()
     assert legend is not None
     texts = [text.get_text() for text in legend.get_texts()]
@@ -103,12 +103,12 @@ def _move_legend_out(axes: Axes, figure: Figure) -> None:
     figure.legend(handles, texts, loc="outside lower center", ncols=columns, frameon=False, borderpad=0.1)
 
 
-def _new(size: tuple[float, float]) -> tuple[Figure, Axes]:
+def _make_figure(size: tuple[float, float]) -> tuple[Figure, Axes]:
     figure = Figure(figsize=size, layout="constrained")
     return figure, figure.subplots()
 
 
-def _saved(figure: Figure, kind: str) -> bytes:
+def _render(figure: Figure, kind: str) -> bytes:
     content = io.BytesIO()
     width, height = figure.get_size_inches()
     for label, side in ((figure.axes[0].xaxis.label, width), (figure.axes[0].yaxis.label, 0.75 * height)):

@@ -1,4 +1,4 @@
-"""What `lengthwise export` does: gathers every file that is asked for, checks all of them, then writes."""
+"""Collect the requested files of `lengthwise export`, check all of them, then write them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,22 +26,22 @@ def export(
     labels: Path | None = None,
     force: bool = False,
 ) -> list[str]:
-    """Write the requested files and return the lines to print about them.
+    """Write the requested files, and return lines to print.
 
-    Figures go into `to`, `size` is in inches. Raises UserError for options that do not fit together, for files that
-    exist (unless `force`) and for what the sweep does not have, SweepFileError for a wrong labels file; then nothing is
-    written.
+    Figures go into the folder `to`; `size` is in inches. Raises UserError for options that do not fit together, for
+    files that exist (unless `force`) and for missing results, SweepFileError for an invalid labels file, before
+    anything is written.
     """
-    # Refuse options that do not fit together before anything is read.
+    # Refuse options that do not fit together.
     if not any((best, weights, latex, figures, curves)):
         every = "--best, --weights, --latex, --figures, --curves"
-        raise UserError(f"nothing to export; give one or more of {every}")
+        raise UserError(f"nothing to export; allowed: one or more of {every}")
     if size and not figures:
-        raise UserError("--size is the size of figures; give --figures pdf too")
+        raise UserError("--size: only allowed with --figures")
     if to and not figures:
-        raise UserError("--to is the folder of figures; give --figures pdf too")
+        raise UserError("--to: only allowed with --figures")
     if labels and not (figures or latex):
-        raise UserError("--labels names things in figures and tables; give --figures pdf or --latex table.tex too")
+        raise UserError("--labels: only allowed with --figures or --latex")
     for option, path, ending in (
         ("best", best, ".yaml"),
         ("latex", latex, ".tex"),
@@ -49,7 +49,7 @@ def export(
     ):
         check_ending(option, path, ending)
 
-    # Everything is made in memory first: `files` has what will be written.
+    # Make everything in memory first: `files` has the content of each path.
     state = SweepState.load(folder)
     result = summarise(state)
     files: dict[Path, Callable[[], bytes]] = {}
@@ -61,7 +61,7 @@ def export(
         files[path] = lambda: encoded
         lines.extend([f"wrote {path}", *notes])
 
-    # Make each kind of file that was asked for, with lines on how to use it.
+    # Make each requested kind of file, with lines on its use.
     own_names = {}
     if labels:
         from orchestrator.export.labels import read_labels
@@ -73,7 +73,7 @@ def export(
         modules = state.spec.get("imports")
         module_note = (f"it imports {', '.join(modules)}: keep these modules beside it",) if modules else ()
         add(best, best_file(state, result), *module_note, f"run it with: {command('run', best)}")
-        for name, content in read_program(state).items():  # a file that is there already stays
+        for name, content in read_program(state).items():  # an equal file stays
             if not (target := best.parent / name).is_file() or target.read_bytes() != content:
                 add(target, content)
     if latex:

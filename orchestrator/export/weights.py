@@ -1,4 +1,4 @@
-"""Kept weights under names that people can read, and how plain torch loads them."""
+"""Export kept weights under readable names, with code that loads them in plain torch."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +17,10 @@ print({{name: tuple(tensor.shape) for name, tensor in weights.items()}})"""
 
 
 def weights_files(state: SweepState, folder: Path) -> dict[Path, Callable[[], bytes]]:
-    """Return the kept weights of every member as `configuration-<number>-seed-<seed>.safetensors` below `folder`.
+    """Return functions that read the kept weights of every member, by their new path below `folder`.
 
-    A tensor is called `<average>/<parameter>`. Raises UserError if the sweep has kept none, and DamagedWeights for a
-    file that differs from its checksum.
+    Files are named `configuration-<number>-seed-<seed>.safetensors`, tensors `<average>/<parameter>`. Raises UserError
+    if the sweep has kept no weights, DamagedWeights for a file that differs from its checksum.
     """
     files_of_state = list_kept_weights(state)
     if not files_of_state:
@@ -30,7 +30,9 @@ def weights_files(state: SweepState, folder: Path) -> dict[Path, Callable[[], by
         why = "resources.keep_weights: true in the sweep file keeps them"
         if members and all(member.status == "failed" for member in members):
             why = "all its seeds failed"
-        raise UserError(f"--weights: {state.folder} has kept no weights; {why}")
+        raise UserError(f"--weights: {state.folder}: no weights were kept; {why}")
+
+    # Check the tensors of every file.
     files: dict[Path, Callable[[], bytes]] = {}
     for (config_id, seed), stored in sorted(
         files_of_state.items(), key=lambda item: (state.configurations[item[0][0]].number, item[0])
@@ -38,7 +40,7 @@ def weights_files(state: SweepState, folder: Path) -> dict[Path, Callable[[], by
         name = f"configuration-{state.configurations[config_id].number}-seed-{seed}.safetensors"
         try:
             for average in stored.weights("raw").averages:
-                dict(stored.weights(average))  # reads every tensor, and compares its checksum
+                dict(stored.weights(average))  # reads every tensor and checks its digest
         except WeightsError as error:
             raise DamagedWeights(str(error)) from error
         files[folder / name] = stored.path.read_bytes

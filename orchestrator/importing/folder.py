@@ -1,4 +1,4 @@
-"""A sweep folder of imported results: the ledger and the curves that a sweep with these members would have."""
+"""Write imported results as a sweep folder, with the ledger and curves of a sweep with these members."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.scores import RecordedScores
 from search_spaces import Objective
 
-FORM = "imported"  # where other sweeps say in which form a trainer computed a member
-FAILED = -1  # the step at which a member without failure failed
+FORM = "imported"  # in place of the form in which a trainer computed a member
+NOT_FAILED = -1  # the failure step of a member that did not fail
 
 
 class ImportedSweep:
-    """A sweep of imported results, to be written.
+    """Writes imported results as a sweep.
 
-    `configurations` are the fields of each configuration's record. A seed with a NaN where `objective` judges it has
+    `configurations` are the fields of each configuration's record. A seed with a NaN among its judged values has
     diverged.
     """
 
@@ -39,15 +39,18 @@ class ImportedSweep:
         self._configurations = configurations
 
     def write(self, ledger: Ledger) -> SweepState:
-        """Write all records between the first and the last, and return the sweep.
+        """Write all records between the first and the last, and return the state of the sweep.
 
-        Scores are computed from the curves that were written.
+        Scores are computed from the written curves.
         """
+        # Configurations, packs and their evaluations.
         ledger.append_all("configuration", self._configurations)
         packs = {f"{FORM}-{number}": group for number, group in enumerate(self._members.groups)}
         ledger.append_all("pack", [self._pack(pack_id, group) for pack_id, group in packs.items()])
         for pack_id, group in packs.items():
             ledger.append_all("evaluation", self._evaluations(ledger.folder, pack_id, group))
+
+        # The ends of packs, then the scores.
         ends = [
             {
                 "pack_id": pack_id,
@@ -77,7 +80,7 @@ class ImportedSweep:
         return [(self._configurations[number]["config_id"], seed) for number, seed in group.members]
 
     def _evaluations(self, folder: Path, pack_id: str, group: ImportedPack) -> Iterator[dict[str, Any]]:
-        """Write the curves of a pack, a file for each step, and yield the record of each."""
+        """Write the curves of a pack, a file for each step, and yield the record of each evaluation."""
         names, failed_at = self._names(group), self._failed_at(group)
         for step, rows in ((int(str(step)), rows) for step, rows in group.rows.groupby("step", sort=True)):
             columns = tuple(rows[name].to_numpy() for name in ("member", "average", "metric", "length", "value"))
@@ -92,14 +95,14 @@ class ImportedSweep:
                 "file": file,
                 "sha256": sha256,
                 "loss": loss,
-                "failed_at": np.where(failed_at <= step, failed_at, FAILED),
+                "failed_at": np.where(failed_at <= step, failed_at, NOT_FAILED),
                 "seconds": 0.0,
                 "form": FORM,
                 "compiled": None,
             }
 
     def _failed_at(self, group: ImportedPack) -> np.ndarray[Any, Any]:
-        """Return for each member the first step with a NaN that is judged, if it has one at its last step; else -1."""
+        """Return for each member the first step with a judged NaN, NOT_FAILED without one at its last step."""
         rows, objective = group.rows, self._objective
         judged = rows[
             (rows["metric"] == self._results.metrics.index(objective.metric))
@@ -109,6 +112,6 @@ class ImportedSweep:
         ]
         first, last = (judged.groupby("member")["step"].agg(how) for how in ("min", "max"))
         failed = first[last == group.steps]
-        failed_at = np.full(len(group.members), FAILED, dtype=np.int64)
+        failed_at = np.full(len(group.members), NOT_FAILED, dtype=np.int64)
         failed_at[failed.index.to_numpy()] = failed.to_numpy()
         return failed_at

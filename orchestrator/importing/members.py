@@ -1,7 +1,7 @@
-"""Which members a table has: those with a value at the last step of their configuration, and those without.
+"""Group the members of a table: those with values at the last step of their configuration, and those without.
 
-What a configuration measures is what its rows at its last step have; the last step is that of its last row with the
-judged metric and average. Everything else is left out, and counted.
+The last step of a configuration is that of its last row with the judged metric and average. It measures the metrics,
+averages and lengths of its rows at this step. Other rows are left out, and counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """The measurements of members of a pack: averages by index, and the lengths of each metric by its index."""
+    """The averages of a pack by index, and the lengths of each metric by the index of the metric."""
 
     averages: tuple[int, ...]
     lengths: dict[int, tuple[int, ...]]
@@ -32,9 +32,9 @@ class Curves:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedPack:
-    """Members of one pack, as (configuration, seed): all complete, or all without a value at their last step.
+    """The members (configuration, seed) of a pack: all complete, or all without a value at their last step.
 
-    `rows` are sorted by step, then member; their column `member` is the place in `members`.
+    `rows` are sorted by step, then member; their column `member` is the index in `members`.
     """
 
     members: tuple[tuple[int, int], ...]
@@ -46,7 +46,7 @@ class ImportedPack:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedMembers:
-    """The packs of a table. `curves`, `last_steps`: of each configuration. `notes`: omissions, in words."""
+    """The packs of a table; `curves` and `last_steps` of each configuration; `notes` describe omitted rows."""
 
     groups: tuple[ImportedPack, ...]
     curves: tuple[Curves, ...]
@@ -56,38 +56,38 @@ class ImportedMembers:
 
 
 def group_members(results: Results, metric: str, average: str, missing: Missing | None) -> ImportedMembers:
-    """Return the members of a table, grouped to packs.
+    """Return the members of a table, grouped into packs.
 
-    missing: whether members without a value at the last step count as failed seeds, or are left out. Raises UserError
-    if there are such members and nothing is said about them, for a member with only a part of its last curves, and for
-    a configuration without the judged metric.
+    `missing` says whether members without a value at the last step count as failed seeds or are left out. Raises
+    UserError if it is None and there are such members, for a member with only a part of its last curves, and for a
+    configuration without the judged metric.
     """
     rows = results.rows
     last = _last_steps(results, metric, average)
     rows, curves, kinds, notes = _measured_rows(results, last)
 
-    # Members, and which of them have their last curves.
+    # Find the members with all of their last curves.
     seeds, seed = np.unique(rows["seed"].to_numpy(), return_inverse=True)
     code = rows["configuration"].to_numpy() * len(seeds) + seed
     at_last = rows["step"].to_numpy() == last[rows["configuration"].to_numpy()]
-    there, counts = np.unique(code[at_last], return_counts=True)
+    complete, counts = np.unique(code[at_last], return_counts=True)
     wanted = np.array([len(curve.averages) * sum(map(len, curve.lengths.values())) for curve in curves])[kinds]
-    if (partial := counts < wanted[there // len(seeds)]).any():
-        configuration, seed_index = divmod(int(there[int(np.argmax(partial))]), len(seeds))
+    if (partial := counts < wanted[complete // len(seeds)]).any():
+        configuration, seed_index = divmod(int(complete[int(np.argmax(partial))]), len(seeds))
         raise UserError(
             _describe_gap(results, rows[at_last], configuration, int(seeds[seed_index]), curves[kinds[configuration]])
         )
-    lacking = np.setdiff1d(np.arange(len(last) * len(seeds)), there)
+    lacking = np.setdiff1d(np.arange(len(last) * len(seeds)), complete)
     if len(lacking) and missing is None:
         raise UserError(_describe_lacking(results, lacking, code, seeds, last))
     incomplete = {"failed": lacking, "absent": lacking[:0], None: lacking}[missing]
     if missing == "absent" and len(lacking):
         notes.append(f"{counted(len(lacking), 'member')} without a value at the last step left out")
 
-    # Complete and failed members apart, each by what they measure and when they end.
+    # Packs of complete and of failed members, by measurements and last step.
     groups = []
     rows = rows.assign(code=code)
-    for is_complete, codes in ((True, there), (False, incomplete)):
+    for is_complete, codes in ((True, complete), (False, incomplete)):
         packs: dict[tuple[int, int], list[int]] = {}
         for index in codes.tolist():
             configuration = index // len(seeds)
@@ -111,21 +111,22 @@ def _last_steps(results: Results, metric: str, average: str) -> Codes:
     """Return the last step of each configuration with the judged metric and average."""
     for kind, name, known in (("metric", metric, results.metrics), ("average", average, results.averages)):
         if name not in known:
-            raise UserError(f"{results.source}: has no {kind} {name}; it has: {', '.join(known)}")
+            raise UserError(f"{results.source}: no {kind} {name}; allowed: {', '.join(known)}")
     rows = results.rows
     judged = (rows["metric"] == results.metrics.index(metric)) & (rows["average"] == results.averages.index(average))
     last = np.full(len(results.configurations), -1, dtype=np.int64)
     np.maximum.at(last, rows.loc[judged, "configuration"].to_numpy(), rows.loc[judged, "step"].to_numpy())
     if (last < 0).any():
         lacking = results.describe(int(np.argmax(last < 0)))
-        raise UserError(f"{results.source}: {lacking}: has no {metric} of the average {average}")
+        raise UserError(f"{results.source}: {lacking}: no {metric} of the average {average}")
     return last
 
 
 def _measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, list[Curves], Codes, list[str]]:
     """Return the measured rows, the distinct curves, the curve index of each configuration, and notes.
 
-    Measured are the rows, up to a configuration's last step, of cells (average, metric, length) with a value there.
+    A row is measured if it is not after the last step of its configuration, and its cell (average, metric, length) has
+    a row at the last step.
     """
     rows = results.rows
     lengths, length = np.unique(rows["length"].to_numpy(), return_inverse=True)
@@ -136,16 +137,16 @@ def _measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, list[Cu
     measured = np.unique(key[step == last[configuration]])
     is_measured = (step <= last[configuration]) & np.isin(key, measured)
 
-    # Configurations that measure the same share their curves.
-    curves, places = list[Curves](), dict[bytes, int]()
+    # Configurations with the same measurements share their curves.
+    curves, indices = list[Curves](), dict[bytes, int]()
     kinds = np.zeros(len(last), dtype=np.int64)
     ends = np.searchsorted(measured // np.prod(shape), np.arange(len(last) + 1))
     for number, (first, end) in enumerate(itertools.pairwise(ends)):
         cells = measured[first:end] % np.prod(shape)
-        if cells.tobytes() not in places:
-            places[cells.tobytes()] = len(curves)
+        if cells.tobytes() not in indices:
+            indices[cells.tobytes()] = len(curves)
             curves.append(_curves(results, lengths, np.unravel_index(cells, shape)))
-        kinds[number] = places[cells.tobytes()]
+        kinds[number] = indices[cells.tobytes()]
 
     notes = []
     if not is_measured.all():
@@ -155,9 +156,9 @@ def _measured_rows(results: Results, last: Codes) -> tuple[pd.DataFrame, list[Cu
     return rows[is_measured], curves, kinds, notes
 
 
-def _curves(results: Results, lengths: Codes, places: tuple[npt.NDArray[Any], ...]) -> Curves:
-    """Return the curves with these places of averages, metrics and lengths; all averages must have the same."""
-    averages, metrics, length = places
+def _curves(results: Results, lengths: Codes, cells: tuple[npt.NDArray[Any], ...]) -> Curves:
+    """Return the curves with these cells; raises UserError if averages have different lengths of a metric."""
+    averages, metrics, length = cells
     of_average = {
         int(a): {int(k): tuple(lengths[length[(averages == a) & (metrics == k)]].tolist()) for k in np.unique(metrics)}
         for a in np.unique(averages)
@@ -173,7 +174,7 @@ def _curves(results: Results, lengths: Codes, places: tuple[npt.NDArray[Any], ..
 
 
 def _describe_gap(results: Results, rows: pd.DataFrame, configuration: int, seed: int, curves: Curves) -> str:
-    """Return which value a member lacks at its last step, as an error; `rows` are those at the last steps."""
+    """Return a message on a value that a member lacks; `rows` are those at the last steps."""
     member_rows = rows[(rows["configuration"] == configuration) & (rows["seed"] == seed)]
     have = set(member_rows[["average", "metric", "length"]].itertuples(index=False, name=None))
     cells = ((a, k, length) for a in curves.averages for k, lengths in curves.lengths.items() for length in lengths)

@@ -1,7 +1,7 @@
-"""Results of other tools as rows of a tidy table: a history of Weights & Biases, a folder of Ray Tune, runs of MLflow.
+"""Read results of other tools as rows of a tidy table: Weights & Biases histories, Ray Tune folders, MLflow runs.
 
-These tools have a metric's length in its name, or at its step. A pattern with named groups says which names are metrics
-and what their parts mean: `length`, `metric`, `average`, `seed`, `step`.
+These tools have the length of a value in the metric's name or as its step. A pattern with named groups says which names
+are metrics and what their parts mean: `length`, `metric`, `average`, `seed`, `step`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from trainers.errors import nearest
 KINDS = ("mlflow", "wandb", "tune")
 GROUPS = ("length", "metric", "average", "seed", "step")
 WANDB_STEP, TUNE_STEP = "_step", "training_iteration"
-CONFIG = "config."  # begins the names of settings in a history of Weights & Biases
+CONFIG = "config."  # the prefix of settings in a history of Weights & Biases
 RESULTS, PARAMS = "result.json", "params.json"  # of each trial of Tune
 SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """Logged values. `points` has the columns run, name, step, value, place; `settings` a row for each run.
+    """Logged values: `points` with columns run, name, step, value, place, and `settings` with a row for each run.
 
-    `places` are the texts that `place` counts; without them it is a row of `file`.
+    The function `place` returns the location of a point in the source from its column `place`.
     """
 
     points: pd.DataFrame
@@ -44,10 +44,10 @@ class Log:
 
 @dataclass(frozen=True, kw_only=True)
 class Naming:
-    """How names of logged values are read.
+    """How names of logged values are parsed.
 
-    pattern: a regular expression for whole names, with groups of GROUPS. metric: the name of all metrics whose names
-    have no group `metric`. step: the training step of all values, if each was logged at its length.
+    `pattern` is a regular expression for full names, with named groups of GROUPS. `metric` is the name of the metric if
+    there is no group `metric`. `step` is the training step of all values, if each was logged at its length.
     """
 
     pattern: str
@@ -59,13 +59,13 @@ class Naming:
 def read_source(
     kind: str, place: str, naming: Naming, *, experiment: str | None = None, step_column: str | None = None
 ) -> ImportedRows:
-    """Return the rows of a tool's results: of the kind mlflow, wandb or tune, at an address or path.
+    """Return the rows of the results of a tool, `kind` mlflow, wandb or tune, at an address or path.
 
-    Raises UserError for results that cannot be read, or have no name that the pattern describes.
+    Raises UserError for results that cannot be read or without a name that matches the pattern.
     """
     if kind == "mlflow":
         if experiment is None:
-            raise UserError(f"--from mlflow:{place}: name the experiment by --experiment")
+            raise UserError(f"--from mlflow:{place}: needs --experiment")
         if has_password(place):
             raise UserError(f"--from mlflow:{place} {store_problem(place)}")
         return read_mlflow(place, experiment, naming)
@@ -76,13 +76,13 @@ def read_source(
 
 
 def read_wandb(path: Path, naming: Naming, step_column: str | None = None) -> ImportedRows:
-    """Return the rows of an exported history, a CSV or Parquet file or a folder of them.
+    """Return the rows of an exported history: a CSV or Parquet file, or a folder of such files.
 
-    Its columns are `_step`, the settings as `config.NAME`, and the metrics; an empty field was not logged.
+    Its columns are `_step`, settings as `config.NAME`, and metrics; empty fields were not logged.
     """
     paths = sorted([*path.glob("*.csv"), *path.glob("*.parquet")]) if path.is_dir() else [path]
     if not paths:
-        raise UserError(f"{path}: has no file that ends with .csv or .parquet")
+        raise UserError(f"{path}: no file that ends with .csv or .parquet")
     tables = [read_table(path) for path in paths]
     frame = pd.concat([table.frame for table in tables], ignore_index=True)
     places = [(table.place, row) for table in tables for row in range(len(table.frame))]
@@ -99,13 +99,11 @@ def read_wandb(path: Path, naming: Naming, step_column: str | None = None) -> Im
         source=str(path),
         place=lambda row: places[row][0](places[row][1]),
     )
-    return replace(
-        tidy_log(log, naming, list(frame.columns)), notes=()
-    )  # a row that lacks metrics logged something else
+    return replace(tidy_log(log, naming, list(frame.columns)), notes=())  # rows without metrics logged something else
 
 
 def read_tune(path: Path, naming: Naming, step_column: str | None = None) -> ImportedRows:
-    """Return the rows of the trials in a folder of Ray Tune: lines of result.json, settings of params.json."""
+    """Return the rows of the trials in a Ray Tune folder: lines of result.json, settings of params.json."""
     settings, points, places = list[dict[str, Any]](), list[tuple[Any, ...]](), list[str]()
     step = step_column or TUNE_STEP
     for run, file in enumerate(sorted(path.rglob(RESULTS))):
@@ -118,7 +116,7 @@ def read_tune(path: Path, naming: Naming, step_column: str | None = None) -> Imp
             points += [(run, name, values[step], value, len(places)) for name, value in values.items()]
             places.append(where)
     if not settings:
-        raise UserError(f"{path}: has no {RESULTS} in any folder; allowed: the folder of an experiment of Ray Tune")
+        raise UserError(f"{path}: no {RESULTS} in any folder; allowed: the folder of a Ray Tune experiment")
     frame = pd.DataFrame(points, columns=["run", "name", "step", "value", "place"])
     return tidy_log(
         Log(points=frame, settings=pd.DataFrame(settings), source=str(path), place=places.__getitem__), naming
@@ -126,14 +124,14 @@ def read_tune(path: Path, naming: Naming, step_column: str | None = None) -> Imp
 
 
 def read_mlflow(uri: str, experiment: str, naming: Naming) -> ImportedRows:
-    """Return the rows of the runs of an MLflow experiment: parameters are settings."""
+    """Return the rows of the runs of an MLflow experiment, with parameters as settings."""
     from orchestrator.tracking.runs import read_runs
 
     pattern = _pattern(naming)
     settings, points, places = list[dict[str, Any]](), list[tuple[Any, ...]](), list[str]()
     names = set[str]()
     for run, logged in enumerate(read_runs(uri, experiment, lambda name: bool(pattern.fullmatch(name)))):
-        settings.append({key: read_text(value) for key, value in logged.params.items()})
+        settings.append({key: parse_value(value) for key, value in logged.params.items()})
         names |= logged.names
         for name, step, value in logged.points:
             points.append((run, name, step, value, len(places)))
@@ -145,10 +143,11 @@ def read_mlflow(uri: str, experiment: str, naming: Naming) -> ImportedRows:
 
 
 def tidy_log(log: Log, naming: Naming, known: list[str] | None = None) -> ImportedRows:
-    """Return logged values as rows of a tidy table; values with other names are left out.
+    """Return logged values as rows of a tidy table; values whose names do not match are left out.
 
-    Without a group `length` and with a step of its own, a value was logged at its length; with neither, a metric has no
-    lengths. `known` are all names, for an error. Raises UserError for a pattern that no name has.
+    Without a group `length`, values were logged at their lengths if their step is known otherwise (group `step` or
+    `naming.step`); else metrics have no lengths. `known` are all names for the message. Raises UserError if no name
+    matches.
     """
     pattern = _pattern(naming)
     codes, names = pd.factorize(log.points["name"])
@@ -158,17 +157,17 @@ def tidy_log(log: Log, naming: Naming, known: list[str] | None = None) -> Import
         listing = ", ".join(all_names[:SHOWN]) + (
             f" and {len(all_names) - SHOWN} more" if len(all_names) > SHOWN else ""
         )
-        raise UserError(f"--pattern {naming.pattern}: {log.source} has no such name; it has: {listing or 'none'}")
+        raise UserError(f"--pattern {naming.pattern}: matches no name of {log.source}; its names: {listing or 'none'}")
     points = log.points[[parts[code] is not None for code in codes]].reset_index(drop=True)
     codes, names = pd.factorize(points["name"])
 
-    # Settings, under names that no other column has.
+    # Settings, renamed if another column has the name.
     runs = points["run"].to_numpy()
     settings = log.settings.rename(columns={naming.seed_column: "seed"})
     settings = settings.rename(columns={name: f"config_{name}" for name in set(VALUES) - {"seed"}})
     frame = settings.map(plain).take(runs).reset_index(drop=True)
 
-    # What the names say.
+    # The parts of the names.
     groups = pattern.groupindex
     for group in groups:
         of_name = [pattern.fullmatch(str(name))[group] for name in names]  # type: ignore[index]  # they match
@@ -189,12 +188,12 @@ def tidy_log(log: Log, naming: Naming, known: list[str] | None = None) -> Import
         source=log.source,
         sha256=hashlib.sha256(pd.util.hash_pandas_object(frame).to_numpy().tobytes()).hexdigest(),
         place=lambda row: log.place(int(points["place"].iloc[row])),
-        notes=(f"{len(without)} runs without such a metric left out",) if without else (),
+        notes=(f"{len(without)} runs without a matching metric left out",) if without else (),
     )
 
 
 def flatten(tree: Mapping[str, Any], above: str = "", separator: str = ".") -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of nested mappings with their keys: {"a": {"b": 1}} -> ("a.b", 1)."""
+    """Yield the leaves of nested mappings as (key, value): {"a": {"b": 1}} -> ("a.b", 1)."""
     for key, value in tree.items():
         name = f"{above}{separator}{key}" if above else str(key)
         if isinstance(value, Mapping) and value:
@@ -203,8 +202,8 @@ def flatten(tree: Mapping[str, Any], above: str = "", separator: str = ".") -> I
             yield name, value
 
 
-def read_text(text: str) -> Any:
-    """Return the number, truth value or text that a text stands for; None for "None" and "null"."""
+def parse_value(text: str) -> Any:
+    """Return the number, boolean or text that a text represents; None for "None" and "null"."""
     known = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
     if text in known:
         return known[text]
@@ -217,11 +216,11 @@ def read_text(text: str) -> Any:
 
 
 def _pattern(naming: Naming) -> re.Pattern[str]:
-    """Return the compiled pattern. Raises UserError if it is none, or has other groups."""
+    """Return the compiled pattern. Raises UserError if it is invalid or has other groups."""
     try:
         pattern = re.compile(naming.pattern)
     except re.error as error:
-        raise UserError(f"--pattern {naming.pattern}: is no regular expression: {error}") from None
+        raise UserError(f"--pattern {naming.pattern}: is not a regular expression: {error}") from None
     if wrong := [name for name in pattern.groupindex if name not in GROUPS]:
         hint = nearest(wrong[0], GROUPS)
         text = f"--pattern {naming.pattern}: group {wrong[0]}; allowed: {', '.join(GROUPS)}"
@@ -232,7 +231,7 @@ def _pattern(naming: Naming) -> re.Pattern[str]:
 def _refuse_missing(source: str, name: str, known: Any) -> None:
     if name not in known:
         hint = nearest(name, map(str, known))
-        text = f"{source}: has no {name}, the training step; name another by --step-column"
+        text = f"{source}: no {name}, the training step; choose another by --step-column"
         raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
 
 
@@ -242,5 +241,5 @@ def _read_json(where: str, text: str) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(f"{where}: cannot be read as JSON: {error}") from None
     if not isinstance(value, dict):
-        raise UserError(f"{where}: is no JSON object")
+        raise UserError(f"{where}: is not a JSON object")
     return value

@@ -1,7 +1,7 @@
-"""Tables of results with one value a row, read from a file and checked row by row.
+"""Read and check tables of results with one value per row.
 
-Columns: `seed`, `step`, `metric`, `length`, `value`, and perhaps `average` and `loss`; all others, or the named ones,
-are the settings of a configuration. Without `length` every metric is a curve of one point, at length 1.
+Columns: `seed`, `step`, `metric`, `length`, `value`, optionally `average` and `loss`; all others, or the named ones,
+are settings of a configuration. Without `length` every metric is a curve of one point, at length 1.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from trainers.errors import nearest
 
 REQUIRED = ("seed", "step", "metric", "value")
 VALUES = (*REQUIRED, "length", "average", "loss")
-OWN = {"config_id", "number"}  # columns of curves.parquet that name a configuration, and are no settings
+CURVES_COLUMNS = {"config_id", "number"}  # of curves.parquet, which are no settings
 RAW = "raw"  # the average of a table without averages
 NO_LENGTH = 1  # the length of a metric without lengths
-LARGEST = 2**53  # steps and lengths: larger ones are not exact as floating-point numbers
+LARGEST = 2**53  # of steps and lengths: larger floating-point numbers are not exact
 
 Codes = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedRows:
-    """Rows as they were read: a frame with an index from 0, where it came from, and its SHA-256.
+    """Rows as they were read: a frame with an index from 0, its source and SHA-256.
 
-    `place` returns where a row is, as text. `blank_is_nan`: whether a missing value is a NaN that was written. `notes`
-    say in words what was left out.
+    `place` returns the location of a row as text. `blank_is_nan`: a missing value is a recorded NaN. `notes` describe
+    omissions.
     """
 
     frame: pd.DataFrame
@@ -54,9 +54,9 @@ class ImportedRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Checked rows. `rows` has the columns configuration, seed, step, average, metric, length, value, loss.
+    """Checked rows with the columns configuration, seed, step, average, metric, length, value, loss.
 
-    configuration, average and metric are numbers: places in `configurations` (the settings that differ, by dotted key),
+    configuration, average and metric are indices in `configurations` (the settings that differ, by dotted key),
     `averages` and `metrics`. `fixed` has the settings that all configurations share.
     """
 
@@ -69,7 +69,7 @@ class Results:
     sha256: str
 
     def describe(self, configuration: int) -> str:
-        """Return the settings of a configuration in words, such as "lr=0.1, width=64"."""
+        """Return the settings of a configuration as text, such as "lr=0.1, width=64"."""
         values = self.configurations[configuration].items()
         return ", ".join(f"{key}={value}" for key, value in values) or "the only configuration"
 
@@ -87,7 +87,7 @@ def read_table(path: Path) -> ImportedRows:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, pa.ArrowException) as error:  # pandas' own errors are ValueErrors
-        raise UserError(f"{path}: is not such a table: {str(error).splitlines()[0]}") from None
+        raise UserError(f"{path}: cannot be read as a table: {str(error).splitlines()[0]}") from None
     is_csv = path.suffix.lower() == ".csv"
     return ImportedRows(
         frame=frame,
@@ -99,12 +99,12 @@ def read_table(path: Path) -> ImportedRows:
 
 
 def reset_index(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with an index from 0; levels that have names become columns."""
+    """Return a frame with an index from 0; named index levels become columns."""
     return frame.reset_index(drop=frame.index.names == [None])
 
 
 def _read_csv(path: Path, content: bytes) -> pd.DataFrame:
-    """Return the rows of a CSV file; only an empty field is missing, so that "nan" and "None" stay as they are."""
+    """Return the rows of a CSV file; only empty fields are missing, "nan" and "None" stay texts."""
     header = next(csv.reader(io.StringIO(content.partition(b"\n")[0].decode("utf-8-sig"))), [])
     if repeated := next((name for name in header if header.count(name) > 1), None):
         raise UserError(f"{path}:1: {repeated}: two columns have this name")
@@ -116,10 +116,10 @@ def _read_csv(path: Path, content: bytes) -> pd.DataFrame:
 def check_rows(
     raw: ImportedRows, *, columns: Sequence[str] | None = None, seed_column: str = "seed", step: int | None = None
 ) -> Results:
-    """Return the results in a table.
+    """Return the checked results of a table.
 
-    columns: those with settings, by default all that have no other meaning. step: that of every row, for a table
-    without this column. Raises UserError, with the row, for a value that is missing, not a number, or given twice.
+    `columns` are those with settings, by default all without another meaning. `step` is the step of every row, for a
+    table without this column. Raises UserError, with the row, for a value that is missing, not a number, or repeated.
     """
     frame = raw.frame.rename(columns={seed_column: "seed"}) if seed_column in raw.frame else raw.frame
     if step is not None:
@@ -128,9 +128,9 @@ def check_rows(
         frame = frame.assign(step=step)
     chosen = _settings(raw, frame, columns, seed_column)
     if not len(frame):
-        raise UserError(f"{raw.source}: has no rows")
+        raise UserError(f"{raw.source}: no rows")
 
-    # Numbers, and names as numbers.
+    # Numbers, and names as indices.
     rows = pd.DataFrame({"seed": _integers(raw, frame, "seed", LARGEST_SEED), "step": _integers(raw, frame, "step")})
     metric, metrics = _names(raw, frame, "metric")
     average, averages = _names(raw, frame, "average") if "average" in frame else (np.zeros_like(metric), (RAW,))
@@ -170,28 +170,28 @@ def _settings(raw: ImportedRows, frame: pd.DataFrame, columns: Sequence[str] | N
         if name not in known:
             missing = f"column {seed_column if name == 'seed' else name}"
             hint = nearest(name, known)
-            text = f"{raw.source}: there is no {missing}; its columns: {', '.join(map(str, raw.frame.columns))}"
+            text = f"{raw.source}: no {missing}; its columns: {', '.join(map(str, raw.frame.columns))}"
             text += f"; did you mean {hint}?" if hint else ""
             option = {"seed": "--seed-column NAME", "step": "--step NUMBER for all rows"}.get(name)
             raise UserError(text + (f"; or give {option}" if option else ""))
-    written_here = OWN if set(known) >= OWN else set()
+    written_here = CURVES_COLUMNS if set(known) >= CURVES_COLUMNS else set()
     chosen = (
         [name for name in known if name not in VALUES and name not in written_here]
         if columns is None
         else list(columns)
     )
     if wrong := [name for name in chosen if name in VALUES]:
-        raise UserError(f"--columns: {wrong[0]} is no setting; allowed: others than {', '.join(VALUES)}")
+        raise UserError(f"--columns: {wrong[0]} is not a setting; allowed: other columns than {', '.join(VALUES)}")
     return chosen
 
 
 def _keys(source: str, names: Sequence[str]) -> list[str]:
-    """Return the dotted keys of settings: their names, with _ for characters that a key cannot have."""
+    """Return the dotted keys of settings: their names with invalid characters replaced by _."""
     keys = [re.sub(r"[^\w.-]|^\.+|\.+$|(?<=\.)\.", "_", name) for name in names]
     for name, key in zip(names, keys, strict=True):
         other = next((n for n, k in zip(names, keys, strict=True) if n != name and f"{key}.".startswith(f"{k}.")), None)
         if other is not None:
-            raise UserError(f"{source}: columns {other} and {name} would have one key; choose by --columns")
+            raise UserError(f"{source}: columns {other} and {name} would have the same key; choose by --columns")
     return keys
 
 
@@ -205,7 +205,7 @@ def _refuse(raw: ImportedRows, wrong: npt.NDArray[np.bool_], column: str, values
 
 
 def _to_numbers(values: pd.Series[Any]) -> npt.NDArray[np.float64]:
-    """Return values as numbers, NaN where they are none; truth values are none."""
+    """Return values as numbers, NaN for anything else, also for booleans."""
     if values.dtype == bool:
         return np.full(len(values), np.nan)
     plain = values.astype(object) if isinstance(values.dtype, pd.CategoricalDtype) else values
@@ -230,7 +230,7 @@ def _lengths(raw: ImportedRows, frame: pd.DataFrame, metric: Codes) -> Codes:
 
 
 def _numbers(raw: ImportedRows, frame: pd.DataFrame, column: str, *, blank: bool = False) -> npt.NDArray[np.float32]:
-    """Return the values of a column; NaN where it was written, and where a field is empty if `blank`."""
+    """Return the values of a column as float32, NaN for "nan" and, if `blank`, for empty fields."""
     values = frame[column]
     numbers = _to_numbers(values)
     missing = np.isnan(numbers)
@@ -254,7 +254,7 @@ def _names(raw: ImportedRows, frame: pd.DataFrame, column: str) -> tuple[Codes, 
 
 
 def _configurations(columns: pd.DataFrame) -> tuple[Codes, list[dict[str, Any]]]:
-    """Return the number of each row's configuration, in the order they come, and the settings of each by column."""
+    """Return the configuration index of each row, in order of appearance, and the settings of each configuration."""
     code, names, of_column = np.zeros(len(columns), dtype=np.int64), dict[str, list[Any]](), dict[str, Codes]()
     for name, values in columns.items():
         settled = values.map(plain) if values.dtype == object else values
@@ -269,7 +269,7 @@ def _configurations(columns: pd.DataFrame) -> tuple[Codes, list[dict[str, Any]]]
 
 
 def _plain_values(known: Any, values: pd.Series[Any]) -> list[Any]:
-    """Return different values as JSON has them; integers that became floats because of missing ones as integers."""
+    """Return distinct values for JSON; integers that missing values made floats become integers again."""
     different = [plain(value) for value in known.tolist()]
     numbers = [value for value in different if isinstance(value, float)]
     if numbers and len(numbers) == len(different) and values.isna().any() and all(map(float.is_integer, numbers)):
@@ -278,7 +278,7 @@ def _plain_values(known: Any, values: pd.Series[Any]) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a setting as a number, truth value or text, None if it is missing; lists and trees as JSON."""
+    """Return a setting as number, boolean or text, None if it is missing; lists and mappings as JSON text."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple | dict):

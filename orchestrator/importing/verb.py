@@ -1,6 +1,6 @@
-"""`lengthwise import`: results that exist already, from a table or another tool, as a sweep folder.
+"""Import existing results, from a table or another tool, as a sweep (`lengthwise import`).
 
-No score is taken over: scores are computed from the curves, as for any sweep.
+Scores are never imported but computed from the curves, as for any sweep.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from search_spaces.grammar.validate import build_spec
 from trainers.errors import nearest
 
 DIRECTIONS = ("maximize", "minimize")
-UNKNOWN = "none"  # the direction of a metric that --metric does not name
+NO_DIRECTION = "none"  # of a metric that --metric does not name
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgingRules:
     """How imported results are judged.
 
-    directions: by metric; the first one is the objective's. lengths: the selection lengths, None if the metric has only
-    one. trained: the lengths that were trained on. average: the judged one, None if there is only one. axis: what
-    lengths count, None if it is not said.
+    `directions` are the better directions by metric; the first metric is the objective's. `lengths` are the selection
+    lengths, None if the metric has only one. `trained` are the trained lengths. `average` is the judged weight average,
+    None if there is only one. `axis` is the unit of lengths, None if unknown.
     """
 
     directions: Mapping[str, str]
@@ -56,7 +56,7 @@ class JudgingRules:
 
 
 def read_directions(options: Sequence[str]) -> dict[str, str]:
-    """Return directions by metric: read_directions(["loss:minimize"]) -> {"loss": "minimize"}. Raises UserError."""
+    """Return the directions of --metric options: read_directions(["loss:minimize"]) -> {"loss": "minimize"}."""
     directions = {}
     for text in options:
         name, _, direction = text.rpartition(":") if ":" in text else (text, "", "")
@@ -78,13 +78,13 @@ def read_rows(
     seed_column: str = "seed",
     step: int | None = None,
 ) -> ImportedRows:
-    """Return the rows of a tidy table, or of "mlflow:URI", "wandb:PATH" or "tune:FOLDER" with a pattern of names."""
+    """Return the rows of a tidy table, or of "mlflow:URI", "wandb:PATH" or "tune:FOLDER" by a pattern of names."""
     kind, mark, place = table.partition(":")
     if not mark or kind not in KINDS:
         options = {"--pattern": pattern, "--experiment": experiment, "--step-column": step_column}
         if useless := [option for option, value in options.items() if value is not None]:
             allowed = ", ".join(f"{name}:..." for name in KINDS)
-            raise UserError(f"{useless[0]}: {table} is a tidy table; allowed: only with --from {allowed}")
+            raise UserError(f"{useless[0]}: not allowed for the tidy table {table}; only with --from {allowed}")
         return read_table(Path(table))
     if pattern is None:
         raise UserError(f"--from {table}: needs --pattern, such as 'accuracy/length_(?P<length>\\d+)'")
@@ -105,21 +105,21 @@ def import_rows(
     step: int | None = None,
     missing: Missing | None = None,
 ) -> Outcome:
-    """Write a sweep with these results to a new folder of `storage`, and return how it ended. Nothing is drawn.
+    """Write a sweep with these results to a new folder of `storage`, without a report; return how it ended.
 
-    Raises UserError for anything in the rows that cannot be used, SweepFileError for the name, SweepExists when the
-    folder holds a sweep already, all before anything is written.
+    Raises UserError for invalid rows, SweepFileError for an invalid name, SweepExists if the folder already holds a
+    sweep, before anything is written.
     """
-    # Check the rows: metrics, members and the lengths that are judged.
+    # Check the rows: metrics, members and judged lengths.
     results = check_rows(rows, columns=columns, seed_column=seed_column, step=step)
     metric, average = next(iter(judging.directions)), _judged_average(results, judging)
     members = group_members(results, metric, average, missing)
     lengths = _judged_lengths(results, members, metric, judging)
     if unknown := [metric for metric in judging.directions if metric not in results.metrics]:
         known = ", ".join(results.metrics)
-        raise UserError(f"--metric {unknown[0]}: {results.source} has no such metric; it has: {known}")
+        raise UserError(f"--metric {unknown[0]}: not in {results.source}; allowed: {known}")
 
-    # The first record of the ledger, as a run would write it, with the source of the rows.
+    # The first record of the ledger, as in a run, with the source of the rows.
     objective = {
         "metric": metric,
         "average": average,
@@ -138,7 +138,7 @@ def import_rows(
         },
     }
 
-    # Write the sweep; a folder that could not be finished is removed.
+    # Write the sweep; remove the folder if that fails.
     configurations, folder = _configurations(results, members, judging), storage / spec.name
     fetch_sweep(folder)
     with create_ledger(folder, first) as ledger, Interrupts() as interrupts:
@@ -153,8 +153,8 @@ def import_rows(
             console,
             f"imported {len(results.rows):,} rows of {results.source} to {address_or_path(folder.resolve())}: {counts}",
         )
-        untold = () if judging.trained else ("no --trained, so all but the selection lengths count as test lengths",)
-        for note in (*rows.notes, *members.notes, *untold):
+        untrained = () if judging.trained else ("no --trained, so all but the selection lengths count as test lengths",)
+        for note in (*rows.notes, *members.notes, *untrained):
             say(console, f"note: {note}")
         record_end(ledger, state, interrupts)
     say(console, f"{state.ended}: {state.message}; draw the report with: {command('report', folder)}")
@@ -163,27 +163,27 @@ def import_rows(
 
 def _judged_average(results: Results, judging: JudgingRules) -> str:
     if judging.average is None and len(results.averages) > 1:
-        raise UserError(f"{results.source}: has the averages {', '.join(results.averages)}; choose one by --average")
+        raise UserError(f"{results.source}: several averages; choose by --average: {', '.join(results.averages)}")
     return judging.average or results.averages[0]
 
 
 def _judged_lengths(results: Results, members: ImportedMembers, metric: str, judging: JudgingRules) -> tuple[int, ...]:
-    """Return the lengths of the objective. Raises UserError for one that a configuration does not have."""
+    """Return the lengths of the objective. Raises UserError for a length that a configuration lacks."""
     index = results.metrics.index(metric)
     for configuration, curves in enumerate(members.curves):
         known = curves.lengths[index]
         if judging.lengths is None and len(known) > 1:
             raise UserError(
-                f"{results.source}: {metric} has lengths {spans(known)}; choose those of the selection: --lengths"
+                f"{results.source}: {metric} has lengths {spans(known)}; choose selection lengths by --lengths"
             )
         if lacking := sorted(set(judging.lengths or ()) - set(known)):
             which = f"{results.describe(configuration)} has no {metric} at length {lacking[0]}"
-            raise UserError(f"--lengths: {results.source}: {which}; allowed: some of {spans(known)}")
+            raise UserError(f"--lengths: {results.source}: {which}; allowed: {spans(known)}")
     return judging.lengths or members.curves[0].lengths[index]
 
 
 def _common_seeds(members: ImportedMembers) -> list[int]:
-    """Return the seeds that every configuration has; a ledger takes further ones as they are."""
+    """Return the seeds that every configuration has."""
     count = len(members.curves)
     of_seed = dict.fromkeys(members.seeds, 0)
     for group in members.groups:
@@ -199,7 +199,7 @@ def _specification(
     objective: Mapping[str, Any],
     names: Mapping[str, str],
 ) -> SweepSpec:
-    """Return the specification of a sweep that lists the configurations. Raises SweepFileError for a wrong name."""
+    """Return the specification of a sweep that lists the configurations. Raises SweepFileError for an invalid name."""
     findings = Findings("lengthwise import")
     steps = _varying_steps(members)
     listed = [_values(results, number, steps) for number in range(len(members.curves))]
@@ -218,18 +218,18 @@ def _specification(
 
 
 def _varying_steps(members: ImportedMembers) -> tuple[int, ...] | None:
-    """Return the last step of each configuration, None if all have the same."""
+    """Return the last step of each configuration; None if all are equal."""
     return members.last_steps if len(set(members.last_steps)) > 1 else None
 
 
 def _values(results: Results, number: int, steps: tuple[int, ...] | None) -> dict[str, Any]:
-    """Return the values of a configuration that the sweep lists."""
+    """Return the listed values of a configuration."""
     values = {f"config.{key}": value for key, value in results.configurations[number].items()}
     return values | ({"training.steps": steps[number]} if steps else {})
 
 
 def _sections(results: Results, members: ImportedMembers, judging: JudgingRules, number: int | None) -> dict[str, Any]:
-    """Return the open sections of a configuration, or those that all share."""
+    """Return the sections of a program for a configuration, or for all if `number` is None."""
     configuration = results.configurations[number] if number is not None else {}
     curves = members.curves[number or 0]
 
@@ -242,12 +242,12 @@ def _sections(results: Results, members: ImportedMembers, judging: JudgingRules,
             tree = tree.setdefault(step, {})
         tree[last] = value
 
-    # Metrics; those that lack lengths of others list their own.
+    # Metrics, with their lengths if they are not measured at all lengths.
     lengths = sorted({length for of_metric in curves.lengths.values() for length in of_metric})
     metrics: dict[str, Any] = {}
     for metric, own_lengths in curves.lengths.items():
         name = results.metrics[metric]
-        direction = judging.directions.get(name, UNKNOWN)
+        direction = judging.directions.get(name, NO_DIRECTION)
         is_everywhere = len(own_lengths) == len(lengths)
         metrics[name] = direction if is_everywhere else {"direction": direction, "lengths": list(own_lengths)}
     steps = max(members.last_steps) if number is None else members.last_steps[number]
@@ -266,7 +266,7 @@ def _sections(results: Results, members: ImportedMembers, judging: JudgingRules,
 
 
 def _configurations(results: Results, members: ImportedMembers, judging: JudgingRules) -> list[dict[str, Any]]:
-    """Return the fields of the record of each configuration."""
+    """Return the ledger fields of each configuration."""
     fields, known, steps = list[dict[str, Any]](), set[str](), _varying_steps(members)
     for number in range(len(members.curves)):
         sections = _sections(results, members, judging, number)

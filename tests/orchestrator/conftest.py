@@ -273,7 +273,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         found[path.name] = draw()
         return path
 
-    monkeypatch.setattr(drawing, "save", save)
+    monkeypatch.setattr(drawing, "save_figure", save)
     return found
 
 

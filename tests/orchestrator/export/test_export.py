@@ -71,10 +71,10 @@ def test_weights_are_loaded_by_the_printed_lines_in_plain_torch(trained_sweep, t
 
 
 def test_damaged_or_missing_weights_are_refused(trained_sweep, small_sweep, tmp_path, synthetic_sweep, simple_curve):
-    with pytest.raises(UserError, match=r"has kept no weights; resources\.keep_weights: true"):
+    with pytest.raises(UserError, match=r"no weights were kept; resources\.keep_weights: true"):
         export(small_sweep.folder, weights=tmp_path / "weights")
     failed = synthetic_sweep(tmp_path / "failed", [{}], 2, simple_curve, failed={(0, 0): 60, (0, 1): 60})
-    with pytest.raises(UserError, match=r"has kept no weights; all its seeds failed$"):
+    with pytest.raises(UserError, match=r"no weights were kept; all its seeds failed$"):
         export(failed.folder, weights=tmp_path / "weights")
     path = next((trained_sweep / "weights").iterdir())
     content = bytearray(path.read_bytes())
@@ -106,10 +106,10 @@ def test_files_that_exist_are_kept_and_nothing_is_half_written(trained_sweep, tm
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({}, "nothing to export; give one or more of --best"),
-        (dict(size="3x2", latex=Path("t.tex")), "--size is the size of figures"),
-        (dict(to=Path("paper"), latex=Path("t.tex")), "--to is the folder of figures"),
-        (dict(labels=Path("l.yaml"), best=Path("b.yaml")), "--labels names things in figures"),
+        ({}, "nothing to export; allowed: one or more of --best"),
+        (dict(size="3x2", latex=Path("t.tex")), "--size: only allowed with --figures"),
+        (dict(to=Path("paper"), latex=Path("t.tex")), "--to: only allowed with --figures"),
+        (dict(labels=Path("l.yaml"), best=Path("b.yaml")), "--labels: only allowed with --figures"),
         (dict(figures="gif"), "--figures gif: allowed: pdf, svg, png"),
         (dict(figures="pdf", size="3,2"), "--size 3,2: allowed: WIDTHxHEIGHT in inches"),
         (dict(figures="pdf", size="0x2"), "--size 0x2: allowed: WIDTHxHEIGHT in inches"),

@@ -44,7 +44,7 @@ WRONG: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], str, str]] = {
         "no column seed",
         "did you mean seeds?; or give --seed-column",
     ),
-    "no rows": (lambda rows: rows.iloc[:0], "has no rows", ""),
+    "no rows": (lambda rows: rows.iloc[:0], "no rows", ""),
     "gap": (lambda rows: rows.drop(5), "lr=0.1, seed 0", "at length 20"),
     "keys": (lambda rows: rows.assign(**{"lr.decay": 1}), "lr and lr.decay", "--columns"),
 }
@@ -70,7 +70,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     "length": ({"lengths": [40]}, "length 40", "5, 10, 20"),
     "no lengths": ({"lengths": None}, "--lengths", "5, 10, 20"),
     "columns": ({"columns": ["width", "dept"]}, "column dept", "width"),
-    "no setting": ({"columns": ["lr", "step"]}, "step is no setting", "--columns"),
+    "no setting": ({"columns": ["lr", "step"]}, "step is not a setting", "--columns"),
     "step": ({"step": 3}, "--step 3", "leave"),
     "pattern": ({"pattern": "a"}, "--pattern", "mlflow"),
     "path": ({"table": "nowhere.csv"}, "nowhere.csv", "No such file"),

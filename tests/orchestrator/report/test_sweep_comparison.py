@@ -101,7 +101,7 @@ def test_sweeps_are_compared_drawn_and_written(sweeps):
         (["plain", "0", "1", "few"], NotASweep, "0 does not exist"),
         (["plain", "lower", "--metric", "margni"], UserError, "did you mean margin?"),
         (["plain", "lower", "--lengths", "99"], UserError, "--lengths '99'"),
-        (["plain", "0", "1", "--figure", "new.png"], UserError, "only whole sweeps are drawn"),
+        (["plain", "0", "1", "--figure", "new.png"], UserError, "only for sweeps"),
         (["plain", "lower", "--figure", "plain/events.jsonl"], UserError, "a name that ends with .png"),
         (["plain", "lower", "--csv", "plain/events.jsonl"], UserError, "allowed: a name that ends with .csv"),
     ],

@@ -81,7 +81,7 @@ def test_importance_is_a_share_and_goes_to_what_was_planted(planted):
 
 def test_notes_say_what_slopes_and_importance_are(planted):
     notes = " ".join(effect_notes(planted))
-    assert "in standard deviations; n = 48." in notes and "add up to 1 even if nothing has an effect" in notes
+    assert "in standard deviations; n = 48." in notes and "add up to 1 even without any effect" in notes
     assert "not given" not in notes
 
 

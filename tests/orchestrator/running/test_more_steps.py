@@ -65,7 +65,7 @@ def plan(**options: Any) -> partial[DerivedSweep]:
 @pytest.fixture(scope="module", autouse=True)
 def _figures_left_blank() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drawing, "save", blank)
+        patch.setattr(drawing, "save_figure", blank)
         yield
 
 
