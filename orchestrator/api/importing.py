@@ -1,4 +1,4 @@
-"""Results that exist already, as a sweep."""
+"""Import existing results as a sweep."""
 
 from __future__ import annotations
 
@@ -37,23 +37,28 @@ def import_table(
     console: Console | None = None,
     **source: Any,
 ) -> Sweep:
-    """Write a table of results to a new folder of `storage` as a sweep, and return it; see `lengthwise import`.
+    """Write a table of results as a sweep to a new folder of `storage`, and return it; see `lengthwise import`.
 
-    `table` is a CSV or Parquet file with one value a row, such a data frame, or "mlflow:URI", "wandb:PATH" or
+    `table` is a CSV or Parquet file with one value per row, such a data frame, or "mlflow:URI", "wandb:PATH" or
     "tune:FOLDER", for which `source` has the options `pattern`, `experiment` and `step_column`. `metrics` are better
-    directions by metric: {"accuracy": "maximize"}; the first one is judged. `axis` is what lengths count.
+    directions by metric: {"accuracy": "maximize"}; the first metric is judged. `axis` is the unit of lengths, such as
+    digits. The other options are those of `lengthwise import`.
 
-    Raises UserError for anything in the results that cannot be used, SweepExists when the folder holds a sweep already.
+    Raises UserError for invalid results, SweepFileError for an invalid name, SweepExists if the folder already holds a
+    sweep.
     """
     from orchestrator.importing.table import ImportedRows, reset_index
     from orchestrator.importing.verb import JudgingRules, import_rows, read_rows  # brings pandas
 
+    # Read the rows.
     if isinstance(table, str | Path):
         rows = read_rows(str(table), next(iter(metrics)), seed_column=seed_column, step=step, **source)
     else:
         frame = reset_index(table)
         digest = hashlib.sha256(frame.to_csv(index=False).encode()).hexdigest()
         rows = ImportedRows(frame=frame, source="a data frame", sha256=digest, place=lambda row: f"row {row + 1}")
+
+    # Write them as a sweep.
     selection = None if lengths is None else tuple(lengths)
     outcome = import_rows(
         rows,

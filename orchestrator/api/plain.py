@@ -1,4 +1,4 @@
-"""Values of a caller in Python, with numbers and arrays of numpy and paths, as plain data."""
+"""Convert Python values of a caller, also numpy arrays and paths, to JSON."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from orchestrator.errors import UserError
 
 
 def to_json(key: str, value: Any) -> str:
-    """Return a value as JSON, which is YAML too; raises UserError for anything that is not plain data."""
+    """Return a value as JSON, which is also YAML; raises UserError, with `key`, for other than plain data."""
     try:
         return json.dumps(value, default=_as_plain, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
@@ -16,7 +16,7 @@ def to_json(key: str, value: Any) -> str:
 
 
 def _as_plain(value: Any) -> Any:
-    """Return numbers and arrays of numpy, ranges and paths as plain data."""
+    """Return numpy numbers and arrays, ranges and paths as plain data; raises TypeError for other values."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, range):

@@ -1,4 +1,4 @@
-"""Run a sweep file, or a dictionary of the same sections, to its end."""
+"""Run a sweep file, or a dictionary with its sections."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -30,12 +30,12 @@ def run(
     """Run a sweep in a new folder of `storage`, from its beginning to its report, and return it.
 
     `file` is a sweep file, the name of a shipped one, or a dictionary with its sections. `overrides` replace values:
-    `seeds=2`, and for dotted keys `**{"training.steps": 20}`. `storage`, `name` and `imports` are as for `lengthwise
-    run`; `console` gets what it prints. The sweep that is returned may have failed or been interrupted: `status` says
-    so.
+    `seeds=2`, or for dotted keys `**{"training.steps": 20}`. `storage`, `name` and `imports` are those of `lengthwise
+    run`; `console` prints progress, by default on stdout. The returned sweep may have failed or been interrupted, as
+    its `status` says.
 
-    Raises SweepFileError for anything in the file, dictionary or overrides that cannot be run here, SweepExists or
-    SpecChanged when the folder holds a sweep already, LedgerError when the folder cannot be written.
+    Raises SweepFileError for a file, dictionary or overrides that cannot be run here, SweepExists or SpecChanged if the
+    folder already holds a sweep, LedgerError if the folder cannot be written.
     """
     folder = find_storage(storage) if storage is not None else find_default_storage()
     spec = _spec(file, [f"{key}={to_json(key, value)}" for key, value in overrides.items()], name, imports, folder)

@@ -1,4 +1,4 @@
-"""A sweep as an object: its numbers as tables, its figures on axes of matplotlib. Reads the ledger, decides nothing."""
+"""A sweep as a Python object: results as tables, figures on matplotlib axes."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from trainers.evaluation.attention_weights import InputAttention
 
-SIZE = (8.0, 4.6)  # inches
+SIZE = (8.0, 4.6)  # inches, of new figures
 
 
 def open_sweep(path: str | Path, *, trust: bool = False) -> Sweep:
-    """Return the sweep in a folder, or of a name in the storage folder, finished or not; writes nothing into it.
+    """Return the sweep in a folder, or with a name in the storage folder, finished or not; writes nothing into it.
 
-    trust: remember that its code may run, if somebody else has begun it.
+    `trust` remembers that the code of a sweep of another user may run.
 
     Raises NotASweep for a folder without a ledger, DamagedLedger for a ledger that cannot be read.
     """
@@ -45,10 +45,10 @@ def open_sweep(path: str | Path, *, trust: bool = False) -> Sweep:
 
 
 class Sweep:
-    """One sweep, as its ledger was when this object was made; `refresh` reads it again.
+    """A sweep as its ledger was when this object was made; `refresh` reads it again.
 
-    Tables are computed at their first use. Reading them raises DamagedCurves naming a file of curves that is missing or
-    not what was written. `state` and `summary` are what all of this is made from.
+    Tables are computed at first use, from `state` and `summary`. They raise DamagedCurves for a file of curves that is
+    missing or differs from its checksum.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -56,7 +56,7 @@ class Sweep:
         self.state = SweepState.load(folder)
 
     def refresh(self) -> Self:
-        """Read the ledger again, for a sweep that is being run or was resumed; return this sweep."""
+        """Read the ledger again, such as of a running sweep; return this sweep."""
         state = SweepState.load(self.folder)
         self.__dict__ = {"folder": self.folder, "state": state}  # without cached results
         return self
@@ -68,21 +68,21 @@ class Sweep:
 
     @property
     def status(self) -> str:
-        """How it ended: complete, failed, interrupted, stopped by its budget; running while a driver trains it."""
+        """The status: running, or how the sweep ended: complete, failed, interrupted, or stopped by its budget."""
         return self.summary.status
 
     @cached_property
     def summary(self) -> Summary:
-        """Everything that reports and figures show."""
+        """The results that reports and figures show."""
         return summarise(self.state)
 
     @cached_property
     def configurations(self) -> pd.DataFrame:
-        """A row for every configuration, the best first, with the columns of report.csv.
+        """A row for every configuration, best first, with the columns of report.csv.
 
-        rank, config_id, number, the searched values; score, score_q25, score_q75; median and quartiles over seeds at
-        the lengths `trained_`, `selection_` and `test_`, such as test_median; generalization_length, area_beyond;
-        seeds_planned, seeds_run, seeds_failed, seeds_crashed; rounds, in a race; complete, failed, form.
+        rank, config_id, number, searched values; score, score_q25, score_q75; median and quartiles over seeds at
+        trained, selection and test lengths, such as test_median; generalization_length, area_beyond; seeds_planned,
+        seeds_run, seeds_failed, seeds_crashed; rounds in a race; complete, failed, form.
         """
         from orchestrator.report.tables.configurations import configuration_lines
 
@@ -92,14 +92,14 @@ class Sweep:
     def curves(self) -> pd.DataFrame:
         """A row for every value of every curve, as in curves.parquet.
 
-        config_id, number, the searched values by their dotted keys, seed, average, metric, length, step, value. NaN is
-        a seed that failed.
+        config_id, number, searched values by dotted key, seed, average, metric, length, step, value. The value of a
+        failed seed is NaN.
         """
         return read_curves(self.state)
 
     @cached_property
     def effects(self) -> pd.DataFrame:
-        """A row for every outcome and searched key, with the columns of effects.csv; none where nothing was compared.
+        """A row for every outcome and searched key, with the columns of effects.csv; empty if nothing was compared.
 
         outcome (selection or test), lengths, hyperparameter, kind, unit, n, configurations, dropped, correlation, low,
         high, test, p, importance, value, difference, difference_low, difference_high, difference_n, partial,
@@ -111,7 +111,7 @@ class Sweep:
 
     @cached_property
     def race(self) -> pd.DataFrame:
-        """A row for every configuration of every round of a race, with the columns of race.csv; none without a race.
+        """A row for every configuration of every round of a race, with the columns of race.csv; empty without a race.
 
         round, config_id, new_seeds, decided_by (median or rank sum), value, p, stays.
         """
@@ -121,9 +121,9 @@ class Sweep:
 
     @property
     def best(self) -> Row:
-        """The configuration ranked first, by the selection lengths: number, values, score, quartiles, failed seeds.
+        """The configuration ranked first by the selection lengths: number, values, score, quartiles, failed seeds.
 
-        Raises UserError while none has a score.
+        Raises UserError if no configuration has a score yet.
         """
         best = next((row for row in self.summary.rows if row.rank == 1), None)
         if best is None:
@@ -131,10 +131,10 @@ class Sweep:
         return best
 
     def plot_curves(self, ax: Axes | None = None, *, metric: str | None = None, average: str | None = None) -> Axes:
-        """Draw the median curves against length, on new axes by default, and return the axes.
+        """Draw the median curves against length on `ax`, by default on new axes; return the axes.
 
-        `metric` and `average` are by default what the sweep is judged by. Raises UserError for a name that is not
-        among those of the sweep, and where no configuration has ended.
+        `metric` and `average` default to those of the objective. Raises UserError for unknown names, and if no
+        configuration has ended.
         """
         from orchestrator.figures.on_axes import plot_curves
 
@@ -143,7 +143,7 @@ class Sweep:
     def plot_effect(self, key: str, ax: Axes | None = None) -> Axes:
         """Draw the score of every configuration against a searched key such as "model.dropout"; return the axes.
 
-        Raises UserError for a key that was not searched, and while no configuration has a score.
+        Raises UserError for a key that was not searched, and if no configuration has a score yet.
         """
         from orchestrator.figures.on_axes import plot_effect
 
@@ -152,10 +152,10 @@ class Sweep:
     def compare(self, a: int | str, b: int | str, **asked: Any) -> pd.DataFrame:
         """Compare two configurations over their seeds: a row for each group of lengths, as in seed_comparisons.csv.
 
-        They are called by number or config_id, one of another sweep by "FOLDER/NUMBER". `metric`, `average` and
-        `lengths`, such as [5, 8], are those of `compare_named`. The columns `difference`, `low`, `high`, `level` and
-        `p` say what came out, `n` over how many seeds, `first_failed` and `second_failed` how many failed. Raises
-        UserError for a configuration that is not there or has not ended.
+        Configurations are named by number or config_id, those of another sweep by "FOLDER/NUMBER". `metric`, `average`
+        and `lengths`, such as [5, 8], are those of `compare_named`. The columns `difference`, `low`, `high`, `level`
+        and `p` are the result, `n` is the number of pairs or seeds, `first_failed` and `second_failed` are the numbers
+        of failed seeds. Raises UserError for a configuration that does not exist or has not ended.
         """
         from orchestrator.report.tables.seed_comparisons import comparison_lines
         from orchestrator.results.comparing.named_comparison import compare_named
@@ -163,10 +163,10 @@ class Sweep:
         return _table(comparison_lines(compare_named(self.folder, str(a), str(b), **_with_lengths(asked)).comparisons))
 
     def compare_with(self, other: Sweep | str | Path, **asked: Any) -> pd.DataFrame:
-        """Compare this sweep with another one over the configurations that both have; differences are this - other.
+        """Compare this sweep with another one over their common configurations; differences are this - other.
 
-        A row for every group of lengths and matched configuration, for all of these together, and for every length, as
-        `family` says; the columns are those of `compare`, after the names of both sweeps. Intervals of the rows "each
+        `family` is the kind of a row: a matched configuration at a group of lengths, all of these together, or a
+        single length. Other columns are the names of both sweeps and those of `compare`. Intervals of the family "each
         length" are those of a simultaneous 95 % band. `metric`, `average` and `lengths` are those of `compare_sweeps`.
         Raises UserError for sweeps without a common configuration, NotASweep for a folder without a ledger.
         """
@@ -185,8 +185,9 @@ class Sweep:
     ) -> pd.DataFrame:
         """Evaluate kept weights at other lengths, samples or settings of the task, and record the curves.
 
-        A row for every metric, average and length, with the columns of later_evaluations.csv: config_id, number, task,
-        samples, step, metric, average, length, median, q25, q75, seeds, failed. Raises what `evaluate_later` does.
+        Returns a row for every metric, average and length, with the columns of later_evaluations.csv: config_id,
+        number, task, samples, step, metric, average, length, median, q25, q75, seeds, failed. Raises what
+        `evaluate_later` raises.
         """
         from orchestrator.report.tables.later_evaluations import later_lines
         from orchestrator.upkeep.later_evaluation import evaluate_later
@@ -210,9 +211,9 @@ class Sweep:
         """Return the attention weights of one evaluated input, from kept weights; trains nothing.
 
         The input is row `row` of those evaluated at `length` in `distribution`, by default the trained one; `average`
-        is by default the judged one. The result has `tokens`, T texts, and `layers`, an array (heads, T, T) for each
-        layer, queries by keys; a query's weights sum to one, or are all zero if it attends to nothing. Raises UserError
-        for what the sweep does not have or has not kept, and for a model without attention weights.
+        defaults to the judged one. The result has `tokens`, T texts, and `layers`, an array (heads, T, T) for each
+        layer, queries by keys; the weights of a query sum to one, or are all zero if it attends to nothing. Raises
+        UserError for unknown names, weights that were not kept, and a model without attention weights.
         """
         from orchestrator.results.attention import read_attention
 
@@ -231,7 +232,7 @@ class Sweep:
     def resume(
         self, *, retry_failed: bool = False, accept_code_change: bool = False, console: Console | None = None
     ) -> Self:
-        """Train the missing members; return the sweep with the new results. Raises what `resume_sweep` does."""
+        """Train the missing members; return this sweep with the new results. Raises what `resume_sweep` raises."""
         from orchestrator.sweep.sweep import resume_sweep
 
         shown_on = console or make_console()
@@ -239,9 +240,9 @@ class Sweep:
         return self.refresh()
 
     def __repr__(self) -> str:
-        return f"{self.name}, in {self.folder}: {self._standing()}"
+        return f"{self.name}, in {self.folder}: {self._describe_status()}"
 
-    def _standing(self) -> str:
+    def _describe_status(self) -> str:
         result = self.summary
         return (
             f"{result.status}, {result.configurations_finished} of {result.planned} configurations done, "
@@ -249,22 +250,22 @@ class Sweep:
         )
 
     def _repr_html_(self) -> str:
-        """Return the sweep as HTML for a notebook: its state, and its median curves if there are any."""
+        """Return the sweep as HTML for a notebook: its status, and its median curves if there are any."""
         from orchestrator.report.page.render import escape
 
-        text = f"<p><b>{escape(self.name)}</b>: {escape(self._standing())}</p>"
+        text = f"<p><b>{escape(self.name)}</b>: {escape(self._describe_status())}</p>"
         has_curves = any(key[1:] == self.summary.objective_curve for key in self.summary.bands)
         return text + (_image(self.summary) if has_curves else "")
 
 
 def _with_lengths(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a comparison with lengths as text: "5,8" for [5, 8]."""
+    """Return the options of a comparison with `lengths` as text: "5,8" for [5, 8]."""
     lengths = asked.get("lengths")
     return asked if lengths is None or isinstance(lengths, str) else {**asked, "lengths": ",".join(map(str, lengths))}
 
 
 def _table(lines: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return lines of a CSV table as a table; empty cells are None, or NaN in columns of numbers."""
+    """Return the lines of a CSV table as a data frame; empty cells are None, or NaN in columns of numbers."""
     import pandas as pd
 
     return pd.DataFrame([{name: None if value == "" else value for name, value in line.items()} for line in lines])
@@ -282,7 +283,7 @@ def _image(result: Summary) -> str:
 
 
 def _axes(axes: Axes | None) -> Axes:
-    """Return the axes of the caller, or new ones that a notebook shows by itself."""
+    """Return the axes of the caller, or new axes, which a notebook shows automatically."""
     if axes is not None:
         return axes
     from matplotlib import pyplot

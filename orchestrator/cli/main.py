@@ -197,14 +197,14 @@ def data(
     Runs nothing.
     """
     spec = _load(file, overrides, imports=imports)
-    from orchestrator.preview.data_view import data_view
+    from orchestrator.preview.data_view import describe_data
 
     if fetch:
         from orchestrator.preview.corpora import fetch_corpora
 
         for line in fetch_corpora(spec):
             _say(line)
-    for line in data_view(spec, examples):
+    for line in describe_data(spec, examples):
         _say(line)
 
 

@@ -1,8 +1,9 @@
-"""The record of the code that a sweep is trained with: commit and diff, own modules, imported files, engine digests.
+"""Record the code of a sweep: commit and diff, own modules, imported files, engine digests.
 
-The ledger gets the record when a sweep is started or resumed. The folder `code/` of the sweep gets the diff and copies
-of the modules of `imports` and of other Python files that were imported from a working folder: the git work tree
-(without git, the folder itself) of the sweep file, the current folder or lengthwise. Installed packages are not copied.
+The record is written to the ledger when a sweep is started or resumed. The folder `code/` of the sweep gets the diff,
+and copies of the modules of `imports` and of other Python files that were imported from a working folder: the git work
+tree (without git, the folder itself) of the sweep file, of the current folder, or of lengthwise. Installed packages are
+not copied.
 """
 
 import hashlib
@@ -24,18 +25,18 @@ from trainers.files.atomic_file import write_atomic
 
 CODE_FOLDER = "code"
 ENGINE = ("trainers", "search_spaces", "orchestrator/plan", "orchestrator/running", "orchestrator/results")
-MAX_COPY_BYTES = 2**20  # of imported files of one folder, apart from the modules of `imports`
+MAX_COPY_BYTES = 2**20  # of imported files of a folder, except the modules of `imports`
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodeRecord:
-    """`fields` for the ledger, and the files for the sweep folder by their path there."""
+    """The `fields` of the ledger's record, and the contents of `copies` by path in the sweep folder."""
 
     fields: dict[str, Any]
     copies: Mapping[str, bytes]
 
     def write_copies(self, folder: Path) -> None:
-        """Write the files that the sweep folder lacks. Raises LedgerError if one cannot be written."""
+        """Write the files that the sweep folder lacks. Raises LedgerError if a file cannot be written."""
         for name, content in self.copies.items():
             target = folder / name
             with refuse_unwritable(target, LedgerError):
@@ -45,25 +46,25 @@ class CodeRecord:
 
 
 def begin_reading(*folders: Path | None) -> RepositoryReader:
-    """Start reading the repositories of these folders, of the current one, and of lengthwise unless it is installed."""
+    """Start reading the repositories of `folders`, of the current folder, and of lengthwise unless it is installed."""
     return RepositoryReader([*filter(None, folders), Path.cwd(), *([] if is_installed(HERE) else [HERE])])
 
 
 def recorded_folders(states: Sequence[Mapping[str, Any]]) -> list[Path]:
-    """Return the working folders of the latest record that still exist."""
+    """Return the existing working folders of the latest code record."""
     roots = [Path(tree["root"]) for tree in states[-1]["folders"]] if states else []
     return [root for root in roots if root.is_dir()]
 
 
 def record_code(trees: Sequence[Repository], modules: Sequence[Source]) -> CodeRecord:
-    """Record the code of this process. Raises OwnCodeError if a module was edited after its import."""
-    # Copies of the modules of the user.
+    """Return the record of the code of this process. Raises OwnCodeError if a module was edited after its import."""
+    # Copies of the user's modules.
     copies = {}
     for module in modules:
         for name in module.files if not module.installed else ():
             copies[f"{copy_folder(module.sha256)}/{name}"] = _read_unchanged(module, name)
 
-    # Files imported from every repository, with its commit and its uncommitted changes; no credentials, no large files.
+    # Imported files, commit and diff of every repository, without credentials and large files.
     recorded = {module.root / name for module in modules for name in module.files}
     imported = _imported_files([tree.root for tree in trees], recorded)
     folders = []
@@ -94,7 +95,7 @@ def record_code(trees: Sequence[Repository], modules: Sequence[Source]) -> CodeR
             "not_copied": not_copied,
         })  # fmt: skip
 
-    # The record is named by the digest of its content.
+    # The name of the record is its digest.
     fields: dict[str, Any] = {
         "version": version("lengthwise"),
         "root": str(HERE),
@@ -106,15 +107,15 @@ def record_code(trees: Sequence[Repository], modules: Sequence[Source]) -> CodeR
 
 
 def copy_folder(sha256: str) -> str:
-    """Return the folder, below that of the sweep, with the copies of files that have this digest."""
+    """Return the folder, relative to the sweep folder, of the copies with this digest."""
     return f"{CODE_FOLDER}/{sha256[:12]}"
 
 
 def changed_code(recorded: Mapping[str, Any]) -> list[str]:
     """Return a sentence for each part of the engine and each imported file that has changed since it was recorded.
 
-    The engine is not compared if the version of lengthwise differs, nor a folder that no longer exists: the folder of a
-    job is a temporary copy.
+    The engine is not compared if the version of lengthwise differs. Folders that no longer exist are not compared,
+    because the folder of a job is a temporary copy.
     """
     changes = []
     if recorded["version"] == version("lengthwise"):
@@ -127,7 +128,7 @@ def changed_code(recorded: Mapping[str, Any]) -> list[str]:
         for name, then in tree["files"].items() if root.is_dir() else ():
             path = root / name
             try:
-                if not path.is_file():  # the ledger may come from anybody and name a device that never ends
+                if not path.is_file():  # a ledger of another user may name a device without end
                     changes.append(f"{path} is gone")
                 elif _short_digest(path.read_bytes()) != then:
                     changes.append(f"{path} has changed")
@@ -137,13 +138,13 @@ def changed_code(recorded: Mapping[str, Any]) -> list[str]:
 
 
 def version_change(states: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
-    """Return the version of lengthwise in the latest record and the current one, if both are known and differ."""
+    """Return the versions of lengthwise in the latest record and now, if both are known and differ."""
     then, now = states[-1]["version"] if states else None, version("lengthwise")
     return (then, now) if then and now and then != now else None
 
 
 def imported_files(recorded: Mapping[str, Any]) -> dict[str, str]:
-    """Return the digests of imported files by their path in the working folder; two of one path have both digests."""
+    """Return the digests of imported files by path in the working folder; digests of equal paths are joined."""
     table: dict[str, str] = {}
     for tree in recorded["folders"]:
         for name, short in tree["files"].items():
@@ -152,24 +153,24 @@ def imported_files(recorded: Mapping[str, Any]) -> dict[str, str]:
 
 
 def engine_digests() -> dict[str, str]:
-    """Return the digest of each folder of lengthwise that has an influence on results, as its files are now."""
+    """Return the current digest of each folder of lengthwise that influences results."""
     return {part: engine_digest(part) for part in ENGINE}
 
 
 def engine_digest(part: str) -> str:
-    """Return the digest of the Python files of one folder of lengthwise, imported or not."""
+    """Return the digest of the Python files of a folder of lengthwise, imported or not."""
     paths = sorted(path for path in (HERE / part).rglob("*.py") if path.is_file())  # Emacs locks are broken links
     paths = [path for path in paths if "examples" not in path.parts]  # scripts of users
     return digest({path.relative_to(HERE).as_posix(): _short_digest(path.read_bytes()) for path in paths})
 
 
 def digest(table: Mapping[str, Any]) -> str:
-    """Return 16 hex digits that identify the content of a table."""
+    """Return the digest of a mapping, 16 hex digits."""
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _imported_files(roots: Sequence[Path], recorded: Iterable[Path]) -> dict[Path, dict[str, bytes]]:
-    """Return the imported files below each root; without lengthwise, installed packages, tests and the main script."""
+    """Return the imported files below each root, except lengthwise, installed packages, tests and the main script."""
     files: dict[Path, dict[str, bytes]] = {root: {} for root in roots}
     skipped = {*recorded, Path(getattr(sys.modules.get("__main__"), "__file__", None) or "").absolute()}
     for module, loaded in list(sys.modules.items()):
@@ -188,13 +189,13 @@ def _imported_files(roots: Sequence[Path], recorded: Iterable[Path]) -> dict[Pat
             try:
                 files[root][path.relative_to(root).as_posix()] = path.read_bytes()
             except OSError:
-                continue  # was removed after its import
+                continue  # removed after its import
     return files
 
 
 @cache
 def _real_path(file: str) -> Path | None:
-    """Return an imported file without symbolic links, None if it is an installed one; cached: they are thousands."""
+    """Return an imported file without symbolic links, None if it is installed; cached for thousands of files."""
     path = Path(file)
     path = _real_folder(path.parent) / path.name
     path = path.resolve() if path.is_symlink() else path
@@ -203,7 +204,7 @@ def _real_path(file: str) -> Path | None:
 
 @cache
 def _real_folder(folder: Path) -> Path:
-    """Return a folder without symbolic links; cached: thousands of imported files are in hundreds."""
+    """Return a folder without symbolic links; cached, because many files are in a folder."""
     return folder.resolve()
 
 
@@ -214,7 +215,7 @@ def _read_unchanged(module: Source, name: str) -> bytes:
     except OSError as error:
         raise OwnCodeError(f"{module.module}: {path} cannot be read: {error.strerror}") from error
     if hashlib.sha256(content).hexdigest() != module.files[name]:
-        raise OwnCodeError(f"{module.module}: {path} was edited while the sweep was started; start it again")
+        raise OwnCodeError(f"{module.module}: {path} was edited while the sweep was starting; start it again")
     return content
 
 

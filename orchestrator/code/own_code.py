@@ -1,8 +1,8 @@
-"""The user's own modules, which a sweep names under `imports`: find them, digest their files and import them.
+"""Find, digest and import the user's own modules, which a sweep names under `imports`.
 
-Their tasks, models, positions, averages and schedules register as shipped ones do. A module is looked for beside the
+Their tasks, models, positions, averages and schedules register as shipped ones do. A module is searched beside the
 sweep file, in the current folder, then on Python's path. Its digest covers its Python files and those beside it that
-they import, directly or indirectly; for an installed package only the files of the package.
+they import, directly or indirectly; for an installed package only its own files.
 
 OwnCodeError (a UserError)    a module cannot be found, read or imported, or has changed
 """
@@ -32,18 +32,18 @@ from trainers.settings import registry
 
 OURS = frozenset({"trainers", "orchestrator", "search_spaces", "cluster", "lengthwise"})
 
-SCRIPT = '; an import runs the whole file: put what it does as a script below `if __name__ == "__main__":`'
+SCRIPT = '; an import runs the whole file: put the code of a script below `if __name__ == "__main__":`'
 
 
 class OwnCodeError(UserError):
-    """An own module cannot be found or imported, or has changed; names the module and its place."""
+    """An own module cannot be found or imported, or has changed; the message has the module and its path."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The Python files of a module: path below `root` -> SHA-256. If not `installed`, workers import a copy.
+    """The Python files of a module: SHA-256 by path below `root`. Unless `installed`, workers import a copy.
 
-    Files of a program and of data are kept alike; data that are too large for a copy count as `installed`.
+    Files of a program and data files are recorded in the same way; data too large to copy count as `installed`.
     """
 
     module: str
@@ -53,7 +53,7 @@ class Source:
 
     @property
     def sha256(self) -> str:
-        """The digest of all file names and contents, without the root."""
+        """The digest of all file names and contents, independent of the root."""
         return hashlib.sha256(json.dumps(sorted(self.files.items())).encode()).hexdigest()
 
     def recorded(self) -> dict[str, Any]:
@@ -68,21 +68,21 @@ class Source:
 
     @classmethod
     def from_recorded(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the module from the fields of `recorded`."""
+        """Return the source from the fields that `recorded` returned."""
         return cls(
             module=fields["module"], root=Path(fields["root"]), installed=fields["installed"], files=fields["files"]
         )
 
 
-# Names among the modules of files that are copied and never imported: those of a program, and those of data.
+# Names in place of a module for files that are copied but not imported: of a program, and data files.
 PROGRAM, DATA = "(program)", "(data)"
 _loaded: dict[str, Source] = {}
 
 
 def import_for(spec: SweepSpec) -> tuple[Source, ...]:
-    """Import every module under `imports`; one that is already imported must have the same files.
+    """Import every module under `imports`; a module that is already imported must have the same files.
 
-    Data are searched beside the sweep file from then on. Raises SweepFileError with one problem for each module that
+    Data files are searched beside the sweep file from now on. Raises SweepFileError with a problem for each module that
     cannot be found or imported.
     """
     sources, problems = [], []
@@ -104,7 +104,7 @@ def import_for(spec: SweepSpec) -> tuple[Source, ...]:
 
 
 def program_files(root: Path, names: Iterable[str]) -> Source:
-    """Return the files of a program, or of data, as they are now in `root`. Raises OwnCodeError for missing ones."""
+    """Return the current files of a program, or data files, in `root`. Raises OwnCodeError for missing files."""
     files = {}
     for name in names:
         try:
@@ -116,10 +116,10 @@ def program_files(root: Path, names: Iterable[str]) -> Source:
 
 
 def _copies(module: str, folder: Path) -> list[Path]:
-    """Return the folder with the copy of a module that a sweep in `folder` has kept, if there is one.
+    """Return the folder with the copy of a module in the sweep folder `folder`, in a list that may be empty.
 
-    It is used if the module is neither beside the sweep file nor in the current folder. Raises OwnCodeError if there
-    are several.
+    The copy is used if the module is neither beside the sweep file nor in the current folder. Raises OwnCodeError for
+    several copies.
     """
     top = module.partition(".")[0]
     copies = sorted(path.parent for path in folder.glob(f"code/*/{top}.py"))
@@ -131,34 +131,37 @@ def _copies(module: str, folder: Path) -> list[Path]:
 
 
 def _choose(module: str, folders: list[Path]) -> Source:
-    """Prefer a module in the folders; then one that is already imported, as by a sweep that was resumed."""
+    """Return a module in the folders, else the imported one, as of a resumed sweep, else one on Python's path."""
     has_file = any(_has_module(folder, module.partition(".")[0]) for folder in folders)
     return (None if has_file else loaded_module(module)) or find_module(module, folders)
 
 
 def find_module(module: str, folders: Iterable[Path]) -> Source:
-    """Find the files of a module in one of `folders`, else on Python's path. Raises OwnCodeError."""
+    """Return the files of a module in the first of `folders` with it, else on Python's path. Raises OwnCodeError."""
     top = module.partition(".")[0]
     if top in OURS or top in sys.stdlib_module_names or top == "__main__":
         owner = "lengthwise" if top in OURS else "Python"
-        raise OwnCodeError(f"{module}: a module of your own cannot have the name of one of {owner}; rename it")
-    looked = []
+        raise OwnCodeError(f"{module}: this name belongs to a module of {owner}; rename your module")
+    # Beside the sweep file or in the current folder.
+    searched = []
     for folder in dict.fromkeys(folders):
         if _has_module(folder, top):
             return _source(module, folder, installed=False)
-        looked.append(str(folder))
+        searched.append(str(folder))
+
+    # On Python's path.
     module_spec = importlib.util.find_spec(top)
-    places = list(module_spec.submodule_search_locations or ()) if module_spec else []
-    origin = places[0] if places else module_spec.origin if module_spec else None
+    folders_of_package = list(module_spec.submodule_search_locations or ()) if module_spec else []
+    origin = folders_of_package[0] if folders_of_package else module_spec.origin if module_spec else None
     if origin is None or not Path(origin).exists():
-        where = " and among the installed packages" if looked else "the installed packages"
-        raise OwnCodeError(f"{module}: there is no such module; searched {', '.join(looked)}{where}")
+        where = " and among the installed packages" if searched else "the installed packages"
+        raise OwnCodeError(f"{module}: there is no such module; searched {', '.join(searched)}{where}")
     root = Path(origin).resolve().parent
     return _source(module, root, installed=is_installed(root))
 
 
 def load_module(source: Source) -> None:
-    """Import a module from its root, or search data there. Raises OwnCodeError with the line that failed."""
+    """Import a module from its root, or search data files there. Raises OwnCodeError with the line that failed."""
     if source.module == DATA:
         search_first(source.root)
     if source.module in (PROGRAM, DATA):
@@ -166,6 +169,8 @@ def load_module(source: Source) -> None:
     known = _loaded.get(source.module)
     if known is not None and known.sha256 == source.sha256:
         return
+
+    # Import it, with its root first on the path; after an error forget everything that was imported.
     _refuse_conflicts(source)
     before = set(sys.modules)
     sys.path.insert(0, str(source.root))
@@ -183,7 +188,7 @@ def load_module(source: Source) -> None:
         raise OwnCodeError(f"{source.module} cannot be imported: {_describe(error, source.root)}{advice}") from error
     finally:
         sys.path.remove(str(source.root))
-    sys.path.append(str(source.root))  # for its later imports; installed packages take precedence then
+    sys.path.append(str(source.root))  # for later imports, after installed packages
     _loaded[source.module] = source
 
 
@@ -206,7 +211,7 @@ def _refuse_conflicts(source: Source) -> None:
 
 
 def loaded_module(module: str) -> Source | None:
-    """Return the files from which this process has imported an own module."""
+    """Return the files from which this process has imported an own module; None if it has not."""
     return _loaded.get(module)
 
 
@@ -224,7 +229,7 @@ def _source(module: str, root: Path, *, installed: bool) -> Source:
 
 
 def _closure(module: str, root: Path, *, beside: bool) -> list[Path]:
-    """Return the files of a module and, with `beside`, of the modules beside it that it imports, directly or not."""
+    """Return the files of a module and, with `beside`, of modules beside it that it imports, directly or indirectly."""
     waiting, tops, files = [module.partition(".")[0]], set[str](), list[Path]()
     while waiting:
         top = waiting.pop()
@@ -258,7 +263,7 @@ def _files_of(root: Path, top: str) -> Iterator[Path]:
 
 
 def _is_namespace(root: Path, top: str) -> bool:
-    """Return whether `top` imported from `root` is a namespace package, as if no other module has the name."""
+    """Return whether importing `top` from `root` gives a namespace package."""
     if not (root / top).is_dir() or top in sys.stdlib_module_names:
         return False
     module_spec = PathFinder.find_spec(top)
@@ -285,19 +290,19 @@ def _is_below(module: ModuleType, root: Path) -> bool:
 
 @cache
 def _installed_folders() -> tuple[str, ...]:
-    places = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")}
-    return tuple(f"{folder}{os.sep}" for folder in places)
+    folders = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")}
+    return tuple(f"{folder}{os.sep}" for folder in folders)
 
 
 def is_installed(path: Path | str) -> bool:
-    """Return whether a path is in a folder of installed packages, of this environment or of another one."""
+    """Return whether a path is in a folder of installed packages, of this or another environment."""
     text = f"{path}{os.sep}"
-    among = any(f"{os.sep}{name}{os.sep}" in text for name in ("site-packages", "dist-packages"))
-    return among or text.startswith(_installed_folders())
+    is_in_packages = any(f"{os.sep}{name}{os.sep}" in text for name in ("site-packages", "dist-packages"))
+    return is_in_packages or text.startswith(_installed_folders())
 
 
 def _describe(error: BaseException, root: Path) -> str:
-    """Return the exception as one line, with the last line of the own module in its traceback."""
+    """Return an exception as a line, with the last line of the user's code in its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     frames_of_user = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
     where = f" ({frames_of_user[-1].filename}:{frames_of_user[-1].lineno})" if frames_of_user else ""

@@ -1,4 +1,4 @@
-"""The machine and the package versions that a sweep was started with."""
+"""Describe the machine and the package versions that a sweep is started with."""
 
 import importlib.metadata
 import os
@@ -11,7 +11,7 @@ PACKAGES = ("lengthwise", "torch", "numpy", "ray", "optuna", "mlflow", "pandas",
 
 
 def provenance() -> dict[str, Any]:
-    """Return the machine and its packages, as recorded in the ledger."""
+    """Return the machine and its packages as fields of the ledger."""
     return {
         "versions": {name: installed for name in PACKAGES if (installed := version(name))},
         "python": platform.python_version(),
@@ -23,7 +23,7 @@ def provenance() -> dict[str, Any]:
 
 
 def version(package: str) -> str | None:
-    """Return the version of an installed package."""
+    """Return the version of an installed package; None if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -31,6 +31,6 @@ def version(package: str) -> str | None:
 
 
 def _gpus() -> list[str]:
-    """Return the GPUs of this machine; none if torch was not imported so far."""
+    """Return the names of the GPUs of this machine; empty if torch is not imported."""
     torch = sys.modules.get("torch")
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())] if torch else []

@@ -1,7 +1,7 @@
-"""The git commit of a folder and its uncommitted changes, read in the background.
+"""Read the git commit and the uncommitted changes of folders in the background.
 
-A Ray job has no `.git`: Ray leaves it out of the upload. `job_environment` sends the commit and the diff in the
-variable LENGTHWISE_CODE, and the job reads them as those of its working folder.
+A Ray job has no `.git`, because Ray does not upload it. `job_environment` sends the commit and the diff in the variable
+LENGTHWISE_CODE, and the job reads them as those of its working folder.
 """
 
 import base64
@@ -24,8 +24,8 @@ from typing import Any, Self
 
 VARIABLE = "LENGTHWISE_CODE"
 TIMEOUT_SECONDS = 20.0  # for one git command
-MAX_DIFF_BYTES = 8 * 2**20  # held in memory; of a larger diff only digest and size are recorded
-JOB_STOP_SECONDS = "30"  # by default Ray kills a job 3 seconds after it has asked it to end
+MAX_DIFF_BYTES = 8 * 2**20  # of a larger diff only digest and size are recorded
+JOB_STOP_SECONDS = "30"  # by default Ray kills a job 3 seconds after SIGTERM
 MAX_JOB_DIFF_BYTES = 48 * 2**10  # in base 85; Linux allows 128 KiB for one variable
 CREDENTIALS = (
     *("*.pem", "*.key", "*.p12", "*.env", ".env*", ".netrc", ".npmrc", ".pypirc", "id_rsa*", "id_ed25519*"),
@@ -38,10 +38,10 @@ DIFF = ("diff", "HEAD", "--binary", "--no-color", "--no-ext-diff", "--no-textcon
 
 @dataclass(frozen=True, kw_only=True)
 class Repository:
-    """A work tree; `commit` is None without a repository, and `problem` is git's message if it failed.
+    """A work tree; `commit` is None without a repository, `problem` is the message of git if it failed.
 
-    `dirty` includes untracked files. `diff` compares tracked files with the commit, without files named like
-    credentials; None if there are no changes or the diff is too large. `source` is "git", or "job" (`job_environment`).
+    `dirty`: there are changes or untracked files. `diff` compares tracked files with the commit, without files named
+    like credentials; None without changes or if it is too large. `source` is "git", or "job" (`job_environment`).
     """
 
     root: Path
@@ -55,7 +55,7 @@ class Repository:
 
 
 def looks_secret(name: str) -> bool:
-    """Return whether the last part of a path is a usual name of a file with credentials."""
+    """Return whether the last part of a path is a common name of files with credentials."""
     last = name.rpartition("/")[2].lower()
     patterns = CREDENTIAL_MODULES if last.endswith(".py") else CREDENTIALS
     is_test = fnmatch.fnmatchcase(last, "test_*.py")
@@ -63,13 +63,13 @@ def looks_secret(name: str) -> bool:
 
 
 def find_root(folder: Path) -> Path:
-    """Return the root of the work tree around `folder`; the folder itself outside a repository."""
+    """Return the root of the work tree around `folder`, or the folder itself outside of repositories."""
     folder = folder.resolve()
     return next((path for path in (folder, *folder.parents) if (path / ".git").exists()), folder)
 
 
 class RepositoryReader:
-    """Reads the repositories of some folders in threads. Leaving the context ends every git that still runs."""
+    """Reads the repositories of folders in threads; leaving the context kills git processes that still run."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
         self._lock, self._closed = threading.Lock(), False
@@ -84,7 +84,7 @@ class RepositoryReader:
         self._roots = list(roots)
 
     def read(self) -> list[Repository]:
-        """Return every work tree once, in order; leaves out folders without a commit inside another one of them."""
+        """Return every work tree once, in order, except folders without a repository inside another work tree."""
         trees = [self._repository(root) for root in self._roots]
         return [tree for tree in trees if tree.source or not any(root in tree.root.parents for root in self._roots)]
 
@@ -128,7 +128,7 @@ class RepositoryReader:
         # Start git; its messages go to a file.
         with ExitStack() as opened:
             try:
-                messages = opened.enter_context(TemporaryFile())  # git would wait for a reader of a full pipe
+                messages = opened.enter_context(TemporaryFile())  # a full pipe would block git
                 with self._lock:
                     if self._closed:
                         return _Output(problem="git was not started")
@@ -143,7 +143,7 @@ class RepositoryReader:
             except OSError as error:
                 return _Output(problem=f"git cannot be run: {error.strerror}")
 
-            # Read its output, and keep as much as will be recorded.
+            # Read its output, and keep at most about MAX_DIFF_BYTES.
             timeout = threading.Timer(TIMEOUT_SECONDS, process.kill)
             timeout.start()
             opened.callback(timeout.cancel)
@@ -157,7 +157,7 @@ class RepositoryReader:
             messages.seek(0)
             lines = messages.read(2**16).decode(errors="replace").strip().splitlines()
 
-        # A signal means that time was up.
+        # git was killed after TIMEOUT_SECONDS, or failed.
         if process.returncode < 0 or (process.returncode and not lines):
             return _Output(problem=f"git {command[0]} took longer than {TIMEOUT_SECONDS:g} s")
         if process.returncode:
@@ -178,8 +178,8 @@ class _Output:
 def job_environment(folder: Path, warn: Callable[[str], None] = lambda text: None) -> str:
     """Return JSON for `ray job submit --runtime-env-json` that sends commit and diff of `folder` to the job.
 
-    A job that is stopped gets the time to save its sweep. Of a diff that is too large for a variable only digest and
-    size are sent. `warn` is called if there is no commit.
+    It also gives a stopped job time to save its sweep. Of a diff that is too large for a variable only digest and size
+    are sent. `warn` is called if there is no commit.
     """
     with RepositoryReader([folder]) as reader:
         (tree,) = reader.read()
@@ -199,6 +199,7 @@ def job_environment(folder: Path, warn: Callable[[str], None] = lambda text: Non
 
 def _parse_sent(root: Path, sent: str) -> Repository:
     """Return the repository that `job_environment` described in `sent`."""
+    # Unpack the fields and the diff, which must have its digest and size.
     invalid = Repository(root=root, problem=f"{VARIABLE} was not written by lengthwise job-env")
     try:
         fields = json.loads(sent)
@@ -212,6 +213,8 @@ def _parse_sent(root: Path, sent: str) -> Repository:
                 return invalid
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error, binascii.Error, RecursionError):
         return invalid
+
+    # Check the types of the fields.
     if commit is None:
         return Repository(root=root, problem="it was submitted from a folder without a commit")
     valid = isinstance(commit, str) and re.fullmatch("[0-9a-f]{40,64}", commit) and isinstance(size, int)

@@ -1,7 +1,7 @@
-"""Whether code of a sweep folder may run: this user has begun the sweep, or has trusted it with --trust.
+"""Remember which sweeps may run their code: those that this user has begun, or has trusted with --trust.
 
-A sweep is known by the checksum of its ledger's first record, so copies of its folder are trusted as well. Trusted ones
-are remembered in `$XDG_STATE_HOME/lengthwise/trusted`, by default in `~/.local/state`, one in a line.
+A sweep is identified by the checksum of its ledger's first record, so copies of its folder are trusted as well. The
+file `$XDG_STATE_HOME/lengthwise/trusted`, by default in `~/.local/state`, has a line for each trusted sweep.
 """
 
 import os
@@ -12,11 +12,11 @@ from typing import Protocol
 
 from orchestrator.errors import UntrustedCode
 
-_trusted_here = set[str]()  # by this process, in case the file cannot be written
+_trusted_here = set[str]()  # by this process, because the file may not be writable
 
 
 class Begun(Protocol):
-    """The part of a sweep's state that is read here."""
+    """The part of a sweep's state that identifies it."""
 
     @property
     def folder(self) -> Path: ...  # noqa: D102
@@ -47,10 +47,10 @@ def is_trusted(state: Begun) -> bool:
 
 
 def refuse_untrusted(state: Begun, what_would_run: Sequence[str]) -> None:
-    """Raise UntrustedCode if a sweep that is not trusted would run something: files or commands, one in a line."""
+    """Raise UntrustedCode if a sweep that is not trusted would run these files or commands."""
     if what_would_run and not is_trusted(state):
         raise UntrustedCode(
-            f"{state.folder} was not begun by you on this machine, and this would run its code:\n  "
+            f"{state.folder}: this would run code of a sweep that you did not begin on this machine:\n  "
             + "\n  ".join(what_would_run)
             + "\nif you trust it, add --trust (in Python: open_sweep(DIR, trust=True)); this is remembered"
         )

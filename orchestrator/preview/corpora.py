@@ -1,6 +1,6 @@
-"""Prepare the texts that tasks read: tokenize a data set from a hub into one file of the data folder.
+"""Prepare the texts that tasks read: tokenize a data set from a hub into a file of the data folder.
 
-Needs the libraries of `lengthwise[data]`. Training reads the file without them.
+Needs the packages of `lengthwise[data]`, which training does not need.
 """
 
 import tempfile
@@ -20,7 +20,7 @@ from trainers.errors import CorpusError
 from trainers.files.data_folders import data_folder
 from trainers.tasks.language.corpus import SPLITS, open_corpus, write_corpus
 
-LINES = 1000  # tokenized at once
+LINES_PER_BATCH = 1000  # of the tokenizer
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ RECIPES = {"wikitext-103": Recipe("Salesforce/wikitext", "wikitext-103-raw-v1", 
 
 
 def fetch_corpora(spec: SweepSpec) -> Iterator[str]:
-    """Prepare each missing text that the tasks of a sweep read; yield one line for each text.
+    """Prepare each missing text that the tasks of a sweep read; yield a line for each text.
 
-    Raises UserError for an unknown text, LengthwiseError if the hub cannot be reached. Existing texts are unchanged.
+    Existing texts are unchanged. Raises UserError for an unknown text, LengthwiseError if the hub cannot be reached.
     """
     drawn = [(configuration.number, configuration.values) for configuration in draw_sample(spec, SAMPLES)]
     members = [configuration.member(spec.seeds[0]) for configuration in build_configurations(spec, drawn)]
@@ -48,24 +48,26 @@ def fetch_corpora(spec: SweepSpec) -> Iterator[str]:
     for name in names:
         try:
             corpus = open_corpus(name)
-            yield f"{corpus.path} is there already: SHA-256 {corpus.sha256}"
+            yield f"{corpus.path} exists already: SHA-256 {corpus.sha256}"
         except CorpusError:
-            yield prepare(name)
+            yield prepare_corpus(name)
 
 
-def prepare(name: str) -> str:
-    """Prepare one text and return a line about it. Raises as `fetch_corpora`, and LengthwiseError for a full disk."""
+def prepare_corpus(name: str) -> str:
+    """Prepare a text and return a line about it. Raises as `fetch_corpora`, and LengthwiseError for a full disk."""
     path = data_folder() / f"{name}.tokens"
     if path.exists():
         raise UserError(f"{path} exists and cannot be used; move it away first")
     if (recipe := RECIPES.get(name)) is None:
         known, plain = ", ".join(RECIPES), path.with_suffix(".txt")
-        raise UserError(f"corpus {name!r}: unknown source; known: {known}; any text as {plain} is read byte by byte")
+        raise UserError(
+            f"corpus {name!r}: unknown; allowed: {known}, or any text as {plain}, which is read byte by byte"
+        )
     try:
         import datasets
         import tokenizers
     except ImportError as error:
-        raise UserError(f"texts are prepared with {error.name}: install `lengthwise[data]`") from error
+        raise UserError(f"corpus {name!r}: needs the package {error.name}; install `lengthwise[data]`") from error
 
     # Download the text and its tokenizer.
     with tempfile.TemporaryDirectory(prefix="lengthwise-") as scratch:
@@ -75,8 +77,8 @@ def prepare(name: str) -> str:
         except Exception as error:  # the libraries raise errors of any kind
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise LengthwiseError(
-                f"corpus {name!r} cannot be read from {recipe.dataset}: {first}; HF_ENDPOINT names a mirror of the "
-                f"hub, or copy {path.name} from a machine with a network into {path.parent}"
+                f"corpus {name!r}: cannot be read from {recipe.dataset}: {first}; set HF_ENDPOINT to a mirror, or copy "
+                f"{path.name} from another machine into {path.parent}"
             ) from error
         splits = {split: _tokens(tokenizer, (row["text"] for row in text[split])) for split in SPLITS}
 
@@ -92,6 +94,6 @@ def prepare(name: str) -> str:
 def _tokens(tokenizer: Any, lines: Iterable[str]) -> NDArray[np.int32]:
     """Return the token ids of a text, line after line, without special tokens."""
     lines, ids = iter(lines), [np.zeros(0, np.int32)]
-    while some := list(islice(lines, LINES)):
+    while some := list(islice(lines, LINES_PER_BATCH)):
         ids += [np.array(line.ids, np.int32) for line in tokenizer.encode_batch(some, add_special_tokens=False)]
     return np.concatenate(ids)

@@ -18,12 +18,12 @@ from trainers.random import Stream
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 
-ANNOTATIONS = {"ids": "position ids", "groups": "groups", "weight": "weights"}  # values of tokens, if a batch has them
-Example = tuple[list[str], ...]  # tokens, targets, and the values of `annotations`
+ANNOTATIONS = {"ids": "position ids", "groups": "groups", "weight": "weights"}  # optional values of tokens
+Example = tuple[list[str], ...]  # tokens, targets, and the values of `list_annotations`
 
 
-def data_view(spec: SweepSpec, count: int) -> list[str]:
-    """Return the lines about the first configuration and seed, with its first `count` training inputs.
+def describe_data(spec: SweepSpec, count: int) -> list[str]:
+    """Return lines on the first configuration and seed, with the first `count` training inputs.
 
     Raises UserError for a program, SweepFileError if the configuration cannot be built.
     """
@@ -40,15 +40,12 @@ def data_view(spec: SweepSpec, count: int) -> list[str]:
         f"trained on lengths {spans(member.task.trained_lengths)}, "
         f"evaluated at {describe_evaluated(measured_by(member))}",
         "",
-        *example_lines(examples(member, count), annotations(member)),
+        *example_lines(read_examples(member, count), list_annotations(member)),
     ]
 
 
-def examples(member: MemberConfig, count: int) -> list[Example]:
-    """Return the first `count` training inputs with their targets and the values of `annotations`.
-
-    Only one if all are the same.
-    """
+def read_examples(member: MemberConfig, count: int) -> list[Example]:
+    """Return the first `count` training inputs with their targets and annotations; only one if all are equal."""
     shown: list[Example] = []
     rows = member.training.batch_size
     for step in range(1, -(-count // rows) + 1):
@@ -57,19 +54,19 @@ def examples(member: MemberConfig, count: int) -> list[Example]:
     return shown[:1] if all(example == shown[0] for example in shown) else shown
 
 
-def annotations(member: MemberConfig) -> list[str]:
-    """Return the names of the values that training tokens have beside their targets."""
+def list_annotations(member: MemberConfig) -> list[str]:
+    """Return the names of the values that training tokens have in addition to targets."""
     batch = _batches(member, 1)[0]
     return [words for name, words in ANNOTATIONS.items() if getattr(batch, name) is not None]
 
 
 def example_lines(shown: Sequence[Example], named: Sequence[str] = ()) -> list[str]:
-    """Return tokens above their targets and the `named` values, in columns if all have the same number of words.
+    """Return lines of tokens above their targets and the `named` values, in columns if all have equal numbers of words.
 
     Single characters have no blanks between them.
     """
     below = " and ".join(", ".join(["their targets", *named]).rsplit(", ", 1))
-    lines = [f"the first inputs it trains on, above {below}:", ""] if shown else []
+    lines = [f"the first training inputs, above {below}:", ""] if shown else []
     for rows in shown:
         blank, widths = " ", [0] * max(map(len, rows))
         if len({len(words) for words in rows}) == 1:

@@ -1,4 +1,4 @@
-"""Warn of sweeps whose seeds are too few to tell the values of a categorical key apart."""
+"""Warn of sweeps with too few seeds to distinguish the values of a categorical key."""
 
 from collections.abc import Iterator
 from math import comb
@@ -12,10 +12,10 @@ from search_spaces.grammar.problems import lookup
 
 
 def warn_of_few_seeds(spec: SweepSpec) -> Iterator[str]:
-    """Yield a warning for each categorical key whose seeds are too few for p < 0.05, with the number that is enough.
+    """Yield a warning for each categorical key with too few seeds for p < 0.05, with the required number.
 
     The comparison is that of the report: exact, by pairs of seeds, with Holm's correction over all pairs of values. In
-    a race only the seeds of the first round are counted: two configurations share no more if one leaves after it.
+    a race only the seeds of the first round count, because a configuration that leaves after it has no more.
     """
     racing = spec.search.racing
     seeds = len(spec.seeds) if racing is None else min(racing.first, len(spec.seeds))
@@ -32,7 +32,7 @@ def warn_of_few_seeds(spec: SweepSpec) -> Iterator[str]:
 
 
 def _categories(spec: SweepSpec) -> dict[str, tuple[Any, ...]]:
-    """Return the values of every searched key that has two or more and not numbers alone."""
+    """Return the values of every searched key with two or more values that are not all numbers."""
     categories = {key: domain.values for key, domain in spec.space.items() if isinstance(domain, Choice | Grid)}
     listed, fixed = spec.search.listed or (), {section: getattr(spec, section) for section in spec.sections}
     for key in dict.fromkeys(key for values in listed for key in values):

@@ -1,4 +1,4 @@
-"""Forecast a sweep: counts, memory, and time by a measured step of each structure."""
+"""Forecast a sweep: counts, memory, and time from a measured step of each structure."""
 
 import sys
 from collections import Counter
@@ -31,9 +31,9 @@ from trainers.config.member import MemberConfig
 from trainers.training.cost import Cost, calibrate
 
 START_SECONDS = {"ray": 12.0, "local": 6.0, "inline": 5.0}  # Ray and its workers, and the report at the end
-MEASURED = 8  # structures that are measured, the most expensive ones; others take the time of their operations
-LARGEST_STEP = 1e12  # operations of the largest step that is measured: a minute on one core
-MEMORY_SHARE = 0.5  # of the free memory; larger steps are not measured
+MEASURED = 8  # structures, the most expensive ones; the time of others follows from their operations
+LARGEST_STEP = 1e12  # operations; larger steps, of a minute on one core, are not measured
+MEMORY_SHARE = 0.5  # of the free memory; steps that need more are not measured
 
 Row = tuple[str, str]
 Uses = Mapping[str, float | None]
@@ -41,18 +41,18 @@ Uses = Mapping[str, float | None]
 
 
 class Forecast(NamedTuple):
-    """The lines of a plan as (label, text), and warnings."""
+    """The rows (label, text) of a forecast, and its warnings."""
 
     rows: list[Row]
     warnings: list[str]
 
 
 def forecast(spec: SweepSpec, workers: int | None, *, measured: bool = False) -> Forecast:
-    """Build the whole plan without running it, and measure a step of its structures.
+    """Plan a sweep without running it, and measure a step of its structures.
 
-    Of a program nothing is run, except with `measured` one member to its first report. For a race, ties and
-    configurations that the guard of rungs keeps are left out; a test may keep fewer configurations than are counted.
-    Raises SweepFileError with every problem of the sweep file, UserError for too many workers.
+    With `measured` a member of a program is run to its first report. In a race, ties and configurations kept by the
+    guard are not counted, and a test may keep fewer configurations than counted. Raises SweepFileError with every
+    problem of the sweep file, UserError for too many workers.
     """
     configurations = build_first_generation(spec)
     distinct = [configuration for configuration in configurations if configuration.duplicate_of is None]
@@ -69,7 +69,7 @@ def forecast(spec: SweepSpec, workers: int | None, *, measured: bool = False) ->
     warnings += list_trainer_warnings(spec, [configuration.member(spec.seeds[0]) for configuration in distinct])
     warnings += warn_of_few_seeds(spec)
 
-    # What a member costs: by its structure, or for a program by its first report.
+    # The cost of members: by structure, or for a program by its first report.
     if spec.program:
         more, uses = _forecast_program(spec, distinct, rounds, workers, scheduler, measured=measured)
     else:
@@ -77,7 +77,7 @@ def forecast(spec: SweepSpec, workers: int | None, *, measured: bool = False) ->
     for name, limit in spec.budget.model_dump().items():
         used = uses.get(name)
         if limit is not None and used is not None and used > limit:
-            warnings.append(f"budget.{name}: {limit:g} is too little: {used:.3g} are planned")
+            warnings.append(f"budget.{name}: {limit:g} is not enough; planned: {used:.3g}")
     warnings += [f"`run` refuses this here: {problem}" for problem in find_missing_resources(spec).problems]
     return Forecast([*rows, *more, ("scheduler", f"{scheduler}: {why}")], warnings)
 
@@ -90,7 +90,7 @@ def _forecast_engine(
     workers: int | None,
     scheduler: str,
 ) -> tuple[list[Row], Uses]:
-    """Return packs, memory, time and used budget of a sweep of the engine."""
+    """Return rows on packs, memory and time of a sweep of the engine, and the use of its budget."""
     here = find_cluster(spec, workers)
     packer = Packer(spec, here)
     packs_of_rounds = [
@@ -103,7 +103,7 @@ def _forecast_engine(
     costs = {key: cost_of(member) for key, member in examples.items()}
     step_seconds = _measure_steps(packs, examples, costs)
 
-    # The member-steps of every pack by round; later generations of a search are taken to cost as much as the first.
+    # The member-steps of packs by round; later generations of a search are assumed to cost as much as the first.
     growth = search.count_configurations(spec) / len(configurations)
     member_steps = [
         [(pack.structural_key, planned.share * pack.steps * len(pack.members)) for pack in packs_of_round]
@@ -113,7 +113,7 @@ def _forecast_engine(
     most = "at most " if any(member.training.stop is not None for member in examples.values()) else ""
     uses: dict[str, float | None] = {"member_steps": round(total_steps)}
 
-    # Packs of a round run side by side, rounds one after the other.
+    # The time: packs of a round run in parallel, rounds one after the other.
     gpus, time = spec.resources.gpus, "not measured: a step is too large for this machine"
     if step_seconds:
         seconds = [[step_seconds[key] * steps for key, steps in of_round] for of_round in member_steps]
@@ -155,13 +155,13 @@ def _forecast_program(
     *,
     measured: bool,
 ) -> tuple[list[Row], Uses]:
-    """Return steps, reports and time of a sweep of a program, and what it uses of its budget."""
+    """Return rows on steps, reports and time of a sweep of a program, and the use of its budget."""
     resources = spec.resources
     example = distinct[0].member(spec.seeds[0])
     at_once = workers or local.this_machine(resources.cpus, most=resources.workers, gpus=resources.gpus).workers
     members = search.count_configurations(spec) / len(distinct) * sum(part.members * part.share for part in rounds)
 
-    # A member's time: measured, or as the sweep file says.
+    # The time of a member: measured, or from the sweep file.
     minutes, how = example.program.member_minutes, "by program.member_minutes"
     if measured:
         step, seconds = run_to_first_report(spec, distinct[0])
@@ -185,7 +185,7 @@ def _forecast_program(
 def _measure_steps(
     packs: Sequence[PlannedPack], examples: Mapping[str, MemberConfig], costs: Mapping[str, Cost]
 ) -> dict[str, float] | None:
-    """Return the seconds of a step of one member in a pack of each structure, with its share of evaluations.
+    """Return the seconds per step and member of each structure, evaluations included.
 
     The MEASURED most expensive structures are measured, others are scaled by their operations. None if a step is too
     large for this machine.
@@ -212,13 +212,13 @@ def _measure_steps(
 
 
 def _describe_steps(seconds: Mapping[str, float]) -> str:
-    """Return the time of a member's step: that of the fastest and of the slowest structure."""
+    """Return the time of a member's step in the fastest and in the slowest structure."""
     milliseconds = [f"{1000 * bound:.3g} ms" for bound in (min(seconds.values()), max(seconds.values()))]
     return f"{' to '.join(dict.fromkeys(milliseconds))} of a member on one core, evaluations included"
 
 
 def _describe_rounds(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> list[Row]:
-    """Return the rounds of a race and its rungs; nothing without a race."""
+    """Return rows on the rounds and rungs of a race; empty without a race."""
     if spec.search.racing is None:
         return []
     parts = [
@@ -230,7 +230,7 @@ def _describe_rounds(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> list[Ro
 
 
 def find_cluster(spec: SweepSpec, workers: int | None) -> Cluster:
-    """Return the cluster the packs would run on: `workers`, or as many as fit on this machine."""
+    """Return the cluster for the packs: with `workers` workers, or as many as fit on this machine."""
     gpus = spec.resources.gpus
     if spec.resources.scheduler == "inline":
         refuse_workers("inline", workers)

@@ -1,4 +1,4 @@
-"""The names that a sweep file can use and the keys of its sections, as `lengthwise list` prints them."""
+"""List the names and the keys of sections that a sweep file can use (`lengthwise list`)."""
 
 import re
 from collections.abc import Sequence
@@ -38,20 +38,23 @@ KINDS = (*registry.KINDS, *SECTIONS, "space")
 
 
 def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
-    """Return a line for each name of a kind, or of ALL kinds, or for a section, followed by a line for each field.
+    """Return lines on each name of a kind, of ALL kinds, or on a section: its summary, then its fields.
 
-    Of EXAMPLES: name and path of each shipped sweep file, and its description. Without a kind: a line for everything
-    that `lengthwise list` can list. Names of the modules `imports` are included. Raises UserError for an unknown kind,
+    For EXAMPLES: name, path and description of each shipped sweep file. Without a kind: a line for everything that
+    `lengthwise list` can list. Names of the modules `imports` are included. Raises UserError for an unknown kind,
     OwnCodeError for a module that cannot be imported.
     """
+    # Examples, or an unknown kind.
     if kind == EXAMPLES:
         return [line for name, path in shipped_sweeps().items() for line in (f"{name}  {path}", _describe_file(path))]
     if kind is not None and kind not in (allowed := (*KINDS, ALL, "sweeps", EXAMPLES)):
         hint = nearest(kind, allowed)
-        text = f"there is no kind {kind!r}; allowed: {', '.join(allowed)}"
+        text = f"unknown kind {kind!r}; allowed: {', '.join(allowed)}"
         raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
     for module in imports:
         load_module(find_module(module, [Path.cwd()]))
+
+    # Without a kind: what can be listed.
     if kind is None:
         names = [(f"lengthwise list {name}", first_few(sorted(registry.classes(name)))) for name in registry.KINDS]
         rows = [("lengthwise list sweeps", "the sweeps of the storage folder")]
@@ -59,6 +62,8 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
         rows += [(f"lengthwise list {section}", f"the keys of {section}") for section in SECTIONS]
         rows += [("lengthwise list space", "the domains of searched keys")]
         return align_rows([*rows, (f"lengthwise list {ALL}", "all of these but sweeps and examples")]).splitlines()
+
+    # The names of a kind with their fields.
     lines = []
     for listed in KINDS if kind == ALL else [kind]:
         for title, described in _describe(listed):
@@ -71,7 +76,7 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
 
 
 def _describe(kind: str) -> list[tuple[str, Description]]:
-    """Return the names of a kind or the parts of a section, each with a title and a description."""
+    """Return (title, description) for each name of a kind or each part of a section."""
     if kind == "space":
         forms = {name: f"{', '.join([name, *domain.options, 'when'])}" for name, domain in DOMAINS.items()}
         texts = {forms[name]: " ".join((domain.__doc__ or "").split()) for name, domain in DOMAINS.items()}
@@ -85,7 +90,7 @@ def _describe(kind: str) -> list[tuple[str, Description]]:
 
 
 def _describe_model(model: type[BaseModel]) -> Description:
-    """Describe a section of the grammar: each key with its meaning, choices and default."""
+    """Return the description of a section of the grammar: each key with its meaning, choices and default."""
     texts = {}
     for key, field in model.model_fields.items():
         default = field.get_default(call_default_factory=True)
@@ -100,7 +105,7 @@ def _describe_model(model: type[BaseModel]) -> Description:
 
 
 def _choices(annotation: Any) -> list[str]:
-    """Return the choices of a key as text: nothing if it has none."""
+    """Return the choices of a key as a text in a list; empty without choices."""
     options = [annotation, *get_args(annotation)]
     literal = next((option for option in options if get_origin(option) is Literal), None)
     return [", ".join(map(str, get_args(literal)))] if literal is not None else []

@@ -1,6 +1,6 @@
 """Try a sweep in this process: a step and an evaluation of every structure, or a program up to its first report.
 
-Errors appear in seconds, with the lines of the user's own code, and breakpoints in a task work. Nothing is written.
+Errors appear in seconds, with lines of the user's code, and breakpoints work. Nothing is written.
 
 SmokeFailed (a LengthwiseError)    a structure cannot be trained or evaluated
 """
@@ -28,7 +28,7 @@ from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation, Progress
 
-SEEDS = 2  # per structure, at most
+MOST_SEEDS = 2  # of a structure
 
 
 class SmokeFailed(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
@@ -36,12 +36,12 @@ class SmokeFailed(LengthwiseError):  # noqa: N818 - reads as the sentence it pri
 
 
 def validate_sweep(spec: SweepSpec, *, smoked: bool) -> list[str]:
-    """Return what `validate` prints for a valid sweep: warnings, then what was tried (`smoked`: by `smoke` too).
+    """Return the lines of `validate` for a valid sweep: warnings, then what was tried, with `smoked` also by `smoke`.
 
-    Raises SweepFileError with every problem found, and what `smoke` raises.
+    Raises SweepFileError with every problem, and what `smoke` raises.
     """
     tried = ""
-    if smoked and spec.program:  # the program is that of the sweep: one member tries it
+    if smoked and spec.program:  # one member is enough, because all run the same program
         (first,) = build_configurations(spec, [(0, build_drawn(spec)[0].values)])
         step, seconds = run_to_first_report(spec, first)
         tried = f"; 1 program run to the first report (step {step} after {duration(seconds)})"
@@ -57,10 +57,10 @@ def validate_sweep(spec: SweepSpec, *, smoked: bool) -> list[str]:
 
 
 def smoke(spec: SweepSpec) -> int:
-    """Train each structure for one step and evaluate it once, uncompiled, with up to SEEDS seeds; return their number.
+    """Train each structure for one step and evaluate it once, uncompiled; return the number of structures.
 
-    The structures are those of every grid point and of the draws that `validate` builds. Raises SweepFileError for a
-    sweep that cannot be built, SmokeFailed for the first structure that fails.
+    Each has up to MOST_SEEDS seeds. The structures are those of every grid point and of the draws that `validate`
+    builds. Raises SweepFileError for a sweep that cannot be built, SmokeFailed for the first structure that fails.
     """
     structures = set[str]()
     files = frozenset(str(source.root / name) for source in import_for(spec) for name in source.files)
@@ -69,7 +69,7 @@ def smoke(spec: SweepSpec) -> int:
         if first.structural_key not in structures:
             structures.add(first.structural_key)
             sections = {**first.to_dict(), "training": {**first.to_dict()["training"], "compile": False}}
-            members = [MemberConfig.from_dict({**sections, "seed": seed}) for seed in spec.seeds[:SEEDS]]
+            members = [MemberConfig.from_dict({**sections, "seed": seed}) for seed in spec.seeds[:MOST_SEEDS]]
             _try(members, label(configuration.number), files)
     return len(structures)
 
@@ -94,7 +94,7 @@ def _try(members: list[MemberConfig], name: str, files: frozenset[str]) -> None:
 
 @contextmanager
 def _raising_smoke_failed(configuration: str, files: frozenset[str]) -> Iterator[None]:
-    """Raise an exception as SmokeFailed, with its frames in the user's `files` if there are any."""
+    """Raise exceptions as SmokeFailed, with the frames in the user's `files` if there are any."""
     try:
         yield
     except LengthwiseError:
@@ -108,7 +108,7 @@ def _raising_smoke_failed(configuration: str, files: frozenset[str]) -> Iterator
 
 
 class _FirstReport:
-    """The reporter of a member that stops at its first report."""
+    """A reporter that stops its member at the first report."""
 
     step = 0
 
@@ -122,14 +122,15 @@ class _FirstReport:
 
 
 def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[int, float]:
-    """Run the first member of a configuration up to its first report; return the step, 0 without one, and seconds.
+    """Run the first member of a configuration up to its first report; return the step of the report and the seconds.
 
-    It runs in a temporary folder, from copies of its files as in a sweep. Raises SmokeFailed with the last lines of its
-    log.
+    The step is 0 without a report. The member runs in a temporary folder, from copies of its files as in a sweep.
+    Raises SmokeFailed with the last lines of its log.
     """
     trainer, member = trainer_of(spec.sections), configuration.member(spec.seeds[0])
     with TemporaryDirectory(prefix="lengthwise-") as temporary:
         folder = Path(temporary)
+        # Copy the files that the sweep keeps.
         sources = [*import_for(spec), *trainer.sources([member], spec.folder)]
         modules = [source.recorded() for source in sources]
         for source, fields in zip(sources, make_worker_modules(folder, modules), strict=True):
@@ -137,6 +138,8 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
                 target = Path(fields["root"]) / file
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes((source.root / file).read_bytes())
+
+        # Run the member, paused at its first report.
         work = solo_work(spec.resources, folder, configuration, spec.seeds[0], modules)
         work |= {"pause_at": min(member.every or member.steps, member.steps), "objective": spec.objective.model_dump()}
         began, report, name = time.monotonic(), _FirstReport(), label(configuration.number)

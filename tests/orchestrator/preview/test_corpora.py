@@ -9,7 +9,7 @@ import torch
 
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.preview import corpora
-from orchestrator.preview.corpora import fetch_corpora, prepare
+from orchestrator.preview.corpora import fetch_corpora, prepare_corpus
 from search_spaces import load_sweep
 from trainers.tasks.language.corpus import open_corpus
 
@@ -96,14 +96,14 @@ def test_a_hub_that_cannot_be_reached_is_one_clear_error(spec, monkeypatch: pyte
 
     monkeypatch.setattr(tokenizers.Tokenizer, "from_pretrained", unreachable, raising=False)
     with pytest.raises(LengthwiseError, match=r"no route to host.*HF_ENDPOINT.*wikitext-103\.tokens") as error:
-        prepare("wikitext-103")
+        prepare_corpus("wikitext-103")
     assert error.value.exit_code == 1
 
 
 def test_without_the_libraries_it_is_said_which_to_install(spec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UserError, match=r"texts are prepared with datasets: install `lengthwise\[data\]`"):
-        prepare("wikitext-103")
+    with pytest.raises(UserError, match=r"needs the package datasets; install `lengthwise\[data\]`"):
+        prepare_corpus("wikitext-103")
 
 
 def test_a_task_without_texts_needs_none(tmp_path: Path) -> None:

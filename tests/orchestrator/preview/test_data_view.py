@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from orchestrator.cli import main as cli
-from orchestrator.preview.data_view import example_lines, examples
+from orchestrator.preview.data_view import example_lines, read_examples
 from trainers.config.member import MemberConfig
 from trainers.random import Stream
 from trainers.settings import registry
@@ -68,21 +68,21 @@ def lengthwise(monkeypatch, capsys):
 def test_examples_are_the_first_rows_that_are_trained_on():
     one = addition(width=4, train_digits=2, text_tokens=2)
     batches = [one.task.sample(Stream(torch.tensor([3]), "data", torch.tensor(step)), 64) for step in (1, 2)]
-    found = examples(one, 70)
+    found = read_examples(one, 70)
     assert len(found) == 70
     for i in (0, 63, 64, 69):
         assert found[i] == one.task.format_row(batches[i // 64], i % 64)
     plain = addition(width=4, train_digits=2, fixed_set=9)
-    for tokens, targets in examples(plain, 9):
+    for tokens, targets in read_examples(plain, 9):
         text = "".join(tokens)
         first, second = (int(number.replace("P", "")) for number in text.split("+"))
         assert "".join(targets) == "____" + str(first + second).rjust(5, "P")
-    assert examples(plain, 0) == []
+    assert read_examples(plain, 0) == []
 
 
 @pytest.mark.parametrize("name", registry.names("task"))
 def test_every_task_can_be_looked_at(name):
-    found = examples(member({"name": name, **registry.lookup("task", name).trial_settings}), 3)
+    found = read_examples(member({"name": name, **registry.lookup("task", name).trial_settings}), 3)
     assert len(found) == (1 if name == "ring_regression" else 3)  # nothing is drawn on the ring
     lines = example_lines(found)
     assert len(lines) == 2 + sum(len(rows) + 1 for rows in found)
@@ -98,7 +98,7 @@ def test_tokens_stand_above_their_targets():
     assert example_lines([]) == []
     lines = example_lines([(["P", "7"], ["_", "9"], ["0", "11"])], ["position ids"])
     assert lines == [
-        "the first inputs it trains on, above their targets and position ids:",
+        "the first training inputs, above their targets and position ids:",
         "",
         "P 7",
         "_ 9",
@@ -109,7 +109,7 @@ def test_tokens_stand_above_their_targets():
 
 def test_targets_that_are_distributions_are_the_possible_tokens():
     task = {"name": "set_complement", "vocabulary": 5, "train_length": 2, "target": "soft"}
-    ((tokens, targets),) = examples(member(task), 1)
+    ((tokens, targets),) = read_examples(member(task), 1)
     absent = sorted({"0", "1", "2", "3", "4"} - {tokens[0]})
     assert targets[0] == "{" + " ".join(absent) + "}" and targets[1].count(" ") == 2
 
@@ -117,11 +117,11 @@ def test_targets_that_are_distributions_are_the_possible_tokens():
 def test_moves_are_squares_and_soft_targets_the_legal_ones():
     one = member({"name": "othello", "train_moves": 6, "target": "soft"})
     squares = [f"{column}{row}" for row in range(1, 9) for column in "abcdefgh"]
-    for tokens, targets in examples(one, 4):
+    for tokens, targets in read_examples(one, 4):
         moves = [squares.index(word) for word in tokens]
         for i, legal in enumerate(targets, start=1):
             assert legal.split() == [squares[square] for square in one.task.legal_squares(moves[:i])]
-    ((tokens, targets),) = examples(member({"name": "othello", "train_moves": 6}), 1)
+    ((tokens, targets),) = read_examples(member({"name": "othello", "train_moves": 6}), 1)
     assert tokens[1:] == targets[:-1]
 
 
