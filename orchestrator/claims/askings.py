@@ -1,7 +1,7 @@
-"""The askings of a claim: which claims they are, what they changed, and the seeds of several as one sample.
+"""Group the askings of a claim, which may ask another claim again, and pool their seeds.
 
-All askings have one verdict, of the last one that was run, over the seeds of all that ask the same. So a claim that is
-asked until it comes out is judged by everything that was asked, and each asking counts in Holm's correction.
+All askings have the verdict of the last one that was run, over the seeds of all askings with the same question. So a
+claim that is asked until it holds is judged by all of its data, and each asking counts in Holm's correction.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from search_spaces.grammar.problems import dotted_keys, lookup
 
 
 def group_askings(judgements: Sequence[Judgement]) -> list[list[Judgement]]:
-    """Return the claims in the order of the page, each as the list of its askings, the last one last."""
+    """Return the claims in the order of the page, each as the list of its askings in order."""
     by_id = {judgement.claim.id: judgement for judgement in judgements}
     again = {judgement.claim.asked_again for judgement in judgements}
     askings = [[judgement] for judgement in judgements if judgement.claim.id not in again]
@@ -30,11 +30,10 @@ def group_askings(judgements: Sequence[Judgement]) -> list[list[Judgement]]:
 
 
 def changed_keys(before: Judgement, after: Judgement) -> list[str]:
-    """Return the keys of a claim and of its arms that differ between two askings, seeds aside.
+    """Return the keys of a claim and of its arms that differ between two askings, except seeds.
 
-    Keys of settings are cut to two parts, such as training.schedule. Technical settings, which change no numbers, do
-    not count, because older versions have fewer of them, and of an arm of several configurations neither do the
-    searched ones.
+    Keys of settings are cut to two parts, such as training.schedule. Technical settings, which do not change results,
+    are ignored, because older versions have fewer of them; for an arm of several configurations searched keys are, too.
     """
     first, second = (deciding_values(asked.claim) for asked in (before, after))
     changed = [key for key in differing_keys(first, second) if key not in ("id", "says", "sweep", "control")]
@@ -45,29 +44,29 @@ def changed_keys(before: Judgement, after: Judgement) -> list[str]:
 
 
 def _technical_keys(judgement: Judgement) -> set[str]:
-    """Return the settings of a sweep that change no numbers."""
-    every = judgement.members.measured.values() if judgement.members is not None else ()
-    return {key for measured in every for key in measured.technical}
+    """Return the technical settings of a sweep, which do not change results."""
+    measurements = judgement.members.measured.values() if judgement.members is not None else ()
+    return {key for measured in measurements for key in measured.technical}
 
 
 def _trained_values(judgement: Judgement) -> list[dict[str, Any]]:
-    """Return the settings by dotted key of each compared arm: those of its first configuration, if it has several."""
+    """Return the settings of each compared arm, of its first configuration, by dotted key."""
     if judgement.members is None or judgement.arms is None:
         return []
     every = []
     for arm in judgement.arms.values():
         first = judgement.members.state.configurations[arm.config_ids[0]]
         searched = set(first.values) if len(arm.config_ids) > 1 else set()
-        settings = rebuild_member(first).to_dict()  # an older record lacks the fields that are newer
+        settings = rebuild_member(first).to_dict()  # an older record lacks newer fields
         values = {key: lookup(settings, key) for key in dotted_keys(settings) if key not in searched}
         every.append({key: value for key, value in values.items() if not isinstance(value, dict)})
     return every
 
 
 def find_poolable(askings: Sequence[Judgement]) -> list[Judgement]:
-    """Return the last asking and earlier ones that differ from it in their seeds alone, in order.
+    """Return the last asking and earlier ones that differ from it only in their seeds, in order.
 
-    Trends and comparisons of configurations, whose values are not seeds, are not pooled.
+    Trends and comparisons over configurations are not pooled.
     """
     last = askings[-1]
     if last.members is None or last.claim.question == "trend" or last.claim.unit is not None:
@@ -80,7 +79,7 @@ def find_poolable(askings: Sequence[Judgement]) -> list[Judgement]:
 
 
 def pool_arms(askings: Sequence[Judgement]) -> dict[str, ArmValues]:
-    """Return the arms of the last asking over the seeds of all askings; a seed that was trained twice counts once."""
+    """Return the arms of the last asking over the seeds of all askings; a repeated seed counts once."""
     arms: dict[str, ArmValues] = {}
     for name in askings[-1].claim.compare:
         samples = [asking.arms[name] for asking in askings if asking.arms is not None]

@@ -1,4 +1,4 @@
-"""The figure of a claim: paired differences or quotients of its arms, against length or a dot for each seed."""
+"""Draw the figure of a claim: paired differences or ratios of its arms, against length or as a dot per seed."""
 
 import io
 import math
@@ -14,7 +14,7 @@ from PIL import Image
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.members import SweepCurves
 from orchestrator.claims.values import UNIT, ArmValues, by_seed, count_as_worst, divide, pair, subtract
-from orchestrator.claims.words import axis_words
+from orchestrator.claims.words import label_axis
 from orchestrator.figures.bands import consecutive_runs
 from orchestrator.figures.drawing import PALETTE, frame_axes
 from orchestrator.statistics.intervals import median
@@ -22,13 +22,13 @@ from orchestrator.text.redaction import remove_controls
 from orchestrator.text.wording import NOT_REACHED
 from search_spaces.grammar.claims import Claim
 
-WIDE = 8  # a logarithmic axis for at most this many lengths, if the last is at least this many times the first
-COLOURS = 64  # of a PNG: a third of the bytes of one with all colours
-DRAWN = ("difference", "equivalence", "ratio", "bound")  # the others ask for shares of seeds, or of a search
+WIDE = 8  # the axis is logarithmic for at most WIDE lengths, if the last is at least WIDE times the first
+COLOURS = 64  # of a PNG, which has a third of the bytes of a full-colour one
+DRAWN = ("difference", "equivalence", "ratio", "bound")  # other questions are about shares of seeds or a search
 
 
 def is_drawable(judgement: Judgement) -> bool:
-    """Return whether a claim has a figure: its sweep is there, and its question compares values."""
+    """Return whether a claim has a figure: its sweep was read, and its question compares values."""
     has_values = judgement.members is not None and judgement.arms is not None
     return has_values and judgement.claim.figure != "none" and judgement.claim.question in DRAWN
 
@@ -37,6 +37,8 @@ def draw_claim(judgement: Judgement) -> Figure:
     """Return the figure of a claim that `is_drawable`."""
     members, claim = judgement.members, judgement.claim
     assert members is not None and judgement.arms is not None, "only drawable claims are drawn"
+
+    # Against length, or a dot per seed.
     arms = [judgement.arms[name] for name in claim.compare]
     figure = Figure(figsize=(5.6, 3.6), layout="constrained")
     axes = figure.subplots()
@@ -51,18 +53,20 @@ def draw_claim(judgement: Judgement) -> Figure:
         _draw_seeds(axes, judgement, arms)
         seeds = "seeds and its 95 % interval, every seed a dot"
     _draw_reference(axes, claim)
+
+    # The title says what is shown.
     several = max(len(arm.config_ids) for arm in arms)
     pooled = f" in {several} configurations each" if several > 1 else ""
     joined = f" {'over' if claim.question == 'ratio' else 'minus'} ".join(claim.compare)
     statistic = "median" if by_length else claim.statistic or "median"
     title = f"{claim.id} ({members.name}): {joined}\n{statistic} over {seeds}{pooled}"
-    axes.set_ylabel(axis_words(claim, claim.compare))
+    axes.set_ylabel(label_axis(claim, claim.compare))
     figure.suptitle(remove_controls(title), fontsize=8)
     return figure
 
 
 def write_small_png(figure: Figure, path: Path) -> None:
-    """Write a figure as a small PNG."""
+    """Write a figure as a PNG with COLOURS colours."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=110, metadata={"Software": None})
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +79,7 @@ def _draw_lengths(axes: Axes, claim: Claim, members: SweepCurves, arms: list[Arm
     """Draw the paired values against length, with trained lengths shaded; return the number of seeds."""
     tables = [_read_lengths(claim, members, arm) for arm in arms]
 
-    # Pair the arms at the lengths that both have.
+    # Pair the arms at common lengths.
     curves = tables[0]
     if len(tables) > 1:
         combine = divide if claim.question == "ratio" else subtract
@@ -83,7 +87,7 @@ def _draw_lengths(axes: Axes, claim: Claim, members: SweepCurves, arms: list[Arm
         paired = [table.loc[tables[0].index.intersection(tables[1].index), shared] for table in tables]
         curves = pd.DataFrame({length: combine(paired[0][length], paired[1][length]) for length in shared})
 
-    # One thin line for each seed; the median with its band.
+    # A thin line for each seed, the median with its band.
     seeds = curves.groupby(level="seed").median()
     lengths = [int(length) for length in seeds.columns]
     axes.plot(lengths, seeds.T, color=PALETTE[0], linewidth=0.6, alpha=0.3)
@@ -100,7 +104,7 @@ def _draw_lengths(axes: Axes, claim: Claim, members: SweepCurves, arms: list[Arm
     ):
         for first, last in consecutive_runs(shaded, members.groups["all"]):
             axes.axvspan(first - 0.5, last + 0.5, zorder=0, linewidth=0, label=name, facecolor=colour)
-            name = ""  # in the legend once
+            name = ""  # only once in the legend
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if lengths[-1] >= WIDE * lengths[0] and len(lengths) <= WIDE:
         axes.set_xscale("log", base=2)
@@ -122,30 +126,30 @@ def _read_lengths(claim: Claim, members: SweepCurves, arm: ArmValues) -> pd.Data
 
 
 def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None:
-    """Draw the paired value of each seed in rising order, the interval behind; infinite ones as crosses above all."""
-    claim, answer = judgement.claim, judgement.alone or judgement.answer
+    """Draw the sorted paired values of seeds and their interval; infinite values as crosses at the top."""
+    claim, answer = judgement.claim, judgement.own_answer or judgement.answer
     if not claim.metric[0].startswith("steps_to_"):
         arms = count_as_worst(arms)
     rows = arms[0].values
     if len(arms) > 1:
-        rows = (divide if claim.question == "ratio" else subtract)(*pair(claim, arms))
+        rows = (divide if claim.question == "ratio" else subtract)(*pair(arms))
     values = np.sort(by_seed(rows))
-    across, reached = np.arange(1, len(values) + 1), np.isfinite(values)
+    ranks, reached = np.arange(1, len(values) + 1), np.isfinite(values)
     if answer is not None and math.isfinite(answer.low) and math.isfinite(answer.high):
         axes.axhspan(answer.low, answer.high, color=PALETTE[0], alpha=0.2, linewidth=0)
         axes.axhline(answer.effect, color=PALETTE[0], linewidth=2)
-    axes.plot(across[reached], values[reached], ".", color=PALETTE[0])
+    axes.plot(ranks[reached], values[reached], ".", color=PALETTE[0])
     axes.set_xlabel("seeds, in the order of their values")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if not reached.all():
         highest = max(values[reached], default=1.0)
-        axes.plot(across[~reached], np.full((~reached).sum(), 1.15 * highest), "x", color=PALETTE[0])
+        axes.plot(ranks[~reached], np.full((~reached).sum(), 1.15 * highest), "x", color=PALETTE[0])
         axes.axhspan(1.07 * highest, 1.23 * highest, color="#EEEEEE", zorder=0, linewidth=0)
         axes.text(1, 1.15 * highest, NOT_REACHED, va="center", fontsize=8)
 
 
 def _draw_reference(axes: Axes, claim: Claim) -> None:
-    """Draw the reference of the values: 0, a bound, or the allowed range of an equivalence."""
+    """Draw the reference of the values: 0 or 1, a bound, or the allowed range of an equivalence."""
     middle = 1.0 if claim.question == "ratio" else claim.around or 0.0
     middle = middle if claim.bound is None else claim.bound
     axes.axhline(middle, color="#555555", linewidth=0.9, linestyle="--")

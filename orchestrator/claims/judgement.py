@@ -1,4 +1,4 @@
-"""The five verdicts of a claim: held, contradicted, no effect within a bound, undecided, or not tested and why."""
+"""The verdict of a claim: held, contradicted, no effect within a bound, undecided, or not tested."""
 
 import math
 from collections.abc import Mapping
@@ -9,26 +9,26 @@ from orchestrator.claims.questions import Answer
 from orchestrator.claims.values import ArmValues
 from search_spaces.grammar.claims import Claim
 
-HELD, CONTRADICTED, NO_EFFECT = "held", "contradicted", "no effect"  # the last with its bound behind it
+HELD, CONTRADICTED, NO_EFFECT = "held", "contradicted", "no effect"  # followed by its bound
 UNDECIDED, NOT_TESTED = "undecided", "not tested"
-NOT_LEARNED = "not learned"  # the beginning of a reason
+NOT_LEARNED = "not learned"  # begins a reason
 VERDICTS = (HELD, CONTRADICTED, NO_EFFECT, UNDECIDED, NOT_TESTED)
 LEVEL = 0.05
-SEEDS = (9, 12, 17, 24, 36, 48)  # that a sweep is asked to have
+SEEDS = (9, 12, 17, 24, 36, 48)  # numbers of seeds that may be suggested
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
     """The verdict of one claim.
 
-    `answer` is over all seeds and decides. Two others decide nothing: `learned_only` is over the seeds that learned the
-    task, `measured` over all with the values of unlearned ones as measured. `other` is the mean over all seeds of a
-    difference that its median decides, or the median of one that its mean decides; `holm` is the p-value after Holm's
-    correction over all claims of the page. `members` is None if the sweep is missing. `enough` is the number of seeds
-    with values like these that would decide an undecided claim: one of SEEDS, 0 if none would, None if unknown.
+    `answer` is over all seeds and decides. Other answers decide nothing: `learned_only` is over the seeds that learned
+    the task, `measured` over all seeds with the values of unlearned ones as measured, `other_statistic` is the mean of
+    a difference that the median decides, or vice versa. `holm_p` is the p-value after Holm's correction over all claims
+    of the page. `members` is None if the sweep is missing. `seeds_needed` is the number of seeds with values like these
+    that would decide an undecided claim: one of SEEDS, 0 if none would, None if unknown.
 
-    All askings of a claim have one verdict. That of the asking that was judged has `pooled`: the ids of the askings
-    whose seeds `answer` is over, and `alone`, the answer of its own seeds, if there are several.
+    All askings of a claim have the same verdict. If the judged asking pools several, `pooled` has their ids, and
+    `own_answer` is the answer over its own seeds.
     """
 
     claim: Claim
@@ -39,15 +39,15 @@ class Judgement:
     answer: Answer | None = None
     learned_only: Answer | None = None
     measured: Answer | None = None
-    other: Answer | None = None
-    holm: float = math.nan
-    enough: int | None = None
+    other_statistic: Answer | None = None
+    holm_p: float = math.nan
+    seeds_needed: int | None = None
     pooled: tuple[str, ...] = ()
-    alone: Answer | None = None
+    own_answer: Answer | None = None
 
     @property
     def words(self) -> str:
-        """The verdict, with the reason if no test was made or its result is inconclusive."""
+        """The verdict with its reason, if there is one."""
         separator = ": " if self.verdict == NOT_TESTED else " "
         return f"{self.verdict}{separator}{self.reason}" if self.reason else self.verdict
 

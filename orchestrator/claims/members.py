@@ -1,4 +1,4 @@
-"""Tables of the members of a sweep: one value for each configuration and seed, from its curves."""
+"""Read tables of the members of a sweep: a value for each configuration and seed, from its curves."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,8 +30,7 @@ from search_spaces.grammar.problems import dotted_keys, lookup
 class SweepCurves:
     """The curves of a sweep's members by metric, weight average, length and evaluation.
 
-    `curves` and `registered`, if they are given, are not read from the sweep's folder. Raises DamagedCurves as
-    `read_curves` does.
+    `curves` and `registered` are read from the sweep's folder unless they are given. Raises what `read_curves` raises.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class SweepCurves:
 
     @property
     def failed(self) -> int:
-        """The number of members that failed: those that diverged, and those of a pack that was given up."""
+        """The number of members that failed: those that diverged, and those of packs that died."""
         return sum(member.status == "failed" for member in self.state.members)
 
     @property
@@ -80,15 +79,15 @@ class SweepCurves:
         return {name: int(configuration.resolved["training"]["steps"]) for name, configuration in trained}
 
     def steps_between_evaluations(self, config_id: str) -> int:
-        """Return the steps from one evaluation of a configuration to the next: all of its training with only one."""
+        """Return the number of steps between evaluations of a configuration, all its steps if there is only one."""
         every = self.setting(config_id, "evaluation.every")
         return self.steps[config_id] if every is ABSENT or every is None else int(every)
 
     def median_over_seeds(self, values: Iterable[float], metrics: Sequence[str]) -> float:
-        """Return the median of these metrics over the seeds of a configuration, NaN if it has failed or has no seeds.
+        """Return the median of `values` over seeds, NaN for a failed configuration or without values.
 
-        Failed seeds count as the objective says. Without metrics, as of a difference of two arms, or if these have no
-        common direction, no value is the worst, and one failed seed makes the median NaN.
+        Failed seeds count as the objective says. Without metrics, as for a difference of arms, or without a common
+        direction, no value is the worst, and a failed seed makes the median NaN.
         """
         seeds, direction = list(values), self.direction(metrics)
         if not seeds or direction == "none":
@@ -97,19 +96,19 @@ class SweepCurves:
         return math.nan if score.is_failed else score.median
 
     def direction(self, metrics: Sequence[str]) -> str:
-        """Return the common better direction of metrics: minimize or maximize; none without one."""
+        """Return the common better direction of metrics, minimize or maximize; "none" without a common one."""
         known = next(iter(self.measured.values())).metrics
         directions = {known[name].direction for name in metrics if name in known}
         return directions.pop() if len(directions) == 1 else "none"
 
     def setting(self, config_id: str, key: str) -> Any:
-        """Return the value of a dotted key in a configuration, ABSENT without one."""
+        """Return the value of a dotted key in a configuration; ABSENT if it is missing."""
         return lookup(self.state.configurations[config_id].resolved, key)
 
     def find_configurations(self, where: Mapping[str, Any]) -> list[str]:
-        """Return the config_ids with all these values; raises UserError without any.
+        """Return the config_ids with all values of `where`, by dotted key; raises UserError if there are none.
 
-        A named part, such as `model.position`, matches by its name alone or by all given values.
+        A named part, such as `model.position`, matches by its name or by all given values.
         """
         config_ids = [
             name
@@ -128,7 +127,7 @@ class SweepCurves:
         raise UserError(f"sweep {self.name}: no configuration has all of {dict(where)}")
 
     def _near_key(self, key: str) -> str:
-        """Return a hint for an unknown key: the nearest known key as a question, else the searched keys."""
+        """Return a hint for an unknown key: the nearest known key, or else the searched keys."""
         every = self.state.configurations.values()
         if nearest := nearest_name(key, {known for trained in every for known in dotted_keys(trained.resolved)}):
             return f"; did you mean {nearest}?"
@@ -136,15 +135,15 @@ class SweepCurves:
         return f"; searched were: {', '.join(searched)}" if searched else ""
 
     def best_configuration(self, config_ids: Sequence[str], average: str) -> str:
-        """Return the configuration ranked first by the objective, at the selection lengths alone."""
+        """Return the best configuration by the objective, at the selection lengths."""
         return self._best({name: self._score([name], average) for name in config_ids})
 
     def best_average(self, averages: Sequence[str], config_ids: Sequence[str]) -> str:
-        """Return the weight average with the best score over the seeds of all of these configurations."""
+        """Return the weight average with the best score over the seeds of all these configurations."""
         return self._best({average: self._score(config_ids, average) for average in averages})
 
     def _score(self, config_ids: Sequence[str], average: str) -> float:
-        """Return the score of configurations over all of their seeds, by the objective; NaN if policy is `fail`."""
+        """Return the score over all seeds of these configurations; NaN if a seed failed under `fail`."""
         judged = self.objective
         table = self.table((judged.metric,), average, judged.evaluation)[sorted(judged.lengths)]
         values = table[table.index.get_level_values("config_id").isin(config_ids)].to_numpy()
@@ -157,10 +156,10 @@ class SweepCurves:
         return best(known, key=known.__getitem__) if known else next(iter(scores))
 
     def _length_groups(self, metrics: Sequence[str]) -> dict[str, tuple[int, ...]]:
-        """Return the groups of lengths of some metrics, the same for all configurations of the sweep.
+        """Return the groups of lengths of these metrics, for all configurations of the sweep.
 
-        Trained lengths occur in training of every configuration, by any of the metrics; unseen and test lengths in that
-        of none. A metric of another distribution, without trained lengths, has those of the judged one.
+        Every configuration trains on the trained lengths, for any of the metrics; none trains on unseen or test
+        lengths. A metric on a distribution without trained lengths has those of the judged metric.
         """
         known_metrics = [metric for measured in self.measured.values() for metric in measured.metrics.values()]
         every = sorted({s for metric in known_metrics for s in metric.lengths})
@@ -181,10 +180,10 @@ class SweepCurves:
     def resolve_lengths(
         self, lengths: str | Sequence[int], metrics: Sequence[str], config_ids: Sequence[str]
     ) -> list[int]:
-        """Return the lengths of a group or list at which these configurations measure all of the metrics.
+        """Return the lengths of a group or list at which these configurations measure all these metrics.
 
-        Raises UserError for a metric that the sweep does not have, a listed length that is not measured, or a group
-        without a measured length.
+        Raises UserError for an unknown metric, a listed length that is not measured, or a group without a measured
+        length.
         """
         measured = {s for name in config_ids for s in self.measured[name].lengths}
         for name in config_ids:
@@ -207,10 +206,10 @@ class SweepCurves:
         return resolved
 
     def table(self, metrics: Sequence[str], average: str, evaluation: str) -> pd.DataFrame:
-        """Return (config_id, seed) by length: the mean of `metrics`, NaN where a member failed or was not evaluated.
+        """Return a table (config_id, seed) by length of the mean of `metrics`, NaN where a value is missing.
 
-        `evaluation` is "last", or "best": the one with the best objective at the selection lengths. Raises
-        UserError for a metric or average that the sweep does not have.
+        `evaluation` is "last", or "best", by the objective at the selection lengths. Raises UserError for an unknown
+        metric or average.
         """
         tables = [self._table(metric, average, evaluation) for metric in metrics]
         return sum(tables[1:], start=tables[0]) / len(tables)
@@ -218,6 +217,7 @@ class SweepCurves:
     def _table(self, metric: str, average: str, evaluation: str) -> pd.DataFrame:
         key = (metric, average, evaluation)
         if key not in self._tables:
+            # The rows of the metric and average at the chosen evaluation.
             rows = self.curves
             for column, wanted in (("metric", metric), ("average", average)):
                 known = [str(value) for value in rows[column].unique()]
@@ -228,6 +228,8 @@ class SweepCurves:
                 rows = rows[select_steps(rows, self.best_steps)]
             else:
                 rows = rows[rows["step"] == rows["config_id"].astype(str).map(self.steps)]
+
+            # A row for each member, also for failed ones.
             rows = rows[["config_id", "seed", "length", "value"]].astype({"config_id": str})
             wide = rows.pivot(index=["config_id", "seed"], columns="length", values="value")
             trained = self.state.configurations.items()
@@ -242,12 +244,12 @@ class SweepCurves:
 
     @cached_property
     def best_steps(self) -> pd.DataFrame:
-        """The step at which each member is best by the objective, at the selection lengths alone."""
+        """The step of each member's best evaluation by the objective, at the selection lengths."""
         return choose_evaluations(self.curves, self.objective.model_copy(update={"evaluation": BEST}))
 
 
 def _matches(recorded: Any, wanted: Any) -> bool:
-    """Return whether a recorded value matches the wanted one; named parts by their name or by the given values."""
+    """Return whether a recorded value matches the wanted one; named parts match by name or by the given values."""
     if isinstance(recorded, Mapping):
         if isinstance(wanted, Mapping):
             return all(key in recorded and _matches(recorded[key], value) for key, value in wanted.items())

@@ -1,8 +1,8 @@
-"""Packed sweeps: the ledger of a sweep and the curves that its claims read, in one file that a repository can keep.
+"""Pack the ledger of a sweep and the curves that its claims read into a small file for a repository, and read it.
 
-`results/NAME.tar.xz` beside a claims file holds `events.jsonl` as it is and `curves.parquet` with the metrics and
-weight averages that the claims name, at the last and at the chosen evaluation of each member. `claims.json` holds the
-deciding values of the registered claims; files written by lengthwise 1.0 lack it.
+`results/NAME.tar.xz` beside a claims file has `events.jsonl` unchanged, and `curves.parquet` with the metrics and
+weight averages of the claims at the last and at the chosen evaluation of each member. `claims.json` has the deciding
+values of the registered claims; files of lengthwise 1.0 lack it.
 """
 
 import io
@@ -27,14 +27,14 @@ CURVES, REGISTERED = "curves.parquet", "claims.json"
 
 
 def packed_path(file: ClaimsFile, sweep: str) -> Path:
-    """Return where the packed results of a sweep lie: beside the claims file, in `results`."""
+    """Return the path of the packed results of a sweep, in `results` beside the claims file."""
     return file.path.parent / "results" / f"{sweep}.tar.xz"
 
 
 def pack_sweep(members: SweepCurves, claims: Iterable[Claim], path: Path) -> int:
     """Write the ledger of a finished sweep and the curves that these claims read; return the size in bytes.
 
-    The same sweep gives the same bytes. Raises UserError when the file cannot be written.
+    The same sweep gives the same bytes. Raises UserError if the file cannot be written.
     """
     sink = io.BytesIO()
     members.curves[_is_read(members, list(claims))].to_parquet(sink, compression=None, index=False)
@@ -56,7 +56,7 @@ def pack_sweep(members: SweepCurves, claims: Iterable[Claim], path: Path) -> int
 
 
 def read_packed(path: Path) -> SweepCurves:
-    """Return the members of a packed sweep. Raises DamagedCurves when the file is damaged or no packed sweep."""
+    """Return a packed sweep. Raises DamagedCurves if the file is damaged or not a packed sweep."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             with tarfile.open(path, "r:xz") as archive:
@@ -68,13 +68,13 @@ def read_packed(path: Path) -> SweepCurves:
             curves = pd.read_parquet(Path(folder) / CURVES)
             state = SweepState.load(Path(folder))
         except (OSError, lzma.LZMAError, tarfile.TarError, EOFError, ValueError, KeyError, LengthwiseError) as error:
-            raise DamagedCurves(f"{path}: holds no packed sweep: {str(error).splitlines()[0]}") from error
+            raise DamagedCurves(f"{path}: not a packed sweep: {str(error).splitlines()[0]}") from error
     state.folder = path
     return SweepCurves(path, state, curves, registered)
 
 
 def _is_read(members: SweepCurves, claims: list[Claim]) -> "pd.Series[bool]":
-    """Return which rows of the curves the claims read; the best evaluation stays the best of those that are left."""
+    """Return a mask of the rows of the curves that the claims read; the best evaluation stays the best."""
     judged, curves = members.objective, members.curves
     metrics, averages = {judged.metric}, {judged.average}
     for claim in claims:

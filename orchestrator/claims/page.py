@@ -1,4 +1,4 @@
-"""The page of a claims file as Markdown: headlines, at most four figures, the claims with verdicts, folded details."""
+"""Write the page of a claims file as Markdown: headlines, up to four figures, claims with verdicts, details."""
 
 import math
 import re
@@ -17,14 +17,14 @@ from orchestrator.claims.registration import changes_since, describe_registratio
 from orchestrator.claims.values import ArmValues, by_seed
 from orchestrator.claims.verdicts import count_verdicts
 from orchestrator.claims.words import (
-    axis_words,
-    count_words,
-    effect_name,
-    effect_words,
-    lengths_words,
-    metric_words,
-    threshold_words,
-    word_question,
+    describe_counts,
+    describe_effect,
+    describe_lengths,
+    describe_metrics,
+    describe_threshold,
+    label_axis,
+    name_effect,
+    write_question,
 )
 from orchestrator.errors import UserError
 from orchestrator.record.state.lineage import IMPORTED
@@ -47,27 +47,30 @@ of medians lie between two of the seeds and need at least six of them; those of 
 test (for no effect, of two one-sided ones), of Student's test for means, of the exact test for shares, and for a search
 of least squares or of the interval of the rank correlation. All choices were made at the selection lengths.
 """
-HEAD = ("name", "claim", "effect and 95 % interval", "verdict")  # since 1.0.0; it tells a page from another file
+HEAD = ("name", "claim", "effect and 95 % interval", "verdict")  # since 1.0.0; identifies a page
 HEADLINES = ("the paper says", "verdict", "effect and 95 % interval", "fresh", "size beside the paper's")
 ARMS = ("claim", "arm", "values", "configuration", "average", "seeds", "median", "mean", "range")
-FIGURES = 4
-OURS = 12  # rows that are not folded
-PICTURE = re.compile(r"(!\[[^\]]*\])\((?!\w+:)([^)\s]+)")  # of Markdown, by a path
+MOST_FIGURES = 4
+MOST_OURS = 12  # rows that are not folded
+PICTURE = re.compile(r"(!\[[^\]]*\])\((?!\w+:)([^)\s]+)")  # in Markdown, with a path
 
 
 def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) -> list[Path]:
-    """Write the page and, in a folder beside it, the figures; return the paths.
+    """Write the page and, in a folder beside it, its figures; return the paths.
 
-    Raises OSError when it cannot be written, UserError for a missing picture in the `closing` text.
+    Raises OSError if they cannot be written, UserError for a missing picture in the `closing` text.
     """
+    # Figures, and the pictures of the closing text.
     closing, written = copy_pictures(file, page)
     links = []
     for judgement in choose_figures(file, judgements):
         picture = page.parent / f"{page.stem}_figures" / f"{judgement.claim.id}.png"
         write_small_png(draw_claim(judgement), picture)
         written.append(picture)
-        links.append(f"![{_picture_words(judgement.claim)}]({picture.relative_to(page.parent).as_posix()})\n")
-    counts = (count_words(count_verdicts(judgements, source), source) for source in SOURCES)
+        links.append(f"![{_describe_picture(judgement.claim)}]({picture.relative_to(page.parent).as_posix()})\n")
+
+    # The parts of the page.
+    counts = (describe_counts(count_verdicts(judgements, source), source) for source in SOURCES)
     parts = [
         f"# {file.title}\n",
         file.paper and f"Claims of {file.paper}.\n",
@@ -87,43 +90,43 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
 
 
 def choose_figures(file: ClaimsFile, judgements: Sequence[Judgement]) -> list[Judgement]:
-    """Return the claims that are drawn: those that the file names, else of the headlines and then the others.
+    """Return the claims to draw: those that the file names, else those of headlines, then others.
 
-    Of a claim that was asked again it is the asking that was judged. One that was not tested is not drawn.
+    Of a claim that was asked again, the judged asking is drawn. Claims that were not tested are not drawn.
     """
     judged = _judged_askings(judgements)
     headlines = [headline.claim for headline in file.headlines if headline.claim is not None]
     names = file.figures or [*headlines, *(judgement.claim.id for judgement in judgements)]
     chosen = {judged[name].claim.id: judged[name] for name in names}
     tested = [judgement for judgement in chosen.values() if judgement.verdict != NOT_TESTED]
-    return [judgement for judgement in tested if is_drawable(judgement)][:FIGURES]
+    return [judgement for judgement in tested if is_drawable(judgement)][:MOST_FIGURES]
 
 
 def _judged_askings(judgements: Sequence[Judgement]) -> dict[str, Judgement]:
-    """Return for every claim the asking that its verdict is about, by id."""
+    """Return the judged asking of every claim by its id."""
     return {judgement.claim.id: find_judged(askings) for askings in group_askings(judgements) for judgement in askings}
 
 
 def headlines_table(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
-    """Return a table of the headlines that a claim asks, with the verdict of all askings; empty without any."""
+    """Return the table of headlines with a claim and its verdict; empty without any."""
     judged, by_id = _judged_askings(judgements), {judgement.claim.id: judgement for judgement in judgements}
     rows = []
     for headline in file.headlines:
         if headline.claim is None:
             continue
         judgement = judged[headline.claim]
-        effect = effect_words(judgement.claim, judgement.answer)
-        metric = "" if effect == "-" else f" ({axis_words(judgement.claim, judgement.claim.compare)})"
-        measured = effect_words(judgement.claim, judgement.measured)
+        effect = describe_effect(judgement.claim, judgement.answer)
+        metric = "" if effect == "-" else f" ({label_axis(judgement.claim, judgement.claim.compare)})"
+        measured = describe_effect(judgement.claim, judgement.measured)
         metric += f"; unlearned seeds as measured: {measured}" if judgement.measured is not None else ""
-        fresh = _fresh_words(file, [by_id[name] for name in judgement.pooled] or [judgement])
+        fresh = _count_fresh(file, [by_id[name] for name in judgement.pooled] or [judgement])
         says = headline.says + (" (ours)" if judgement.claim.source == "ours" else "")
         rows.append((says, f"**{judgement.words}**", effect + metric, fresh, headline.size or ""))
     return markdown_table(HEADLINES, rows) if rows else ""
 
 
-def _fresh_words(file: ClaimsFile, judgements: Iterable[Judgement]) -> str:
-    """Return how many seeds no earlier page had shown, of how many, as "7 of 12 seeds"; "-" if nothing was run."""
+def _count_fresh(file: ClaimsFile, judgements: Iterable[Judgement]) -> str:
+    """Return how many seeds no earlier page has shown: "7 of 12 seeds"; "-" if nothing was run."""
     fresh, every = set[int](), set[int]()
     for judgement in judgements:
         if judgement.members is not None:
@@ -134,33 +137,33 @@ def _fresh_words(file: ClaimsFile, judgements: Iterable[Judgement]) -> str:
 
 
 def untested_headlines(file: ClaimsFile) -> str:
-    """Return the headlines without a claim and why they were not tested, as Markdown; empty without any."""
+    """Return the headlines that were not tested, with reasons, as Markdown; empty without any."""
     lines = [f"- {headline.says} {headline.reason}" for headline in file.headlines if headline.reason is not None]
     return "\n".join(["## Headlines that were not tested", "", *lines]) if lines else ""
 
 
 def claims_tables(judgements: Sequence[Judgement]) -> list[str]:
-    """Return the tables of the paper's claims and of ours, grouped by sweep; of ours all but the first are folded."""
+    """Return the tables of the paper's claims and of ours; after MOST_OURS ours are folded."""
     paper, ours = (
         [askings for askings in group_askings(judgements) if askings[0].claim.source == source] for source in SOURCES
     )
-    parts = [f"## Claims of the paper\n\n{overview(paper)}"] if paper else []
+    parts = [f"## Claims of the paper\n\n{claims_table(paper)}"] if paper else []
     if ours:
-        parts.append(f"## Ours\n\n{overview(ours[:OURS])}")
-    if ours[OURS:]:
-        parts += [fold(f"{len(ours) - OURS} more of ours", overview(ours[OURS:]))]
+        parts.append(f"## Ours\n\n{claims_table(ours[:MOST_OURS])}")
+    if ours[MOST_OURS:]:
+        parts += [fold(f"{len(ours) - MOST_OURS} more of ours", claims_table(ours[MOST_OURS:]))]
     return parts
 
 
 def fold(summary: str, text: str) -> str:
-    """Return text that a reader unfolds, as Markdown."""
+    """Return Markdown of a text that is folded below its summary."""
     return f"<details>\n<summary>{summary}</summary>\n\n{text.rstrip()}\n\n</details>"
 
 
 def find_pictures(file: ClaimsFile) -> list[str]:
-    """Return the paths of the pictures in the `closing` text as written there, relative to the claims file.
+    """Return the paths of the pictures in the `closing` text, relative to the claims file.
 
-    Raises UserError for one that does not exist or has the name of another figure of the page.
+    Raises UserError for a picture that does not exist or has the name of another figure of the page.
     """
     pictures = list(dict.fromkeys(match[2] for match in PICTURE.finditer(file.closing)))
     figures = {f"{claim.id}.png" for claim in file.claims}
@@ -191,33 +194,35 @@ def copy_pictures(file: ClaimsFile, page: Path) -> tuple[str, list[Path]]:
     return PICTURE.sub(link_copy, file.closing), list(copies.values())
 
 
-def bound_words(file: ClaimsFile) -> str:
-    """Return the bounds of no effect of the page with their reasons, as a sentence; empty without any."""
-    bounds = [f"of {metric_words([rule.metric])} ±{rule.within:g}, because {rule.because}" for rule in file.no_effect]
+def describe_bounds(file: ClaimsFile) -> str:
+    """Return a sentence on the bounds of no effect with their reasons; empty without any."""
+    bounds = [
+        f"of {describe_metrics([rule.metric])} ±{rule.within:g}, because {rule.because}" for rule in file.no_effect
+    ]
     return f"The bound of no effect is {'; '.join(bounds)}." if bounds else ""
 
 
-def removed_words(file: ClaimsFile) -> str:
-    """Return which claims were removed from the page and why, as Markdown; empty without any."""
+def list_removed(file: ClaimsFile) -> str:
+    """Return the claims that were removed from the page, with reasons, as Markdown; empty without any."""
     lines = [f"- {', '.join(group.claims)}: {group.because}" for group in file.removed]
     words = f"Asked before and removed since; the correction is over {file.family} claims, these included:"
     return "\n".join([words, "", *lines]) if lines else ""
 
 
-def overview(rows: Sequence[Sequence[Judgement]]) -> str:
-    """Return a table of claims, by sweep, with effect and verdict; all askings of a claim are in one row.
+def claims_table(rows: Sequence[Sequence[Judgement]]) -> str:
+    """Return the table of claims, sorted by sweep, with effects and verdicts; a row has all askings of a claim.
 
-    Its words are those of the first asking whose seeds were judged.
+    The text is that of the first asking whose seeds were judged.
     """
     sweeps = list(dict.fromkeys(askings[0].claim.sweep for askings in rows))
     cells = []
     for askings in sorted(rows, key=lambda askings: sweeps.index(askings[0].claim.sweep)):
         judged = find_judged(askings)
-        effects, verdicts = [effect_words(judged.claim, judged.answer)], [f"**{judged.words}**"]
+        effects, verdicts = [describe_effect(judged.claim, judged.answer)], [f"**{judged.words}**"]
         if len(askings) > 1:
             names = [askings[0].claim.id, *(_name_asking(*both) for both in pairwise(askings))]
-            effects += [f"{name}: {_alone(asking)}" for name, asking in zip(names, askings, strict=True)]
-            verdicts.append(f"asked {len(askings)} times, judged by {_judged_by(judged)}")
+            effects += [f"{name}: {_describe_own_effect(asking)}" for name, asking in zip(names, askings, strict=True)]
+            verdicts.append(f"asked {len(askings)} times, judged by {_name_judged(judged)}")
         asked = {asking.claim.id: asking.claim for asking in askings}
         says = asked[judged.pooled[0] if judged.pooled else judged.claim.id].says
         cells.append((askings[0].claim.id, says, "<br>".join(effects), "<br>".join(verdicts)))
@@ -225,8 +230,8 @@ def overview(rows: Sequence[Sequence[Judgement]]) -> str:
 
 
 def details(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
-    """Return the folded part: how verdicts come about, every claim by sweep, and every arm."""
-    parts = [READ, bound_words(file), removed_words(file)]
+    """Return the folded part: the rules of verdicts, every claim by sweep, and every arm."""
+    parts = [READ, describe_bounds(file), list_removed(file)]
     repeats = {judgement.claim.id: askings for askings in group_askings(judgements) for judgement in askings}
     by_sweep: dict[str, list[Judgement]] = {}
     for judgement in judgements:
@@ -241,7 +246,7 @@ def details(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
 
 
 def describe_sweep(name: str, members: SweepCurves | None, file: ClaimsFile) -> str:
-    """Return the size and cost of a sweep, and how it differs from its file today, as a paragraph."""
+    """Return a paragraph on size and cost of a sweep, and on its differences from the sweep file."""
     if members is None:
         return f"**`{name}`** is not run yet or not finished."
     minutes = f"{duration(sum_seconds(members.state.packs, members.state.recuts))} of one core"
@@ -251,7 +256,7 @@ def describe_sweep(name: str, members: SweepCurves | None, file: ClaimsFile) -> 
     steps = f"{fewest:,} steps" if fewest == most else f"{fewest:,} to {most:,} steps"
     configurations = counted(len(members.state.configurations), "configuration")
     counts = f"{configurations}, {len(members.seeds)} seeds{lost}, {steps}"
-    words = f"**`{name}`** ({counts}; {cost}{_stopped_words(members)})"
+    words = f"**`{name}`** ({counts}; {cost}{_describe_stopped(members)})"
     if changes := changes_since(members.state, file):
         changed = "; ".join(f"{key} was {before}, now {now}" for key, before, now in changes)
         words += f". The sweep was begun with other values than its file has now: {changed}."
@@ -259,40 +264,45 @@ def describe_sweep(name: str, members: SweepCurves | None, file: ClaimsFile) -> 
 
 
 def describe(judgement: Judgement, file: ClaimsFile, askings: Sequence[Judgement]) -> str:
-    """Return a claim as a line of Markdown: question, registration, effect, other estimates."""
+    """Return a line of Markdown on a claim: question, registration, effect, other estimates."""
+    # The question, and its askings.
     claim, members = judgement.claim, judgement.members
-    sentences = [f"**{claim.id}**: {word_question(claim)}"]
+    sentences = [f"**{claim.id}**: {write_question(claim)}"]
     if len(askings) > 1:
-        sentences.append(_askings_words(askings))
+        sentences.append(_describe_askings(askings))
+
+    # The registration, the deciding effect, and other estimates.
     if members is not None:
         shown_before = file.seen.get(claim.sweep, 0)
         registration = describe_registration(claim, members.state, members.registered, shown_before)
         sentences += [
             f"It was {registration}.",
-            f"{effect_name(claim)}{_pooled_words(judgement)}: {effect_words(claim, judgement.answer)}"
-            f"{_p_words(judgement)}.",
+            f"{name_effect(claim)}{_describe_pooling(judgement)}: {describe_effect(claim, judgement.answer)}"
+            f"{_describe_p(judgement)}.",
         ]
-        if judgement.alone is not None:
-            sentences.append(f"Over its own seeds alone: {effect_words(claim, judgement.alone)}.")
+        if judgement.own_answer is not None:
+            sentences.append(f"Over its own seeds alone: {describe_effect(claim, judgement.own_answer)}.")
         if judgement.learned_only is not None:
-            sentences.append(f"{_learned_words(claim)}: {effect_words(claim, judgement.learned_only)}.")
+            sentences.append(f"{_describe_learned(claim)}: {describe_effect(claim, judgement.learned_only)}.")
         if judgement.measured is not None:
-            measured = effect_words(claim, judgement.measured)
+            measured = describe_effect(claim, judgement.measured)
             sentences.append(f"With the values of unlearned seeds as measured, which decides nothing: {measured}.")
-        if judgement.other is not None:
+        if judgement.other_statistic is not None:
             name = "Median" if claim.statistic == "mean" else "Mean"
-            sentences.append(f"{name} over all seeds: {effect_words(claim, judgement.other)}.")
+            sentences.append(f"{name} over all seeds: {describe_effect(claim, judgement.other_statistic)}.")
+
+    # The note of the claim, and what would decide it.
     sentences += [" ".join(claim.note.split()), what_would_decide(judgement)]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _picture_words(claim: Claim) -> str:
+def _describe_picture(claim: Claim) -> str:
     joined = {"ratio": " over "}.get(claim.question, " minus ").join(claim.compare)
-    return f"{claim.id}: {axis_words(claim, claim.compare)}, {joined}"
+    return f"{claim.id}: {label_axis(claim, claim.compare)}, {joined}"
 
 
-def _stopped_words(members: SweepCurves) -> str:
-    """Return how many members stopped before their last step, and when; empty if none did."""
+def _describe_stopped(members: SweepCurves) -> str:
+    """Return how many members stopped early, and when; empty if none did."""
     stopped = [
         100 * member.stopped_at / members.steps[name]
         for name, configuration in members.state.configurations.items()
@@ -308,33 +318,33 @@ def _stopped_words(members: SweepCurves) -> str:
 
 
 def find_judged(askings: Sequence[Judgement]) -> Judgement:
-    """Return the asking whose answer the verdict of all is about: the last one that was run."""
+    """Return the judged asking, the last that was run."""
     return next((judgement for judgement in reversed(askings) if judgement.members is not None), askings[-1])
 
 
-def _alone(judgement: Judgement) -> str:
-    """Return the effect over the seeds of one asking."""
-    return effect_words(judgement.claim, judgement.alone or judgement.answer)
+def _describe_own_effect(judgement: Judgement) -> str:
+    """Return the effect over the seeds of one asking as text."""
+    return describe_effect(judgement.claim, judgement.own_answer or judgement.answer)
 
 
-def _judged_by(judged: Judgement) -> str:
+def _name_judged(judged: Judgement) -> str:
     return f"the seeds of {' and '.join(judged.pooled)} together" if judged.pooled else judged.claim.id
 
 
-def _askings_words(askings: Sequence[Judgement]) -> str:
-    """Return a sentence with every asking of a claim, its change, and which askings are judged."""
+def _describe_askings(askings: Sequence[Judgement]) -> str:
+    """Return sentences on every asking of a claim, its changes, and the judged ones."""
     names = [askings[0].claim.id, *(_name_asking(*pair) for pair in pairwise(askings))]
-    return f"Asked {len(askings)} times: {', then '.join(names)}. Judged by {_judged_by(find_judged(askings))}."
+    return f"Asked {len(askings)} times: {', then '.join(names)}. Judged by {_name_judged(find_judged(askings))}."
 
 
 def _name_asking(before: Judgement, after: Judgement) -> str:
-    """Return the id of a claim that asks another one again, with its change."""
+    """Return the id of the later asking, with the changed keys."""
     changed = changed_keys(before, after)
     return f"{after.claim.id} (other {', '.join(changed)})" if changed else after.claim.id
 
 
-def _pooled_words(judgement: Judgement) -> str:
-    """Return how the value of a seed comes from its configurations, if there are several; a trend is over them."""
+def _describe_pooling(judgement: Judgement) -> str:
+    """Return how the value of a seed follows from several configurations; empty for one, and for a trend."""
     several = max((len(arm.config_ids) for arm in (judgement.arms or {}).values()), default=1)
     if several == 1 or judgement.claim.question == "trend" or judgement.claim.unit is not None:
         return ""
@@ -344,18 +354,19 @@ def _pooled_words(judgement: Judgement) -> str:
     return f", each the median of {measured} in {several} configurations"
 
 
-def _learned_words(claim: Claim) -> str:
-    """Return the sentence that says which seeds count as having learned the task."""
+def _describe_learned(claim: Claim) -> str:
+    """Return the introduction of the effect over seeds that learned the task, with the threshold."""
     assert claim.learned is not None
     rule, how = claim.learned, {"mean": "", "min": "the smallest ", "max": "the largest "}
-    bar = f"{how[rule.reduce]}{metric_words(rule.metric)} at {lengths_words(rule.lengths)} {threshold_words(rule)}"
+    metric, lengths = f"{how[rule.reduce]}{describe_metrics(rule.metric)}", describe_lengths(rule.lengths)
+    bar = f"{metric} at {lengths} {describe_threshold(rule)}"
     return f"Over the seeds that learned the task, with {bar} in every arm, which decides nothing"
 
 
 def arm_rows(judgement: Judgement) -> list[tuple[str, ...]]:
-    """Return a row for each arm: its configurations, seeds and how many learned, median, mean and range of all seeds.
+    """Return a row for each arm: configurations, seeds, seeds that learned, median, mean and range over seeds.
 
-    Of a trend these are over every configuration and seed.
+    The statistics of a trend are over every configuration and seed.
     """
     claim, members = judgement.claim, judgement.members
     rows: list[tuple[str, ...]] = []
@@ -371,24 +382,24 @@ def arm_rows(judgement: Judgement) -> list[tuple[str, ...]]:
             else ("-", "-", "-", "-")
         )
         seeds = f"{arm.seeds}, {arm.seeds_learned} learned" if claim.learned else f"{arm.seeds}"
-        where = _configuration_words(claim, members, arm)
+        where = _describe_configuration(claim, members, arm)
         span = f"{least} to {most}"
         rows.append((claim.id, arm.name, where, f"#{numbers}", arm.average, seeds, middle, mean, span))
     return rows
 
 
-def _configuration_words(claim: Claim, members: SweepCurves, arm: ArmValues) -> str:
-    """Return the values that choose an arm and the other searched values of a single or chosen configuration."""
+def _describe_configuration(claim: Claim, members: SweepCurves, arm: ArmValues) -> str:
+    """Return the values that define an arm, and the other searched values if it has only one configuration."""
     where = claim.arms[arm.name].where
-    words = [f"{key}: {_value_words(value)}" for key, value in where.items()]
+    words = [f"{key}: {_format_value(value)}" for key, value in where.items()]
     if len(arm.config_ids) == 1:
         chosen = "chosen " if len(members.find_configurations(where)) > 1 else ""
         drawn = members.state.configurations[arm.config_ids[0]].values
-        words += [f"{chosen}{key}: {_value_words(value)}" for key, value in drawn.items() if key not in where]
+        words += [f"{chosen}{key}: {_format_value(value)}" for key, value in drawn.items() if key not in where]
     return ", ".join(words) or "any"
 
 
-def _value_words(value: object) -> str:
+def _format_value(value: object) -> str:
     return " and ".join(map(compact_value, value)) if isinstance(value, list | tuple) else compact_value(value)
 
 
@@ -400,13 +411,17 @@ def what_would_decide(judgement: Judgement) -> str:
         return f"It can be tested once {judgement.claim.control} is **{HELD}**."
     if judgement.reason.startswith("not learned"):
         return "It can be tested with settings with which more seeds learn the trained lengths."
-    return f"{judgement.enough} fresh seeds, with values like these, would decide it." if judgement.enough else ""
+    return (
+        f"{judgement.seeds_needed} fresh seeds, with values like these, would decide it."
+        if judgement.seeds_needed
+        else ""
+    )
 
 
-def _p_words(judgement: Judgement) -> str:
+def _describe_p(judgement: Judgement) -> str:
     if judgement.answer is None or math.isnan(judgement.answer.p) or judgement.reason.startswith(NOT_LEARNED):
         return ""
-    after = "" if math.isnan(judgement.holm) else f", {judgement.holm:.2g} after Holm's correction"
+    after = "" if math.isnan(judgement.holm_p) else f", {judgement.holm_p:.2g} after Holm's correction"
     return f"; p = {judgement.answer.p:.2g}{after}"
 
 

@@ -1,4 +1,4 @@
-"""The seven questions: from the values of one or two arms to an effect with its interval and its p-value."""
+"""Answer the seven questions: from the values of one or two arms to an effect with its interval and p-value."""
 
 import math
 from collections.abc import Callable
@@ -20,8 +20,8 @@ from orchestrator.claims.values import (
     divide,
     pair,
     passes,
+    saturated_share,
     subtract,
-    without_room,
 )
 from orchestrator.errors import UserError
 from orchestrator.results.scoring.objective import ROUNDING
@@ -36,10 +36,10 @@ from search_spaces.grammar.claims import Claim
 class Answer:
     """An effect, its 95 % interval, and its two-sided p-value against `null`; missing numbers are NaN.
 
-    `n` is the number of values used (of the `unit`: seeds or configurations), `ran` how many were trained, `needed` how
-    many an interval needs; `reason` says why there is none in spite of enough values. `least_effect` is given if the
-    effect is only known to lie between it and `effect`. `detail` adds further numbers in words. `ask_more(n)` returns
-    the answer for at least n seeds per arm, with these values in the same proportions; None if that is unknown.
+    `n` is the number of values (`unit`: seeds or configurations), `ran` the number that were trained, `needed` the
+    number that an interval needs; `reason` says why there is no interval in spite of enough values. If the effect is
+    only known up to a range, it is from `least_effect` to `effect`. `detail` has further numbers as text. `ask_more(n)`
+    returns the answer for at least n seeds per arm with the same proportions of values; None if unknown.
     """
 
     effect: float = math.nan
@@ -60,9 +60,9 @@ class Answer:
 def ask(claim: Claim, members: SweepCurves, arms: list[ArmValues], *, learned_only: bool) -> Answer:
     """Return the answer to a claim's question over all seeds, or over those that learned in all arms.
 
-    Of all seeds, failed and unlearned ones count as the worst of all (`count_as_worst`), and have not succeeded; for a
-    trend they count as the sweep's objective says. A seed that failed, or never reached a threshold, needs more steps
-    than any; in an arm that is computed from another, where no value is the worst, a failed one may have any value.
+    Over all seeds, failed and unlearned seeds count as the worst of all (`count_as_worst`) and have not succeeded; for
+    a trend they count as the sweep's objective says. A seed that failed or never reached a threshold needs infinitely
+    many steps. In an arm relative to another arm, without a worst value, a failed seed may have any value.
 
     Raises UserError for arms whose configurations cannot be paired, and for a trend of a key that was not searched.
     """
@@ -95,25 +95,25 @@ def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
 
 
 def _difference(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
-    """Answer by the first arm minus the second, seed by seed: the median over seeds, and the sign test.
+    """Answer by the first arm minus the second, seed by seed: the median over seeds and the sign test.
 
-    The claim may ask for the mean over seeds and Student's test, or for the median over configurations. An interval
-    within the negligible differences has the p-value of an equivalence test: at most one of the two hypotheses, no
-    difference and a difference that is not negligible, is true. Pairs of values that could hardly differ do not support
-    it (`without_room`).
+    The claim may instead ask for the mean over seeds and Student's test, or for the median over configurations. An
+    interval within the negligible differences has the p-value of an equivalence test: at most one of the hypotheses, no
+    difference and a difference that is not negligible, is true. Saturated pairs do not support it (`saturated_share`).
     """
-    limit, differences = claim.no_effect_bound, subtract(*pair(claim, arms))
+    # The mean over seeds, or the median with a test of equivalence.
+    limit, differences = claim.no_effect_bound, subtract(*pair(arms))
     if claim.statistic == "mean":
         return _answer_rows(mean_answer, differences)
-
-    share = without_room(arms) if limit is not None else 0.0
+    share = saturated_share(arms) if limit is not None else 0.0
 
     def ask_seeds(seeds: Values) -> Answer:
         answer = median_answer(seeds, null=0.0)
         if limit is not None and -limit <= answer.low and answer.high <= limit:
-            return replace(answer, p=_equivalence_p(seeds, -limit, limit, share), detail=_room_words(share))
+            return replace(answer, p=_equivalence_p(seeds, -limit, limit, share), detail=_describe_saturation(share))
         return answer
 
+    # Over seeds, or over independent configurations.
     if claim.unit is None:
         return _answer_rows(ask_seeds, differences)
     design = read_design(members.state)
@@ -127,14 +127,14 @@ def _difference(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> An
 
 
 def _equivalence(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
-    """Answer whether two arms, or one arm and `around`, differ by no more than the allowed range.
+    """Answer whether two arms, or an arm and `around`, differ by at most `within`.
 
-    An interval outside of the range has the p-value of the sign test against the nearer end of the range.
+    An interval outside of this range has the p-value of the sign test against the nearer end.
     """
     rows, share = arms[0].values, 0.0
     if len(arms) == 2:
-        share = without_room(arms)
-        first, second = pair(claim, arms)
+        share = saturated_share(arms)
+        first, second = pair(arms)
         rows = subtract(first, second)
     middle, half = claim.around or 0.0, claim.within or 0.0
     least, most = middle - half, middle + half
@@ -144,12 +144,12 @@ def _equivalence(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> A
         answer = median_answer(seeds, null=middle)
         if answer.high < least or answer.low > most:
             return replace(answer, p=_sign_p(seeds, least if answer.high < least else most))
-        return replace(answer, p=_equivalence_p(seeds, least, most, share), detail=_room_words(share))
+        return replace(answer, p=_equivalence_p(seeds, least, most, share), detail=_describe_saturation(share))
 
     return _answer_rows(ask_seeds, rows)
 
 
-def _room_words(share: float) -> str:
+def _describe_saturation(share: float) -> str:
     return (
         f"{100 * share:.0f} % of the pairs at an end of the metric or unlearned, which supports no equivalence"
         if share
@@ -160,7 +160,7 @@ def _room_words(share: float) -> str:
 def _equivalence_p(seeds: Values, least: float, most: float, share: float) -> float:
     """Return the p-value of two one-sided sign tests against the ends of the allowed range.
 
-    A share of the seeds, those whose pairs of values could hardly differ, counts as outside.
+    The `share` of seeds with saturated pairs counts as outside.
     """
     if not len(seeds):
         return math.nan
@@ -175,13 +175,13 @@ def _bound(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
 
 
 def _ratio(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
-    """Answer by one arm over the other, seed by seed.
+    """Answer by the first arm over the second, seed by seed.
 
-    The steps to a threshold lie between two evaluations, and a seed that never reached it needs more steps than were
-    trained. So a ratio of steps has a smallest and a largest possible value. The interval covers both, and the
-    effect lies between their medians.
+    Steps to a threshold are known up to the steps between evaluations, and a seed that never reached it needs more than
+    all trained steps. So ratios of steps have a smallest and a largest possible value: the interval covers both, and
+    the effect is between their medians.
     """
-    first, second = pair(claim, arms)
+    first, second = pair(arms)
     null = _null(claim)
     if not claim.metric[0].startswith("steps_to_"):
         return _answer_rows(lambda seeds: median_answer(seeds, null), divide(first, second))
@@ -200,7 +200,7 @@ def _ratio(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
 def _step_bounds(
     steps: "pd.Series[float]", arm: ArmValues, members: SweepCurves
 ) -> tuple["pd.Series[float]", "pd.Series[float]"]:
-    """Return the fewest and the most steps that each seed of an arm may have needed."""
+    """Return the fewest and the most steps that each seed of an arm may have needed, as two series."""
     every = {context: members.steps_between_evaluations(name) for name, context in arm.contexts.items()}
     trained = {context: members.steps[name] for name, context in arm.contexts.items()}
     contexts = steps.index.get_level_values("context")
@@ -242,11 +242,10 @@ def _fisher(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer
 def _trend(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the rank correlation of a searched key with the median over seeds of each configuration.
 
-    What is independent follows from the design of the search, as in reports: `n` counts its units. With `hold_others`
-    its effect with the other searched keys, except those of weight averages, held fixed, in standard deviations of
-    ranks.
+    `n` counts the independent units of the design of the search, as in reports. With `hold_others` the effect is the
+    slope with the other searched keys, except those of weight averages, held fixed, in standard deviations of ranks.
     """
-    # The searched values and the median over seeds of every configuration.
+    # Searched values and medians over seeds of the configurations.
     key, arm = str(claim.key), arms[0]
     drawn = {name: dict(members.state.configurations[name].values) for name in arm.config_ids}
     if not any(key in values for values in drawn.values()):
@@ -306,14 +305,14 @@ def _succeeded(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
 
 
 def median_answer(seeds: Values, null: float) -> Answer:
-    """Return the median over seeds, its interval, and the sign test against `null`, ties left out."""
+    """Return the median over seeds, its interval, and the sign test against `null` without ties."""
     seeds = _snap_to_bounds(seeds, null)
     middle = median(seeds, "seeds")
     return Answer(effect=middle.value, low=middle.low, high=middle.high, p=_sign_p(seeds, null), null=null, n=middle.n)
 
 
 def mean_answer(seeds: Values) -> Answer:
-    """Return the mean over seeds, Student's interval and his test against 0; seeds that are all equal have no test."""
+    """Return the mean over seeds, Student's interval and test against 0; the sign test if all values are equal."""
     estimate, p = mean(seeds, "seeds"), math.nan
     if estimate.high > estimate.low:
         p = float(stats.ttest_1samp(seeds, 0.0).pvalue)
@@ -325,14 +324,14 @@ def mean_answer(seeds: Values) -> Answer:
 
 
 def _snap_to_bounds(seeds: Values, *bounds: float) -> Values:
-    """Replace values that equal a bound up to the rounding of float32 by the bound."""
+    """Return the values with those equal to a bound up to the rounding of float32 replaced by the bound."""
     for bound in bounds:
         seeds = np.where(np.abs(seeds - bound) <= ROUNDING * abs(bound), bound, seeds)
     return seeds
 
 
 def _sign_p(seeds: Values, null: float) -> float:
-    """Return the two-sided p-value of the sign test, ties left out."""
+    """Return the two-sided p-value of the sign test without ties."""
     if not len(seeds):
         return math.nan
     above, below = int((seeds > null).sum()), int((seeds < null).sum())
@@ -340,12 +339,12 @@ def _sign_p(seeds: Values, null: float) -> float:
 
 
 def _answer(ask_seeds: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
-    """Return the answer of the seeds, which can also be asked of more seeds with the same values."""
+    """Return the answer of the seeds, with `ask_more` by repeated values."""
     return replace(ask_seeds(*arms), ask_more=lambda n: ask_seeds(*(_repeat_values(seeds, n) for seeds in arms)))
 
 
 def _answer_rows(ask_seeds: Callable[[Values], Answer], rows: "pd.Series[float]") -> Answer:
-    """Return the answer of rows by seed; failed ones, which are NaN, may have any value from the smallest on."""
+    """Return the answer of rows by seed; failed seeds (NaN) may have any value."""
     if not rows.isna().any():
         return _answer(ask_seeds, by_seed(rows))
     least, most = (by_seed(rows.fillna(end)) for end in (-math.inf, math.inf))
@@ -353,19 +352,19 @@ def _answer_rows(ask_seeds: Callable[[Values], Answer], rows: "pd.Series[float]"
 
 
 def _cover(least: Answer, most: Answer) -> Answer:
-    """Return one answer for values that are only known to lie between those of two answers."""
+    """Return the answer for values between those of two answers."""
     return replace(most, least_effect=least.effect, low=least.low, p=max(least.p, most.p))
 
 
 def _repeat_values(seeds: NDArray[Any], n: int) -> NDArray[Any]:
-    """Repeat the sorted values to max(n, len(seeds)) of them in equal proportions.
+    """Return max(n, len(seeds)) sorted values with the proportions of `seeds`.
 
-    At a border between two values the one farther from the median is taken.
+    At a border between two values, the one farther from the median is taken.
     """
     count = max(n, len(seeds))
-    places = (np.arange(count) + 0.5) * len(seeds) / count
-    outer = np.where(places < len(seeds) / 2, np.ceil(places) - 1, np.floor(places))
-    return np.sort(seeds)[outer.astype(int)]
+    positions = (np.arange(count) + 0.5) * len(seeds) / count
+    indices = np.where(positions < len(seeds) / 2, np.ceil(positions) - 1, np.floor(positions))
+    return np.sort(seeds)[indices.astype(int)]
 
 
 _QUESTIONS: dict[str, Callable[[Claim, SweepCurves, list[ArmValues]], Answer]] = {

@@ -1,6 +1,6 @@
-"""Pre-registration: a ledger records the digest of every claim about its sweep before training.
+"""Pre-register claims: the ledger records the digest of every claim about its sweep before training.
 
-This module also compares the ledger with the sweep file beside the claims file.
+Also compares the ledger with the sweep file beside the claims file.
 """
 
 import json
@@ -17,13 +17,13 @@ from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
 from search_spaces.grammar.problems import Problem
 
 KEPT = "claims.yaml"
-"""The copy of the claims file in the sweep's folder."""
+"""The name of the copy of the claims file in the sweep's folder."""
 
 
 def deciding_values(claim: Claim) -> dict[str, Any]:
-    """Return everything in a claim that decides its verdict, as JSON values; newer keys only where they are given.
+    """Return the values of a claim that decide its verdict, for JSON; newer keys only if they are given.
 
-    `negligible` is the page's bound of no effect for a claim that gives none.
+    `negligible` defaults to the page's bound of no effect.
     """
     values = claim.model_dump(mode="json", exclude={"asked_again", "figure", "note", "source"})
     values["negligible"] = claim.no_effect_bound
@@ -31,7 +31,7 @@ def deciding_values(claim: Claim) -> dict[str, Any]:
 
 
 def registered_values(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the deciding values of each claim by id, from the claims file in the sweep folder; empty if unreadable."""
+    """Return the deciding values of each claim by id, from the copy in the sweep folder; empty if unreadable."""
     try:
         return {claim.id: deciding_values(claim) for claim in load_claims(folder / KEPT).claims}
     except SweepFileError:
@@ -39,9 +39,9 @@ def registered_values(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def register(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
-    """Return the digests of the claims about a sweep by id, and the file's bytes; None if its file names no claims.
+    """Return the digests of the claims about a sweep by id, and the bytes of their file; None without `claims`.
 
-    Raises SweepFileError when the claims file cannot be used or has no claim about this sweep.
+    Raises SweepFileError if the claims file is invalid or has no claim about this sweep.
     """
     if spec.claims is None:
         return None
@@ -59,10 +59,10 @@ def register(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
 def describe_registration(
     claim: Claim, state: SweepState, values: Mapping[str, Mapping[str, Any]], seen: int = 0
 ) -> str:
-    """Return in words whether the claim was registered before the sweep ran, and its changes since.
+    """Return whether a claim was registered before the sweep ran, and its changes since, as text.
 
-    `values` are the deciding values of each registered claim, by id (see `registered_values`). A claim is registered
-    only if no seed of the sweep had been seen: with so many on an earlier page it was known before.
+    `values` are the deciding values of each registered claim (`registered_values`). A claim is registered only if no
+    seed of the sweep was `seen` on an earlier page.
     """
     words = _describe_digests(claim, state, values)
     if not seen:
@@ -94,10 +94,10 @@ def _quoted(value: object) -> str:
 
 
 def changes_since(state: SweepState, file: ClaimsFile) -> list[tuple[str, object, object]]:
-    """Return (key, recorded value, value in the file) for every difference of a sweep from its file today.
+    """Return (key, recorded value, value in the file) for every difference between a sweep and its file.
 
-    Empty if there is no such file beside the claims, and for a sweep that has only been extended since. Raises
-    SweepFileError for a sweep file that cannot be read.
+    Empty without a file beside the claims, and for a sweep that was only extended. Raises SweepFileError for an invalid
+    sweep file.
     """
     path = file.path.with_name(f"{state.name}.yaml")
     if not path.exists():

@@ -1,4 +1,4 @@
-"""The arms of a claim: which configurations each one is, and one value for each of their seeds."""
+"""Read the arms of a claim: their configurations, and a value for each seed."""
 
 import json
 import math
@@ -19,17 +19,17 @@ from search_spaces.grammar.claims import Claim, Lengths, Names, Threshold
 Values = NDArray[np.float64]
 Rows = TypeVar("Rows", pd.Series, pd.DataFrame)
 UNIT = ["context", "seed"]
-"""The index levels of an arm's rows, equal in paired rows: other searched values, possibly empty, and seed."""
+"""The index levels of an arm's rows, equal in paired rows: the other searched values as text, and the seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArmValues:
-    """One arm: `lengths` is (context, seed) by length, `values` one number per row, `learned` whether the seed learned.
+    """An arm: `lengths` has values by (context, seed) and length, `values` a number per row, `learned` a flag per row.
 
-    `contexts` has the other searched values by config_id; rows of two arms with the same context and seed are pairs.
-    `direction` is the better one of the values: minimize or maximize; none if there is none, as for those that were
-    computed from another arm. `floor` and `ceiling`: whether a row is, at any length, within the claim's bound of no
-    effect of 0 or of 1, the ends of its metric; never for a metric with values outside of them.
+    `contexts` has the other searched values by config_id as text; rows of two arms with the same context and seed are
+    pairs. `direction` is the better direction of the values, "none" for values relative to another arm. `floor` and
+    `ceiling` are flags per row: at some length the value is within the claim's bound of no effect of 0 or of 1, the
+    ends of its metric; False for metrics with values beyond these.
     """
 
     name: str
@@ -44,7 +44,7 @@ class ArmValues:
 
     @property
     def config_ids(self) -> tuple[str, ...]:
-        """The configurations."""
+        """The config_ids of the arm."""
         return tuple(self.contexts)
 
     @property
@@ -59,16 +59,16 @@ class ArmValues:
 
 
 def read_arms(claim: Claim, members: SweepCurves) -> dict[str, ArmValues]:
-    """Return the compared arms of a claim, by name.
+    """Return the compared arms of a claim by name.
 
-    Raises UserError for a value, metric, average or length that the sweep does not have.
+    Raises UserError for a value, metric, average or length that the sweep lacks.
     """
     keys = {key for arm in claim.arms.values() for key in arm.where}
     return {name: _read_arm(claim, name, members, keys) for name in claim.compare}
 
 
 def _read_arm(claim: Claim, name: str, members: SweepCurves, keys: set[str]) -> ArmValues:
-    # The configurations of the arm, and the values of other searched keys by which two arms are paired.
+    # The configurations of the arm, and their contexts, by which two arms are paired.
     arm = claim.arms[name]
     config_ids = members.find_configurations(arm.where)
     averages = arm.average or claim.average
@@ -82,7 +82,7 @@ def _read_arm(claim: Claim, name: str, members: SweepCurves, keys: set[str]) -> 
             "name one value of each key in `where`"
         )
 
-    # Values of every unit at every length, and which of them learned the task or are at an end of the metric.
+    # Values of every unit at every length; which of them learned the task, or are at an end of the metric.
     metrics, lengths = arm.metric or claim.metric, claim.lengths if arm.lengths is None else arm.lengths
     table = _by_unit(_read_members(members, config_ids, metrics, average, lengths, claim.evaluation), contexts)
     learned = pd.Series(True, index=table.index)
@@ -92,7 +92,7 @@ def _read_arm(claim: Claim, name: str, members: SweepCurves, keys: set[str]) -> 
         selection = (rule.metric, rule.average or average, rule.lengths, claim.evaluation)
         learned = passes(rule, _reduce(_by_unit(_read_members(members, config_ids, *selection), contexts), rule.reduce))
 
-    # Relative to another arm: minus it at every length, or over it after the lengths are reduced to a value.
+    # Relative to another arm: minus it at every length, or over it after lengths are reduced.
     if arm.minus is not None:
         other = _read_arm(claim, arm.minus, members, keys)
         learned &= _align(other, other.learned, table.index, fill=False)
@@ -121,9 +121,9 @@ def _read_arm(claim: Claim, name: str, members: SweepCurves, keys: set[str]) -> 
 
 
 def _at_ends(table: pd.DataFrame, claim: Claim, every: pd.DataFrame) -> tuple["pd.Series[bool]", "pd.Series[bool]"]:
-    """Return which rows are within the bound of no effect of 0, and of 1, at any length.
+    """Return masks of the rows within the bound of no effect of 0, and of 1, at any length.
 
-    `every` has all values of the metric; if some are outside of 0 to 1, that end is not one of the metric.
+    `every` has all values of the metric; 0 and 1 are its ends only if no value is beyond them.
     """
     bound = claim.within if claim.question == "equivalence" else claim.no_effect_bound
     never = pd.Series(False, index=table.index)
@@ -136,9 +136,9 @@ def _at_ends(table: pd.DataFrame, claim: Claim, every: pd.DataFrame) -> tuple["p
 
 
 def count_as_worst(arms: list[ArmValues]) -> list[ArmValues]:
-    """Return the arms over all seeds: failed and unlearned ones have the worst value of any seed of these arms.
+    """Return the arms with failed and unlearned seeds set to the worst value of any seed of these arms.
 
-    Values without a better direction stay as they are.
+    Values without a better direction are unchanged.
     """
     directions = {arm.direction for arm in arms}
     if len(directions) != 1 or "none" in directions:
@@ -150,10 +150,10 @@ def count_as_worst(arms: list[ArmValues]) -> list[ArmValues]:
     return [replace(arm, values=arm.values.where(arm.learned & arm.values.notna(), worst)) for arm in arms]
 
 
-def without_room(arms: list[ArmValues]) -> float:
-    """Return the share of seeds whose pair of values could hardly differ, in most of their configurations.
+def saturated_share(arms: list[ArmValues]) -> float:
+    """Return the share of seeds with saturated pairs in at least half of their configurations.
 
-    Both are at the same end of the metric, or neither seed learned the task.
+    A pair is saturated if both values are at the same end of the metric, or both seeds did not learn the task.
     """
     first, second = arms
     unlearned = ~_both(first.learned, second.learned, "or")
@@ -167,7 +167,7 @@ def _both(first: "pd.Series[bool]", second: "pd.Series[bool]", how: str) -> "pd.
 
 
 def _align(other: ArmValues, rows: Rows, index: "pd.Index[Any]", fill: Any = math.nan) -> Rows:
-    """Return rows of another arm for those of this one, by seed if the other arm is a single configuration."""
+    """Return the rows of another arm at `index`, only by seed if the other arm has a single configuration."""
     if len(other.contexts) > 1:
         return rows.reindex(index, fill_value=fill)
     aligned = rows.droplevel("context").reindex(index.get_level_values("seed"), fill_value=fill)
@@ -177,30 +177,30 @@ def _align(other: ArmValues, rows: Rows, index: "pd.Index[Any]", fill: Any = mat
 def _read_members(
     members: SweepCurves, config_ids: list[str], metrics: Names, average: str, lengths: Lengths, evaluation: str
 ) -> pd.DataFrame:
-    """Return the members of these configurations by length."""
+    """Return the table of these configurations by length."""
     table = members.table(metrics, average, evaluation)
     wanted = members.resolve_lengths(lengths, metrics, config_ids)
     return table[table.index.get_level_values("config_id").isin(config_ids)][wanted]
 
 
 def passes(rule: Threshold, values: "pd.Series[float]") -> "pd.Series[bool]":
-    """Return whether each value reaches a threshold; NaN does not."""
+    """Return whether each value reaches a threshold; False for NaN."""
     if rule.least is not None:
         return meets(values, rule.least, "maximize")
-    assert rule.most is not None, "the loader asks for one of the two"
+    assert rule.most is not None, "the loader requires one of them"
     return meets(values, rule.most, "minimize")
 
 
 def _reduce(table: pd.DataFrame, how: str) -> "pd.Series[float]":
-    """Return one value per member, NaN if any length has none (the member failed)."""
+    """Return a value per member; NaN if a length is missing, because the member failed."""
     reduced = {"mean": table.mean, "min": table.min, "max": table.max}[how](axis=1)
     return reduced.where(~table.isna().any(axis=1), np.nan)
 
 
 def _by_unit(table: pd.DataFrame, contexts: Mapping[str, str]) -> pd.DataFrame:
-    """Return the rows of the seeds that all of these configurations have, indexed by context and seed.
+    """Return the rows of the common seeds of these configurations, indexed by context and seed.
 
-    A configuration may have more seeds than others after an extension or a confirmation; the extra ones are left out.
+    A configuration may have additional seeds after an extension, which are left out.
     """
     names, seeds = (table.index.get_level_values(level) for level in ("config_id", "seed"))
     rows = table.copy()
@@ -210,16 +210,16 @@ def _by_unit(table: pd.DataFrame, contexts: Mapping[str, str]) -> pd.DataFrame:
 
 
 def _context(members: SweepCurves, config_id: str, keys: set[str]) -> str:
-    """Return the searched values of a configuration that no arm names, as text."""
+    """Return the searched values of a configuration, except the arms' own `keys`, as text."""
     values: Mapping[str, Any] = members.state.configurations[config_id].values
     context = {key: value for key, value in values.items() if key not in keys and value is not ABSENT}
     return json.dumps(context, sort_keys=True, default=str)
 
 
-def pair(claim: Claim, arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.Series[float]"]:
-    """Return the paired values of two arms, NaN for failed members.
+def pair(arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.Series[float]"]:
+    """Return the paired values of two arms; NaN for failed members.
 
-    Raises UserError if a configuration of one arm has no partner in the other.
+    Raises UserError if a configuration has no partner in the other arm.
     """
     first, second = (arm.values for arm in arms)
     both = pd.concat([first, second], axis=1, join="inner", keys=["first", "second"])
@@ -233,24 +233,24 @@ def pair(claim: Claim, arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.S
 
 
 def subtract(first: Rows, second: Rows) -> Rows:
-    """Return the differences; equal values do not differ, also infinite ones."""
+    """Return first - second; 0 for equal values, also infinite ones."""
     with np.errstate(invalid="ignore"):
         return (first - second).where(first != second, 0.0)
 
 
 def divide(first: "pd.Series[float]", second: "pd.Series[float]") -> "pd.Series[float]":
-    """Return the quotients; that of equal values is 1, also if both are 0 or infinite."""
+    """Return first / second; 1 for equal values, also if both are 0 or infinite."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return (first / second).where(first != second, 1.0)
 
 
 def by_configuration(rows: "pd.Series[float]") -> Values:
-    """Return one value per configuration, the median over its seeds; a configuration with a failed member has none."""
+    """Return a value per configuration, the median over its seeds; one with a failed member is left out."""
     groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="context", sort=True)]
     return np.array([float(np.median(group)) for group in groups if not np.isnan(group).any()])
 
 
 def by_seed(rows: "pd.Series[float]") -> Values:
-    """Return one value per seed, the median over its configurations; a seed with a failed member is left out."""
+    """Return a value per seed, the median over its configurations; a seed with a failed member is left out."""
     groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="seed", sort=True)]
     return np.array([float(np.median(group)) for group in groups if not np.isnan(group).any()])

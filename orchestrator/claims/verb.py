@@ -1,4 +1,4 @@
-"""`lengthwise claims`: read a claims file and its sweeps, print the verdict of every claim, and write the page."""
+"""Judge a claims file: print the verdict of every claim and write the page (`lengthwise claims`)."""
 
 import shlex
 import subprocess
@@ -10,7 +10,7 @@ from orchestrator.claims.packed import pack_sweep, packed_path
 from orchestrator.claims.page import HEAD, find_pictures, markdown_table, write_page
 from orchestrator.claims.registration import changes_since
 from orchestrator.claims.verdicts import count_verdicts, judge, read_sweeps
-from orchestrator.claims.words import count_words, effect_words, word_question
+from orchestrator.claims.words import describe_counts, describe_effect, write_question
 from orchestrator.code.packages import module_command
 from orchestrator.errors import SpecChanged, UserError, refuse_unwritable
 from orchestrator.record.ledger.records import LEDGER_FILE
@@ -23,7 +23,7 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
     """Yield the title, three lines per claim, the number of decided claims, and the written files.
 
     With `keep` every finished sweep of the storage folder is packed beside the claims file. Raises SweepFileError for
-    the claims file, UserError for a claim that does not fit its sweep, or a page that cannot be written.
+    an invalid claims file, UserError for a claim that does not fit its sweep, or a page that cannot be written.
     """
     file = load_claims(path)
     if page is not None:
@@ -31,12 +31,12 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
     sweeps = read_sweeps(file, storage)
     judgements = judge(file, sweeps)
 
-    # Every claim, claims that were asked again or removed, and the counts of verdicts.
+    # Every claim, repeated and removed claims, and counts of verdicts.
     yield f"{file.title}: claims of {file.paper}" if file.paper else file.title
     for judgement in judgements:
         yield f"{judgement.claim.id}: {judgement.words}"
         yield f"  {judgement.claim.says}"
-        yield f"  {word_question(judgement.claim)} {effect_words(judgement.claim, judgement.answer)}"
+        yield f"  {write_question(judgement.claim)} {describe_effect(judgement.claim, judgement.answer)}"
     for askings in group_askings(judgements):
         if len(askings) > 1:
             names = ", ".join(judgement.claim.id for judgement in askings)
@@ -44,11 +44,11 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
     for group in file.removed:
         yield f"removed: {', '.join(group.claims)}: {group.because}"
     for source in SOURCES:
-        if words := count_words(count_verdicts(judgements, source), source):
+        if words := describe_counts(count_verdicts(judgements, source), source):
             yield words
     yield f"{sum(judgement.is_decided for judgement in judgements)} of {len(judgements)} claims are decided"
 
-    # Files: the packed results, and the page.
+    # Write the packed results and the page.
     for members in sweeps.values() if keep else ():
         if not isinstance(members, str) and members.folder == storage / members.name:
             packed = packed_path(file, members.name)
@@ -61,33 +61,38 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
 
 
 def check_page(file: ClaimsFile, page: Path) -> None:
-    """Raise UserError if the page would replace a file that is no page, or a picture of `closing` cannot be shown."""
+    """Raise UserError if the page would replace another file, or a picture of `closing` is missing."""
     check_ending("page", page, ".md")
     if page.exists() and markdown_table(HEAD, []).strip() not in page.read_text(encoding="utf-8", errors="replace"):
-        raise UserError(f"--page {page}: exists and is no page that lengthwise wrote; choose another name")
+        raise UserError(f"--page {page}: exists and was not written by lengthwise; choose another name")
     find_pictures(file)
 
 
 def run_missing(path: Path, storage: Path, say: Callable[[str], None], page: Path | None = None) -> int:
-    """Run or resume every unfinished sweep of a claims file, one process each.
+    """Run or resume every unfinished sweep of a claims file, each in a process; return an exit code.
 
-    Returns the exit code of the first sweep that does not complete, else 0: a complete sweep may have lost packs.
-    The file of a sweep is beside the claims file and has its name. Raises SweepFileError for the claims file, UserError
-    if a sweep that was never run has no file or the page could not be written afterwards, SpecChanged if a sweep was
-    begun with another specification.
+    The code is that of the first sweep that does not complete, else 0, because a complete sweep may have lost packs.
+    The sweep file is beside the claims file and named as the sweep. Raises SweepFileError for an invalid claims file,
+    UserError if a new sweep has no file or the page could not be written later, SpecChanged if a sweep was begun with
+    another specification.
     """
+    # Refuse what would fail later.
     file = load_claims(path)
     if page is not None:
         check_page(file, page)
     unfinished = [name for name in file.sweeps if not _is_complete(storage / name)]
     for name in unfinished:
         if not (storage / name / LEDGER_FILE).exists() and not path.with_name(f"{name}.yaml").exists():
-            raise UserError(f"{path}: sweep {name} was not run, and {path.with_name(f'{name}.yaml')} does not exist")
+            raise UserError(
+                f"{path}: sweep {name} was not run, and its file {path.with_name(f'{name}.yaml')} does not exist"
+            )
     for name in file.sweeps:
         if (storage / name / LEDGER_FILE).exists():
             state = SweepState.load(storage / name)
             if changes := changes_since(state, file):
                 raise SpecChanged(state.folder, changes)
+
+    # Run or resume one sweep after the other.
     for name in unfinished:
         if (storage / name / LEDGER_FILE).exists():
             words = ["resume", str(storage / name)]

@@ -1,4 +1,4 @@
-"""From the claims of a file and their sweeps to verdicts."""
+"""Judge the claims of a file by their sweeps."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from search_spaces.grammar.claims import Claim, ClaimsFile
 
 
 def judge(file: ClaimsFile, members: Mapping[str, SweepCurves | str]) -> list[Judgement]:
-    """Return the verdict of every judged claim; `members` has each sweep by name, or why it cannot be used.
+    """Return the judgement of every claim; `members` has each sweep by name, or why it cannot be used.
 
     Raises UserError for a claim that does not fit its sweep.
     """
@@ -48,17 +48,20 @@ def judge(file: ClaimsFile, members: Mapping[str, SweepCurves | str]) -> list[Ju
 def settle(rows: Sequence[Sequence[Judgement]], file: ClaimsFile) -> list[Judgement]:
     """Return the judgements in the order of the file; each row has the askings of a claim, the judged one last.
 
-    A claim is not tested if its control did not hold, or with too few seeds or seeds that did not learn. The others are
-    held, contradicted or without effect if the whole interval says so and p is below .05 after Holm's correction (Holm,
-    1979); otherwise undecided. The correction is over every claim that was ever asked on the page: p is 1 for those
-    that are not tested, not run or removed, and for each asking but the judged one.
+    A claim is not tested if its control did not hold, or if too few seeds ran or learned. Other claims are held,
+    contradicted or without effect if the interval says so and p is below .05 after Holm's correction (Holm, 1979), else
+    undecided. The correction is over every claim that was ever asked on the page: p is 1 for claims that are not
+    tested, not run or removed, and for all askings except the judged one.
     """
+    # The judged asking of each row, and the rows with an answer.
     judged = {row[-1].claim.id: row[-1] for row in rows}
     row_of = {judgement.claim.id: row[-1].claim.id for row in rows for judgement in row}
     tested = {name for name, judgement in judged.items() if judgement.answer is not None and not judgement.reason}
+
+    # Decide by corrected p-values, until no control that did not hold leaves further claims untested.
     while True:
         p_values = [_p(judged[claim.id]) if claim.id in tested else 1.0 for claim in file.claims]
-        p_values += [1.0] * (file.family - len(file.claims))  # of those that were removed
+        p_values += [1.0] * (file.family - len(file.claims))  # of removed claims
         corrected = {claim.id: p for claim, p in zip(file.claims, holm(p_values), strict=False) if claim.id in tested}
         decided: dict[str, Judgement] = {}
         for name in judged:
@@ -67,8 +70,12 @@ def settle(rows: Sequence[Sequence[Judgement]], file: ClaimsFile) -> list[Judgem
         if not untested:
             break
         tested -= untested
-    family = file.family + 1  # with the asking that would have more seeds
-    decided = {name: count_enough(judgement, list(decided.values()), family) for name, judgement in decided.items()}
+
+    # How many seeds would decide undecided claims; all askings of a row have its verdict.
+    family = file.family + 1  # with a further asking
+    decided = {
+        name: count_seeds_needed(judgement, list(decided.values()), family) for name, judgement in decided.items()
+    }
     by_id = {judgement.claim.id: judgement for row in rows for judgement in row}
     for name, row_name in row_of.items():
         row = decided[row_name]
@@ -77,62 +84,66 @@ def settle(rows: Sequence[Sequence[Judgement]], file: ClaimsFile) -> list[Judgem
 
 
 def count_verdicts(judgements: Sequence[Judgement], source: str) -> dict[str, int]:
-    """Return how many claims of a source have each verdict; a claim that was asked again counts once, by the last."""
+    """Return how many claims of a source have each verdict; repeated askings count once, by the last."""
     last = [askings[-1] for askings in group_askings(judgements) if askings[-1].claim.source == source]
     return {name: count for name in VERDICTS if (count := sum(asked.verdict.startswith(name) for asked in last))}
 
 
-def count_enough(judgement: Judgement, page: Sequence[Judgement], family: int) -> Judgement:
-    """Return the judgement; if undecided, with the number of seeds that would decide it, or a note if none would.
+def count_seeds_needed(judgement: Judgement, page: Sequence[Judgement], family: int) -> Judgement:
+    """Return the judgement, if undecided with the number of seeds that would decide it, or a note if none would.
 
-    `page` has the other judgements of a page with so many claims. A claim that is asked again is left as it is.
+    `page` are the judgements of the page, `family` is the number of its claims. Claims that were asked again are
+    unchanged.
     """
     if judgement.answer is None or judgement.answer.ask_more is None or judgement.verdict != UNDECIDED:
         return judgement
     ask_more, larger_counts = judgement.answer.ask_more, [n for n in SEEDS if n > judgement.answer.n]
     if not larger_counts or judgement.claim.asked_again:
         return judgement
-    tested = [_p(other) for other in page if other.claim.id != judgement.claim.id and not math.isnan(other.holm)]
+    tested = [_p(other) for other in page if other.claim.id != judgement.claim.id and not math.isnan(other.holm_p)]
     untested = [1.0] * (family - 1 - len(tested))
 
     def decide(n: int) -> bool:
         answer = ask_more(n)
         return read_verdict(judgement.claim, answer) != UNDECIDED and holm([answer.p, *tested, *untested])[0] <= LEVEL
 
-    enough = next(filter(decide, larger_counts), 0)
-    never = "" if enough else f"; {SEEDS[-1]} like these would not decide it"
-    return replace(judgement, enough=enough, reason=f"{judgement.reason}{never}")
+    seeds_needed = next(filter(decide, larger_counts), 0)
+    never = "" if seeds_needed else f"; {SEEDS[-1]} like these would not decide it"
+    return replace(judgement, seeds_needed=seeds_needed, reason=f"{judgement.reason}{never}")
 
 
 def _p(judgement: Judgement) -> float:
-    """Return the p-value of an answer before Holm's correction, 1 without any."""
+    """Return the p-value of an answer before Holm's correction; 1 without an answer."""
     return 1.0 if judgement.answer is None or math.isnan(judgement.answer.p) else judgement.answer.p
 
 
 def _pool(askings: Sequence[Judgement]) -> list[Judgement]:
-    """Return the askings of a claim with the judged one last: the last that was run, over all seeds asked the same."""
+    """Return the askings of a claim with the judged one last: the last that was run, with pooled seeds."""
     last = next((asking for asking in reversed(askings) if asking.members is not None), askings[-1])
     pooled = find_poolable(askings[: askings.index(last) + 1])
     if len(pooled) > 1 and last.members is not None:
         together = _answer(last.claim, last.members, pool_arms(pooled))
         names = tuple(judgement.claim.id for judgement in pooled)
-        judged = replace(together, arms=last.arms, pooled=names, alone=last.answer)
+        judged = replace(together, arms=last.arms, pooled=names, own_answer=last.answer)
     else:
         judged = last
     return [*(judgement for judgement in askings if judgement is not last), judged]
 
 
 def _ask(claim: Claim, members: SweepCurves | str) -> Judgement:
-    """Return the answer to a claim, or why there is none, before its control and Holm's correction."""
+    """Return the judgement of a claim before its control and Holm's correction."""
     if isinstance(members, str):
         return Judgement(claim=claim, verdict=NOT_TESTED, reason=members)
     return _answer(claim, members, read_arms(claim, members))
 
 
 def _answer(claim: Claim, members: SweepCurves, arms: Mapping[str, ArmValues]) -> Judgement:
+    # The answers over all seeds, and over those that learned.
     compared = [arms[name] for name in claim.compare]
     answer = ask(claim, members, compared, learned_only=False)
     learned_answer = ask(claim, members, compared, learned_only=True) if claim.learned else None
+
+    # Why it cannot be tested.
     reason = ""
     if learned_answer is not None and learned_answer.n < learned_answer.needed <= answer.n:
         counts = ", ".join(f"{arm.name} {arm.seeds_learned} of {arm.seeds}" for arm in compared)
@@ -149,14 +160,14 @@ def _answer(claim: Claim, members: SweepCurves, arms: Mapping[str, ArmValues]) -
         answer=answer,
         learned_only=learned_answer,
         measured=_ask_as_measured(claim, members, compared, answer),
-        other=None if reason.startswith(NOT_LEARNED) else _other_estimand(claim, members, compared),
+        other_statistic=None if reason.startswith(NOT_LEARNED) else _other_estimand(claim, members, compared),
     )
 
 
 def _ask_as_measured(claim: Claim, members: SweepCurves, arms: list[ArmValues], answer: Answer) -> Answer | None:
-    """Return the answer with the values of unlearned seeds as measured; None if it is `answer`, or of no difference.
+    """Return the answer with the values of unlearned seeds as measured; None if it equals `answer`.
 
-    Seeds that failed still count as the worst value.
+    Failed seeds still count as the worst value. None for other questions than differences.
     """
     if claim.question != "difference" or not claim.learned:
         return None
@@ -166,7 +177,7 @@ def _ask_as_measured(claim: Claim, members: SweepCurves, arms: list[ArmValues], 
 
 
 def _other_estimand(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer | None:
-    """Return the mean over all seeds of a difference that its median decides, or the median if its mean does."""
+    """Return the mean over seeds of a difference that the median decides, or vice versa; None if not computed."""
     if claim.question != "difference" or claim.unit is not None:
         return None
     statistic = None if claim.statistic == "mean" else "mean"
@@ -181,10 +192,10 @@ def _decide(
     corrected: Mapping[str, float],
     decided: dict[str, Judgement],
 ) -> Judgement:
-    """Return the verdict of a row, after that of its control's row, and add both to `decided`."""
+    """Return the judgement of a row, after that of its control's row, and add both to `decided`."""
     if name in decided:
         return decided[name]
-    decided[name] = judgement = judged[name]  # as long as its control is being judged
+    decided[name] = judgement = judged[name]  # while its control is judged, which may refer back
     holm_p = corrected.get(name, math.nan)
     claim, answer, verdict, reason = judgement.claim, judgement.answer, NOT_TESTED, judgement.reason
     control_row = row_of.get(claim.control or "")
@@ -197,12 +208,12 @@ def _decide(
             reason = f"after {counted(answer.n, answer.unit[:-1])}"
         elif not holm_p <= LEVEL:
             verdict, reason = UNDECIDED, f"(p = {answer.p:.2g}, {holm_p:.2g} after Holm's correction)"
-    decided[name] = replace(judgement, verdict=verdict, reason=reason, holm=holm_p)
+    decided[name] = replace(judgement, verdict=verdict, reason=reason, holm_p=holm_p)
     return decided[name]
 
 
 def read_verdict(claim: Claim, answer: Answer) -> str:
-    """Return the verdict of an interval alone, UNDECIDED if it is inconclusive."""
+    """Return the verdict of an interval without its p-value; UNDECIDED if it is inconclusive."""
     low, high, null = answer.low, answer.high, answer.null
     if claim.question == "equivalence":
         least, most = null - (claim.within or 0.0), null + (claim.within or 0.0)
@@ -219,9 +230,9 @@ def read_verdict(claim: Claim, answer: Answer) -> str:
 
 
 def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, SweepCurves | str]:
-    """Return the finished sweeps of a claims file, from the storage folder or packed beside the file.
+    """Return the finished sweeps of a claims file by name, from the storage folder or packed beside the file.
 
-    A text says why a sweep cannot be used.
+    A text in place of a sweep says why it cannot be used.
     """
     sweeps: dict[str, SweepCurves | str] = {}
     for name in file.sweeps:
@@ -233,12 +244,14 @@ def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, SweepCurves | str]
             else:
                 sweeps[name] = SweepCurves(folder, state) if state.ended == "complete" else "the sweep is not finished"
         else:
-            sweeps[name] = read_packed(packed) if packed.exists() else f"the sweep was not run{_meant(file, name)}"
+            sweeps[name] = (
+                read_packed(packed) if packed.exists() else f"the sweep was not run{_suggest_sweep(file, name)}"
+            )
     return sweeps
 
 
-def _meant(file: ClaimsFile, name: str) -> str:
-    """Return the sweep that a name without a file beside the claims may stand for, as a question."""
+def _suggest_sweep(file: ClaimsFile, name: str) -> str:
+    """Return a hint at a sweep with a similar name, if there is no file of this name; else empty."""
     if file.path.with_name(f"{name}.yaml").exists():
         return ""
     nearest = nearest_name(name, [path.stem for path in file.path.parent.glob("*.yaml")])

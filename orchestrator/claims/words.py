@@ -1,4 +1,4 @@
-"""Claims in words: the value that is compared, the question, the effect with its interval."""
+"""Describe claims: the compared value, the question, the effect with its interval."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,10 +8,10 @@ from orchestrator.text.wording import spans
 from search_spaces.grammar.claims import Arm, Claim, Lengths, Threshold
 
 
-def metric_words(metrics: Sequence[str]) -> str:
-    """Return metrics as words: ["read_error", "read_error.dense"] -> "mean of read error and read error (dense)".
+def describe_metrics(metrics: Sequence[str]) -> str:
+    """Return metrics as text: ["read_error", "read_error.dense"] -> "mean of read error and read error (dense)".
 
-    Metrics that differ in a last number alone: ["digit_1", "digit_2"] -> "mean of digit 1-2".
+    Metrics that differ only in a final number: ["digit_1", "digit_2"] -> "mean of digit 1-2".
     """
     heads, _, numbers = zip(*(metric.replace("_", " ").rpartition(" ") for metric in metrics), strict=True)
     if len(metrics) > 1 and len(set(heads)) == 1 and all(number.isdigit() for number in numbers):
@@ -23,8 +23,8 @@ def metric_words(metrics: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"mean of {', '.join(names[:-1])} and {names[-1]}"
 
 
-def value_words(claim: Claim, name: str) -> str:
-    """Return the value of a seed in an arm as words: metric, lengths, the subtracted arm and the divisor."""
+def describe_value(claim: Claim, name: str) -> str:
+    """Return the value of a seed in an arm as text: metric, lengths, the subtracted arm and the divisor."""
     arm = claim.arms[name]
     quantity, minus = _metric(claim, arm), ""
     if arm.minus is not None:
@@ -33,22 +33,22 @@ def value_words(claim: Claim, name: str) -> str:
         quantity += f" minus {other}" if other != quantity else ""
     how = {"min": "the smallest ", "max": "the largest "}.get(arm.reduce or claim.reduce, "")
     how = how or ("the " if quantity.startswith("mean of") else "")
-    lengths = lengths_words(claim.lengths if arm.lengths is None else arm.lengths)
-    over = f", over {value_words(claim, arm.over)}" if arm.over is not None else ""
+    lengths = describe_lengths(claim.lengths if arm.lengths is None else arm.lengths)
+    over = f", over {describe_value(claim, arm.over)}" if arm.over is not None else ""
     return f"{how}{quantity} at {lengths}{minus}{over}"
 
 
-def axis_words(claim: Claim, names: Sequence[str]) -> str:
-    """Return the label of the axis on which these arms are drawn."""
-    labels = list(dict.fromkeys(_axis(claim, claim.arms[name]) for name in names))
-    return labels[0] if len(labels) == 1 else metric_words(claim.metric)
+def label_axis(claim: Claim, names: Sequence[str]) -> str:
+    """Return the label of the axis for these arms."""
+    labels = list(dict.fromkeys(_label_arm(claim, claim.arms[name]) for name in names))
+    return labels[0] if len(labels) == 1 else describe_metrics(claim.metric)
 
 
-def _axis(claim: Claim, arm: Arm) -> str:
+def _label_arm(claim: Claim, arm: Arm) -> str:
     metrics = arm.metric or claim.metric
     quantity = _metric(claim, arm)
     if len({metric.partition(".")[0] for metric in metrics}) == 1 < len(metrics):
-        quantity = f"{metric_words(metrics[:1])}, mean of {len(metrics)} kinds of inputs"
+        quantity = f"{describe_metrics(metrics[:1])}, mean of {len(metrics)} kinds of inputs"
     elif len(metrics) > 1:
         quantity = f"mean of {len(metrics)} metrics"
     if arm.minus is not None:
@@ -62,23 +62,26 @@ def _axis(claim: Claim, arm: Arm) -> str:
 
 
 def _metric(claim: Claim, arm: Arm) -> str:
-    return metric_words(arm.metric or claim.metric)
+    return describe_metrics(arm.metric or claim.metric)
 
 
-def lengths_words(lengths: Lengths) -> str:
-    """Return a group of lengths, or listed ones, as words: (7, 8) -> "lengths 7-8"."""
+def describe_lengths(lengths: Lengths) -> str:
+    """Return a group of lengths or listed lengths as text: (7, 8) -> "lengths 7-8"."""
     if isinstance(lengths, str):
         return f"{lengths} lengths"
     return f"length{'s' if len(lengths) > 1 else ''} {spans(lengths)}"
 
 
-def word_question(claim: Claim) -> str:
-    """Return the question as a sentence."""
+def write_question(claim: Claim) -> str:
+    """Return the question of a claim as a sentence."""
+    # The arms and their values.
     first, second = claim.compare[0], claim.compare[-1]
-    values = [value_words(claim, name) for name in claim.compare]
+    values = [describe_value(claim, name) for name in claim.compare]
     quantity, alike = values[0], values[0] == values[-1]
     former, latter = (f"{name} ({value})" for name, value in ((first, values[0]), (second, values[-1])))
     direction = {"smaller": "fewer", "larger": "more"}.get(claim.expect or "", "")
+
+    # A sentence for each question; a trend comes last.
     match claim.question:
         case "difference" if alike:
             mean = ", on average over seeds," if claim.statistic == "mean" else ""
@@ -98,23 +101,25 @@ def word_question(claim: Claim) -> str:
         case "share":
             bound = 0.5 if claim.bound is None else claim.bound
             enough = f"{direction} than {100 * bound:g} % of the seeds of {first}"
-            return f"Do {enough} have {quantity} {threshold_words(claim.success)}?"
+            return f"Do {enough} have {quantity} {describe_threshold(claim.success)}?"
         case "fisher":
-            return f"Do {direction} seeds of {first} than of {second} have {quantity} {threshold_words(claim.success)}?"
+            return (
+                f"Do {direction} seeds of {first} than of {second} have {quantity} {describe_threshold(claim.success)}?"
+            )
     condition = ", other searched values held fixed" if claim.hold_others else ""
     moves = f"as {claim.key} grows" if claim.category is None else f"with {claim.key} {claim.category}"
     return f"Does {quantity} get {claim.expect} {moves}{condition}?"
 
 
-def threshold_words(threshold: Threshold | None) -> str:
-    """Return a threshold as words: "of at least 0.9"."""
+def describe_threshold(threshold: Threshold | None) -> str:
+    """Return a threshold as text: "of at least 0.9"."""
     assert threshold is not None
     least, most = threshold.least, threshold.most
     return f"of at least {least:g}" if least is not None else f"of at most {most:g}"
 
 
-def effect_name(claim: Claim) -> str:
-    """Return the name of the number that answers the question."""
+def name_effect(claim: Claim) -> str:
+    """Return the name of the effect that answers the question."""
     first, second = claim.compare[0], claim.compare[-1]
     match claim.question:
         case "difference" | "equivalence" if first != second:
@@ -133,16 +138,16 @@ def effect_name(claim: Claim) -> str:
     return f"{first}, median over seeds"
 
 
-def count_words(counts: Mapping[str, int], source: str) -> str:
-    """Return how many claims of a source have each verdict, as a sentence; empty without any."""
+def describe_counts(counts: Mapping[str, int], source: str) -> str:
+    """Return the counts of verdicts of a source as a sentence; empty without claims."""
     if not counts:
         return ""
     listing = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     return f"{'Claims of the paper' if source == 'paper' else 'Ours'} ({sum(counts.values())}): {listing}."
 
 
-def effect_words(claim: Claim, answer: Answer | None) -> str:
-    """Return the effect with its interval and the number of its values."""
+def describe_effect(claim: Claim, answer: Answer | None) -> str:
+    """Return the effect with its interval and the number of values as text; "-" without an effect."""
     if answer is None or math.isnan(answer.effect):
         return "-"
     signed = claim.question in ("difference", "trend", "fisher")

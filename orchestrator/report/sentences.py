@@ -233,7 +233,7 @@ def columns_sentence(result: Summary, *, quartiles: bool) -> str:
     parts = [", ".join(f"{name} {spans(group)}" for name, group in lengths.items() if group)]
     parts += ["brackets: quartiles over seeds"] if quartiles else []
     if result.objective.threshold is not None:
-        parts.append(f"reach: up to this length every median is {threshold_words(result)}")
+        parts.append(f"reach: up to this length every median is {describe_threshold(result)}")
     return "; ".join(filter(None, parts))
 
 
@@ -261,7 +261,7 @@ def headlines(result: Summary) -> list[str]:
     if result.objective.threshold is not None:
         lines.append(
             f"Reach: the greatest length at which the median of {result.judged_name}, there and at every shorter "
-            f"length, is {threshold_words(result)}"
+            f"length, is {describe_threshold(result)}"
         )
     forms = {row.form for row in result.rows if row.form}
     if len(forms) == 1 and forms != {"program"}:
@@ -269,7 +269,7 @@ def headlines(result: Summary) -> list[str]:
     return lines + list(result.notes)
 
 
-def threshold_words(result: Summary) -> str:
+def describe_threshold(result: Summary) -> str:
     """Return the threshold of the reach: "at most 0.1"."""
     return f"{'at most' if result.objective.direction == 'minimize' else 'at least'} {result.objective.threshold:g}"
 

@@ -28,16 +28,18 @@ def test_a_mean_has_students_interval_and_test(put: Put) -> None:
     interval = expected.confidence_interval()
     assert (found.answer.low, found.answer.high) == pytest.approx((interval.low, interval.high), abs=1e-6)
     assert found.answer.p == pytest.approx(expected.pvalue, rel=1e-4)
-    assert found.other.effect == 0.0, "the median beside it"
+    assert found.other_statistic.effect == 0.0, "the median beside it"
 
 
 def test_a_median_has_the_mean_over_all_seeds_beside_it(put: Put) -> None:
     asked = claim(learned={"metric": "total_variation", "least": 0.45})
     found = put(few_differ, asked)["pre_norm"]
     assert (found.answer.n, found.answer.effect) == (9, 0.0) and found.learned_only.n == 7
-    assert found.other.n == 9 and found.other.effect == pytest.approx(0.0, abs=1e-6), "two count as the worst, 0.5"
+    assert found.other_statistic.n == 9 and found.other_statistic.effect == pytest.approx(0.0, abs=1e-6), (
+        "two count as the worst, 0.5"
+    )
     plain = put(few_differ, claim())["pre_norm"]
-    assert plain.other.effect == pytest.approx(np.mean(DIFFERENCES), abs=1e-6) and plain.measured is None
+    assert plain.other_statistic.effect == pytest.approx(np.mean(DIFFERENCES), abs=1e-6) and plain.measured is None
 
 
 def test_unlearned_seeds_as_measured_stand_beside_the_verdict_and_decide_nothing(put: Put) -> None:
@@ -48,7 +50,7 @@ def test_unlearned_seeds_as_measured_stand_beside_the_verdict_and_decide_nothing
     found = put(clear, claim(learned={"metric": "total_variation", "least": 0.45}))["pre_norm"]
     assert whole.verdict == "held" and found.words.startswith("not tested: not learned")
     assert (found.measured.effect, found.measured.low, found.measured.n) == (whole.answer.effect, whole.answer.low, 9)
-    assert found.other is None, "a mean over values of which half are made up"
+    assert found.other_statistic is None, "a mean over values of which half are made up"
 
 
 def test_a_mean_that_lies_on_one_side_decides(put: Put) -> None:
@@ -88,7 +90,7 @@ def test_configurations_of_a_random_search_are_the_sample(put: Put) -> None:
     assert found.answer.effect == pytest.approx(np.median(expected), abs=1e-5)
     above = int((np.array(expected) > 0).sum())
     assert found.answer.p == pytest.approx(stats.binomtest(above, 30).pvalue)
-    assert found.verdict == "contradicted" and found.other is None
+    assert found.verdict == "contradicted" and found.other_statistic is None
 
 
 def test_configurations_of_a_grid_are_not_a_sample(put: Put) -> None:

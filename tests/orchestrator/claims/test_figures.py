@@ -8,7 +8,7 @@ import pytest
 from orchestrator.claims.figures import draw_claim, is_drawable
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.page import what_would_decide
-from orchestrator.claims.verdicts import count_enough
+from orchestrator.claims.verdicts import count_seeds_needed
 from tests.orchestrator.claims.conftest import NONE, PRE, Put, claim, is_pre
 from trainers.config.member import MemberConfig
 
@@ -80,9 +80,9 @@ def test_more_seeds_are_asked_for_if_they_would_decide(
     learned = {"metric": "total_variation", "lengths": [1], "most": 0.5}
     for changes in ({}, {"learned": learned}):
         one = put(noise, claim(**changes))["pre_norm"]
-        beside = [replace(one, answer=replace(one.answer, p=p), holm=p) for p in others]
-        one = count_enough(replace(one, verdict="undecided", reason="after 9 seeds"), beside, 2 + len(others))
-        assert one.enough == enough and bool(what_would_decide(one)) == (enough > 0)
+        beside = [replace(one, answer=replace(one.answer, p=p), holm_p=p) for p in others]
+        one = count_seeds_needed(replace(one, verdict="undecided", reason="after 9 seeds"), beside, 2 + len(others))
+        assert one.seeds_needed == enough and bool(what_would_decide(one)) == (enough > 0)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_more_seeds_decide_only_what_their_interval_would(
     def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
         return 0.5 + (values[member.seed] if member.model.norm == "pre" else 0.0)
 
-    assert put(value, claim(**asked))["pre_norm"].enough == enough
+    assert put(value, claim(**asked))["pre_norm"].seeds_needed == enough
 
 
 @pytest.mark.parametrize("key", ["minus", "over"])

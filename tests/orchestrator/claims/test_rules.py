@@ -46,9 +46,9 @@ def test_every_claim_of_a_page_is_in_the_correction_whatever_came_out() -> None:
         reason = "not learned" if 1 <= k <= 4 else ""
         rows.append([answered(one, clear if k in (0, 2, 6) else noise, reason)])
     found = {one.claim.id: one for one in settle(rows, file)}
-    assert found["c0"].verdict == "held" and found["c0"].holm == pytest.approx(12 * found["c0"].answer.p)
+    assert found["c0"].verdict == "held" and found["c0"].holm_p == pytest.approx(12 * found["c0"].answer.p)
     assert [found[name].verdict for name in ("c2", "c6", "c7")] == ["not tested"] * 3
-    assert found["c5"].verdict == "undecided" and np.isnan(found["c6"].holm)
+    assert found["c5"].verdict == "undecided" and np.isnan(found["c6"].holm_p)
 
 
 def test_among_claims_without_an_effect_one_page_in_twenty_decides_some_also_if_half_are_not_learned() -> None:
@@ -118,9 +118,9 @@ def test_all_askings_have_one_verdict_over_the_seeds_of_all(tmp_path: Path) -> N
     """Nine seeds with seven ahead, then twelve with ten: each is undecided alone, both together are held."""
     first, last = two_sweeps(tmp_path, two_of_three, FRESH)
     assert (first.verdict, last.verdict) == ("held", "held")
-    assert (first.answer.n, last.alone.n, last.answer.n) == (9, 12, 21) and last.pooled == ("pre_norm", "again")
+    assert (first.answer.n, last.own_answer.n, last.answer.n) == (9, 12, 21) and last.pooled == ("pre_norm", "again")
     assert first.answer.p > 0.05 and last.answer.p == pytest.approx(stats.binomtest(17, 21).pvalue)
-    assert last.holm == pytest.approx(2 * last.answer.p), "both askings count"
+    assert last.holm_p == pytest.approx(2 * last.answer.p), "both askings count"
 
 
 def test_a_setting_that_an_older_sweep_does_not_have_is_no_change(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_seed_that_was_trained_twice_counts_once(tmp_path: Path) -> None:
 def test_an_asking_that_changed_more_than_the_seeds_is_judged_by_itself(tmp_path: Path) -> None:
     first, last = two_sweeps(tmp_path, two_of_three, FRESH, lengths=[9])
     assert last.pooled == () and last.answer.n == 12 and first.verdict == last.verdict == "undecided"
-    assert last.holm == pytest.approx(2 * stats.binomtest(10, 12).pvalue)
+    assert last.holm_p == pytest.approx(2 * stats.binomtest(10, 12).pvalue)
 
 
 def an_arm(name: str, values: np.ndarray, learned: np.ndarray | None = None) -> ArmValues:

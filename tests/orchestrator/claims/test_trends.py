@@ -131,7 +131,7 @@ def test_p_of_a_correlation_is_below_5_percent_just_where_its_interval_leaves_0_
     drawn.update(zip(keys, found[min(found)], strict=True))
     judged = put(value, *asked, seeds=3, sweep=sweep)["one"]
     assert 0 < judged.answer.low < 0.03 and 0.03 < judged.answer.p < 0.05
-    assert judged.holm == pytest.approx(2 * judged.answer.p) and judged.verdict == "undecided"
+    assert judged.holm_p == pytest.approx(2 * judged.answer.p) and judged.verdict == "undecided"
 
 
 def test_p_with_the_others_held_fixed_is_that_of_least_squares(put: Put) -> None:

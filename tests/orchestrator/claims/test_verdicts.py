@@ -111,7 +111,7 @@ def test_more_seeds_are_not_asked_for_a_claim_that_is_asked_again(put: Put) -> N
         return 0.3 + (0.1 if member.seed % 2 else -0.1) * is_pre(member)
 
     again, once = (put(disagree, claim(asked_again=name), other)["pre_norm"] for name in ("fresh", None))
-    assert again.verdict == once.verdict == "undecided" and (again.enough, once.enough) == (None, 0)
+    assert again.verdict == once.verdict == "undecided" and (again.seeds_needed, once.seeds_needed) == (None, 0)
 
 
 def test_claims_are_counted_by_source_and_a_repeated_one_once_by_its_last_asking(put: Put) -> None:
@@ -149,11 +149,11 @@ def test_a_sweep_that_is_missing_or_unfinished_is_said(put: Put) -> None:
 def test_among_many_claims_a_small_p_decides_no_longer(put: Put) -> None:
     """Six seeds that all agree have p = 2 / 64: alone they decide, beside another claim they do not."""
     alone = put(planted(-0.1), claim(), seeds=6)["pre_norm"]
-    assert alone.words == "held" and alone.holm == pytest.approx(2 / 64)
+    assert alone.words == "held" and alone.holm_p == pytest.approx(2 / 64)
     found = put(planted(-0.1), claim(), claim(id="again"), seeds=6)["pre_norm"]
-    assert found.verdict == "undecided" and found.holm == pytest.approx(0.0625)
+    assert found.verdict == "undecided" and found.holm_p == pytest.approx(0.0625)
     unrun = put(planted(-0.1), claim(), claim(id="again", sweep="elsewhere"), seeds=6)["pre_norm"]
-    assert found.holm == unrun.holm == pytest.approx(4 / 64)
+    assert found.holm_p == unrun.holm_p == pytest.approx(4 / 64)
 
 
 def test_pairs_are_seeds_not_ranks(put: Put) -> None:
