@@ -45,17 +45,17 @@ def changed_keys(before: Judgement, after: Judgement) -> list[str]:
 
 def _technical_keys(judgement: Judgement) -> set[str]:
     """Return the technical settings of a sweep, which do not change results."""
-    measurements = judgement.members.measured.values() if judgement.members is not None else ()
+    measurements = judgement.sweep.measured.values() if judgement.sweep is not None else ()
     return {key for measured in measurements for key in measured.technical}
 
 
 def _trained_values(judgement: Judgement) -> list[dict[str, Any]]:
     """Return the settings of each compared arm, of its first configuration, by dotted key."""
-    if judgement.members is None or judgement.arms is None:
+    if judgement.sweep is None or judgement.arms is None:
         return []
     every = []
     for arm in judgement.arms.values():
-        first = judgement.members.state.configurations[arm.config_ids[0]]
+        first = judgement.sweep.state.configurations[arm.config_ids[0]]
         searched = set(first.values) if len(arm.config_ids) > 1 else set()
         settings = rebuild_member(first).to_dict()  # an older record lacks newer fields
         values = {key: lookup(settings, key) for key in dotted_keys(settings) if key not in searched}
@@ -69,12 +69,10 @@ def find_poolable(askings: Sequence[Judgement]) -> list[Judgement]:
     Trends and comparisons over configurations are not pooled.
     """
     last = askings[-1]
-    if last.members is None or last.claim.question == "trend" or last.claim.unit is not None:
+    if last.sweep is None or last.claim.question == "trend" or last.claim.unit is not None:
         return [last]
     return [
-        asking
-        for asking in askings
-        if asking is last or (asking.members is not None and not changed_keys(asking, last))
+        asking for asking in askings if asking is last or (asking.sweep is not None and not changed_keys(asking, last))
     ]
 
 

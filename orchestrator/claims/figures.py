@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from orchestrator.claims.judgement import Judgement
-from orchestrator.claims.members import SweepCurves
+from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import UNIT, ArmValues, by_seed, count_as_worst, divide, pair, subtract
 from orchestrator.claims.words import label_axis
 from orchestrator.figures.bands import consecutive_runs
@@ -29,14 +29,14 @@ DRAWN = ("difference", "equivalence", "ratio", "bound")  # other questions are a
 
 def is_drawable(judgement: Judgement) -> bool:
     """Return whether a claim has a figure: its sweep was read, and its question compares values."""
-    has_values = judgement.members is not None and judgement.arms is not None
+    has_values = judgement.sweep is not None and judgement.arms is not None
     return has_values and judgement.claim.figure != "none" and judgement.claim.question in DRAWN
 
 
 def draw_claim(judgement: Judgement) -> Figure:
     """Return the figure of a claim that `is_drawable`."""
-    members, claim = judgement.members, judgement.claim
-    assert members is not None and judgement.arms is not None, "only drawable claims are drawn"
+    sweep, claim = judgement.sweep, judgement.claim
+    assert sweep is not None and judgement.arms is not None, "only drawable claims are drawn"
 
     # Against length, or a dot per seed.
     arms = [judgement.arms[name] for name in claim.compare]
@@ -47,7 +47,7 @@ def draw_claim(judgement: Judgement) -> Figure:
         claim.arms[name].minus or claim.arms[name].over for name in claim.compare
     )
     if by_length:
-        count = _draw_lengths(axes, claim, members, arms)
+        count = _draw_lengths(axes, claim, sweep, arms)
         seeds = f"{count} seeds as measured and its 95 % interval, every seed thin"
     else:
         _draw_seeds(axes, judgement, arms)
@@ -59,7 +59,7 @@ def draw_claim(judgement: Judgement) -> Figure:
     pooled = f" in {several} configurations each" if several > 1 else ""
     joined = f" {'over' if claim.question == 'ratio' else 'minus'} ".join(claim.compare)
     statistic = "median" if by_length else claim.statistic or "median"
-    title = f"{claim.id} ({members.name}): {joined}\n{statistic} over {seeds}{pooled}"
+    title = f"{claim.id} ({sweep.name}): {joined}\n{statistic} over {seeds}{pooled}"
     axes.set_ylabel(label_axis(claim, claim.compare))
     figure.suptitle(remove_controls(title), fontsize=8)
     return figure
@@ -75,9 +75,9 @@ def write_small_png(figure: Figure, path: Path) -> None:
         small.save(path, optimize=True)
 
 
-def _draw_lengths(axes: Axes, claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> int:
+def _draw_lengths(axes: Axes, claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> int:
     """Draw the paired values against length, with trained lengths shaded; return the number of seeds."""
-    tables = [_read_lengths(claim, members, arm) for arm in arms]
+    tables = [_read_lengths(claim, sweep, arm) for arm in arms]
 
     # Pair the arms at common lengths.
     curves = tables[0]
@@ -96,13 +96,13 @@ def _draw_lengths(axes: Axes, claim: Claim, members: SweepCurves, arms: list[Arm
     axes.plot(lengths, [m.value for m in medians], color=PALETTE[0], linewidth=2)
 
     # Shade the trained and the selection lengths.
-    trained, selection = members.groups["trained"], members.groups["selection"]
+    trained, selection = sweep.groups["trained"], sweep.groups["selection"]
     inside = ", selection among them" if set(selection) <= set(trained) else ""
     for name, shaded, colour in (
         (f"trained{inside}", trained, "#E6E9ED"),
         ("selection", () if inside else selection, "#F4F1E4"),
     ):
-        for first, last in consecutive_runs(shaded, members.groups["all"]):
+        for first, last in consecutive_runs(shaded, sweep.groups["all"]):
             axes.axvspan(first - 0.5, last + 0.5, zorder=0, linewidth=0, label=name, facecolor=colour)
             name = ""  # only once in the legend
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -114,11 +114,11 @@ def _draw_lengths(axes: Axes, claim: Claim, members: SweepCurves, arms: list[Arm
     return len(seeds)
 
 
-def _read_lengths(claim: Claim, members: SweepCurves, arm: ArmValues) -> pd.DataFrame:
+def _read_lengths(claim: Claim, sweep: SweepCurves, arm: ArmValues) -> pd.DataFrame:
     """Return the metric of an arm at every measured length; rows as in `ArmValues.lengths`."""
     metrics = claim.arms[arm.name].metric or claim.metric
-    lengths = members.resolve_lengths("all", metrics, arm.config_ids)
-    rows = members.table(metrics, arm.average, claim.evaluation)[lengths]
+    lengths = sweep.resolve_lengths("all", metrics, arm.config_ids)
+    rows = sweep.table(metrics, arm.average, claim.evaluation)[lengths]
     rows = rows[rows.index.get_level_values("config_id").isin(arm.config_ids)]
     names, seeds = (rows.index.get_level_values(level) for level in ("config_id", "seed"))
     contexts = [arm.contexts[str(name)] for name in names]

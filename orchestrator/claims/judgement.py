@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.claims.members import SweepCurves
 from orchestrator.claims.questions import Answer
+from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import ArmValues
 from search_spaces.grammar.claims import Claim
 
@@ -24,7 +24,7 @@ class Judgement:
     `answer` is over all seeds and decides. Other answers decide nothing: `learned_only` is over the seeds that learned
     the task, `measured` over all seeds with the values of unlearned ones as measured, `other_statistic` is the mean of
     a difference that the median decides, or vice versa. `holm_p` is the p-value after Holm's correction over all claims
-    of the page. `members` is None if the sweep is missing. `seeds_needed` is the number of seeds with values like these
+    of the page. `sweep` is None if the sweep is missing. `seeds_needed` is the number of seeds with values like these
     that would decide an undecided claim: one of SEEDS, 0 if none would, None if unknown.
 
     All askings of a claim have the same verdict. If the judged asking pools several, `pooled` has their ids, and
@@ -34,7 +34,7 @@ class Judgement:
     claim: Claim
     verdict: str
     reason: str = ""
-    members: SweepCurves | None = None
+    sweep: SweepCurves | None = None
     arms: Mapping[str, ArmValues] | None = None
     answer: Answer | None = None
     learned_only: Answer | None = None

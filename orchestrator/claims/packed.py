@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from orchestrator.claims.members import SweepCurves
+from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.errors import DamagedCurves, LengthwiseError, refuse_unwritable
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
@@ -31,21 +31,19 @@ def packed_path(file: ClaimsFile, sweep: str) -> Path:
     return file.path.parent / "results" / f"{sweep}.tar.xz"
 
 
-def pack_sweep(members: SweepCurves, claims: Iterable[Claim], path: Path) -> int:
+def pack_sweep(sweep: SweepCurves, claims: Iterable[Claim], path: Path) -> int:
     """Write the ledger of a finished sweep and the curves that these claims read; return the size in bytes.
 
     The same sweep gives the same bytes. Raises UserError if the file cannot be written.
     """
     sink = io.BytesIO()
-    members.curves[_is_read(members, list(claims))].to_parquet(sink, compression=None, index=False)
+    sweep.curves[_is_read(sweep, list(claims))].to_parquet(sink, compression=None, index=False)
     with refuse_unwritable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(path, "w:xz", preset=9) as archive:
-            claims_of_sweep = {
-                name: values for name, values in members.registered.items() if name in members.state.claims
-            }
+            claims_of_sweep = {name: values for name, values in sweep.registered.items() if name in sweep.state.claims}
             ledger, registered = (
-                (members.folder / LEDGER_FILE).read_bytes(),
+                (sweep.folder / LEDGER_FILE).read_bytes(),
                 json.dumps(claims_of_sweep, sort_keys=True).encode(),
             )
             for name, content in ((LEDGER_FILE, ledger), (CURVES, sink.getvalue()), (REGISTERED, registered)):
@@ -73,17 +71,17 @@ def read_packed(path: Path) -> SweepCurves:
     return SweepCurves(path, state, curves, registered)
 
 
-def _is_read(members: SweepCurves, claims: list[Claim]) -> "pd.Series[bool]":
+def _is_read(sweep: SweepCurves, claims: list[Claim]) -> "pd.Series[bool]":
     """Return a mask of the rows of the curves that the claims read; the best evaluation stays the best."""
-    judged, curves = members.objective, members.curves
+    judged, curves = sweep.objective, sweep.curves
     metrics, averages = {judged.metric}, {judged.average}
     for claim in claims:
         for part in (claim, claim.learned, *claim.arms.values()):
             if part is not None:
                 metrics |= set(part.metric or ())
                 averages |= {part.average} if isinstance(part.average, str) else set(part.average or ())
-    last = curves["step"] == curves["config_id"].astype(str).map(members.steps)
+    last = curves["step"] == curves["config_id"].astype(str).map(sweep.steps)
     chosen = last
     if judged.evaluation == "best" or any(claim.evaluation == "best" for claim in claims):
-        chosen |= np.asarray(select_steps(curves, members.best_steps))
+        chosen |= np.asarray(select_steps(curves, sweep.best_steps))
     return chosen & curves["metric"].isin(metrics) & curves["average"].isin(averages)

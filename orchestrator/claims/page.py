@@ -12,8 +12,8 @@ import numpy as np
 from orchestrator.claims.askings import changed_keys, group_askings
 from orchestrator.claims.figures import draw_claim, is_drawable, write_small_png
 from orchestrator.claims.judgement import HELD, NOT_LEARNED, NOT_TESTED, Judgement
-from orchestrator.claims.members import SweepCurves
 from orchestrator.claims.registration import changes_since, describe_registration
+from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import ArmValues, by_seed
 from orchestrator.claims.verdicts import count_verdicts
 from orchestrator.claims.words import (
@@ -129,8 +129,8 @@ def _count_fresh(file: ClaimsFile, judgements: Iterable[Judgement]) -> str:
     """Return how many seeds no earlier page has shown: "7 of 12 seeds"; "-" if nothing was run."""
     fresh, every = set[int](), set[int]()
     for judgement in judgements:
-        if judgement.members is not None:
-            seeds = judgement.members.seeds
+        if judgement.sweep is not None:
+            seeds = judgement.sweep.seeds
             every |= set(seeds)
             fresh |= set(seeds[file.seen.get(judgement.claim.sweep, 0) :])
     return f"{len(fresh)} of {len(every)} seeds" if every else "-"
@@ -236,28 +236,28 @@ def details(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
     by_sweep: dict[str, list[Judgement]] = {}
     for judgement in judgements:
         by_sweep.setdefault(judgement.claim.sweep, []).append(judgement)
-    for sweep, asked in by_sweep.items():
+    for name, asked in by_sweep.items():
         lines = [f"- {describe(judgement, file, repeats[judgement.claim.id])}" for judgement in asked]
-        parts.append("\n".join([describe_sweep(sweep, asked[0].members, file), "", *lines]))
+        parts.append("\n".join([describe_sweep(name, asked[0].sweep, file), "", *lines]))
     rows = [row for judgement in judgements for row in arm_rows(judgement)]
     parts.append(markdown_table(ARMS, rows) if rows else "")
     text = "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
     return "## Details\n\n" + fold("How a verdict comes about, every question, its registration and its arms", text)
 
 
-def describe_sweep(name: str, members: SweepCurves | None, file: ClaimsFile) -> str:
+def describe_sweep(name: str, sweep: SweepCurves | None, file: ClaimsFile) -> str:
     """Return a paragraph on size and cost of a sweep, and on its differences from the sweep file."""
-    if members is None:
+    if sweep is None:
         return f"**`{name}`** is not run yet or not finished."
-    minutes = f"{duration(sum_seconds(members.state.packs, members.state.recuts))} of one core"
-    cost = "imported" if IMPORTED in members.state.provenance else minutes
-    lost = f", {members.failed} members failed" if members.failed else ""
-    fewest, most = min(members.steps.values()), max(members.steps.values())
+    minutes = f"{duration(sum_seconds(sweep.state.packs, sweep.state.recuts))} of one core"
+    cost = "imported" if IMPORTED in sweep.state.provenance else minutes
+    lost = f", {sweep.failed} members failed" if sweep.failed else ""
+    fewest, most = min(sweep.steps.values()), max(sweep.steps.values())
     steps = f"{fewest:,} steps" if fewest == most else f"{fewest:,} to {most:,} steps"
-    configurations = counted(len(members.state.configurations), "configuration")
-    counts = f"{configurations}, {len(members.seeds)} seeds{lost}, {steps}"
-    words = f"**`{name}`** ({counts}; {cost}{_describe_stopped(members)})"
-    if changes := changes_since(members.state, file):
+    configurations = counted(len(sweep.state.configurations), "configuration")
+    counts = f"{configurations}, {len(sweep.seeds)} seeds{lost}, {steps}"
+    words = f"**`{name}`** ({counts}; {cost}{_describe_stopped(sweep)})"
+    if changes := changes_since(sweep.state, file):
         changed = "; ".join(f"{key} was {before}, now {now}" for key, before, now in changes)
         words += f". The sweep was begun with other values than its file has now: {changed}."
     return words
@@ -266,15 +266,15 @@ def describe_sweep(name: str, members: SweepCurves | None, file: ClaimsFile) -> 
 def describe(judgement: Judgement, file: ClaimsFile, askings: Sequence[Judgement]) -> str:
     """Return a line of Markdown on a claim: question, registration, effect, other estimates."""
     # The question, and its askings.
-    claim, members = judgement.claim, judgement.members
+    claim, sweep = judgement.claim, judgement.sweep
     sentences = [f"**{claim.id}**: {write_question(claim)}"]
     if len(askings) > 1:
         sentences.append(_describe_askings(askings))
 
     # The registration, the deciding effect, and other estimates.
-    if members is not None:
+    if sweep is not None:
         shown_before = file.seen.get(claim.sweep, 0)
-        registration = describe_registration(claim, members.state, members.registered, shown_before)
+        registration = describe_registration(claim, sweep.state, sweep.registered, shown_before)
         sentences += [
             f"It was {registration}.",
             f"{name_effect(claim)}{_describe_pooling(judgement)}: {describe_effect(claim, judgement.answer)}"
@@ -301,25 +301,25 @@ def _describe_picture(claim: Claim) -> str:
     return f"{claim.id}: {label_axis(claim, claim.compare)}, {joined}"
 
 
-def _describe_stopped(members: SweepCurves) -> str:
+def _describe_stopped(sweep: SweepCurves) -> str:
     """Return how many members stopped early, and when; empty if none did."""
     stopped = [
-        100 * member.stopped_at / members.steps[name]
-        for name, configuration in members.state.configurations.items()
+        100 * member.stopped_at / sweep.steps[name]
+        for name, configuration in sweep.state.configurations.items()
         for member in configuration.members.values()
         if member.stopped_at
     ]
     if not stopped:
         return ""
     first, last = (three_digits(f(stopped)) for f in (min, max))
-    count = f"{len(stopped)} of {len(members.state.members)}"
+    count = f"{len(stopped)} of {len(sweep.state.members)}"
     share = first if first == last else f"{first} to {last}"
     return f"; {count} members stopped early by their rule, after {share} % of their steps"
 
 
 def find_judged(askings: Sequence[Judgement]) -> Judgement:
     """Return the judged asking, the last that was run."""
-    return next((judgement for judgement in reversed(askings) if judgement.members is not None), askings[-1])
+    return next((judgement for judgement in reversed(askings) if judgement.sweep is not None), askings[-1])
 
 
 def _describe_own_effect(judgement: Judgement) -> str:
@@ -368,33 +368,33 @@ def arm_rows(judgement: Judgement) -> list[tuple[str, ...]]:
 
     The statistics of a trend are over every configuration and seed.
     """
-    claim, members = judgement.claim, judgement.members
+    claim, sweep = judgement.claim, judgement.sweep
     rows: list[tuple[str, ...]] = []
-    if members is None:
+    if sweep is None:
         return []
     for arm in (judgement.arms or {}).values():
         every = arm.values.dropna().to_numpy(dtype=np.float64)
         values = every if claim.question == "trend" else by_seed(arm.values)
-        numbers = spans([members.state.configurations[name].number for name in arm.config_ids])
+        numbers = spans([sweep.state.configurations[name].number for name in arm.config_ids])
         middle, mean, least, most = (
             (three_digits(float(f(values)), NOT_REACHED) for f in (np.median, np.mean, np.min, np.max))
             if len(values)
             else ("-", "-", "-", "-")
         )
         seeds = f"{arm.seeds}, {arm.seeds_learned} learned" if claim.learned else f"{arm.seeds}"
-        where = _describe_configuration(claim, members, arm)
+        where = _describe_configuration(claim, sweep, arm)
         span = f"{least} to {most}"
         rows.append((claim.id, arm.name, where, f"#{numbers}", arm.average, seeds, middle, mean, span))
     return rows
 
 
-def _describe_configuration(claim: Claim, members: SweepCurves, arm: ArmValues) -> str:
+def _describe_configuration(claim: Claim, sweep: SweepCurves, arm: ArmValues) -> str:
     """Return the values that define an arm, and the other searched values if it has only one configuration."""
     where = claim.arms[arm.name].where
     words = [f"{key}: {_format_value(value)}" for key, value in where.items()]
     if len(arm.config_ids) == 1:
-        chosen = "chosen " if len(members.find_configurations(where)) > 1 else ""
-        drawn = members.state.configurations[arm.config_ids[0]].values
+        chosen = "chosen " if len(sweep.find_configurations(where)) > 1 else ""
+        drawn = sweep.state.configurations[arm.config_ids[0]].values
         words += [f"{chosen}{key}: {_format_value(value)}" for key, value in drawn.items() if key not in where]
     return ", ".join(words) or "any"
 

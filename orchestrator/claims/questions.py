@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from orchestrator.claims.members import SweepCurves
+from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import (
     ArmValues,
     Values,
@@ -57,7 +57,7 @@ class Answer:
     ask_more: "Callable[[int], Answer] | None" = field(default=None, compare=False)
 
 
-def ask(claim: Claim, members: SweepCurves, arms: list[ArmValues], *, learned_only: bool) -> Answer:
+def ask(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, learned_only: bool) -> Answer:
     """Return the answer to a claim's question over all seeds, or over those that learned in all arms.
 
     Over all seeds, failed and unlearned seeds count as the worst of all (`count_as_worst`) and have not succeeded; for
@@ -73,7 +73,7 @@ def ask(claim: Claim, members: SweepCurves, arms: list[ArmValues], *, learned_on
         arms = [replace(arm, values=arm.values.fillna(math.inf)) for arm in arms]
     elif claim.question not in ("trend", "share", "fisher"):
         arms = count_as_worst(arms)
-    answer = _QUESTIONS[claim.question](claim, members, arms)
+    answer = _QUESTIONS[claim.question](claim, sweep, arms)
     return replace(answer, ran=ran if answer.unit == "seeds" else answer.ran)
 
 
@@ -94,7 +94,7 @@ def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
     ]
 
 
-def _difference(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
+def _difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the first arm minus the second, seed by seed: the median over seeds and the sign test.
 
     The claim may instead ask for the mean over seeds and Student's test, or for the median over configurations. An
@@ -116,17 +116,17 @@ def _difference(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> An
     # Over seeds, or over independent configurations.
     if claim.unit is None:
         return _answer_rows(ask_seeds, differences)
-    design = read_design(members.state)
+    design = read_design(sweep.state)
     if design.kind != "random":
         raise UserError(
-            f"sweep {members.name}: unit: configurations needs a random search; configurations of a grid, a list or a "
+            f"sweep {sweep.name}: unit: configurations needs a random search; configurations of a grid, a list or a "
             "sampler that learns are not independent"
         )
     units = by_configuration(differences)
     return replace(_answer(ask_seeds, units), unit=design.unit, ran=len(arms[0].contexts))
 
 
-def _equivalence(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
+def _equivalence(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer whether two arms, or an arm and `around`, differ by at most `within`.
 
     An interval outside of this range has the p-value of the sign test against the nearer end.
@@ -169,12 +169,12 @@ def _equivalence_p(seeds: Values, least: float, most: float, share: float) -> fl
     return max(float(stats.binomtest(int(count), len(seeds), 0.5, "greater").pvalue) for count in inside)
 
 
-def _bound(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
+def _bound(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the median over seeds against a bound."""
     return _answer_rows(lambda seeds: median_answer(seeds, null=claim.bound or 0.0), arms[0].values)
 
 
-def _ratio(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
+def _ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the first arm over the second, seed by seed.
 
     Steps to a threshold are known up to the steps between evaluations, and a seed that never reached it needs more than
@@ -186,7 +186,7 @@ def _ratio(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
     if not claim.metric[0].startswith("steps_to_"):
         return _answer_rows(lambda seeds: median_answer(seeds, null), divide(first, second))
     (low_1, high_1), (low_2, high_2) = (
-        _step_bounds(steps, arm, members) for steps, arm in zip((first, second), arms, strict=True)
+        _step_bounds(steps, arm, sweep) for steps, arm in zip((first, second), arms, strict=True)
     )
     reached = " and ".join(f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms)
 
@@ -198,16 +198,16 @@ def _ratio(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
 
 
 def _step_bounds(
-    steps: "pd.Series[float]", arm: ArmValues, members: SweepCurves
+    steps: "pd.Series[float]", arm: ArmValues, sweep: SweepCurves
 ) -> tuple["pd.Series[float]", "pd.Series[float]"]:
     """Return the fewest and the most steps that each seed of an arm may have needed, as two series."""
-    every = {context: members.steps_between_evaluations(name) for name, context in arm.contexts.items()}
-    trained = {context: members.steps[name] for name, context in arm.contexts.items()}
+    every = {context: sweep.steps_between_evaluations(name) for name, context in arm.contexts.items()}
+    trained = {context: sweep.steps[name] for name, context in arm.contexts.items()}
     contexts = steps.index.get_level_values("context")
     return (steps - contexts.map(every)).where(np.isfinite(steps), contexts.map(trained)), steps
 
 
-def _share(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
+def _share(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the share of seeds that succeed, with its exact interval (Clopper and Pearson, 1934)."""
     successful, null = _succeeded(claim, arms[0]), _null(claim)
 
@@ -220,7 +220,7 @@ def _share(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
     return _answer(ask_seeds, successful.to_numpy()) if len(successful) else Answer(null=null)
 
 
-def _fisher(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
+def _fisher(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the difference of two shares of seeds: Fisher's exact test, Newcombe's interval (1998, method 10)."""
     successes = [_succeeded(claim, arm).to_numpy() for arm in arms]
 
@@ -239,7 +239,7 @@ def _fisher(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer
     return _answer(ask_seeds, *successes) if all(map(len, successes)) else Answer()
 
 
-def _trend(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
+def _trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the rank correlation of a searched key with the median over seeds of each configuration.
 
     `n` counts the independent units of the design of the search, as in reports. With `hold_others` the effect is the
@@ -247,10 +247,10 @@ def _trend(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
     """
     # Searched values and medians over seeds of the configurations.
     key, arm = str(claim.key), arms[0]
-    drawn = {name: dict(members.state.configurations[name].values) for name in arm.config_ids}
+    drawn = {name: dict(sweep.state.configurations[name].values) for name in arm.config_ids}
     if not any(key in values for values in drawn.values()):
-        raise UserError(f"sweep {members.name}: {key} was not searched")
-    design, by_context = read_design(members.state), dict(list(arm.values.groupby(level="context")))
+        raise UserError(f"sweep {sweep.name}: {key} was not searched")
+    design, by_context = read_design(sweep.state), dict(list(arm.values.groupby(level="context")))
     seeds: dict[str, dict[int, float]] = {
         name: {int(str(seed)): float(value) for seed, value in by_context[context].droplevel("context").items()}
         for name, context in arm.contexts.items()
@@ -258,7 +258,7 @@ def _trend(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
     }
     rule = claim.arms[arm.name]
     metrics = () if rule.minus or rule.over else rule.metric or claim.metric
-    by_name = {name: members.median_over_seeds(seeds.get(name, {}).values(), metrics) for name in arm.contexts}
+    by_name = {name: sweep.median_over_seeds(seeds.get(name, {}).values(), metrics) for name in arm.contexts}
 
     # The effect with other keys held fixed, or the correlation of this key alone.
     if claim.hold_others:
@@ -266,13 +266,13 @@ def _trend(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer:
         drawn = {name: {k: v for k, v in values.items() if k not in averages} for name, values in drawn.items()}
         if design.compares_within_units(key):
             raise UserError(
-                f"sweep {members.name}: the values of {key} are compared within {design.unit}, in which the other keys "
+                f"sweep {sweep.name}: the values of {key} are compared within {design.unit}, in which the other keys "
                 "are the same; leave hold_others out"
             )
         partial = partial_effects(drawn, by_name, design)[key]
         slopes = [slope for slope in partial.slopes if claim.category in (None, slope.value)]
         if partial.slopes and len(slopes) != 1:
-            raise UserError(f"sweep {members.name}: {key} is a category: name one of its values as `category`")
+            raise UserError(f"sweep {sweep.name}: {key} is a category: name one of its values as `category`")
         effect, low, high = (slopes[0].coefficient, slopes[0].low, slopes[0].high) if slopes else (math.nan,) * 3
         n, p, reason = partial.n, slopes[0].p if slopes else math.nan, partial.reason
     else:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from orchestrator.claims.members import SweepCurves
+from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.errors import UserError
 from orchestrator.results.scoring.objective import meets
 from search_spaces import ABSENT
@@ -58,43 +58,43 @@ class ArmValues:
         return int(self.learned.groupby(level="seed").all().sum())
 
 
-def read_arms(claim: Claim, members: SweepCurves) -> dict[str, ArmValues]:
+def read_arms(claim: Claim, sweep: SweepCurves) -> dict[str, ArmValues]:
     """Return the compared arms of a claim by name.
 
     Raises UserError for a value, metric, average or length that the sweep lacks.
     """
     keys = {key for arm in claim.arms.values() for key in arm.where}
-    return {name: _read_arm(claim, name, members, keys) for name in claim.compare}
+    return {name: _read_arm(claim, name, sweep, keys) for name in claim.compare}
 
 
-def _read_arm(claim: Claim, name: str, members: SweepCurves, keys: set[str]) -> ArmValues:
+def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> ArmValues:
     # The configurations of the arm, and their contexts, by which two arms are paired.
     arm = claim.arms[name]
-    config_ids = members.find_configurations(arm.where)
+    config_ids = sweep.find_configurations(arm.where)
     averages = arm.average or claim.average
-    average = averages[0] if len(averages) == 1 else members.best_average(averages, config_ids)
+    average = averages[0] if len(averages) == 1 else sweep.best_average(averages, config_ids)
     if arm.configurations == "best":
-        config_ids = [members.best_configuration(config_ids, average)]
-    contexts = {c: "" if arm.configurations == "best" else _context(members, c, keys) for c in config_ids}
+        config_ids = [sweep.best_configuration(config_ids, average)]
+    contexts = {c: "" if arm.configurations == "best" else _context(sweep, c, keys) for c in config_ids}
     if len(set(contexts.values())) < len(contexts):
         raise UserError(
-            f"sweep {members.name}: configurations of {name} differ only in the arms' own keys; "
+            f"sweep {sweep.name}: configurations of {name} differ only in the arms' own keys; "
             "name one value of each key in `where`"
         )
 
     # Values of every unit at every length; which of them learned the task, or are at an end of the metric.
     metrics, lengths = arm.metric or claim.metric, claim.lengths if arm.lengths is None else arm.lengths
-    table = _by_unit(_read_members(members, config_ids, metrics, average, lengths, claim.evaluation), contexts)
+    table = _by_unit(_read_table(sweep, config_ids, metrics, average, lengths, claim.evaluation), contexts)
     learned = pd.Series(True, index=table.index)
-    floor, ceiling = _at_ends(table, claim, members.table(metrics, average, claim.evaluation))
+    floor, ceiling = _at_ends(table, claim, sweep.table(metrics, average, claim.evaluation))
     if claim.learned is not None:
         rule = claim.learned
         selection = (rule.metric, rule.average or average, rule.lengths, claim.evaluation)
-        learned = passes(rule, _reduce(_by_unit(_read_members(members, config_ids, *selection), contexts), rule.reduce))
+        learned = passes(rule, _reduce(_by_unit(_read_table(sweep, config_ids, *selection), contexts), rule.reduce))
 
     # Relative to another arm: minus it at every length, or over it after lengths are reduced.
     if arm.minus is not None:
-        other = _read_arm(claim, arm.minus, members, keys)
+        other = _read_arm(claim, arm.minus, sweep, keys)
         learned &= _align(other, other.learned, table.index, fill=False)
         if claim.arms[arm.minus].over is None and list(other.lengths.columns) == list(table.columns):
             table = subtract(table, _align(other, other.lengths, table.index))
@@ -103,10 +103,10 @@ def _read_arm(claim: Claim, name: str, members: SweepCurves, keys: set[str]) -> 
             table = table.apply(lambda column: subtract(column, values))
     values = _reduce(table, arm.reduce or claim.reduce)
     if arm.over is not None:
-        other = _read_arm(claim, arm.over, members, keys)
+        other = _read_arm(claim, arm.over, sweep, keys)
         learned &= _align(other, other.learned, values.index, fill=False)
         values = divide(values, _align(other, other.values, values.index))
-    direction = "none" if arm.minus or arm.over else members.direction(metrics)
+    direction = "none" if arm.minus or arm.over else sweep.direction(metrics)
     return ArmValues(
         name=name,
         contexts=contexts,
@@ -174,12 +174,12 @@ def _align(other: ArmValues, rows: Rows, index: "pd.Index[Any]", fill: Any = mat
     return aligned.set_axis(index)
 
 
-def _read_members(
-    members: SweepCurves, config_ids: list[str], metrics: Names, average: str, lengths: Lengths, evaluation: str
+def _read_table(
+    sweep: SweepCurves, config_ids: list[str], metrics: Names, average: str, lengths: Lengths, evaluation: str
 ) -> pd.DataFrame:
     """Return the table of these configurations by length."""
-    table = members.table(metrics, average, evaluation)
-    wanted = members.resolve_lengths(lengths, metrics, config_ids)
+    table = sweep.table(metrics, average, evaluation)
+    wanted = sweep.resolve_lengths(lengths, metrics, config_ids)
     return table[table.index.get_level_values("config_id").isin(config_ids)][wanted]
 
 
@@ -209,9 +209,9 @@ def _by_unit(table: pd.DataFrame, contexts: Mapping[str, str]) -> pd.DataFrame:
     return rows[counts == len(contexts)]
 
 
-def _context(members: SweepCurves, config_id: str, keys: set[str]) -> str:
+def _context(sweep: SweepCurves, config_id: str, keys: set[str]) -> str:
     """Return the searched values of a configuration, except the arms' own `keys`, as text."""
-    values: Mapping[str, Any] = members.state.configurations[config_id].values
+    values: Mapping[str, Any] = sweep.state.configurations[config_id].values
     context = {key: value for key, value in values.items() if key not in keys and value is not ABSENT}
     return json.dumps(context, sort_keys=True, default=str)
 

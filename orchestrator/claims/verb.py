@@ -49,10 +49,10 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
     yield f"{sum(judgement.is_decided for judgement in judgements)} of {len(judgements)} claims are decided"
 
     # Write the packed results and the page.
-    for members in sweeps.values() if keep else ():
-        if not isinstance(members, str) and members.folder == storage / members.name:
-            packed = packed_path(file, members.name)
-            size = pack_sweep(members, [claim for claim in file.claims if claim.sweep == members.name], packed)
+    for sweep in sweeps.values() if keep else ():
+        if not isinstance(sweep, str) and sweep.folder == storage / sweep.name:
+            packed = packed_path(file, sweep.name)
+            size = pack_sweep(sweep, [claim for claim in file.claims if claim.sweep == sweep.name], packed)
             yield f"wrote {packed} ({size / 1000:.0f} kB)"
     if page is not None:
         with refuse_unwritable(page):

@@ -18,9 +18,9 @@ from orchestrator.claims.judgement import (
     VERDICTS,
     Judgement,
 )
-from orchestrator.claims.members import SweepCurves
 from orchestrator.claims.packed import packed_path, read_packed
 from orchestrator.claims.questions import Answer, ask
+from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import ArmValues, read_arms
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
@@ -31,15 +31,15 @@ from search_spaces import nearest_name
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
 
-def judge(file: ClaimsFile, members: Mapping[str, SweepCurves | str]) -> list[Judgement]:
-    """Return the judgement of every claim; `members` has each sweep by name, or why it cannot be used.
+def judge(file: ClaimsFile, sweeps: Mapping[str, SweepCurves | str]) -> list[Judgement]:
+    """Return the judgement of every claim; `sweeps` has each sweep by name, or why it cannot be used.
 
     Raises UserError for a claim that does not fit its sweep.
     """
     asked = []
     for claim in file.claims:
         try:
-            asked.append(_ask(claim, members[claim.sweep]))
+            asked.append(_ask(claim, sweeps[claim.sweep]))
         except UserError as error:
             raise UserError(f"{file.path}: claim {claim.id}: {error}") from None
     return settle([_pool(askings) for askings in group_askings(asked)], file)
@@ -119,10 +119,10 @@ def _p(judgement: Judgement) -> float:
 
 def _pool(askings: Sequence[Judgement]) -> list[Judgement]:
     """Return the askings of a claim with the judged one last: the last that was run, with pooled seeds."""
-    last = next((asking for asking in reversed(askings) if asking.members is not None), askings[-1])
+    last = next((asking for asking in reversed(askings) if asking.sweep is not None), askings[-1])
     pooled = find_poolable(askings[: askings.index(last) + 1])
-    if len(pooled) > 1 and last.members is not None:
-        together = _answer(last.claim, last.members, pool_arms(pooled))
+    if len(pooled) > 1 and last.sweep is not None:
+        together = _answer(last.claim, last.sweep, pool_arms(pooled))
         names = tuple(judgement.claim.id for judgement in pooled)
         judged = replace(together, arms=last.arms, pooled=names, own_answer=last.answer)
     else:
@@ -130,18 +130,18 @@ def _pool(askings: Sequence[Judgement]) -> list[Judgement]:
     return [*(judgement for judgement in askings if judgement is not last), judged]
 
 
-def _ask(claim: Claim, members: SweepCurves | str) -> Judgement:
+def _ask(claim: Claim, sweep: SweepCurves | str) -> Judgement:
     """Return the judgement of a claim before its control and Holm's correction."""
-    if isinstance(members, str):
-        return Judgement(claim=claim, verdict=NOT_TESTED, reason=members)
-    return _answer(claim, members, read_arms(claim, members))
+    if isinstance(sweep, str):
+        return Judgement(claim=claim, verdict=NOT_TESTED, reason=sweep)
+    return _answer(claim, sweep, read_arms(claim, sweep))
 
 
-def _answer(claim: Claim, members: SweepCurves, arms: Mapping[str, ArmValues]) -> Judgement:
+def _answer(claim: Claim, sweep: SweepCurves, arms: Mapping[str, ArmValues]) -> Judgement:
     # The answers over all seeds, and over those that learned.
     compared = [arms[name] for name in claim.compare]
-    answer = ask(claim, members, compared, learned_only=False)
-    learned_answer = ask(claim, members, compared, learned_only=True) if claim.learned else None
+    answer = ask(claim, sweep, compared, learned_only=False)
+    learned_answer = ask(claim, sweep, compared, learned_only=True) if claim.learned else None
 
     # Why it cannot be tested.
     reason = ""
@@ -155,16 +155,16 @@ def _answer(claim: Claim, members: SweepCurves, arms: Mapping[str, ArmValues]) -
         claim=claim,
         verdict=NOT_TESTED,
         reason=reason,
-        members=members,
+        sweep=sweep,
         arms=arms,
         answer=answer,
         learned_only=learned_answer,
-        measured=_ask_as_measured(claim, members, compared, answer),
-        other_statistic=None if reason.startswith(NOT_LEARNED) else _other_estimand(claim, members, compared),
+        measured=_ask_as_measured(claim, sweep, compared, answer),
+        other_statistic=None if reason.startswith(NOT_LEARNED) else _other_estimand(claim, sweep, compared),
     )
 
 
-def _ask_as_measured(claim: Claim, members: SweepCurves, arms: list[ArmValues], answer: Answer) -> Answer | None:
+def _ask_as_measured(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], answer: Answer) -> Answer | None:
     """Return the answer with the values of unlearned seeds as measured; None if it equals `answer`.
 
     Failed seeds still count as the worst value. None for other questions than differences.
@@ -172,16 +172,16 @@ def _ask_as_measured(claim: Claim, members: SweepCurves, arms: list[ArmValues], 
     if claim.question != "difference" or not claim.learned:
         return None
     every = [replace(arm, learned=arm.learned | arm.values.notna()) for arm in arms]
-    measured = ask(claim, members, every, learned_only=False)
+    measured = ask(claim, sweep, every, learned_only=False)
     return measured if (measured.effect, measured.low) != (answer.effect, answer.low) else None
 
 
-def _other_estimand(claim: Claim, members: SweepCurves, arms: list[ArmValues]) -> Answer | None:
+def _other_estimand(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer | None:
     """Return the mean over seeds of a difference that the median decides, or vice versa; None if not computed."""
     if claim.question != "difference" or claim.unit is not None:
         return None
     statistic = None if claim.statistic == "mean" else "mean"
-    other = ask(claim.model_copy(update={"statistic": statistic}), members, arms, learned_only=False)
+    other = ask(claim.model_copy(update={"statistic": statistic}), sweep, arms, learned_only=False)
     return None if math.isnan(other.effect) else other
 
 

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.claims.members import SweepCurves
 from orchestrator.claims.questions import ask
+from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import by_seed, read_arms
 from orchestrator.claims.verdicts import Judgement
 from orchestrator.errors import UserError
@@ -59,7 +59,7 @@ def test_seeds_that_only_some_configurations_of_an_arm_have_are_left_out(put: Pu
         return 0.1 * member.seed
 
     asked = put(value, claim(arms=ALL))["pre_norm"]
-    members, (first, *_) = asked.members, asked.arms["pre"].config_ids
+    members, (first, *_) = asked.sweep, asked.arms["pre"].config_ids
     state = copy.deepcopy(members.state)
     for seed in range(4, 9):
         del state.configurations[first].members[seed]
@@ -100,10 +100,10 @@ def test_the_best_configuration_and_average_are_chosen_at_the_selection_lengths(
     arms = {"pre": {"where": {"model.norm": "pre"}, "average": ["raw", "ema"]}, "none": NONE}
     found = put(value, claim(arms=arms))["pre_norm"]
     (chosen,) = found.arms["pre"].config_ids
-    assert found.members.setting(chosen, "training.learning_rate") == 0.003
+    assert found.sweep.setting(chosen, "training.learning_rate") == 0.003
     assert found.arms["pre"].average == "ema"
     assert values_of(found, "pre") == [1.0 + (1.0 + elsewhere) * 1.5] * 9
-    groups = found.members.groups
+    groups = found.sweep.groups
     assert not set(groups["selection"]) & set(groups["test"]) and not set(groups["trained"]) & set(groups["test"])
 
 
@@ -111,7 +111,7 @@ def test_a_configuration_that_failed_as_a_whole_is_never_the_best(put: Put, monk
     def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
         return math.nan if rate(member) == 0.001 and member.seed == 0 else 0.1
 
-    members = put(value, claim())["pre_norm"].members
+    members = put(value, claim())["pre_norm"].sweep
     objective = members.objective.model_copy(update={"failed_seeds": "fail"})
     monkeypatch.setattr(members, "objective", objective)
     for names in (both := members.find_configurations({"model.norm": "pre"})), both[::-1]:
@@ -133,7 +133,7 @@ def test_configuration_and_average_are_the_best_by_the_objective(put: Put, monke
             return math.nan if length == 5 else 0.05
         return 0.2 if average == "raw" else 0.1
 
-    members = put(value, claim())["pre_norm"].members
+    members = put(value, claim())["pre_norm"].sweep
     found = members.objective.model_copy(update={"failed_seeds": policy, "reduce": reduce})
     monkeypatch.setattr(members, "objective", found)
     names = members.find_configurations({"model.norm": "pre"})

@@ -85,7 +85,7 @@ def worse_by_dropout(member: MemberConfig, metric: str, average: str, length: in
 
 def test_configurations_of_a_random_search_are_the_sample(put: Put) -> None:
     found = put(worse_by_dropout, claim(**AVERAGES), seeds=2, sweep=SEARCH)["pre_norm"]
-    expected = [one.values["model.dropout"] - 0.1 for one in found.members.state.configurations.values()]
+    expected = [one.values["model.dropout"] - 0.1 for one in found.sweep.state.configurations.values()]
     assert (found.answer.n, found.answer.ran, found.answer.unit) == (30, 30, "configurations")
     assert found.answer.effect == pytest.approx(np.median(expected), abs=1e-5)
     above = int((np.array(expected) > 0).sum())

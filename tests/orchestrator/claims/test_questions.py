@@ -213,12 +213,12 @@ def test_groups_of_lengths_leave_out_what_any_configuration_has_trained_on(put: 
                 for name, one in (("six", 6), ("three", 3))}  # fmt: skip
         found = put(lambda *_: 0.1, claim(arms=arms, compare=["six", "three"]), sweep=sweep)["pre_norm"]
         assert found.arms["six"].lengths.columns.tolist() == found.arms["three"].lengths.columns.tolist() == [8, 9]
-        groups = found.members.groups
+        groups = found.sweep.groups
         assert (groups["trained"], groups["unseen"]) == ((1, 2, 3), (7, 8, 9))
 
 
 def test_a_configuration_without_a_metric_has_no_part_in_its_lengths(put: Put) -> None:
-    members = put(lambda *_: 0.1, claim())["pre_norm"].members
+    members = put(lambda *_: 0.1, claim())["pre_norm"].sweep
     first, *others = members.measured
     lacking = {name: one for name, one in members.measured[first].metrics.items() if name != "invalid_mass"}
     members.measured[first] = replace(members.measured[first], metrics=lacking)

@@ -11,8 +11,8 @@ from scipy import stats
 
 from orchestrator.claims.askings import changed_keys
 from orchestrator.claims.judgement import Judgement
-from orchestrator.claims.members import SweepCurves
 from orchestrator.claims.questions import Answer, ask, mean_answer
+from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.values import ArmValues
 from orchestrator.claims.verdicts import judge, read_sweeps, read_verdict, settle
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
@@ -125,10 +125,10 @@ def test_all_askings_have_one_verdict_over_the_seeds_of_all(tmp_path: Path) -> N
 
 def test_a_setting_that_an_older_sweep_does_not_have_is_no_change(tmp_path: Path) -> None:
     first, last = two_sweeps(tmp_path, two_of_three, FRESH)
-    for configuration in first.members.state.configurations.values():
+    for configuration in first.sweep.state.configurations.values():
         del configuration.resolved["evaluation"]["axis"], configuration.resolved["training"]["optimizer"]
     assert changed_keys(first, last) == []
-    for configuration in first.members.state.configurations.values():
+    for configuration in first.sweep.state.configurations.values():
         configuration.resolved["training"]["learning_rate"] = 0.5
     assert changed_keys(first, last) == ["training.learning_rate"]
 

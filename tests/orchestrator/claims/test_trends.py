@@ -41,7 +41,7 @@ def noisy(member: MemberConfig, metric: str, average: str, length: int, step: in
 
 def test_a_trend_is_the_rank_correlation_of_configurations(put: Put) -> None:
     judged = put(noisy, claim(**TREND, key="model.dropout", expect="larger"), seeds=3, sweep=RANDOM)["pre_norm"]
-    state = judged.members.state
+    state = judged.sweep.state
     dropouts = [one.values["model.dropout"] for one in state.configurations.values()]
     posts = [one.values["model.norm"] == "post" for one in state.configurations.values()]
     noise = [0.1 * np.random.default_rng(int(d * 1e9)).normal() for d in dropouts]
@@ -56,7 +56,7 @@ def test_a_trend_with_the_others_held_fixed_is_least_squares_on_ranks(put: Put) 
     asked = claim(**TREND, key="model.norm", category="post", hold_others=True)
     judged = put(noisy, asked, seeds=3, sweep=RANDOM)["pre_norm"]
     assert judged.verdict == "held"
-    values = [one.values for one in judged.members.state.configurations.values()]
+    values = [one.values for one in judged.sweep.state.configurations.values()]
     post = np.array([one["model.norm"] == "post" for one in values], dtype=float)
     arm = judged.arms["search"] if judged.arms else None
     scores = [np.median(arm.values.xs(context, level="context")) for context in arm.contexts.values()]
@@ -78,7 +78,7 @@ GRID = RANDOM.replace("model.norm: {choice: [none, post]}", "model.norm: {grid: 
 def test_a_trend_counts_the_units_of_the_search_as_reports_do(put: Put) -> None:
     asked = claim(**TREND, key="model.dropout", expect="larger")
     found = put(noisy, asked, seeds=3, sweep=GRID)["pre_norm"]
-    of_report = {one.key: one for one in effects_on_score(summarise(found.members.state))}["model.dropout"]
+    of_report = {one.key: one for one in effects_on_score(summarise(found.sweep.state))}["model.dropout"]
     assert (found.answer.n, found.answer.unit, found.answer.ran) == (8, "draws", 8) == (of_report.n, of_report.unit, 8)
     tpe = RANDOM.replace("sampler: random, configurations: 30", "sampler: tpe, configurations: 30")
     found = put(noisy, asked, seeds=3, sweep=tpe)["pre_norm"]
@@ -121,7 +121,7 @@ def test_p_of_a_correlation_is_below_5_percent_just_where_its_interval_leaves_0_
 
     sweep = RANDOM.replace("configurations: 30", "configurations: 24")
     asked = [claim(**TREND, id=name, key="model.dropout", expect="larger") for name in ("one", "two")]
-    members = put(noisy, *asked, seeds=3, sweep=sweep)["one"].members
+    members = put(noisy, *asked, seeds=3, sweep=sweep)["one"].sweep
     keys = [one.values["model.dropout"] for one in members.state.configurations.values()]
     ranks, found = stats.rankdata(keys), {}
     for seed in range(400):
@@ -138,7 +138,7 @@ def test_p_with_the_others_held_fixed_is_that_of_least_squares(put: Put) -> None
     sweep = RANDOM.replace("configurations: 30", "configurations: 12")
     asked = claim(**TREND, key="model.dropout", hold_others=True, expect="larger")
     judged = put(noisy, asked, seeds=3, sweep=sweep)["pre_norm"]
-    values = [one.values for one in judged.members.state.configurations.values()]
+    values = [one.values for one in judged.sweep.state.configurations.values()]
     arm = judged.arms["search"] if judged.arms else None
     scores = stats.rankdata([np.median(arm.values.xs(context, level="context")) for context in arm.contexts.values()])
     columns = [stats.rankdata([one[key] for one in values]) for key in ("model.dropout", "training.learning_rate")]
@@ -157,7 +157,7 @@ def test_failed_seeds_count_in_a_trend_as_the_objective_says(put: Put, policy: s
 
     sweep = RANDOM.replace("direction: minimize", f"direction: minimize, failed_seeds: {policy}")
     found = put(value, claim(**TREND, key="model.dropout", expect="larger"), seeds=9, sweep=sweep)["pre_norm"]
-    dropouts = [one.values["model.dropout"] for one in found.members.state.configurations.values()]
+    dropouts = [one.values["model.dropout"] for one in found.sweep.state.configurations.values()]
     assert found.answer.n == (n or sum(one <= 0.3 for one in dropouts)) < 31
 
 

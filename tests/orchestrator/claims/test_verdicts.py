@@ -59,7 +59,7 @@ def test_seeds_that_failed_count_as_the_worst(put: Put) -> None:
 
     found = put(value, claim())["pre_norm"]
     assert found.verdict == "undecided" and found.answer.n == 9 and found.answer.high > 0 > found.answer.low
-    assert found.members.failed == 8, "at both learning rates"
+    assert found.sweep.failed == 8, "at both learning rates"
 
 
 @pytest.mark.parametrize("key", ["minus", "over"])
