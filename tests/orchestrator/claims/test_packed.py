@@ -78,7 +78,7 @@ def test_a_damaged_file_is_named(packed_claims: tuple[ClaimsFile, Path], tmp_pat
     tarfile.open(tmp_path / "empty.tar.xz", "w:xz").close()
     empty = (tmp_path / "empty.tar.xz").read_bytes()
     path.write_bytes({"cut": content[:middle], "flipped": flipped, "empty": empty, "not an archive": b"none"}[damage])
-    with pytest.raises(DamagedCurves, match=re.escape(f"{path}: holds no packed sweep")):
+    with pytest.raises(DamagedCurves, match=re.escape(f"{path}: not a packed sweep")):
         read_packed(path)
 
 

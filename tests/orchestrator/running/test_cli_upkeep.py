@@ -24,9 +24,9 @@ def test_sweeps_are_listed_and_deleted_by_name(lengthwise, tmp_path, monkeypatch
     assert refused.returncode == 2 and "--yes deletes without asking" in refused.stderr and (tmp_path / "grid").exists()
     one = ("delete", tmp_path / "grid", "--yes")
     for option in (("--mlflow",), ("--tracking-uri", "sqlite:///a.db"), ("--tracking-uri", "")):
-        lengthwise.refuses(*one, "--checkpoints", *option, said=f"checkpoints alone; leave out {option[0]}")
+        lengthwise.refuses(*one, "--checkpoints", *option, said=f"--checkpoints: not allowed with {option[0]}")
     for uri in ("sqlite:///a.db", ""):
-        lengthwise.refuses(*one, "--tracking-uri", uri, said="give --mlflow too")
+        lengthwise.refuses(*one, "--tracking-uri", uri, said="only allowed with --mlflow")
     done = lengthwise("delete", tmp_path / "grid", "--yes")
     assert done.returncode == 0 and not (tmp_path / "grid").exists() and (tmp_path / "finished").exists()
     lengthwise.refuses("delete", tmp_path / "grid", "--yes", said="does not exist")

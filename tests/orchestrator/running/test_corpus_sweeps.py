@@ -78,7 +78,7 @@ def test_its_rows_are_shown_in_words(text: Path, lengthwise) -> None:
     rows = [line for line in shown.stdout.splitlines() if len(line) == 20 and "␣" in line]
     assert len(rows) >= 8 and all(above[1:] == below[:-1] for above, below in zip(rows[::2], rows[1::2], strict=True))
     fetched = lengthwise("data", text, "--fetch")
-    assert fetched.returncode == 0 and "is there already" in fetched.stdout
+    assert fetched.returncode == 0 and "exists already" in fetched.stdout
 
 
 def test_what_is_planned_is_in_the_file_of_the_sweep(text: Path, tmp_path: Path, lengthwise) -> None:
