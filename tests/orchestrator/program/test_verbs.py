@@ -159,7 +159,7 @@ def test_verbs(study: Study, lengthwise: CommandLine, own_code_forgotten, tmp_pa
     for verb in (["evaluate", folder, "0", "--lengths", "30"], ["extend", folder, "--steps", "60"], ["data", file]):
         refused = lengthwise(*verb, cwd=elsewhere)
         assert refused.returncode == 2 and "Traceback" not in refused.stderr, refused
-        assert "program of your own" in refused.stderr
+        assert "this sweep trains a program" in refused.stderr
 
 
 def test_lengths_and_averages_of_which_there_is_one(study: Study) -> None:
