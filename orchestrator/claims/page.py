@@ -221,7 +221,10 @@ def claims_table(rows: Sequence[Sequence[Judgement]]) -> str:
         effects, verdicts = [describe_effect(judged.claim, judged.answer)], [f"**{judged.words}**"]
         if len(askings) > 1:
             names = [askings[0].claim.id, *(_name_asking(*both) for both in pairwise(askings))]
-            effects += [f"{name}: {_describe_own_effect(asking)}" for name, asking in zip(names, askings, strict=True)]
+            effects += [
+                f"{name}: {describe_effect(asking.claim, asking.own_answer or asking.answer)}"
+                for name, asking in zip(names, askings, strict=True)
+            ]
             verdicts.append(f"asked {len(askings)} times, judged by {_name_judged(judged)}")
         asked = {asking.claim.id: asking.claim for asking in askings}
         says = asked[judged.pooled[0] if judged.pooled else judged.claim.id].says
@@ -320,11 +323,6 @@ def _describe_stopped(sweep: SweepCurves) -> str:
 def find_judged(askings: Sequence[Judgement]) -> Judgement:
     """Return the judged asking, the last that was run."""
     return next((judgement for judgement in reversed(askings) if judgement.sweep is not None), askings[-1])
-
-
-def _describe_own_effect(judgement: Judgement) -> str:
-    """Return the effect over the seeds of one asking as text."""
-    return describe_effect(judgement.claim, judgement.own_answer or judgement.answer)
 
 
 def _name_judged(judged: Judgement) -> str:

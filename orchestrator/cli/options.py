@@ -58,16 +58,11 @@ def _find_sweep(ctx: typer.Context, sweep: str) -> Path:
     return folder
 
 
-def _check_store(uri: str) -> str:
-    """Return an MLflow address unchanged; "" is the default. Raises UserError for an invalid address."""
-    if uri and (problem := store_problem(uri)):
-        raise UserError(f"--tracking-uri {uri!r} {problem}; allowed: {STORES}")
-    return uri
-
-
 def parse_store(uri: str) -> str:
     """Return an MLflow address as an absolute one; "" is the default. Raises UserError for an invalid address."""
-    return make_store_absolute(_check_store(uri))
+    if uri and (problem := store_problem(uri)):
+        raise UserError(f"--tracking-uri {uri!r} {problem}; allowed: {STORES}")
+    return make_store_absolute(uri)
 
 
 def _check_notify(address: str) -> str:

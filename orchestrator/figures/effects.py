@@ -61,17 +61,13 @@ def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
     panel = _make_panel(summary, key)
     domain, worst = summary.searched[key], worst_value(summary.objective.direction)
     _scale_axes(axes, panel, summary)
-    if _is_axis_of_numbers(domain, panel):
+    if domain not in ("choice", "grid") and is_numeric([dot.value for dot in panel.dots]):
         _draw_numbers(axes, key, panel, domain, worst)
     else:
         _draw_categories(axes, key, panel, worst)
     _leave_room_for_failed(axes, panel)
     axes.set_ylabel(escape_for_figure(panel.label), fontsize=9)
     axes.set_title(escape_for_figure(panel.effect.sentence if panel.effect else ""), fontsize=9, loc="left")
-
-
-def _is_axis_of_numbers(domain: str, panel: Panel) -> bool:
-    return domain not in ("choice", "grid") and is_numeric([dot.value for dot in panel.dots])
 
 
 def _make_panel(summary: Summary, key: str) -> Panel:

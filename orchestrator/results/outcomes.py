@@ -57,12 +57,7 @@ def shared_seed_values(result: Summary, lengths: Sequence[int], how: str) -> dic
     """Return the judged metric of the common seeds, reduced over `lengths`, by config_id; NaN for a failed seed."""
     scores = {}
     for row in (row for row in result.rows if row.complete):
-        known = _seed_values(result, row, result.objective.average, lengths, how)
+        band = result.bands.get((row.config_id, *result.objective_curve))
+        known = band.seed_values(lengths, how) if band else {}
         scores[row.config_id] = {seed: known.get(seed, math.nan) for seed in sorted(result.shared_seeds)}
     return scores
-
-
-def _seed_values(result: Summary, row: Row, average: str, lengths: Sequence[int], how: str) -> dict[int, float]:
-    """Return the judged metric of the seeds of a configuration at some lengths, NaN for a failed seed."""
-    band = result.bands.get((row.config_id, result.objective.metric, average))
-    return band.seed_values(lengths, how) if band else {}

@@ -84,7 +84,9 @@ def compact_value(value: Any) -> str:
     # Just below 1 the distance to 1 has three digits.
     if 0.9 < value < 1:
         digits = next(
-            n for n in range(3, 17) if n == 16 or (1 - round(value, n) > 0 and _close(round(value, n), value))
+            n
+            for n in range(3, 17)
+            if n == 16 or (round(value, n) < 1 and abs(round(value, n) - value) <= 0.05 * (1 - value))
         )
         return str(round(value, digits))
     text = f"{value:.3g}"
@@ -113,10 +115,6 @@ def three_digits(value: float | None, infinite: str = "inf") -> str:
     if math.isinf(value):
         return infinite if value > 0 else "-inf"
     return f"{value:#.3g}".rstrip(".")
-
-
-def _close(rounded: float, value: float) -> bool:
-    return abs(rounded - value) <= 0.05 * (1 - value)
 
 
 def duration(seconds: float) -> str:
