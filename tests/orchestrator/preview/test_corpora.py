@@ -75,7 +75,7 @@ def test_the_same_data_set_gives_the_same_bytes(spec, hub) -> None:
 
 
 def test_a_text_of_which_nothing_is_known_is_refused(spec, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"corpus 'small': unknown source.*wikitext-103.*small\.txt"):
+    with pytest.raises(UserError, match=r"corpus 'small': unknown.*wikitext-103.*small\.txt"):
         list(fetch_corpora(spec))
 
 
