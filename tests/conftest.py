@@ -18,6 +18,7 @@ from rich.console import Console
 
 from orchestrator.code import own_code
 from tests.command_line import CommandLine
+from tests.shared import fill_once
 from trainers.settings import registry
 
 REPOSITORY = Path(__file__).parents[1]
@@ -77,6 +78,19 @@ def lengthwise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine
     found = CommandLine(tmp_path_factory.mktemp("home"))
     yield found
     found.close()
+
+
+@pytest.fixture(scope="session")
+def fresh_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty MLflow store: making its schema takes seconds, so the tests copy this one."""
+
+    def fill(folder: Path) -> None:
+        from orchestrator.tracking.address import default_uri
+        from orchestrator.tracking.store import initialise
+
+        initialise(default_uri(folder))
+
+    return fill_once(tmp_path_factory, "fresh", fill) / "mlflow.db"
 
 
 @pytest.fixture

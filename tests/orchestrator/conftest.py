@@ -253,17 +253,6 @@ def trained_sweep(_trained: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(_trained, tmp_path / "trained"))
 
 
-@pytest.fixture(scope="session")
-def fresh_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty MLflow store: making its schema takes seconds, so the tests copy this one."""
-    from orchestrator.tracking.address import default_uri
-    from orchestrator.tracking.store import initialise
-
-    folder = tmp_path_factory.mktemp("fresh")
-    initialise(default_uri(folder))
-    return folder / "mlflow.db"
-
-
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The matplotlib figures that would be saved, by file name, instead of files."""

@@ -137,9 +137,9 @@ def test_a_confirmation_trains_what_it_did_then(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
-def test_a_sweep_and_its_confirmation_are_published_under_their_names(tmp_path: Path) -> None:
+def test_a_sweep_and_its_confirmation_are_published_under_their_names(tmp_path: Path, fresh_store: Path) -> None:
     folders = [copied(name, tmp_path) for name in ("finished", "finished-confirm")]
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    uri = f"sqlite:///{shutil.copy(fresh_store, tmp_path)}"
     for folder in folders:
         done, state = publish(folder, uri), SweepState.load(folder)
         client = MlflowClient(uri)

@@ -1,7 +1,6 @@
 """Tiny sweeps: as files, played in this process, and killed in their middle."""
 
 import http.server
-import os
 import shutil
 import subprocess
 import threading
@@ -14,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from filelock import FileLock
 
 from orchestrator.plan.packing.packs import PlannedPack, make_packs
 from orchestrator.record.ledger.ledger import Ledger
@@ -25,6 +23,7 @@ from orchestrator.running.schedulers import inline
 from search_spaces import SweepSpec, load_sweep
 from tests.command_line import CommandLine
 from tests.orchestrator.running.ledgers import begin_ledger, curves, evaluated_once, records, sets
+from tests.shared import fill_once
 from trainers.evaluation.results import Evaluation
 
 TINY = """name: tiny
@@ -60,6 +59,17 @@ def tiny(tmp_path: Path) -> Path:
     path = tmp_path / "tiny.yaml"
     path.write_text(TINY)
     return path
+
+
+@pytest.fixture
+def crowded(tmp_path: Path) -> Path:
+    """The folder of the test, with files that have the names of packages and raise when they are imported."""
+    for name in ("trainers", "search_spaces", "orchestrator"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("import absent_package\n")
+    for name in ("random", "queue", "json", "psutil"):
+        (tmp_path / f"{name}.py").write_text("import absent_package\n")
+    return tmp_path
 
 
 class Followed:
@@ -260,16 +270,11 @@ def left_alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
 
     @cache
     def run() -> Path:
-        base = tmp_path_factory.getbasetemp()
-        folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "alone"
-        with FileLock(folder.with_suffix(".lock")):
-            if not (folder / "ended").exists():
-                folder.mkdir(exist_ok=True)
-                lengthwise = CommandLine(tmp_path_factory.mktemp("home"))
-                done = lengthwise(*LongSweep(folder, run).words("uninterrupted"))
-                assert done.returncode == 0, done.stderr
-                (folder / "ended").touch()
-        return folder / "uninterrupted"
+        return fill_once(tmp_path_factory, "alone", fill) / "uninterrupted"
+
+    def fill(folder: Path) -> None:
+        lengthwise = CommandLine(tmp_path_factory.mktemp("home"))
+        lengthwise.succeeds(*LongSweep(folder, run).words("uninterrupted"))
 
     return run
 

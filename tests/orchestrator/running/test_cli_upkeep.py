@@ -48,7 +48,11 @@ def test_a_sweep_that_is_being_run_keeps_its_mlflow_runs(lengthwise, tmp_path, m
 
 
 @pytest.mark.slow
-def test_runs_are_deleted_wherever_this_machine_published_them_and_what_stays_is_named(lengthwise, tiny, tmp_path):
+def test_runs_are_deleted_wherever_this_machine_published_them_and_what_stays_is_named(
+    lengthwise, tiny, tmp_path, fresh_store
+):
+    for store in ("mlflow.db", "elsewhere.db"):
+        shutil.copy(fresh_store, tmp_path / store)
     other = f"sqlite:///{tmp_path / 'elsewhere.db'}"
     for name in ("one", "two"):
         settings = sets("search.configurations=1", "tracking.enabled=true")

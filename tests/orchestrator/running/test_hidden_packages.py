@@ -1,12 +1,10 @@
 """Files of the user with names of our packages, or of Python's modules: the current folder decides nothing."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -20,17 +18,6 @@ from orchestrator.running.with_ray.tune import explain
 from tests.orchestrator.running.deaths import Told
 
 AS_IN_A_NOTEBOOK = f"import sys; sys.path[:1] = ['']; sys.path.append({str(HERE)!r}); "
-
-
-@pytest.fixture
-def crowded(tmp_path: Path) -> Path:
-    """A folder with files that raise when they are imported."""
-    for name in ("trainers", "search_spaces", "orchestrator"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("import absent_package\n")
-    for name in ("random", "queue", "json", "psutil"):
-        (tmp_path / f"{name}.py").write_text("import absent_package\n")
-    return tmp_path
 
 
 def test_a_child_imports_nothing_from_the_current_folder(crowded):
@@ -102,15 +89,3 @@ def test_an_actor_that_cannot_import_the_pack_says_which_file_raised():
     death = explain(RayActorError(error_msg=said))
     assert death.message == "ModuleNotFoundError: No module named 'absent_package' (/home/me/trainers/__init__.py:1)"
     assert death.trace == trace
-
-
-@pytest.mark.slow
-def test_a_sweep_runs_in_a_folder_of_such_files_also_on_ray(crowded, tiny):
-    (crowded / "mine.py").write_text("import trainers\n\nassert trainers.Task\n")
-    words = ["run", str(tiny), "--storage", "kept", "--set", "resources.scheduler=ray", "--import", "mine"]
-    command = module_command("orchestrator", *words, "--set", "search.configurations=1")
-    ended = subprocess.run(command, cwd=crowded, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    lines = (crowded / "kept" / "tiny" / "events.jsonl").read_text().splitlines()
-    kinds = [json.loads(line)["kind"] for line in lines]
-    assert "evaluation" in kinds and "attempt" not in kinds

@@ -2,6 +2,7 @@
 
 import os
 import queue
+import shutil
 import time
 from multiprocessing import Pipe
 from pathlib import Path
@@ -18,7 +19,8 @@ from tests.orchestrator.running.ledgers import records, wait_for
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
-def test_publish_sends_the_end_that_a_killed_publisher_has_not(lengthwise, long_sweep):
+def test_publish_sends_the_end_that_a_killed_publisher_has_not(lengthwise, long_sweep, fresh_store):
+    shutil.copy(fresh_store, long_sweep.storage / "mlflow.db")
     folder = long_sweep.storage / "undone"
     words = long_sweep.words("undone", "resources.scheduler=local", "tracking.enabled=true")
     driver = long_sweep.start(lengthwise, *words)

@@ -1,12 +1,14 @@
 """A sweep on a real Ray leaves what the same sweep leaves that ran in one process, also of a pack that dies."""
 
 import json
+import subprocess
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.code.packages import module_command
 from orchestrator.plan.checks.soundness import build_first_generation
 from orchestrator.plan.packing.packs import Packer
 from orchestrator.record.ledger.records import read_records
@@ -34,7 +36,9 @@ def story(folder: Path) -> dict[Any, list[str]]:
 
 
 @pytest.mark.slow
-def test_ray_and_inline_leave_the_same_ledger_and_the_same_curves(lengthwise, tiny, tmp_path):
+def test_ray_and_inline_leave_the_same_ledger_and_the_same_curves(lengthwise, tiny, crowded, tmp_path):
+    """Also in a folder with files named like our packages."""
+    (crowded / "mine.py").write_text("import trainers\n\nassert trainers.Task\n")
     spec = load_sweep(tiny, TWO_PACKS[1::2])
     dying, living = (
         pack.pack_id
@@ -44,9 +48,10 @@ def test_ray_and_inline_leave_the_same_ledger_and_the_same_curves(lengthwise, ti
     for folder in folders.values():
         (folder / "checkpoints").mkdir(parents=True)
         (folder / "checkpoints" / dying).touch()  # a file where its folder of checkpoints should be
-    run = ("run", tiny, *TWO_PACKS, "--storage")
-    here = lengthwise(*run, tmp_path / "inline")
-    there = lengthwise.process(*run, tmp_path / "ray", "--set", "resources.scheduler=ray")
+    run = ("run", str(tiny), *TWO_PACKS, "--import", "mine", "--storage")
+    here = lengthwise.process(*run, tmp_path / "inline", cwd=crowded)
+    command = module_command("orchestrator", *run, "ray", "--set", "resources.scheduler=ray")
+    there = subprocess.run(command, cwd=crowded, env=lengthwise.environment, capture_output=True, text=True)
     assert (here.returncode, there.returncode) == (1, 1), here.stdout + there.stdout + there.stderr
     assert "this process: up to 1 pack at once" in here.stdout and "a local Ray with " in there.stdout
     assert story(folders["ray"]) == story(folders["inline"])

@@ -1,6 +1,7 @@
 """A sweep that is judged on a test set of its own: groups of lengths, tables, MLflow, confirmation."""
 
 import io
+import shutil
 from functools import partial
 
 import numpy as np
@@ -105,7 +106,7 @@ def test_the_report_shows_every_distribution_by_name(ran, short_text):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
-def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path):
+def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path, fresh_store):
     folder = ran("space={training.learning_rate: {grid: [0.0001, 0.02]}}")
     quiet = Console(file=io.StringIO())
     plan = partial(plan_confirmation, top=1, seeds="3", overrides=["resources.scheduler=inline"])
@@ -114,7 +115,7 @@ def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path):
     assert (found.groups, found.seeds_run, found.config_id) == (first.groups, 3, first.config_id)
     (confirmed,) = read_confirmations(summarise(SweepState.load(folder)))
     assert confirmed.rows[0].confirmed.median == found.score
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    uri = f"sqlite:///{shutil.copy(fresh_store, tmp_path)}"
     done = publish(folder, uri)
     client, result = MlflowClient(uri), summarise(SweepState.load(folder))
     parent = client.get_run(done.parent_run_id)

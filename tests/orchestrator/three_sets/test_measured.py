@@ -92,7 +92,9 @@ def test_a_configuration_whose_description_is_nowhere_is_damage(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
-def test_everything_is_read_when_the_task_is_gone_and_its_copy_cannot_be_imported(ran, forget, tmp_path, capsys):
+def test_everything_is_read_when_the_task_is_gone_and_its_copy_cannot_be_imported(
+    ran, forget, tmp_path, capsys, fresh_store
+):
     folder = ran("resources.keep_weights=true")
     before = summarise(SweepState.load(folder))
     forget(folder)
@@ -103,7 +105,7 @@ def test_everything_is_read_when_the_task_is_gone_and_its_copy_cannot_be_importe
     present_report(folder, Console(width=400))
     assert "8 seeds ran" in capsys.readouterr().out
     assert dict(status_rows(state))["seeds"] == "8/8"
-    published = publish(folder, f"sqlite:///{tmp_path / 'm.db'}")
+    published = publish(folder, f"sqlite:///{shutil.copy(fresh_store, tmp_path)}")
     assert published.completed == 4
 
 
