@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import shlex
+import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,13 +54,16 @@ class Head:
     """A head that wants a token; `environment` is that of somebody who has it.
 
     While the file `hold` exists, every pack waits after each of its evaluations; packs that need the GPU train on the
-    CPU and are listed in the file `gpus` (tests/startup). `cluster` is where drivers connect.
+    CPU and are listed in the file `gpus` (tests/startup). `cluster` is where drivers connect, `printed` what the script
+    has printed.
     """
 
+    printed: str
     address: str
     cluster: str
     environment: dict[str, str]
     storage: Path
+    token: Path
     hold: Path
     gpus: Path
 
@@ -66,7 +71,7 @@ class Head:
 @pytest.fixture(scope="module")
 def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     """A head that believes that it has a GPU: an nvidia-smi of its own gives it 40 GiB, and 80 to all others here."""
-    home = tmp_path_factory.mktemp("home")
+    home = tmp_path_factory.mktemp("home of somebody")
     (home / "nvidia-smi").write_text(
         "#!/bin/sh\ncase $* in *--id=GPU-5a) echo 40960, Disabled;; *) echo 81920, Disabled;; esac\n"
     )
@@ -86,18 +91,25 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     )
     assert started.returncode == 0 and "in the foreground" not in started.stdout, started.stderr
     process = psutil.Process(int(re.findall(r"only this one: kill (\d+)$", started.stdout, re.M)[0]))
+    token = home / ".ray" / "auth_token"
     try:
         address = re.findall(r"http://127\.0\.0\.1:\d+", started.stdout)[0]
-        assert requests.get(f"{address}/api/jobs/", timeout=10).status_code == 401
-        yield Head(address, f"127.0.0.1:{port}", environment | {"RAY_AUTH_MODE": "token"}, storage, hold, gpus)
+        environment["RAY_AUTH_MODE"] = "token"
+        yield Head(started.stdout, address, f"127.0.0.1:{port}", environment, storage, token, hold, gpus)
         members = process.children(recursive=True)
         assert any("raylet" in one.name() for one in members)
+        environments = [one.environ() for one in members if "ray" in one.name()]  # empty: a process that is just ending
+        (files,) = {Path(one["TMPDIR"]) for one in environments if one}
+        assert files.match("/tmp/lw-head.*") and files.is_dir()
     finally:
         members = process.children(recursive=True)
         process.terminate()
         psutil.wait_procs([process, *members], timeout=60)
         Path(re.findall(r"Its messages: (\S+)", started.stdout)[0]).unlink()
     assert not [one for one in members if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    assert not files.exists() and token.exists()
+    with pytest.raises(requests.ConnectionError):
+        requests.get(f"{address}/api/jobs/", timeout=5)
 
 
 @pytest.fixture
@@ -128,32 +140,20 @@ def ray(head: Head, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=head.environment, capture_output=True, text=True)
 
 
-def ray_job(head: Head, *words: str, job: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+def ray_job(head: Head, *words: str) -> subprocess.CompletedProcess[str]:
     """Submit a verb as cluster/README.md shows it: the working tree is uploaded and the sweep runs from it."""
     sent = ["--working-dir", ".", "--runtime-env-json", job_environment(ROOT)]
     entrypoint = [sys.executable, "-m", "orchestrator", *words]
-    return ray(head, "job", "submit", "--address", head.address, *job, *sent, "--", *entrypoint)
+    return ray(head, "job", "submit", "--address", head.address, *sent, "--", *entrypoint)
 
 
 @pytest.mark.slow
-def test_a_job_runs_a_sweep_of_the_working_tree(head: Head, study: Path) -> None:
-    """Its pack of two members runs out of memory on half a GPU; then two packs of one share the GPU."""
-    settings = ("training.steps=4", "evaluation.every=4", "resources.gpus=0.5", "resources.pack=2")
-    done = ray_job(head, "run", str(study / "mine.yaml"), *options(*settings), "--name", "in a job")
-    log, folder = done.stdout + done.stderr, head.storage / "in a job"  # not in the copy, which is deleted
-    assert done.returncode == 0 and "1 of 1 configurations succeeded" in done.stdout, log
-    assert f"sweep in a job in {folder}" in log and "configurations 0/1" in log and "Ray at " in log
-    assert [one["data"]["status"] for one in records(folder, "end")] == ["complete"]
-    assert (folder / "curves.parquet").is_file() and (folder / "report.html").is_file()
-    assert "with 2 CPUs and 1 GPUs: up to 2 packs at once" in log
-    assert "a pack of 2 members ran out of memory (a GPU that is not there); it was cut again into 2" in log
-    of_packs = [line.split() for line in head.gpus.read_text().splitlines()]
-    assert [gpu for _, gpu, _ in of_packs] == ["GPU-5a"] * 3 and not records(folder, "attempt")
-    with RepositoryReader([ROOT]) as reader:
-        (here,) = reader.read()
-    code = records(folder, "sweep")[0]["data"]["code"]
-    found = [(one["commit"], one["source"]) for one in code["folders"] if one["source"] == "job" or not here.commit]
-    assert found == [(here.commit, "job" if here.commit else None)], code
+def test_a_head_answers_only_with_the_token(head: Head) -> None:
+    assert stat.S_IMODE(head.token.stat().st_mode) == 0o600
+    assert re.fullmatch(r"[0-9a-f]{64}", head.token.read_text()) and head.token.read_text() not in head.printed
+    assert requests.get(f"{head.address}/api/jobs/", timeout=10).status_code == 401
+    wrong = requests.get(f"{head.address}/api/jobs/", headers={"Authorization": "Bearer wrong"}, timeout=10)
+    assert wrong.status_code in (401, 403)
 
 
 ASKING = """
@@ -190,19 +190,44 @@ def test_the_machines_of_the_cluster_say_how_much_memory_their_gpus_have(head: H
 def test_a_stopped_job_is_resumed_and_ends_with_the_same_curves(
     head: Head, study: Path, run_inline: Callable[..., Path], own_code_forgotten: None
 ) -> None:
-    """The job is stopped while every pack waits after an evaluation; a second job of the same name is refused."""
-    file, folder = study / "mine.yaml", head.storage / "my study"
-    head.hold.touch()
-    started = ray_job(head, "run", str(file), job=["--submission-id", "my-study", "--no-wait"])
-    assert started.returncode == 0, started.stdout + started.stderr
-    wait_for(lambda: records(folder, "evaluation"))
-    twice = ray_job(head, "run", str(file), job=["--submission-id", "my-study", "--no-wait"])
-    assert twice.returncode != 0 and "my-study" in twice.stdout + twice.stderr
+    """Its pack of two members runs out of memory on half a GPU; then two packs of one share the GPU.
 
-    stopped = ray(head, "job", "stop", "--address", head.address, "my-study")
+    The job is stopped while these wait after an evaluation; a second job of the same name is refused.
+    """
+    file, folder = study / "mine.yaml", head.storage / "in a job"  # not in the copy, which is deleted
+    (line,) = [line for line in head.printed.splitlines() if " job submit " in line]
+    printed, _, sweep = line.partition(" --working-dir . -- ")
+    assert sweep == "python -m orchestrator run search_spaces/quickstart.yaml"
+    entrypoint = [sys.executable, "-m", "orchestrator", "run", str(file), "--name", "in a job"]
+    entrypoint += options("resources.gpus=0.5", "resources.pack=2")
+
+    def submit() -> subprocess.CompletedProcess[str]:
+        command = f"{printed} --no-wait --working-dir . -- {shlex.join(entrypoint)}"
+        return subprocess.run(command, shell=True, cwd=ROOT, env=head.environment, capture_output=True, text=True)
+
+    head.hold.touch()
+    started = submit()
+    assert started.returncode == 0, started.stdout + started.stderr
+    wait_for(lambda: len(records(folder, "evaluation")) == 2)
+    twice = submit()
+    assert twice.returncode != 0 and "quickstart" in twice.stdout + twice.stderr
+    assert [line.split()[1] for line in head.gpus.read_text().splitlines()] == ["GPU-5a"] * 3
+    assert not records(folder, "attempt")
+
+    stopped = ray(head, "job", "stop", "--address", head.address, "quickstart")
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
     assert [one["data"]["status"] for one in records(folder, "end")] == ["interrupted"], stopped.stdout
     head.hold.unlink()
     resumed = ray_job(head, "resume", str(folder))
-    assert resumed.returncode == 0 and len(records(folder, "resume")) == 1, resumed.stdout + resumed.stderr
+    log = resumed.stdout + resumed.stderr
+    assert resumed.returncode == 0 and len(records(folder, "resume")) == 1, log
+    assert "1 of 1 configurations succeeded" in resumed.stdout, log
+    assert "Ray at " in log and "with 2 CPUs and 1 GPUs: up to 2 packs at once" in log
+    assert [one["data"]["status"] for one in records(folder, "end")] == ["interrupted", "complete"]
+    assert (folder / "report.html").is_file()
     pd.testing.assert_frame_equal(read_curves(folder), read_curves(run_inline(file)), check_exact=True)
+    with RepositoryReader([ROOT]) as reader:
+        (here,) = reader.read()
+    code = records(folder, "sweep")[0]["data"]["code"]
+    found = [(one["commit"], one["source"]) for one in code["folders"] if one["source"] == "job" or not here.commit]
+    assert found == [(here.commit, "job" if here.commit else None)], code

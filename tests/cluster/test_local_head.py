@@ -1,25 +1,19 @@
-"""cluster/local_head.sh, for real: a token, a head that refuses those without it, one job, and nothing left behind."""
+"""cluster/local_head.sh without Ray: its token, its options and its end; test_jobs.py starts a real head."""
 
 import os
 import re
-import shlex
 import shutil
 import signal
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
-import requests
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "cluster" / "local_head.sh"
-SMALL = ("--", "--num-cpus", "1", "--object-store-memory", "100000000")
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
@@ -32,76 +26,40 @@ def run_script(home: Path, *arguments: str, **more: str) -> subprocess.Completed
     return subprocess.run([str(SCRIPT), *arguments], env=environment(home, **more), capture_output=True, text=True)
 
 
-@dataclass
-class Head:
-    """A running script, what it printed, and the home folder it was given."""
+# Answers every request with 401, and says where its files are.
+ANSWERING = f"""#!{sys.executable}
+import http.server, os, sys
+from pathlib import Path
 
-    process: subprocess.Popen[str]
-    printed: str
-    home: Path
+class Handler(http.server.BaseHTTPRequestHandler):
+    log_message = lambda *_: None
+    do_GET = lambda self: self.send_error(401)
 
-    @property
-    def url(self) -> str:
-        return re.findall(r"http://127\.0\.0\.1:\d+", self.printed)[0]
-
-    @property
-    def token(self) -> Path:
-        return self.home / ".ray" / "auth_token"
+Path(os.environ["HOME"], "files").write_text(os.environ["TMPDIR"])
+port = sys.argv[sys.argv.index("--dashboard-port") + 1]
+http.server.HTTPServer(("127.0.0.1", int(port)), Handler).serve_forever()
+"""
 
 
-@pytest.fixture
-def head(tmp_path: Path) -> Iterator[Head]:
-    home = tmp_path / "home of somebody"
-    home.mkdir()
-    log = tmp_path / "printed.txt"
-    with log.open("w") as out:
-        process = subprocess.Popen([str(SCRIPT), *SMALL], env=environment(home), stdout=out, stderr=out, text=True)
-    try:
-        deadline = time.monotonic() + 600
-        while "To stop this head" not in log.read_text():
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
-            time.sleep(0.2)
-        yield Head(process, log.read_text(), home)
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    return psutil.Process(process.pid).children(recursive=True)
-
-
-@pytest.mark.slow
-def test_a_head_answers_only_with_the_token_and_leaves_nothing(head: Head) -> None:
-    assert stat.S_IMODE(head.token.stat().st_mode) == 0o600
-    assert re.fullmatch(r"[0-9a-f]{64}", head.token.read_text())
-    assert head.token.read_text() not in head.printed
-    assert requests.get(f"{head.url}/api/jobs/", timeout=10).status_code == 401
-    wrong = requests.get(f"{head.url}/api/jobs/", headers={"Authorization": "Bearer wrong"}, timeout=10)
-    assert wrong.status_code in (401, 403)
-
-    (line,) = [line for line in head.printed.splitlines() if " job submit " in line]
-    assert line.endswith("--working-dir . -- python -m orchestrator run search_spaces/quickstart.yaml")
-    # the printed command, with a smaller job in the place of the sweep and without the upload
-    command = line.partition(" --working-dir ")[0] + " -- python -c " + shlex.quote("print(6 * 7, 'came back')")
-    job = subprocess.run(command, shell=True, env=environment(head.home), cwd=head.home, capture_output=True, text=True)
-    assert job.returncode == 0 and "42 came back" in job.stdout + job.stderr
-
-    started = descendants(head.process)
-    assert any("raylet" in one.name() for one in started)
-    files = [
-        Path(found) for found in re.findall(r"/tmp/lw-head\.\w+", " ".join(map(str, [p.cmdline() for p in started])))
-    ]
-    assert files
-    environments = [one.environ() for one in started if "ray" in one.name()]  # empty: a process that is just ending
-    assert {one.get("TMPDIR") for one in environments if one} == {str(files[0])}  # with the rest
-    head.process.send_signal(signal.SIGTERM)
-    assert head.process.wait() == 128 + signal.SIGTERM
-    assert not [one for one in started if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
-    assert not any(folder.exists() for folder in files)
-    with pytest.raises(requests.ConnectionError):
-        requests.get(f"{head.url}/api/jobs/", timeout=5)
-    assert head.token.exists()
+def test_sigterm_ends_a_head_in_the_foreground_and_its_files(tmp_path: Path) -> None:
+    for name, text in {"python": f'#!/bin/sh\nexec {sys.executable} "$@"\n', "ray": ANSWERING}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    given = environment(tmp_path, LENGTHWISE_BIN=str(tmp_path))
+    with subprocess.Popen(
+        [str(SCRIPT)], env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as script:
+        assert script.stdout is not None
+        printed = ""
+        while "To stop this head" not in printed:
+            printed += next(script.stdout)
+        files = Path((tmp_path / "files").read_text())
+        started = psutil.Process(script.pid).children(recursive=True)
+        assert ", in the foreground\n" in printed and "Ctrl-C here" in printed
+        assert started and files.is_dir()
+        script.send_signal(signal.SIGTERM)
+        assert script.wait() == 128 + signal.SIGTERM
+    assert not files.exists() and not any(one.is_running() for one in started)
 
 
 def test_a_token_that_exists_is_kept_and_made_private(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ No GPU is needed: an `nvidia-smi` of the test names two, and the script writes w
 """
 
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,10 +18,7 @@ from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, find_missing_resources
 from orchestrator.running.schedulers.local import this_machine
 from search_spaces import load_sweep
-from tests.command_line import CommandLine
 from tests.orchestrator.program.studies import Study
-from tests.orchestrator.running.deaths import finish
-from tests.ray_cluster import RayCluster
 from tests.sweep_files import load_checked
 
 # The first members wait for each other: so many are at work at once.
@@ -139,24 +135,6 @@ def test_a_gpu_is_released_when_its_worker_dies(on_gpus: LocalStudy, children: A
     state = on_gpus(gpus=2, seeds=1, together=1, then=kill).run(children=children)
     assert [(pack.status, len(pack.attempts)) for pack in state.packs.values()] == [("complete", 1)]
     assert log(tmp_path) == [["begin", "0,1"], ["begin", "0,1"], ["end", "0,1"]]
-
-
-@pytest.mark.slow
-def test_members_share_gpus_on_ray(on_gpus: LocalStudy, lengthwise: CommandLine, tmp_path: Path) -> None:
-    """Ray believes in two GPUs of a node, and gives eight members a quarter of one each."""
-    file = on_gpus(gpus=0.25, seeds=8, together=8).folder / "prog.yaml"
-    words = ("run", file, "--storage", tmp_path / "runs", "--set", "resources.scheduler=ray")
-    environment = lengthwise.environment | {"PATH": os.environ["PATH"]}
-    with tempfile.TemporaryDirectory(prefix="lw-") as folder:  # short, as the paths of sockets must be
-        cluster = RayCluster(Path(folder), tmp_path / "hold", environment, cpus=0)
-        (tmp_path / "hold").unlink()
-        try:
-            cluster.join(8, "0", "1")
-            finish(lengthwise.start(*words, RAY_ADDRESS=cluster.address, PATH=os.environ["PATH"]))
-        finally:
-            cluster.end()
-    assert most_at_once(log(tmp_path)) == {"0": 4, "1": 4}
-    assert {words[2] for words in log(tmp_path) if words[0] == "begin"} == {"0.23"}
 
 
 @pytest.mark.parametrize(("gpus", "slots"), [(0.5, "0 1 0 1"), (0.4, "0 1 0 1"), (1, "0 1"), (2, "0,1"), (3, "")])

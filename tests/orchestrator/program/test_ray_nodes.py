@@ -1,4 +1,4 @@
-"""A node of a Ray cluster that is lost with its program: another node takes over what was reported."""
+"""Programs on nodes of a Ray cluster: they share the GPUs of one; another takes over when a node is lost."""
 
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ import pytest
 from orchestrator.record.state.state import SweepState
 from tests.command_line import CommandLine
 from tests.orchestrator.program.studies import Study, script
+from tests.orchestrator.program.test_gpus import SCRIPT, log, most_at_once
 from tests.orchestrator.program.test_stops import assert_equal_curves
 from tests.orchestrator.running.deaths import finish
 from tests.orchestrator.running.ledgers import records, wait_for
@@ -30,17 +31,29 @@ WAIT = """
 """
 
 
-@pytest.fixture
-def cluster(lengthwise: CommandLine, tmp_path: Path) -> Iterator[RayCluster]:
-    """A head that takes no packs, and two nodes."""
-    hold = tmp_path / "hold"
+@pytest.fixture(scope="module")
+def cluster(lengthwise: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+    """A head that takes no packs, and a node that believes in two GPUs, of which an nvidia-smi of the tests tells."""
+    commands, hold = tmp_path_factory.mktemp("bin"), tmp_path_factory.mktemp("held") / "hold"
+    (commands / "nvidia-smi").write_text("#!/bin/sh\necho 81920, Disabled\necho 81920, Disabled\n")
+    (commands / "nvidia-smi").chmod(0o755)
+    lengthwise.environment["PATH"] = f"{commands}:{lengthwise.environment['PATH']}"
     with tempfile.TemporaryDirectory(prefix="lw-") as folder:  # short, as the paths of sockets must be
         cluster = RayCluster(Path(folder), hold, lengthwise.environment, cpus=0)
         hold.unlink()
-        cluster.join(cpus=1)
-        cluster.join(cpus=1)
+        cluster.join(8, "0", "1")
         yield cluster
         cluster.end()
+
+
+def test_members_share_gpus(cluster: RayCluster, lengthwise: CommandLine, study: Study, tmp_path: Path) -> None:
+    """Eight members have a quarter of a GPU each."""
+    code, resources = SCRIPT.format(folder=tmp_path, together=8, then="true"), {"scheduler": "ray", "gpus": 0.25}
+    program = {"command": ["bash", "train.sh"]}
+    file = study.write(code, name="train.sh", program=program, evaluation__every=None, seeds=8, resources=resources)
+    finish(lengthwise.start("run", file, "--storage", tmp_path / "runs", RAY_ADDRESS=cluster.address))
+    assert most_at_once(log(tmp_path)) == {"0": 4, "1": 4}
+    assert {words[2] for words in log(tmp_path) if words[0] == "begin"} == {"0.23"}
 
 
 def raylet_of_program(cluster: RayCluster) -> psutil.Process | None:
@@ -58,6 +71,7 @@ def test_program_of_a_lost_node(cluster: RayCluster, lengthwise: CommandLine, st
     file = study.write(script(step=WAIT), resources={"scheduler": "ray", "retries": 1, "grace_seconds": 20})
     driver = lengthwise.start("run", file, "--storage", tmp_path / "runs", RAY_ADDRESS=cluster.address)
     folder = tmp_path / "runs" / "prog"
+    cluster.join(cpus=1)
     wait_for(lambda: records(folder, "evaluation"), driver)
     lost = wait_for(lambda: raylet_of_program(cluster), driver)
     cluster.kill(lost)
