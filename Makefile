@@ -82,16 +82,16 @@ sweep: $(INSTALLED)
 ui: $(INSTALLED)
 	@exec $(VENV)/bin/lengthwise ui --storage "$(STORAGE)"
 
-# One more than there are cores: some tests mostly wait for processes that they kill. All of them read compiled modules,
-# also where PYTHONDONTWRITEBYTECODE is set: hundreds of processes would compile the packages again.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -q -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --maxprocesses 5 --dist worksteal
+# More processes than there are cores: some tests mostly wait, slow ones for Ray and processes that they kill. All read
+# compiled modules, also where PYTHONDONTWRITEBYTECODE is set: hundreds of processes would compile the packages again.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -q -n $$(( $$(getconf _NPROCESSORS_ONLN) + $(1) )) --maxprocesses 5 --dist worksteal
 
 test: $(TOOLS)
-	@$(PYTEST) -m "not slow and not benchmark and not cluster"
+	@$(call PYTEST,1) -m "not slow and not benchmark and not cluster"
 
 # Files without a slow test are left out: every process of pytest would import them all.
 test-slow: $(TOOLS)
-	@$(PYTEST) -m slow $$(grep -rlw --include='test_*.py' slow tests)
+	@$(call PYTEST,2) -m slow $$(grep -rlw --include='test_*.py' slow tests)
 
 test-cluster: $(TOOLS)
 	@$(PYTHON) -m pytest -q -rs -m cluster tests/cluster
