@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_line import STARTUP
+
 pytestmark = pytest.mark.slow
 
 
@@ -60,7 +62,8 @@ def test_a_study_runs_from_a_wheel(unpacked: Path, tmp_path: Path) -> None:
     study.mkdir()
     (study / "my_tasks.py").write_text(TASK)
     (study / "mine.yaml").write_text(SWEEP)
-    environment = {**os.environ, "PYTHONPATH": str(unpacked)}  # which is before the installed clone
+    path = os.pathsep.join([str(unpacked), str(STARTUP)])  # it is before the installed clone; figures are left blank
+    environment = {**os.environ, "PYTHONPATH": path}
 
     def run(*words: str) -> str:
         done = subprocess.run([sys.executable, *words], cwd=study, env=environment, capture_output=True, text=True)

@@ -9,21 +9,26 @@ import yaml
 
 from orchestrator import open_sweep
 from tests.command_line import CommandLine
+from tests.orchestrator.running.ledgers import sets
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("options", "seeds"), [((), 16), (("--program",), 6)], ids=["own", "program"])
+@pytest.mark.parametrize(("options", "short", "members"), [
+    ((), (), 16),
+    (("--program",), ("seeds=1", "tracking.enabled=false"), 2),  # every member imports torch
+], ids=["own", "program"])  # fmt: skip
 def test_a_new_study_runs_as_it_is(
-    options: tuple[str, ...], seeds: int, tmp_path: Path, lengthwise: CommandLine
+    options: tuple[str, ...], short: tuple[str, ...], members: int, tmp_path: Path, lengthwise: CommandLine
 ) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     written = lengthwise.succeeds("init", "first", *options, cwd=tmp_path).stdout.splitlines()
     assert len(written) == len(list((tmp_path / "first").iterdir())) + 1
-    done = lengthwise.process("run", tmp_path / "first" / "sweep.yaml", "--storage", tmp_path / "sweeps", PATH=path)
+    words = ("run", tmp_path / "first" / "sweep.yaml", "--storage", tmp_path / "sweeps", *sets(*short))
+    done = lengthwise.process(*words, PATH=path)
     assert done.returncode == 0, done.stderr
     sweep = open_sweep(tmp_path / "sweeps" / "first")
     curves = sweep.curves
-    assert len(curves[["config_id", "seed"]].drop_duplicates()) == seeds
+    assert len(curves[["config_id", "seed"]].drop_duplicates()) == members
     assert curves[curves.metric == "accuracy"].value.max() > 0.9
 
 

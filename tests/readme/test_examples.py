@@ -3,8 +3,6 @@
 import importlib
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from orchestrator.plan.search import draw_sample
 from orchestrator.record.kept.weights import load
 from orchestrator.record.state.state import SweepState
 from search_spaces import load_claims, load_sweep, schema_text
+from tests.command_line import CommandLine
 from tests.sweep_files import load_checked
 from trainers.check import check_class, check_task
 from trainers.config.member import MemberConfig
@@ -257,10 +256,13 @@ def test_python_of_a_page_runs(text: str, sandbox: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     "text", [pytest.param(text, id=f"{one.name} {n}") for one in PAGES for n, text in enumerate(one.blocks("console"))]
 )
-def test_a_command_prints_what_the_page_shows(text: str) -> None:
+def test_a_command_prints_what_the_page_shows(
+    text: str, lengthwise: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (command, *shown) = text.splitlines()
     words = shlex.split(command.removeprefix("$ lengthwise "))
-    done = subprocess.run([sys.executable, "-m", "orchestrator", *words], cwd=ROOT, capture_output=True, text=True)
+    monkeypatch.setitem(lengthwise.environment, "COLUMNS", "80")
+    done = lengthwise(*words)
     assert (done.stdout + done.stderr).splitlines() == shown
 
 

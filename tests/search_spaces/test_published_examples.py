@@ -178,9 +178,9 @@ def test_a_published_example_runs(file: Path, own_code_forgotten: None, run_inli
     assert len(file.read_text(encoding="utf-8").splitlines()) <= 60
     copied = shutil.copytree(PUBLISHED, tmp_path / "published") / file.name
     small = ("seeds=2", "training.steps=2", "training.batch_size=4", "evaluation.every=2", "evaluation.samples=2")
-    # Each draw of the sampled answers is a text of many tokens: two lengths of them are enough.
-    few = ("evaluation.lengths=[2,5]",) if file.stem == "self_consistency" else ()
-    folder = run_inline(copied, *small, *few)
+    # Each draw of the sampled answers is a text of many tokens, which grows with the canvas.
+    short = ("task.canvas=3", "task.train_bits=2", "evaluation.lengths=[3]", "objective.lengths=[3]", "model.layers=1")
+    folder = run_inline(copied, *small, *(short if file.stem == "self_consistency" else ()))
     sweep, metrics = open_sweep(folder), MEASURED.get(file.stem, {"accuracy"})
     judged = sweep.curves[sweep.curves["metric"].isin(metrics)]
     assert set(judged["metric"]) == metrics and judged["value"].between(0, 1).all()

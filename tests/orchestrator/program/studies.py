@@ -121,7 +121,7 @@ def wait_until(is_true: Callable[[], object], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not is_true():
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        time.sleep(0.05)  # most conditions look through all of /proc
 
 
 def assert_equal_curves(state: SweepState, other: SweepState) -> None:

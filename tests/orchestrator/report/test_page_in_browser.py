@@ -3,8 +3,6 @@
 import json
 import math
 import shutil
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -16,6 +14,7 @@ from orchestrator.report.files import write_report
 from orchestrator.results.comparing.seed_comparisons import GROUPS, Side, compare_sides, make_question
 from orchestrator.results.summarise import summarise
 from tests.browser import Browser, needs_browser
+from tests.orchestrator.running.deaths import kill
 
 pytestmark = needs_browser
 
@@ -269,23 +268,20 @@ refresh_page(Path(sys.argv[1]), threading.Event(), pause=0.2)
 """
 
 
-def test_the_page_of_a_running_sweep_is_written_anew(built, tmp_path):
+def test_the_page_of_a_running_sweep_is_written_anew(built, lengthwise, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(built.folder, folder)
     (folder / "report.html").unlink(missing_ok=True)
     ledger = folder / "events.jsonl"
     lines = ledger.read_bytes().splitlines(keepends=True)
     ledger.write_bytes(b"".join(lines[:12]))
-    writer = subprocess.Popen([sys.executable, "-c", REFRESHING, folder])
-    try:
-        seen = []
-        for count in (12, 40):
-            ledger.write_bytes(b"".join(lines[:count]))
-            wait_for_page(folder, seen)
-            seen.append((folder / "report.html").read_text())
-    finally:
-        writer.kill()
-        writer.wait()
+    writer = lengthwise.start(folder, program=REFRESHING)
+    seen = []
+    for count in (12, 40):
+        ledger.write_bytes(b"".join(lines[:count]))
+        wait_for_page(folder, seen)
+        seen.append((folder / "report.html").read_text())
+    kill(writer)
     assert seen[0] != seen[1]
 
 

@@ -254,14 +254,16 @@ def test_a_model_that_does_not_fit_is_refused_or_starts_in_part(lengthwise, stor
     ("name", "sources"),
     [("fine_tuning", [None, "pretrained #0"]), ("modular_arithmetic_long", ["modular_arithmetic #0"])],
 )
-def test_the_shipped_studies_of_two_phases_run(name: str, sources: list, lengthwise, tmp_path: Path) -> None:
+def test_the_shipped_studies_of_two_phases_run(
+    name: str, sources: list, lengthwise, own_code_forgotten, tmp_path: Path
+) -> None:
     """With the options of the commands in their headers, in the order of the file, at a small size."""
     file = shipped_sweeps()[name]
     first, second = (
         shlex.split(line.removeprefix("#")) for line in file.read_text().splitlines() if "lengthwise run" in line
     )
-    small = ["--storage", tmp_path, "--set", "seeds=2", "--set", "evaluation={every: 5, samples: 10}"]
-    small += ["--set", "resources.scheduler=inline", "--set", "tracking.enabled=false", "--set", "training.steps=10"]
+    small = ["--storage", tmp_path, "--set", "seeds=2", "--set", "evaluation={every: 2, samples: 2}"]
+    small += ["--set", "resources.scheduler=inline", "--set", "tracking.enabled=false", "--set", "training.steps=2"]
     for words in (first, second):
         lengthwise.succeeds(*words[1:], *small)
     state = SweepState.load(tmp_path / name)

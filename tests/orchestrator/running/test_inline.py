@@ -43,7 +43,7 @@ def test_nothing_of_ray_is_imported(lengthwise, tiny, tmp_path):
         f"assert resume_sweep(Path({str(tmp_path / 'tiny')!r}), make_console()).exit_code == 0\n"
         "print('of ray:', [name for name in sys.modules if name.split('.')[0] == 'ray'])"
     )
-    done = lengthwise.process(program=code, anew=True)
+    done = lengthwise.process(program=code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "of ray: []"
 
