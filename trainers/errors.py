@@ -1,9 +1,9 @@
-"""The errors of `trainers`, and the form in which a wrong configuration is reported.
+"""The errors of `trainers`, and `Problem`, one fault of a configuration.
 
 TrainerError
 ├── ConfigError        a configuration that cannot be built: carries one `Problem` per fault
 ├── PackError          members that cannot be trained as one stacked program
-├── CheckpointError    a checkpoint of other members, with another layout of parameters, or one that cannot be written
+├── CheckpointError    a checkpoint that belongs to other members, does not fit the parameters, or cannot be written
 ├── CorpusError        a text that is missing, has another hash, or cannot be read
 └── WeightsError       weights that cannot be written or read, or that do not match their checksum
 """
@@ -31,7 +31,7 @@ class Problem:
     nearest: str | None = None
 
     def under(self, prefix: str) -> "Problem":
-        """Return the problem with its key inside the section `prefix`; "" changes nothing."""
+        """Return the problem with `prefix` and a dot before its key; unchanged for the prefix ""."""
         return replace(self, key=".".join(filter(None, (prefix, self.key))))
 
     def __str__(self) -> str:
@@ -60,11 +60,11 @@ class PackError(TrainerError, ValueError):
 
 
 class CheckpointError(TrainerError):
-    """A checkpoint belongs to other members, has another layout of parameters, or cannot be written."""
+    """A checkpoint belongs to other members, does not fit the parameters, or cannot be written."""
 
 
 class CorpusError(TrainerError):
-    """A corpus is missing, has another hash, or cannot be read; the message has the remedy."""
+    """A corpus is missing, has another hash, or cannot be read; the message says what to do."""
 
 
 class WeightsError(TrainerError):
@@ -74,13 +74,13 @@ class WeightsError(TrainerError):
 def place_in_user_code(error: BaseException, files: Collection[str] | None = None) -> str:
     """Return the last traceback line in the user's own code as " (FILE:LINE, FUNCTION)", "" if there is none.
 
-    files: the files of that code, by default all outside of Python and of this package.
+    files: the user's files; by default all files outside of Python and of this package.
     """
-    users = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_own(frame.filename, files)]
-    return f" ({users[-1].filename}:{users[-1].lineno}, {users[-1].name})" if users else ""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_file(frame.filename, files)]
+    return f" ({frames[-1].filename}:{frames[-1].lineno}, {frames[-1].name})" if frames else ""
 
 
-def _is_own(filename: str, files: Collection[str] | None) -> bool:
+def _is_user_file(filename: str, files: Collection[str] | None) -> bool:
     if files is not None:
         return filename in files
     return "/lib/python" not in filename and not Path(filename).is_relative_to(Path(__file__).parent)
@@ -90,8 +90,8 @@ ABBREVIATIONS = {"lr": "learning_rate", "wd": "weight_decay", "bs": "batch_size"
 
 
 def nearest(name: Any, allowed: Iterable[str]) -> str | None:
-    """Return the allowed name closest to `name`, or the one that it abbreviates; None if none is close."""
+    """Return the allowed name closest to `name`, or the name that it abbreviates; None if no name is close."""
     allowed = list(allowed)
-    if (meant := ABBREVIATIONS.get(str(name))) in allowed:
-        return meant
+    if (full_name := ABBREVIATIONS.get(str(name))) in allowed:
+        return full_name
     return next(iter(difflib.get_close_matches(str(name), allowed, n=1, cutoff=0.6)), None)

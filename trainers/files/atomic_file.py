@@ -20,14 +20,16 @@ def write_atomic(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
 
 
 def write_all_atomic(folder: Path, files: Iterable[tuple[str, Iterable[bytes | memoryview]]]) -> None:
-    """Write files, (name, pieces), into a folder as `write_atomic` does, and sync them when all are written.
+    """Write files, given as (name, pieces), into a folder like `write_atomic`, but sync them after all are written.
 
-    This takes a fraction of the time of syncing them one by one. If it raises, some files may already be renamed.
+    This takes a fraction of the time of syncing each file by itself. If it raises OSError, some files may already be
+    renamed.
     """
     unique = f"{os.getpid()}-{threading.get_ident()}"
     written: dict[Path, Path] = {}
     path = folder
     try:
+        # Write temporary files, sync their contents, rename them.
         for name, pieces in files:
             path = folder / name
             written[path] = temporary = path.with_name(f".{name.lstrip('.')}.{unique}.tmp")
@@ -40,12 +42,14 @@ def write_all_atomic(folder: Path, files: Iterable[tuple[str, Iterable[bytes | m
         for path, temporary in written.items():
             temporary.replace(path)
     except BaseException as error:
+        # Name the file in the error, and remove the temporary files.
         if isinstance(error, OSError) and error.filename is None:  # for example on a full disk
             error.filename = str(path)
         for temporary in written.values():
             with contextlib.suppress(OSError):
                 temporary.unlink()
         raise
+    # Sync the folder, so that the new names survive a crash.
     with _opened(folder, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         os.fsync(descriptor)
 

@@ -30,7 +30,7 @@ class Snapshot:
     """The state of a pack after `step` steps: named arrays, and the bytes of every evaluation so far.
 
     parameters: names and shapes of the columns of the weights. compiled: whether the step was compiled. path: the file
-    it was read from.
+    that it was read from; None if it was not.
     """
 
     step: int
@@ -43,7 +43,7 @@ class Snapshot:
 
 @dataclass(kw_only=True)
 class Checkpoints:
-    """A folder of checkpoints of one pack, written after `every_steps` or `every_seconds`, whichever comes first."""
+    """The folder of checkpoints of a pack, written after `every_steps` or `every_seconds`, whichever comes first."""
 
     folder: Path
     every_steps: int | None = None
@@ -53,7 +53,7 @@ class Checkpoints:
 
     @property
     def enabled(self) -> bool:
-        """Whether any checkpoint is written in the course of a training."""
+        """Whether checkpoints are written during training."""
         return self.every_steps is not None or self.every_seconds is not None
 
     def is_due(self, step: int) -> bool:
@@ -67,7 +67,7 @@ class Checkpoints:
         return None if self.every_steps is None else max(self._last_step + self.every_steps, step + 1)
 
     def save(self, snapshot: Snapshot, members: Sequence[tuple[str, int]]) -> Path:
-        """Write one checkpoint of the members named (config_id, seed) and remove all but the last two.
+        """Write a checkpoint of the members named (config_id, seed), keep the last two, and return its path.
 
         Raises CheckpointError naming the path.
         """
@@ -75,8 +75,8 @@ class Checkpoints:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_atomic(path, [_encode(snapshot, members)])
-            mine = [known for known in self._paths() if known.name <= path.name]  # later ones were skipped as damaged
-            for old in mine[:-_KEEP_LAST]:
+            earlier = [other for other in self._paths() if other.name <= path.name]  # later files were damaged
+            for old in earlier[:-_KEEP_LAST]:
                 old.unlink(missing_ok=True)
         except OSError as error:
             raise CheckpointError(f"cannot write checkpoint {path}: {error.strerror or error}") from error
@@ -84,13 +84,13 @@ class Checkpoints:
         return path
 
     def load(self, members: Sequence[tuple[str, int]]) -> tuple[Snapshot | None, list[str]]:
-        """Return the newest good checkpoint, and a notice for every damaged one that was skipped.
+        """Return the newest good checkpoint (None without one), and a notice for every damaged file that was skipped.
 
-        Deletes incomplete temporary files of killed processes. Raises CheckpointError if a good checkpoint belongs to
+        Deletes incomplete temporary files of killed processes. Raises CheckpointError if the checkpoint belongs to
         other members.
         """
-        for half in [path for path in self.folder.glob(".step-*") if final_name(path.name) != path.name]:
-            half.unlink(missing_ok=True)
+        for temporary in [path for path in self.folder.glob(".step-*") if final_name(path.name) != path.name]:
+            temporary.unlink(missing_ok=True)
         snapshot, stored, notices = self.read_newest()
         if snapshot is not None:
             names = member_names(members)
@@ -105,7 +105,7 @@ class Checkpoints:
         return snapshot, notices
 
     def read_newest(self) -> tuple[Snapshot | None, list[str], list[str]]:
-        """Return the newest good checkpoint, the names of its members, and a notice for every damaged one."""
+        """Return the newest good checkpoint, the names of its members, and a notice for every damaged file."""
         notices = list[str]()
         for path in reversed(self._paths()):
             try:
@@ -119,7 +119,7 @@ class Checkpoints:
 
 
 def member_names(members: Sequence[tuple[str, int]]) -> list[str]:
-    """Return the names of members in a checkpoint."""
+    """Return the names of members, given as (config_id, seed), in a checkpoint: "<config_id>/<seed>"."""
     return [f"{config_id}/{seed}" for config_id, seed in members]
 
 

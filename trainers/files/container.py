@@ -21,7 +21,7 @@ _SUFFIX = ".npy"
 
 
 def encode(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> memoryview:
-    """Return the bytes of a container; no array may have the name `header` or `file`."""
+    """Return a header and arrays as the bytes of a container; no array may be named `header` or `file`."""
     file, text = io.BytesIO(), json.dumps(header).encode()
     np.savez(file, allow_pickle=False, header=np.frombuffer(text, np.uint8), **dict(arrays))
     file.seek(-2, io.SEEK_END)
@@ -32,7 +32,7 @@ def encode(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> mem
 
 
 def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return header and arrays of a container. Raises ValueError if it is damaged, or smaller than it claims."""
+    """Return the header and the arrays of a container. Raises ValueError if it is damaged."""
     if hashlib.sha256(data[:-_DIGEST]).hexdigest().encode() != data[-_DIGEST:]:
         raise ValueError("the checksum does not match")
     try:
@@ -52,7 +52,7 @@ def is_count(value: Any) -> bool:
 
 
 def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> NDArray[Any]:
-    """Return one array, whose size is checked before memory for it is allocated."""
+    """Return an array after checking its size, so that a wrong header allocates no memory. Raises ValueError."""
     if entry.compress_type != zipfile.ZIP_STORED:
         raise ValueError(f"{entry.filename} is compressed")
     content = archive.read(entry)

@@ -1,4 +1,4 @@
-"""The folders in which files of data are searched: those of sweep files, the current one, and the data folder."""
+"""The folders where data files are searched: folders of sweep files, the current folder, the data folder."""
 
 import os
 from pathlib import Path
@@ -11,21 +11,21 @@ _sweep_folders: list[Path] = []  # of this process, the latest first
 
 
 def data_folder() -> Path:
-    """Return the data folder, LENGTHWISE_DATA or one in the cache, made if missing. Raises CorpusError if it cannot."""
+    """Return the data folder: LENGTHWISE_DATA, else a cache folder, created if missing. Raises CorpusError."""
     if chosen := os.environ.get(DATA_VARIABLE):
         return Path(chosen)
     try:
         return cache_folder("data")
     except OSError as error:
-        raise CorpusError(f"the data folder cannot be made: {error}; set another one in {DATA_VARIABLE}") from error
+        raise CorpusError(f"data folder: cannot be created: {error}; set {DATA_VARIABLE} to another folder") from error
 
 
 def search_first(folder: Path) -> None:
-    """Search a folder for data before all others, as that of the sweep file which is read now."""
+    """Put a folder, such as that of the current sweep file, before all others in `search_folders`."""
     folder = folder.resolve()
     _sweep_folders[:] = [folder, *(other for other in _sweep_folders if other != folder)]
 
 
 def search_folders() -> tuple[Path, ...]:
-    """Return the folders to search, in this order. Raises CorpusError if there can be no data folder."""
+    """Return the folders to search, in order. Raises CorpusError if the data folder cannot be created."""
     return tuple(dict.fromkeys((*_sweep_folders, Path.cwd(), data_folder())))

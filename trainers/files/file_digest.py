@@ -1,4 +1,4 @@
-"""The SHA-256 of a file, computed once as long as the file does not change."""
+"""The SHA-256 of a file, cached until the file changes."""
 
 import hashlib
 from functools import lru_cache
@@ -7,8 +7,8 @@ from pathlib import Path
 
 def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file; cached for its size and modification time. Raises OSError."""
-    about = path.stat()
-    return _digest(path.absolute(), about.st_size, about.st_mtime_ns)
+    status = path.stat()
+    return _digest(path.absolute(), status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=1024)

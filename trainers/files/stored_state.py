@@ -18,15 +18,16 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def fit_state(stored: Snapshot, initial: Arrays, parameters: Shapes) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a stored state, with the names and shapes of the `initial` state of the same pack.
+    """Return the arrays of a stored state, in the column order of this version.
 
-    parameters: names and shapes in the order of this version. Raises CheckpointError that names every difference.
+    initial: the initial state of the same pack, which has the wanted names and shapes. parameters: names and shapes in
+    the order of this version. Raises CheckpointError that names the difference.
     """
     arrays = dict(stored.arrays)
     if list(stored.parameters) != list(parameters):
         arrays = _reorder_columns(arrays, stored, parameters)
-    if lacking := [name for name in initial if name not in arrays]:
-        raise _layout_error(stored, f"has no {', '.join(lacking)}")
+    if missing := [name for name in initial if name not in arrays]:
+        raise _layout_error(stored, f"has no {', '.join(missing)}")
     # Earlier versions stored AdamW's moments also for gradient descent, which has none.
     if unknown := [name for name in arrays if name not in initial and name not in ("m", "v")]:
         raise _layout_error(stored, f"has {', '.join(unknown)}, which this version does not know")
@@ -51,13 +52,14 @@ def _reorder_columns(arrays: Arrays, stored: Snapshot, parameters: Shapes) -> di
 
 
 def _compare_parameters(before: Mapping[str, tuple[int, ...]], after: Mapping[str, tuple[int, ...]]) -> str:
-    lacking, unknown = [name for name in after if name not in before], [name for name in before if name not in after]
+    """Return the differences of two sets of parameters as text."""
+    missing, unknown = [name for name in after if name not in before], [name for name in before if name not in after]
     changed = [
         f"{name} of shape {before[name]}, not {after[name]}"
         for name in after
         if before.get(name, after[name]) != after[name]
     ]
-    differences = [f"has no parameter {', '.join(lacking)}"] if lacking else []
+    differences = [f"has no parameter {', '.join(missing)}"] if missing else []
     differences += [f"has the parameter {', '.join(unknown)}, which the model does not have"] if unknown else []
     differences += [f"has the parameter {', '.join(changed)}"] if changed else []
     return " and ".join(differences)
@@ -66,8 +68,7 @@ def _compare_parameters(before: Mapping[str, tuple[int, ...]], after: Mapping[st
 def _layout_error(stored: Snapshot, difference: str) -> CheckpointError:
     where = f"checkpoint {stored.path}" if stored.path else "the checkpoint"
     return CheckpointError(
-        f"{where} does not have the layout of this version: it {difference}; resume with the version that wrote it, or "
-        "delete it to train the pack again from its start"
+        f"{where}: {difference}; resume with the version that wrote it, or delete it to train from step 0"
     )
 
 

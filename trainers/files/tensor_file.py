@@ -1,7 +1,7 @@
 """Named tensors in a .safetensors file, or in a file of `torch.save`, read without executing code.
 
-Of a file of `torch.save` nested mappings are joined by dots, so `{"model": state_dict, "step": 3}` has tensors
-`model.NAME`; values that are no tensors are left out.
+In a file of `torch.save` the keys of nested mappings are joined by dots: `{"model": state_dict, "step": 3}` has the
+tensors `model.NAME`. Values that are not tensors are left out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,10 +15,10 @@ from torch import Tensor
 from trainers.errors import WeightsError
 from trainers.files.file_digest import file_digest
 
-Shapes = Mapping[str, tuple[int, ...]]
+TensorShapes = Mapping[str, tuple[int, ...]]
 
 
-def tensor_shapes(path: Path) -> tuple[Shapes, bool]:
+def read_shapes(path: Path) -> tuple[TensorShapes, bool]:
     """Return the shape of every tensor by name, and whether lengthwise wrote the file at the end of a training.
 
     Raises WeightsError naming the file.
@@ -35,34 +35,35 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 @lru_cache(maxsize=1024)
-def _shapes(path: Path, sha256: str) -> tuple[Shapes, bool]:
-    tensors, is_kept = _read(path, "meta")
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}, is_kept
+def _shapes(path: Path, sha256: str) -> tuple[TensorShapes, bool]:
+    tensors, is_ours = _read(path, "meta")
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}, is_ours
 
 
 def _read(path: Path, device: str) -> tuple[dict[str, Tensor], bool]:
-    """Return all tensors of a file on a device, `meta` for their shapes alone, and whether lengthwise wrote it."""
+    """Return all tensors of a file on a device (`meta` reads only shapes), and whether lengthwise wrote the file."""
     if path.suffix != ".safetensors":
         try:
             content: Any = torch.load(path, map_location=device, weights_only=True)
-        except Exception as error:  # of the archive, of the pickle in it, or of classes that it names
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise WeightsError(f"{path}: is not a state_dict written by torch.save: {first}") from error
+        except Exception as error:  # zipfile, pickle and torch raise many types
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise WeightsError(f"{path}: is not a state_dict written by torch.save: {reason}") from error
         return dict(_flatten(content)), False
 
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
-            names, is_kept = list(file.keys()), "lengthwise" in (file.metadata() or {})
+            names, is_ours = list(file.keys()), "lengthwise" in (file.metadata() or {})
             if device == "meta":
-                return {name: torch.empty(file.get_slice(name).get_shape(), device=device) for name in names}, is_kept
-            return {name: file.get_tensor(name) for name in names}, is_kept
+                return {name: torch.empty(file.get_slice(name).get_shape(), device=device) for name in names}, is_ours
+            return {name: file.get_tensor(name) for name in names}, is_ours
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"{path}: is not a .safetensors file: {error}") from error
 
 
 def _flatten(content: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of nested mappings with their keys joined by dots."""
     if isinstance(content, Tensor):
         yield prefix.removesuffix("."), content.detach()
     elif isinstance(content, Mapping):

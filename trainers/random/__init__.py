@@ -9,9 +9,9 @@ __all__ = ["STREAMS", "Stream", "fuse", "philox4x32", "pop_warning"]
 
 
 def pop_warning() -> str | None:
-    """Return the warning about slow random numbers, once per process."""
-    for outcome in (library.outcome, fused.outcome):
-        if outcome.failure is not None and not outcome.reported:
-            outcome.reported = True
-            return outcome.failure
+    """Return a warning about slow random numbers that was not returned before in this process; None without one."""
+    for state in (library.state, fused.state):
+        if state.failure is not None and not state.is_reported:
+            state.is_reported = True
+            return state.failure
     return None

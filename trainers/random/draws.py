@@ -1,6 +1,6 @@
-"""Draws by draws.c on a CPU, as torch operators opaque to the compiler; by torch code elsewhere.
+"""Random draws: on a CPU by draws.c, as torch operators opaque to the compiler; elsewhere by torch code.
 
-On a GPU the torch code may be fused into one kernel per draw.
+On a GPU the torch code may be fused into a single kernel per draw.
 """
 
 from typing import Any
@@ -12,7 +12,10 @@ from trainers.random import fused, library, reference
 
 
 def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, part: tuple[int, int] | None) -> Tensor:
-    """Return the `count` words of a draw for every seed, int64 (S, count); words first..last-1 if `part` is given."""
+    """Return the `count` 32-bit words of a draw for every seed, int64 (S, count).
+
+    part: (first, last + 1), to return only these words.
+    """
     if _uses_library(seeds_S):
         computed: Tensor = torch.ops.lengthwise.words.default(seeds_S, step, stream, site, count, *(part or (0, count)))
         return computed
@@ -26,7 +29,7 @@ def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, par
 
 
 def draw_prefixes(words_STB: Tensor, n: int) -> Tensor:
-    """Return first entries of permutations of 0..n-1, int64 (S, batch, min(take, n)), from words (S, take, batch)."""
+    """Return the first entries of permutations of 0..n-1, int64 (S, batch, min(take, n)); words: (S, take, batch)."""
     words_STB = words_STB[:, :n]  # an entry after the n-th would be n
     if _uses_library(words_STB) and words_STB.shape[1] <= library.MAX_ENTRIES:
         drawn: Tensor = torch.ops.lengthwise.sequential.default(words_STB, n)
@@ -35,7 +38,7 @@ def draw_prefixes(words_STB: Tensor, n: int) -> Tensor:
 
 
 def argsort_smallest(words_SBN: Tensor, take: int) -> Tensor:
-    """Return the indices of the `take` smallest words of each row, or of all, ascending and stable."""
+    """Return the indices of the `take` smallest words of each row, int64 (..., min(take, N)), sorted stably."""
     take = min(take, words_SBN.shape[-1])
     if _uses_library(words_SBN):
         indices: Tensor = torch.ops.lengthwise.order.default(words_SBN, take)

@@ -1,4 +1,4 @@
-"""Draws on a GPU as one kernel each, compiled from the reference by torch; to the same bits.
+"""Draws on a GPU as a single kernel each, compiled by torch from the reference; they give the same bits.
 
 The reference launches more than a hundred kernels for a draw. A fused kernel serves draws of any size. It takes seconds
 to compile, so `fuse` enables it for the whole process only where training takes long. The first draw of each kernel is
@@ -18,38 +18,39 @@ from trainers.random import reference
 
 
 @dataclass
-class _Outcome:
-    """Whether draws are fused, and the failure that prevents it, as a message for the user."""
+class _FusedState:
+    """Whether draws are fused, and a message for the user if that failed."""
 
-    enabled: bool = False
+    is_enabled: bool = False
     failure: str | None = None
-    reported: bool = False
+    is_reported: bool = False
 
 
-outcome = _Outcome()
+state = _FusedState()
 
 
 def fuse(draws: bool = True) -> None:
-    """Enable or disable fused draws in this process; they stay disabled after a failure."""
-    outcome.enabled = draws and outcome.failure is None
+    """Enable or disable fused draws in this process; after a failure they stay disabled."""
+    state.is_enabled = draws and state.failure is None
 
 
 def is_enabled(seeds: Tensor) -> bool:
-    """Return whether draws with these seeds are fused: only on a GPU; a compiled program fuses its own draws."""
-    return outcome.enabled and seeds.device.type == "cuda" and not torch.compiler.is_compiling()
+    """Return whether draws with these seeds are fused: on a GPU, outside of compiled programs."""
+    return state.is_enabled and seeds.device.type == "cuda" and not torch.compiler.is_compiling()
 
 
 def words(*arguments: Any) -> Tensor:
-    """Return the words of `reference.words`."""
+    """Return `reference.words` of the same arguments."""
     return _call(reference.words, arguments)
 
 
 def some_words(*arguments: Any) -> Tensor:
-    """Return the words of `reference.some_words`."""
+    """Return `reference.some_words` of the same arguments."""
     return _call(reference.some_words, arguments)
 
 
 def _call(function: Callable[..., Tensor], arguments: tuple[Any, ...]) -> Tensor:
+    """Return the result of the fused function; compare the first result of each kernel with the reference."""
     with torch.no_grad():  # otherwise draws inside a gradient would need a second kernel
         before = _count_programs()
         try:
@@ -59,7 +60,7 @@ def _call(function: Callable[..., Tensor], arguments: tuple[Any, ...]) -> Tensor
         except Exception as error:  # any type: torch's compiler calls other compilers
             return _disable(function, arguments, f"{type(error).__name__}: {error}".splitlines()[0])
         if _count_programs() != before and not torch.equal(drawn, function(*arguments)):
-            return _disable(function, arguments, "the kernels of torch's compiler draw other numbers")
+            return _disable(function, arguments, "the compiled kernels draw other numbers")
         return drawn
 
 
@@ -70,8 +71,9 @@ def _count_programs() -> int:
 
 
 def _disable(function: Callable[..., Tensor], arguments: tuple[Any, ...], failure: str) -> Tensor:
-    outcome.enabled = False
-    outcome.failure = f"random numbers are drawn by many kernels instead of one, slower but the same: {failure}"
+    """Disable fused draws, record why, and return the result of the reference."""
+    state.is_enabled = False
+    state.failure = f"random numbers: draws are not fused, so slower (same numbers): {failure}"
     return function(*arguments)
 
 

@@ -45,26 +45,26 @@ class _UnusableError(Exception):
 
 
 @dataclass
-class _Outcome:
-    """The loaded library, or the failure as a message for the user; both are None before the first draw."""
+class _LibraryState:
+    """The loaded library, or a message for the user if loading failed; both are None before the first draw."""
 
-    tried: bool = False
+    is_tried: bool = False
     library: ctypes.CDLL | None = None
     failure: str | None = None
-    reported: bool = False
+    is_reported: bool = False
 
 
-outcome = _Outcome()  # a plain object, because torch's compiler traces `is_available`
+state = _LibraryState()  # a plain object, because torch's compiler traces `is_available`
 
 
 def is_available() -> bool:
     """Return whether numbers are drawn in C; the first call compiles or loads the library.
 
-    Nothing is loaded while torch compiles a program, because its compiler could not trace that.
+    Nothing is loaded while torch compiles a program, because its compiler cannot trace the loading.
     """
-    if not outcome.tried and not torch.compiler.is_compiling():
+    if not state.is_tried and not torch.compiler.is_compiling():
         _load()
-    return outcome.library is not None
+    return state.library is not None
 
 
 def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, first: int, last: int) -> Tensor:
@@ -99,19 +99,19 @@ def argsort_smallest(words_SBN: Tensor, take: int) -> Tensor:
 
 
 def _loaded() -> ctypes.CDLL:
-    assert outcome.library is not None
-    return outcome.library
+    assert state.library is not None
+    return state.library
 
 
 def _load() -> None:
     try:
-        outcome.library = _open_library()
+        state.library = _open_library()
     except (_UnusableError, OSError) as error:
-        outcome.failure = (
-            f"random numbers are drawn by torch, ten times slower but the same: {error}; install a C compiler "
-            "(cc, gcc or clang), or name one in $CC, to draw them in C"
+        state.failure = (
+            f"random numbers: drawn by torch, ten times slower (same numbers): {error}; install cc, gcc or clang, or "
+            "set $CC to a C compiler"
         )
-    outcome.tried = True
+    state.is_tried = True
 
 
 def _open_library() -> ctypes.CDLL:
@@ -143,13 +143,13 @@ def _compiler() -> list[str]:
 def _key(source: bytes, compiler: Sequence[str]) -> str:
     """Return a hash of the source, the compiler (size and time instead of its version) and the CPU."""
     program = Path(compiler[0]).resolve()
-    about = program.stat()
-    parts = (_FLAGS, compiler, str(program), about.st_size, about.st_mtime_ns, platform.machine(), _cpu())
+    status = program.stat()
+    parts = (_FLAGS, compiler, str(program), status.st_size, status.st_mtime_ns, platform.machine(), _cpu_features())
     return hashlib.sha256(source + repr(parts).encode()).hexdigest()[:20]
 
 
-def _cpu() -> str:
-    """Return the CPU features that Linux reports; "" on other systems, where a cache is not shared between CPUs."""
+def _cpu_features() -> str:
+    """Return the CPU features that Linux reports; "" on other systems, where no cache is shared between CPUs."""
     try:
         with Path("/proc/cpuinfo").open() as file:
             return next((line for line in file if line.startswith(("flags", "Features"))), "")
@@ -158,7 +158,7 @@ def _cpu() -> str:
 
 
 def _compile(compiler: Sequence[str], folder: Path) -> Path:
-    """Compile the library in a folder; return its path."""
+    """Compile the library in a folder and return its path. Raises _UnusableError."""
     path, failure = folder / "draws.so", ""
     for flags in _FLAGS:
         command = [*compiler, *flags, "-o", str(path), str(_SOURCE)]
@@ -174,7 +174,7 @@ def _compile(compiler: Sequence[str], folder: Path) -> Path:
 
 
 def _load_checked(path: Path) -> ctypes.CDLL:
-    """Load the library and check that it computes the known answers."""
+    """Return the library, loaded, after checking that it computes the known answers. Raises _UnusableError."""
     library = ctypes.CDLL(str(path))
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     signatures = {"words": (3, 7), "sequential": (2, 4), "order": (3, 3)}  # pointers, then integers

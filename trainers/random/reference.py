@@ -1,4 +1,4 @@
-"""Random words and permutations in torch integer operations: run on GPUs, and equal to draws.c.
+"""Random words and permutations in torch integer operations, for GPUs; bit for bit equal to draws.c.
 
 Shapes: S seeds. A step is () for all seeds, or (S,) for each seed.
 """
@@ -14,7 +14,7 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 def philox4x32(
     counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return ten rounds of Philox4x32 on int64 tensors that hold 32-bit words; shapes broadcast."""
+    """Return Philox4x32-10 of a counter and a key (Salmon et al., SC'11): 32-bit words in int64; shapes broadcast."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for turn in range(10):
@@ -28,7 +28,7 @@ def philox4x32(
 
 
 def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int) -> Tensor:
-    """Return the `count` words of a draw for every seed, int64 (S, count)."""
+    """Return the `count` 32-bit words of a draw for every seed, int64 (S, count)."""
     blocks = -(-count // 4)
     seeds, step = seeds_S[:, None], step[..., None]
     # Inductor would compute multiples of a plain index in 32 bits; added to data it stays int64.
@@ -39,7 +39,7 @@ def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int) -> 
 
 
 def some_words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, part: tuple[int, int]) -> Tensor:
-    """Return words first..last-1 of the same draw, (S, last - first)."""
+    """Return words first..last-1 of the draw of `words`, int64 (S, last - first); part: (first, last)."""
     blocks = -(-count // 4)
     seeds, step = seeds_S[:, None], step[..., None]
     zero = step ^ step
@@ -69,5 +69,5 @@ def draw_prefixes(words: Tensor, n: int) -> Tensor:
 
 
 def argsort_smallest(words: Tensor, take: int) -> Tensor:
-    """Return the indices of the `take` smallest words of each row, ascending and stable."""
+    """Return the indices of the `take` smallest words of each row (..., N), sorted stably."""
     return torch.argsort(words, dim=-1, stable=True)[..., :take]

@@ -20,14 +20,17 @@ _SEQUENTIAL_DRAWS = 12  # permutations with at most this many entries are drawn 
 
 @dataclass(frozen=True)
 class Stream:
-    """The random numbers of S seeds in one named stream; step: int64, () for all seeds or (S,) for each seed."""
+    """The random numbers of S seeds in a named stream. step: int64, () for all seeds or (S,) for each seed."""
 
     seeds_S: Tensor
     name: str
     step: Tensor
 
     def bits(self, site: int, shape: tuple[int, ...], rows: tuple[int, int] | None = None) -> Tensor:
-        """Return uniform integers in [0, 2^32), int64 (S, *shape); only the `rows` (first, last + 1) if given."""
+        """Return uniform integers in [0, 2^32), int64 (S, *shape).
+
+        rows: (first, last + 1), to return only these rows of the first dimension of `shape`.
+        """
         count, part = math.prod(shape), None
         if rows is not None:
             per_row = math.prod(shape[1:])

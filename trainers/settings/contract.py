@@ -1,17 +1,17 @@
-"""Checks of a registered class against the base class of its kind, so that errors are found before a run."""
+"""Checks of a registered class against the base class of its kind, made before a run."""
 
 from collections.abc import Iterator
 from dataclasses import Field, fields
 from inspect import Parameter, Signature, getattr_static, isroutine, signature
 from typing import Any
 
-MEMBER_FIELDS = {("model", "dropout")}  # may differ between members, besides those of averages, optimizers and losses
-_DRAWING = ("draw_rows", "sample", "evaluation_batches")  # the first is required unless both others are overridden
-COLUMNS = (int, float)  # types of a member hyperparameter of these: it becomes a column of numbers
+MEMBER_FIELDS = {("model", "dropout")}  # member hyperparameters outside of averages, optimizers and losses
+_DRAW_METHODS = ("draw_rows", "sample", "evaluation_batches")  # required: the first, or both others
+NUMBER_TYPES = (int, float)  # of member hyperparameters, which become tensors
 
 
 def contract_problems(kind: str, cls: type[Any], base: type[Any], hints: dict[str, Any]) -> Iterator[str]:
-    """Yield why `cls` is not a valid class of its kind, one sentence each; `hints` are the types of its fields."""
+    """Yield why `cls` is not a valid class of its kind, a sentence for each reason; hints: types of its fields."""
     if not issubclass(cls, base):
         yield f"{cls.__name__} does not derive from {base.__module__}.{base.__name__}"
         return
@@ -22,19 +22,19 @@ def contract_problems(kind: str, cls: type[Any], base: type[Any], hints: dict[st
     for name in dir(base):
         if name.startswith("_") or name in declared:
             continue
-        meant, override = getattr_static(base, name), getattr_static(cls, name)
+        original, override = getattr_static(base, name), getattr_static(cls, name)
         if getattr(override, "__isabstractmethod__", False):
-            yield f"{cls.__name__} has no {'method ' if isroutine(meant) else ''}{name}"
-        elif override is not meant and (problem := _override_problem(meant, override)):
+            yield f"{cls.__name__} has no {'method ' if isroutine(original) else ''}{name}"
+        elif override is not original and (problem := _override_problem(original, override)):
             yield f"{cls.__name__}.{name} {problem}"
     if kind == "task":
-        override = {name for name in _DRAWING if getattr_static(cls, name) is not getattr_static(base, name)}
-        if not override & {"draw_rows"} and len(override) < 2:
+        overridden = {name for name in _DRAW_METHODS if getattr_static(cls, name) is not getattr_static(base, name)}
+        if "draw_rows" not in overridden and len(overridden) < 2:
             yield f"{cls.__name__} has no method draw_rows; allowed: draw_rows, or both sample and evaluation_batches"
 
 
 def _field_problem(kind: str, item: Field[Any], type_hint: Any) -> str | None:
-    """Return why a field would not be an option in YAML, or its members' values would not reach the code."""
+    """Return why a field cannot be set in YAML, or not to a value for each member; None if it is valid."""
     if "bounds" not in item.metadata:
         return "is declared without setting(...), so it would not be an option in the YAML file"
     is_member = bool(item.metadata.get("member"))
@@ -44,18 +44,18 @@ def _field_problem(kind: str, item: Field[Any], type_hint: Any) -> str | None:
         return f"is not declared with trainers.models.{item.name}.{item.name}_rate(), so it would not reach the {kind}"
     if is_member and kind not in ("average", "optimizer", "loss"):
         return f"is declared with member=True, but a {kind} has one value for the whole pack; remove member=True"
-    if is_member and type_hint not in COLUMNS:
+    if is_member and type_hint not in NUMBER_TYPES:
         return "is declared with member=True, which is only allowed for int and float fields"
     return None
 
 
-def _override_problem(meant: Any, override: Any) -> str | None:
-    """Return the problem of an attribute that overrides one of the base class, None without any."""
-    if isroutine(meant) != isroutine(override):
-        return "is not a method" if isroutine(meant) else "is a method; write @property above it"
-    if not isroutine(meant) or isinstance(meant, classmethod | staticmethod):
+def _override_problem(original: Any, override: Any) -> str | None:
+    """Return why an attribute cannot override the original attribute of the base class, None if it can."""
+    if isroutine(original) != isroutine(override):
+        return "is not a method" if isroutine(original) else "is a method; write @property above it"
+    if not isroutine(original) or isinstance(original, classmethod | staticmethod):
         return None
-    call = signature(meant)
+    call = signature(original)
     try:
         signature(override).bind(*call.parameters)
     except TypeError:
@@ -64,7 +64,7 @@ def _override_problem(meant: Any, override: Any) -> str | None:
 
 
 def _argument_names(method: Signature) -> str:
-    """Return the names of the arguments without self, as in a call."""
+    """Return the names of a method's arguments, without self, as text in parentheses."""
     empty = Parameter.empty
     bare = [parameter.replace(annotation=empty, default=empty) for parameter in [*method.parameters.values()][1:]]
     return str(Signature(bare))

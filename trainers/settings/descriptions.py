@@ -12,9 +12,9 @@ MARKS = {"member": "per member", "technical": "changes no numbers"}
 
 
 class Description(NamedTuple):
-    """A registered name: the first line of its docstring, a description of each field, a task's metrics and directions.
+    """A registered class: its name, the first line of its docstring, its fields as text, and its metrics.
 
-    `metrics` are those of the default settings; other settings may add some.
+    metrics: metric -> better direction, at the default settings; other settings may add metrics.
     """
 
     name: str
@@ -24,12 +24,12 @@ class Description(NamedTuple):
 
 
 def describe(kind: str) -> list[Description]:
-    """Describe every registered class of a kind, in alphabetical order."""
+    """Return a description of every registered class of a kind, in alphabetical order."""
     return [describe_class(cls) for _, cls in sorted(registry.classes(kind).items())]
 
 
 def describe_class(cls: type[Settings]) -> Description:
-    """Describe a registered class: each field with its meaning, allowed values and default."""
+    """Return the description of a registered class; each field has its meaning, allowed values and default."""
     described = {}
     for item in settings_fields(cls):
         default = "required" if item.default is MISSING else f"default {as_yaml(item.default)}"
@@ -37,7 +37,7 @@ def describe_class(cls: type[Settings]) -> Description:
         described[item.name] = f"{item.metadata['help']} ({allowed_values(cls, item)}; {default}{mark})".strip()
     summary = (cls.__doc__ or "").strip().partition("\n")[0]
     required = {item.name for item in settings_fields(cls) if item.default is MISSING}
-    trial = getattr(cls, "trial_settings", {}) if required else {}  # of a class without defaults for all of its fields
+    trial = getattr(cls, "trial_settings", {}) if required else {}  # values for fields without a default
     metrics = dict(getattr(cls(**trial), "metrics", None) or {}) if required <= {*trial} else {}
     if isinstance(direction := getattr(cls, "direction", None), str):  # of a metric apart from tasks
         metrics = {cls.name: direction}
@@ -45,7 +45,7 @@ def describe_class(cls: type[Settings]) -> Description:
 
 
 def as_yaml(value: Any) -> str:
-    """Return a value of a field as YAML text.
+    """Return the value of a field as YAML text.
 
     >>> as_yaml({"name": "rope", "scales": (0.5, 2.0), "bias": None, "shared": True})
     '{name: rope, scales: [0.5, 2.0], bias: null, shared: true}'

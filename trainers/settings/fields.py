@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Self, dataclass_transform
 
 from trainers.errors import ConfigError, Problem, nearest
 from trainers.settings.nested import build_nested, is_nested
-from trainers.settings.values import check_bounds, convert_value, describe_values, field_choices, meant_value
+from trainers.settings.values import check_bounds, convert_value, describe_values, field_choices, suggest_value
 
 NOTHING: Final = object()  # no value, as opposed to the value None
 
@@ -40,9 +40,7 @@ def setting(
     pinned_by: str | None = None,
     help: str = "",
 ) -> Any:
-    """Declare a settings field.
-
-    The type of a field with a fixed set of values may be Literal or an Enum, whose values a sweep file names.
+    """Return a dataclass field that is an option of the YAML file. A field with few values may be a Literal or an Enum.
 
     low, high: inclusive bounds; above, below: exclusive bounds; per element for tuples. variant: a function of a member
     hyperparameter's value that members of a pack must share, because it changes the program, for example whether a
@@ -50,24 +48,26 @@ def setting(
 
     kind: makes the field nested. It holds settings of a registered kind (`kind="position"`), written as a name or
     `{name: ..., field: ...}`, or of one class (`kind=Stop`), written `{field: ...}`. With the default None it is
-    optional, and with `member=True` members of a pack may differ in it. A `labelled` field holds several,
-    `{label: {kind: ..., field: ...}}`; the kind defaults to the label, and a plain name means that class under its own
-    name. The identity of a `bare` field is the name alone if all other values are `absent`, as when the field was a
-    text.
+    optional; with `member=True` members of a pack may differ in it. A `labelled` field holds several settings,
+    `{label: {kind: ..., field: ...}}`; the kind defaults to the label, and a plain name means the class of that name
+    under the label of that name. A `bare` field enters the identity as its name alone if all its other values are
+    `absent`; it was a text before it was nested.
 
-    technical: the field changes no numbers, only how they are computed, such as the width that rows are padded to. Then
-    it unpairs no seeds in comparisons and has no column in tables; it is part of the `config_id` all the same.
+    technical: the field changes no numbers, only how they are computed, such as the width that rows are padded to.
+    Comparisons pair seeds across its values and tables have no column for it, but it is part of the `config_id`.
 
-    identifies: False for a field that decides only what else is recorded, and changes no number of a member: it is no
-    part of the `config_id`. Such a field cannot be searched.
+    identifies: False for a field that only adds recorded values, such as more metrics. It is not part of the
+    `config_id` and cannot be searched.
 
-    pinned_by: the field with the hash of the file that this field names. Once it is set, this field is not part of the
-    `config_id`: the same file at another path is the same configuration.
+    pinned_by: the field with the hash of the file that this field names. Once the hash is set, this field is not part
+    of the `config_id`: the same file at another path is the same configuration.
 
     absent: the first default the field ever had, which never changes: a configuration with this value has the same
-    `config_id` as one without the field. By default it is `default`. Give it when the default changes, and `NOTHING`
-    when a required field gets a default. For a nested field it is a name, {} or None, meaning settings with their own
-    `absent` values.
+    `config_id` as a configuration without the field. By default it is `default`. Give it when the default changes, and
+    `NOTHING` when a required field gets a default. For a nested field it is a name, {} or None, meaning settings with
+    their own `absent` values.
+
+    Raises TypeError for an invalid `absent` of a nested field.
     """
     absent = default if absent is MISSING else absent
     absent = NOTHING if absent is MISSING else absent
@@ -128,8 +128,8 @@ class Settings:
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Self:
-        """Build from plain values. Raises ConfigError with all unknown keys, missing keys and wrong values."""
-        if "revision" in data and data["revision"] == revision_of(cls) != 1:  # as `to_dict` writes it
+        """Build settings from plain values. Raises ConfigError with all unknown keys, missing keys and wrong values."""
+        if "revision" in data and data["revision"] == revision_of(cls) != 1:  # `to_dict` writes it
             data = {key: value for key, value in data.items() if key != "revision"}
         is_required = {item.name: item.default is MISSING for item in settings_fields(cls)}
         if not data.keys() <= is_required.keys() or any(
@@ -139,7 +139,7 @@ class Settings:
         return cls(**data)  # checks each value
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values: the name, the revision if it is not 1, every field except nested ones of None."""
+        """Return the name, the revision if it is not 1, and every field except nested Nones, as plain JSON values."""
         plain: dict[str, Any] = {"name": self.name} if self.name else {}
         if (revision := revision_of(type(self))) != 1:
             plain["revision"] = revision
@@ -159,7 +159,7 @@ def settings_fields(cls: type) -> tuple[Field[Any], ...]:
 
 
 def technical_keys(settings: Settings, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted keys of the technical fields of settings, nested ones too."""
+    """Yield the dotted keys of the technical fields, also inside nested settings."""
     for item in settings_fields(type(settings)):
         key, value = f"{prefix}{item.name}", getattr(settings, item.name)
         if item.metadata["technical"]:
@@ -170,7 +170,7 @@ def technical_keys(settings: Settings, prefix: str = "") -> Iterator[str]:
 
 
 def revision_of(cls: type[Settings]) -> int:
-    """Return 1 plus the number of revisions of this class and its base classes."""
+    """Return 1 plus the revisions (each counted from 0) of this class and all its base classes."""
     revised: list[int] = [base.__dict__.get("revision", 1) - 1 for base in cls.__mro__]
     return 1 + sum(revised)
 
@@ -183,17 +183,15 @@ def absent_value(cls: type, item: Field[Any]) -> Any:
     return _cached_on_class(cls, f"_absent_{item.name}", lambda: convert_value(type_hints(cls)[item.name], absent))
 
 
-def plain_value(
-    value: Any, of_settings: Callable[[Settings], dict[str, Any]] = lambda settings: settings.to_dict()
-) -> Any:
-    """Return a value of a field as plain JSON types; nested settings as `of_settings` returns them."""
+def plain_value(value: Any, convert: Callable[[Settings], dict[str, Any]] = lambda settings: settings.to_dict()) -> Any:
+    """Return the value of a field as plain JSON types; `convert` turns nested settings into a dictionary."""
     if isinstance(value, Settings):
-        return of_settings(value)
+        return convert(value)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):  # labelled settings: beside a label, the registered name is called kind
         return {
-            label: _rename_key(of_settings(item), "name", "kind") if isinstance(item, Settings) else plain_value(item)
+            label: _rename_key(convert(item), "name", "kind") if isinstance(item, Settings) else plain_value(item)
             for label, item in value.items()
         }
     return [plain_value(item) for item in value] if isinstance(value, tuple) else value
@@ -204,17 +202,17 @@ def _rename_key(plain: Mapping[str, Any], before: str, after: str) -> dict[str, 
 
 
 def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -> list[Problem]:
-    """Return problems of unknown keys, missing keys and wrong values, each by itself; nested fields if `nested`."""
+    """Return problems of unknown keys, missing keys and single wrong values; of nested fields only if `nested`."""
     known = {item.name: item for item in settings_fields(cls)}
     problems = [
         Problem(key=str(key), given=value, message="unknown key", allowed=", ".join(known), nearest=nearest(key, known))
         for key, value in data.items()
         if key not in known
     ]
-    meant = {problem.nearest for problem in problems}  # by misspelt keys, which alone are reported
+    misspelt = {problem.nearest for problem in problems}  # such a key is not reported as missing, too
     for name, item in known.items():
         if name not in data:
-            if item.default is MISSING and name not in meant:
+            if item.default is MISSING and name not in misspelt:
                 problems.append(Problem(key=name, message="is required", allowed=allowed_values(cls, item)))
         elif nested or not is_nested(item):
             problems += check_value(cls, item, data[name])[1]
@@ -227,7 +225,7 @@ def allowed_values(cls: type, item: Field[Any]) -> str:
 
 
 def type_hints(cls: type) -> dict[str, Any]:
-    """Return the types of the plain fields; types of nested fields may be names imported only for type checking."""
+    """Return the types of the plain fields by name. Types of nested fields may be imported for type checking only."""
 
     def resolve() -> dict[str, Any]:
         nested = {item.name for item in settings_fields(cls) if is_nested(item)}
@@ -245,7 +243,7 @@ def type_hints(cls: type) -> dict[str, Any]:
 
 
 def _cached_on_class(cls: type, name: str, make: Callable[[], Any]) -> Any:
-    """Return `make()`, cached as a class attribute, because thousands of configurations use it."""
+    """Return `make()`, cached as an attribute of the class, because thousands of configurations need it."""
     if name not in cls.__dict__:
         setattr(cls, name, make())
     return cls.__dict__[name]
@@ -264,8 +262,8 @@ def check_value(cls: type, item: Field[Any], value: Any) -> tuple[Any, list[Prob
     except ValueError as error:
         choices = field_choices(item, type_hints(cls)[item.name])
         close = nearest(value, [str(choice) for choice in choices]) if choices else None
-        close = f"[{close}]" if close is not None and close == value else close  # which is right in a list
-        close = close or meant_value(type_hints(cls)[item.name], item.metadata, value)
+        close = f"[{close}]" if close is not None and close == value else close  # a right value without its list
+        close = close or suggest_value(type_hints(cls)[item.name], item.metadata, value)
         message, allowed = f"{value!r} {error}", allowed_values(cls, item)
         return value, [Problem(key=item.name, given=value, message=message, allowed=allowed, nearest=close)]
     return converted, []

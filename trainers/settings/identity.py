@@ -1,7 +1,7 @@
-"""The values that identify a configuration, and those that a pack shares, without values equal to `absent`.
+"""The values that identify a configuration, and the values that a pack shares, without values equal to `absent`.
 
 `absent` is the first default that a field ever had and never changes. So neither a new field nor a changed default
-changes the id of an existing configuration, and two different computations never share one.
+changes the id of an existing configuration, and two different computations never have the same id.
 """
 
 import hashlib
@@ -27,14 +27,14 @@ def digest(value: Any) -> str:
 
 
 def identity(settings: Settings) -> dict[str, Any]:
-    """Return the values that enter the id of these settings, as plain data."""
+    """Return the values that the `config_id` is computed from, as plain data."""
     return _without_absent(
         settings, lambda item, value: plain_value(value), identity, lambda item: bool(item.metadata["identifies"])
     )
 
 
 def structure(settings: Settings) -> dict[str, Any]:
-    """Return the values that members of a pack must share: of member hyperparameters only their variants."""
+    """Return the values that members of a pack must share, as plain data; of member hyperparameters their variants."""
     return _without_absent(settings, _structural_value, structure, lambda item: True)
 
 
@@ -46,35 +46,40 @@ def absent_values(cls: type[Settings]) -> dict[str, Any]:
 
 def _without_absent(
     settings: Settings,
-    entry: Callable[[Field[Any], Any], Any],
-    nested: Callable[[Settings], dict[str, Any]],
-    belongs: Callable[[Field[Any]], bool],
+    convert_field: Callable[[Field[Any], Any], Any],
+    convert_nested: Callable[[Settings], dict[str, Any]],
+    is_included: Callable[[Field[Any]], bool],
 ) -> dict[str, Any]:
-    """Return `entry` of plain fields and `nested` of nested settings that belong to it and are not `absent`."""
+    """Return the included fields whose values are not `absent`, as plain data.
+
+    convert_field: a field and its value -> plain data, or NOTHING to leave it out. convert_nested: nested settings ->
+    plain data.
+    """
     cls = type(settings)
     plain: dict[str, Any] = {"name": settings.name} if settings.name else {}
     if (revision := revision_of(cls)) != 1:
         plain["revision"] = revision
-    for item in filter(belongs, settings_fields(cls)):
-        mine: Any
+    for item in filter(is_included, settings_fields(cls)):
+        converted: Any
         value, absent = getattr(settings, item.name), absent_value(cls, item)
         if (pin := item.metadata["pinned_by"]) is not None and getattr(settings, pin) is not None:
             continue
         if is_nested(item):
-            if item.metadata["member"] and entry(item, None) is NOTHING:
+            if item.metadata["member"] and convert_field(item, None) is NOTHING:
                 continue
-            mine, other = plain_value(value, nested), _plain_absent(item)
-            if item.metadata["bare"] and mine is not None and mine.keys() == {"name"}:
-                mine = mine["name"]
+            converted, unset = plain_value(value, convert_nested), _plain_absent(item)
+            if item.metadata["bare"] and converted is not None and converted.keys() == {"name"}:
+                converted = converted["name"]
         else:
-            mine, other = entry(item, value), NOTHING if absent is NOTHING else entry(item, absent)
-        if mine is not NOTHING and (absent is NOTHING or _canonical_json(mine) != _canonical_json(other)):
-            plain[item.name] = mine
+            converted = convert_field(item, value)
+            unset = NOTHING if absent is NOTHING else convert_field(item, absent)
+        if converted is not NOTHING and (absent is NOTHING or _canonical_json(converted) != _canonical_json(unset)):
+            plain[item.name] = converted
     return plain
 
 
 def _plain_absent(item: Field[Any]) -> Any:
-    """Return the `absent` value of a nested field as plain data without the absent values inside it."""
+    """Return the `absent` value of a nested field as plain data: the name of its class alone."""
     absent = item.metadata["absent"]
     if not isinstance(absent, str) or item.metadata["bare"]:
         return absent

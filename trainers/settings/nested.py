@@ -1,4 +1,4 @@
-"""Nested fields: settings of a registered class, of one class, or several registered ones by label."""
+"""Nested fields: settings of a registered class, of a fixed class, or of several registered classes by label."""
 
 from collections.abc import Mapping
 from dataclasses import Field
@@ -9,7 +9,7 @@ from trainers.settings import registry
 
 
 class Named(NamedTuple):
-    """A settings class and plain values of its fields; `name_key` is the key that names the class, or None."""
+    """A settings class and plain values of its fields; `name_key`: the key that names the class, None without one."""
 
     cls: type[Any]
     values: dict[str, Any]
@@ -34,7 +34,7 @@ def build_nested(item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
 
 
 def read_nested(item: Field[Any], value: Any) -> tuple[dict[str, Named], list[Problem]]:
-    """Return the classes and values of a nested field by label ("" if it has none), and problems."""
+    """Return the classes and values of a nested field by label ("" for a field without labels), and its problems."""
     kind, labelled = item.metadata["kind"], item.metadata["labelled"]
     if value is None and item.default is None:
         return {}, []

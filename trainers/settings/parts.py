@@ -11,7 +11,7 @@ from trainers.settings.nested import is_nested, read_nested
 
 @dataclass(frozen=True)
 class Part:
-    """One settings class of a configuration: its dotted key and its values, including the name of the class."""
+    """A settings class in a configuration: its dotted key and its plain values, including the name of the class."""
 
     key: str
     cls: type[Settings]
@@ -20,10 +20,10 @@ class Part:
 
 
 def walk_parts(cls: type[Settings], values: Mapping[str, Any], problems: list[Problem]) -> Iterator[Part]:
-    """Yield the part of `cls` and those of its nested fields, outermost first; append unknown names to `problems`.
+    """Yield `cls` and the classes of its nested fields as parts, outermost first; append unknown names to `problems`.
 
-    The values are copies, nested inside those of the enclosing part, and nested fields are read after their part is
-    yielded, so the caller may change a part's values during the walk.
+    The caller may change the values of a part when it is yielded: they are copies, and the nested fields of a part are
+    read afterwards.
     """
     return _walk(Part("", cls, dict(values)), problems)
 

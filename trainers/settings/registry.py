@@ -12,7 +12,7 @@ from trainers.settings.contract import contract_problems
 
 KINDS = ("task", "metric", "model", "position", "optimizer", "loss", "average", "schedule", "curriculum")
 _classes: dict[str, dict[str, type[Any]]] = {kind: {} for kind in KINDS}
-_homes = {  # of each kind: where its classes are, and module and name of their base class
+_homes = {  # kind -> package of its classes, module and name of their base class
     "task": ("trainers.tasks", "trainers.tasks.task", "Task"),
     "metric": ("trainers.metrics", "trainers.metrics.metric", "Metric"),
     "model": ("trainers.models", "trainers.models.model", "Model"),
@@ -28,8 +28,10 @@ S = TypeVar("S", bound=type[Any])
 
 
 def register(kind: str, name: str) -> Callable[[S], S]:
-    """Return a class decorator: `@register("task", "set_complement")`. A second class of that name is a ValueError."""
+    """Return a class decorator, used as `@register("task", "set_complement")`.
 
+    Raises ValueError for an unknown kind, and if the name is registered already.
+    """
     if kind not in _classes:
         raise ValueError(f"cannot register a class of kind {kind!r}; allowed: {', '.join(KINDS)}")
 
@@ -87,14 +89,14 @@ def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
 
 @cache
 def class_problems(kind: str, cls: type[Any]) -> tuple[str, ...]:
-    """Return why a class is not a valid class of a kind, one sentence each."""
+    """Return why a class is not a valid class of a kind, a sentence for each reason."""
     _, module, name = _homes[kind]
     base: type[Any] = getattr(importlib.import_module(module), name)
     return tuple(contract_problems(kind, cls, base, get_type_hints(cls)))
 
 
 def build(kind: str, data: Any) -> Any:
-    """Build a registered class from `{name: ..., field: ...}`. Raises ConfigError with keys relative to `data`."""
+    """Build the settings `{name: ..., field: ...}` of a registered class. Raises ConfigError."""
     cls, values = resolve(kind, data)
     return cls.from_mapping(values)
 
@@ -102,9 +104,9 @@ def build(kind: str, data: Any) -> Any:
 def resolve(
     kind: str, data: Any, *, default_name: str | None = None, name_key: str = "name"
 ) -> tuple[type[Any], dict[str, Any]]:
-    """Return the class named by `{name: ..., field: ...}` and its field values. Raises the errors of `build`.
+    """Return the class named by `{name: ..., field: ...}` and its field values. Raises ConfigError.
 
-    A problem of a default name has no key of its own: nobody wrote `name_key`.
+    A problem of the default name has the key "", because `data` does not contain `name_key`.
     """
     if not isinstance(data, Mapping):
         raise ConfigError([Problem(key="", given=data, message=f"{data!r} is not a mapping of keys to values")])
@@ -121,7 +123,7 @@ def resolve(
 
 
 def classes(kind: str) -> dict[str, type[Any]]:
-    """Return the classes of a kind by name; imports every module of its folder on first use."""
+    """Return the classes of a kind by name. The first call imports every module of its package."""
     _import_home(_homes[kind][0])
     return _classes[kind]
 

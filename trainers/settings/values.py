@@ -61,9 +61,9 @@ def convert_value(hint: Any, value: Any) -> Any:
 
 
 def choices_in(hint: Any) -> tuple[Any, ...] | None:
-    """Return the plain values that a type allows if they are a fixed set, as those of Literal and Enum, else None.
+    """Return the plain values that a type allows if they are a fixed set (Literal, Enum), else None.
 
-    Those of a tuple are its entries'; those of an optional type include None.
+    For a tuple type: the values that its entries allow. For an optional type None is among them.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
@@ -101,25 +101,25 @@ def check_bounds(metadata: Mapping[str, Any], value: Any) -> None:
                 raise ValueError("is out of bounds")
 
 
-def meant_value(hint: Any, metadata: Mapping[str, Any], value: Any) -> str | None:
-    """Return how a value of the field's type that one of another type means is written; None if it means none.
+def suggest_value(hint: Any, metadata: Mapping[str, Any], value: Any) -> str | None:
+    """Return the YAML text of a valid value that was probably meant by a value of the wrong type; None if unclear.
 
-    For an integer 1e3 means "1000", and "1_000" does; for a number "1e-4" means "0.0001 without quotes", and if it may
-    be null, "None" means "null".
+    For an integer field: 1e3 and "1_000" -> "1000". For a number: "1e-4" -> "0.0001 without quotes". For a field that
+    may be null: "None" -> "null".
     """
-    meant = None if value in ("none", "None") else _read_number(value)
+    suggested = None if value in ("none", "None") else _parse_numbers(value)
     try:
-        check_bounds(metadata, convert_value(hint, meant))
+        check_bounds(metadata, convert_value(hint, suggested))
     except ValueError:
         return None
-    is_quoted = isinstance(value, str) and isinstance(meant, (int, float)) and "_" not in value
-    return json.dumps(meant) + (" without quotes" if is_quoted else "")
+    is_quoted = isinstance(value, str) and isinstance(suggested, (int, float)) and "_" not in value
+    return json.dumps(suggested) + (" without quotes" if is_quoted else "")
 
 
-def _read_number(value: Any) -> Any:
-    """Return the number that a text is, and a real number without a fraction as an int, also in lists."""
+def _parse_numbers(value: Any) -> Any:
+    """Return texts that are numbers as numbers, and whole floats as ints, also inside lists; other values unchanged."""
     if isinstance(value, list):
-        return [_read_number(entry) for entry in value]
+        return [_parse_numbers(entry) for entry in value]
     for kind in (int, float) if isinstance(value, str) else ():
         with suppress(ValueError):
             value = kind(value)
@@ -131,7 +131,7 @@ _YAML_NAMES = {"True": "true", "False": "false", "None": "null"}
 
 
 def field_choices(item: Field[Any], hint: Any) -> tuple[Any, ...] | None:
-    """Return the allowed values of a field if they are a fixed set, declared as choices or by its type, else None."""
+    """Return the allowed values of a field if its choices or its type make them a fixed set, else None."""
     choices: tuple[Any, ...] | None = item.metadata["choices"]
     return choices_in(hint) if choices is None else choices
 

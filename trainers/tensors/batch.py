@@ -27,21 +27,21 @@ class Batch:
     lengths: Tensor | None = None
 
     def real_mask(self) -> Tensor | None:
-        """Return the mask of the real tokens, bool (S, B, T); None if all are."""
+        """Return the mask of real tokens, bool (S, B, T); None if no row is padded."""
         if self.lengths is None:
             return None
         return torch.arange(self.tokens.shape[-1], device=self.tokens.device) < self.lengths[..., None]
 
     def for_members(self, index_M: Tensor | None) -> Self:
-        """Return the batch of every member: `index_M` is the index of its seed; None if members and seeds are equal."""
+        """Return the batch of every member, (M, B, ...); index_M: the index of its seed, None if members are seeds."""
         return self if index_M is None else self._map(lambda tensor: tensor[index_M])
 
     def slice_seeds(self, first: int, last: int) -> Self:
-        """Return the seeds first..last-1, as views."""
+        """Return the batch of the seeds first..last-1, as views."""
         return self._map(lambda tensor: tensor[first:last])
 
     def slice_rows(self, first: int, last: int) -> Self:
-        """Return the rows first..last-1, as views."""
+        """Return the batch of the rows first..last-1, as views."""
         return self._map(lambda tensor: tensor[:, first:last])
 
     def contiguous(self) -> Self:

@@ -9,7 +9,7 @@ from trainers.tensors.precision import matmul, upcast
 
 
 def linear(x: Tensor, weight_MDE: Tensor, bias_ME: Tensor | None = None) -> Tensor:
-    """Apply each member's linear map to the last dimension: (M, ..., D) -> (M, ..., E)."""
+    """Return each member's linear map of the last dimension of `x`, (M, ..., D) -> (M, ..., E)."""
     members = len(weight_MDE)
     y = matmul(x.reshape(members, -1, x.shape[-1]), weight_MDE)
     if bias_ME is not None:
@@ -18,30 +18,36 @@ def linear(x: Tensor, weight_MDE: Tensor, bias_ME: Tensor | None = None) -> Tens
 
 
 def embedding_parameter(tokens: int, width: int, std: float, largest: float | None) -> Parameter:
-    """Return the table, without weight decay: normal with `std`, or uniform in [-largest, largest) if that is given."""
+    """Return the embedding table (tokens, width), without weight decay.
+
+    Its entries start normal with `std`, or uniform in [-largest, largest) if `largest` is given.
+    """
     if largest is None:
         return Parameter(name="embedding", shape=(tokens, width), std=std, decay=False)
     return uniform_parameter("embedding", (tokens, width), -largest, largest, decay=False)
 
 
 def embed(table_MVD: Tensor, tokens_MBT: Tensor) -> Tensor:
-    """Look up tokens in each member's table; return (M, B, T, D)."""
+    """Return the rows of each member's table for its tokens, (M, B, T, D)."""
     members, vocabulary, width = table_MVD.shape
     offset = torch.arange(members, device=tokens_MBT.device) * vocabulary
     return functional.embedding(tokens_MBT + offset[:, None, None], table_MVD.reshape(members * vocabulary, width))
 
 
 def layer_norm(x: Tensor, gain_MD: Tensor, bias_MD: Tensor | None, epsilon: float = 1e-5) -> Tensor:
-    """Normalise the last dimension of (M, ..., D), then apply each member's gain, and bias if there is one."""
-    between = [1] * (x.dim() - 2)
+    """Return `x` (M, ..., D) normalised over its last dimension, times each member's gain, plus its bias if given."""
+    inner = [1] * (x.dim() - 2)
     centred = x - x.mean(dim=-1, keepdim=True)
     scale = torch.rsqrt((centred * centred).mean(dim=-1, keepdim=True) + epsilon)
-    y = centred * scale * gain_MD.reshape(len(gain_MD), *between, -1)
-    return y if bias_MD is None else y + bias_MD.reshape(len(bias_MD), *between, -1)
+    y = centred * scale * gain_MD.reshape(len(gain_MD), *inner, -1)
+    return y if bias_MD is None else y + bias_MD.reshape(len(bias_MD), *inner, -1)
 
 
 def rms_norm(x: Tensor, gain_MD: Tensor | None = None, epsilon: float = 1e-6) -> Tensor:
-    """Divide the last dimension of (M, ..., D) by its root mean square, in float32 at least; then apply any gain."""
+    """Return `x` (M, ..., D) divided by the root mean square of its last dimension, times each member's gain if given.
+
+    Computed in float32 at least.
+    """
     exact = x.to(upcast(x.dtype))
     y = (exact * torch.rsqrt((exact * exact).mean(dim=-1, keepdim=True) + epsilon)).to(x.dtype)
     return y if gain_MD is None else y * gain_MD.reshape(len(gain_MD), *[1] * (x.dim() - 2), -1)

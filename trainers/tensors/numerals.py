@@ -26,12 +26,12 @@ class Places:
 
 
 def find_places(tokens: Tensor) -> Places:
-    """Return the places (..., T) of sequences (..., T): digits and pads before the operator are the first number.
+    """Return role and significance of every token of sequences (..., T); the operator separates the numbers.
 
-    Here 7 + P 6 among text:
+    7 + P 6 among text:
 
-    >>> at = find_places(torch.tensor([13, 7, 14, PLUS, PAD, 6, 13]))
-    >>> at.role.tolist(), at.significance.tolist()
+    >>> places = find_places(torch.tensor([13, 7, 14, PLUS, PAD, 6, 13]))
+    >>> places.role.tolist(), places.significance.tolist()
     ([0, 1, 0, 3, 2, 2, 0], [0, 1, 0, 0, 2, 1, 0])
     """
     operator = (tokens == PLUS) | (tokens == TIMES)

@@ -1,4 +1,4 @@
-"""The weights of a pack: one flat (M, P) buffer, with a view of every named parameter."""
+"""The weights of a pack: a flat (M, P) buffer, with a view of every named parameter."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,12 @@ from trainers.random import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A named parameter of one member; `decay` says whether weight decay acts on it.
+    """A named parameter of a member.
 
-    Its entries start normal(mean, std^2), or `uniform` with that mean and standard deviation. They are clamped to at
-    least `least`, at the start and after every update. `hidden` marks the matrix of a map between hidden
-    layers, which some optimizers treat apart; tables of tokens and positions and the map to the outputs are none.
+    shape: without the member dimension. std, mean, uniform: entries start normal(mean, std^2), or uniform with this
+    mean and standard deviation. decay: whether weight decay acts on it. least: lower bound of its entries, applied at
+    the start and after every update. hidden: whether it is the matrix of a map between hidden layers, for optimizers
+    such as Muon; tables of tokens and positions and the map to the outputs are not.
     """
 
     name: str
@@ -35,7 +36,7 @@ class Parameter:
         return math.prod(self.shape)
 
     def initial(self, stream: Stream, site: int) -> Tensor:
-        """Draw the initial entries (S, size), float32."""
+        """Return drawn initial entries, float32 (S, size)."""
         if self.uniform:
             return self.mean + math.sqrt(12.0) * self.std * (stream.uniform(site, (self.size,)) - 0.5)
         return self.mean + self.std * stream.normal(site, (self.size,))
@@ -69,20 +70,21 @@ class ParameterLayout:
         return {p.name: piece.reshape(-1, *p.shape) for p, piece in zip(self.parameters, pieces, strict=True)}
 
     def flat(self, views: dict[str, Tensor]) -> Tensor:
-        """Return the buffer (M, P) of the given views."""
+        """Return the flat buffer (M, P) of parameters (M, *shape) by name."""
         return torch.cat([views[p.name].reshape(len(views[p.name]), -1) for p in self.parameters], dim=1)
 
     def initial(self, seeds_S: Tensor, dtype: torch.dtype, overrides: Mapping[str, Tensor] | None = None) -> Tensor:
-        """Return the initial weights (S, P): `overrides` (S, *shape) by name, the others drawn from the init stream.
+        """Return the initial weights (S, P), drawn from each seed's init stream at a site for each parameter.
 
-        Each parameter has its own site. Raises ValueError for a given name that is no parameter, or a wrong shape.
+        overrides: initial values (S, *shape) by name, instead of drawn ones. Raises ValueError for an unknown name or
+        a wrong shape.
         """
-        overrides, wanted = overrides or {}, {name: (len(seeds_S), *shape) for name, shape in self.shapes}
+        overrides, shapes = overrides or {}, {name: (len(seeds_S), *shape) for name, shape in self.shapes}
         for name, value in overrides.items():
-            if name not in wanted:
-                raise ValueError(f"initial values are given for {name}, not a parameter; allowed: {', '.join(wanted)}")
-            if tuple(value.shape) != wanted[name]:
-                raise ValueError(f"initial values of {name} have shape {tuple(value.shape)}; allowed: {wanted[name]}")
+            if name not in shapes:
+                raise ValueError(f"initial values: unknown parameter {name}; allowed: {', '.join(shapes)}")
+            if tuple(value.shape) != shapes[name]:
+                raise ValueError(f"initial values of {name} have shape {tuple(value.shape)}; allowed: {shapes[name]}")
         stream = Stream(seeds_S, "init", torch.zeros((), dtype=torch.int64, device=seeds_S.device))
         pieces = [
             overrides[p.name].reshape(len(seeds_S), -1) if p.name in overrides else p.initial(stream, site)
@@ -100,8 +102,8 @@ class ParameterLayout:
             return None
         return torch.cat([torch.full((p.size,), float(p.decay)) for p in self.parameters]).to(device)
 
-    def least(self, device: torch.device, dtype: torch.dtype) -> Tensor | None:
-        """Return the least value of every entry, (P,); None if no parameter has one."""
+    def lower_bounds(self, device: torch.device, dtype: torch.dtype) -> Tensor | None:
+        """Return the lower bound of every entry, (P,); None if no parameter has a bound."""
         if all(math.isinf(p.least) for p in self.parameters):
             return None
         return torch.cat([torch.full((p.size,), p.least, dtype=dtype) for p in self.parameters]).to(device)

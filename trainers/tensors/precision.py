@@ -1,4 +1,4 @@
-"""Precision of a forward pass: bfloat16 products if asked for, float32 at least wherever rounding matters.
+"""Precision of a forward pass: bfloat16 products if configured, float32 at least where rounding matters.
 
 Also checks that MKL sums in an order that does not depend on the pack.
 """
@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-_LANES = 64  # a multiple of the elements that torch computes at once on any CPU
-_OFF = 1  # MKL's branch if it has not read MKL_CBWR
+_LANES = 64  # a multiple of the vector width of every CPU, in elements
+_CBWR_OFF = 1  # the branch that MKL reports if it has not read MKL_CBWR
 
 
 def autocast(compute_dtype: str, device: str) -> AbstractContextManager[object]:
@@ -32,11 +32,11 @@ def upcast(dtype: torch.dtype) -> torch.dtype:
 
 
 def matmul(matrix: Tensor, other: Tensor) -> Tensor:
-    """Return `torch.matmul` in the precision of the pass.
+    """Return `torch.matmul` in the precision of the pass, with bits that do not depend on the pack.
 
     On a CPU bfloat16 factors are multiplied and summed in float32 and the sums rounded, as on a GPU: torch chooses its
-    bfloat16 kernels on a CPU by the number of matrices, so the bits would depend on the pack. For the same reason the
-    product of a lone member with a single row or column is taken twice: torch sums it in another order.
+    bfloat16 kernels on a CPU by the number of matrices. The product of a lone member with a single row or column is
+    computed twice, because torch would sum it in another order than in a pack.
     """
     if len(matrix) == len(other) == 1 and matrix.dim() == other.dim() == 3 and 1 in (matrix.shape[1], other.shape[2]):
         return matmul(matrix.expand(2, -1, -1), other.expand(2, -1, -1))[:1]
@@ -49,13 +49,13 @@ def matmul(matrix: Tensor, other: Tensor) -> Tensor:
         return multiply(matrix.to(narrow).float(), other.to(narrow).float()).to(narrow)
 
 
-product = matmul  # its name in 2.0.0, which modules of users import
+product = matmul  # its name in version 2.0.0, imported by modules of users
 
 
 def sigmoid(values_M: Tensor) -> Tensor:
-    """Return `torch.sigmoid` of values (M, ...) whose bits do not depend on the pack.
+    """Return `torch.sigmoid` of values (M, ...), with bits that do not depend on the pack.
 
-    On a CPU torch rounds the last elements of a tensor, which fill no vector, differently from the others.
+    On a CPU torch rounds the last elements of a tensor, which do not fill a vector, differently from the others.
     """
     size = values_M[0].numel()
     if values_M.device.type != "cpu" or torch.compiler.is_compiling() or size % _LANES == 0:
@@ -66,15 +66,15 @@ def sigmoid(values_M: Tensor) -> Tensor:
 
 @cache
 def mkl_order_problem() -> str | None:
-    """Return why MKL ignores MKL_CBWR, which it reads at its first product; None if it obeys or is absent."""
+    """Return a warning if MKL ignores MKL_CBWR, which it reads at its first product; None if it obeys or is absent."""
     wanted = os.environ.get("MKL_CBWR", "")
     try:
         branch = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")).mkl_serv_cbwr_get(-1)
     except (OSError, AttributeError):
         return None
-    if not wanted or "OFF" in wanted.upper() or branch != _OFF:
+    if not wanted or "OFF" in wanted.upper() or branch != _CBWR_OFF:
         return None
     return (
-        f"MKL_CBWR={wanted} was set too late, because torch had computed before lengthwise was imported: results may "
-        "differ in the last bits with the pack; import lengthwise first, or set the variable before Python starts"
+        f"MKL_CBWR={wanted} was set too late, after torch computed: results may differ in their last bits between "
+        "packs; import lengthwise before torch computes, or set the variable before Python starts"
     )

